@@ -1,0 +1,63 @@
+//! Events: everything the engine tells the world, as one closed set.
+//!
+//! Exec JSONL, terminal text and log records are projections of these; none adds a fact.
+
+use std::time::Duration;
+
+use crate::error::TurnError;
+use crate::id::{ItemId, ThreadId};
+use crate::item::Item;
+use crate::usage::Usage;
+
+/// Something that happened in a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The thread exists; nothing was sent to a model yet.
+    ThreadStarted(ThreadId),
+    /// The user should know this; no turn is affected.
+    Warning(String),
+    /// A turn begins.
+    TurnStarted,
+    /// An item begins.
+    ItemStarted(Item),
+    /// An item changed as a whole.
+    ItemUpdated(Item),
+    /// A part of an item arrived.
+    Delta {
+        /// The item it belongs to.
+        item: ItemId,
+        /// The text to append.
+        text: String,
+    },
+    /// An item is final.
+    ItemCompleted(Item),
+    /// An item that had begun will never complete: the stream broke off inside it.
+    ItemDiscarded(ItemId),
+    /// A request failed and will be made again.
+    Retrying {
+        /// Which retry this is, from 1.
+        attempt: u32,
+        /// How many there may be.
+        limit: u32,
+        /// How long the wait is.
+        delay: Duration,
+        /// Why.
+        reason: String,
+    },
+    /// The turn ended with an answer.
+    TurnCompleted {
+        /// Tokens of the whole thread.
+        usage: Usage,
+    },
+    /// The turn ended without one.
+    TurnFailed(TurnError),
+    /// The user ended the turn.
+    TurnInterrupted,
+}
+
+impl Event {
+    /// Tells whether this is the last event of its turn.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::TurnCompleted { .. } | Self::TurnFailed(_) | Self::TurnInterrupted)
+    }
+}

@@ -1,0 +1,182 @@
+//! Items: the things in a turn that a person would point at.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::ItemId;
+
+/// One item, as it stands at the moment of the event that carries it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// Names the item across its events.
+    pub id: ItemId,
+    /// What it is.
+    pub body: ItemBody,
+}
+
+/// What an item is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ItemBody {
+    /// Text from the model to the user.
+    AgentMessage {
+        /// The text so far, or the whole of it once completed.
+        text: String,
+    },
+    /// The model's reasoning, as far as the provider shows it.
+    Reasoning {
+        /// Summary parts.
+        summary: Vec<String>,
+    },
+    /// A command and what became of it.
+    Command(Command),
+    /// A patch and what became of it.
+    FileChange {
+        /// The files, sorted by path.
+        changes: Vec<Change>,
+        /// How far it is.
+        status: Status,
+    },
+    /// A search that the provider ran.
+    WebSearch {
+        /// The provider's own id of the call.
+        call: String,
+        /// What was looked for, in words.
+        query: String,
+        /// What was done.
+        action: WebSearchAction,
+    },
+    /// The list of steps that the model keeps.
+    TodoList {
+        /// The steps in order.
+        steps: Vec<Step>,
+    },
+    /// Something the user should know that does not end the turn.
+    Warning {
+        /// What it is, and what to do.
+        message: String,
+    },
+    /// The history was replaced by a summary of itself.
+    Compaction,
+}
+
+/// A command that a tool runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    /// The argument vector, quoted for a shell and joined.
+    pub command: String,
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// What it printed, both streams in the order of arrival.
+    pub output: String,
+    /// How it ended; none while it runs.
+    pub exit_code: Option<i32>,
+    /// How far it is.
+    pub status: Status,
+}
+
+/// How far an item with a beginning and an end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Begun.
+    InProgress,
+    /// Ended well.
+    Completed,
+    /// Ended badly.
+    Failed,
+    /// Not begun, because the user or the policy said no.
+    Declined,
+}
+
+/// One file of a patch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The absolute path; of a move, the source.
+    pub path: String,
+    /// What happens to it.
+    pub kind: ChangeKind,
+}
+
+/// What a patch does to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// It is made.
+    Add,
+    /// It is removed.
+    Delete,
+    /// It is changed or moved.
+    Update,
+}
+
+/// One step of a todo list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What is to be done.
+    pub text: String,
+    /// How far it is.
+    pub status: StepStatus,
+}
+
+/// How far a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepStatus {
+    /// Not begun.
+    Pending,
+    /// Being worked on.
+    InProgress,
+    /// Done.
+    Completed,
+}
+
+/// What a web search did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum WebSearchAction {
+    /// Looked something up.
+    Search {
+        /// The first query.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        query: Option<String>,
+        /// All queries.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queries: Option<Vec<String>>,
+    },
+    /// Opened a page.
+    OpenPage {
+        /// Its address.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        url: Option<String>,
+    },
+    /// Looked for text in a page.
+    FindInPage {
+        /// Its address.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        url: Option<String>,
+        /// The text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pattern: Option<String>,
+    },
+    /// Something this build does not know.
+    #[serde(other)]
+    Other,
+}
+
+impl WebSearchAction {
+    /// Says in words what was looked for.
+    pub fn query(&self) -> String {
+        match self {
+            Self::Search { query: Some(query), .. } => query.clone(),
+            Self::Search { queries: Some(queries), .. } => queries.join(", "),
+            Self::OpenPage { url: Some(url) } => url.clone(),
+            Self::FindInPage { url: Some(url), pattern: Some(pattern) } => {
+                format!("'{pattern}' in {url}")
+            }
+            Self::FindInPage { url: Some(text), .. }
+            | Self::FindInPage { pattern: Some(text), .. } => text.clone(),
+            _ => String::new(),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! JSON objects of kinds this build may not know.
+//!
+//! A peer of another version sends a `type` we have never heard of. Dropping it loses data and
+//! refusing it breaks the client, so [`Open`] keeps it as it came, byte for byte.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A value of a known kind, or the untouched JSON of an unknown one.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Open<K> {
+    /// A kind this build has a type for.
+    Known(K),
+    /// Anything else.
+    Unknown(Raw),
+}
+
+/// A type that is read by its `type` tag.
+pub trait Kinds: Sized {
+    /// Reads the JSON text of an object whose tag is `kind`; none if the kind is unknown.
+    ///
+    /// By hand and not by serde's tagged enums, because those buffer, and what was buffered can no
+    /// longer be kept as it came.
+    fn read(kind: &str, json: &str) -> Option<serde_json::Result<Self>>;
+}
+
+impl<K> Open<K> {
+    /// Returns the value if its kind is known.
+    pub fn known(self) -> Option<K> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+impl<K: Serialize> Serialize for Open<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Known(value) => value.serialize(serializer),
+            Self::Unknown(raw) => raw.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, K: Kinds> Deserialize<'de> for Open<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Raw::deserialize(deserializer)?;
+        match raw.kind().and_then(|kind| K::read(&kind, raw.as_str())) {
+            Some(read) => read.map(Self::Known).map_err(D::Error::custom),
+            None => Ok(Self::Unknown(raw)),
+        }
+    }
+}
+
+/// JSON text kept as it came.
+#[derive(Clone)]
+pub struct Raw(Box<RawValue>);
+
+impl Raw {
+    /// Returns the JSON text.
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Returns the `type` of the object, if it is an object that has one.
+    pub fn kind(&self) -> Option<Cow<'_, str>> {
+        #[derive(Deserialize)]
+        struct Probe<'a> {
+            #[serde(rename = "type", borrow)]
+            kind: Cow<'a, str>,
+        }
+        serde_json::from_str::<Probe<'_>>(self.as_str()).ok().map(|probe| probe.kind)
+    }
+}
+
+impl From<Box<RawValue>> for Raw {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self(raw)
+    }
+}
+
+impl PartialEq for Raw {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Raw {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(Self)
+    }
+}

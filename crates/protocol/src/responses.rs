@@ -1,0 +1,448 @@
+//! The Responses API: what a request holds, and what the stream of an answer says.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::error::SampleError;
+use crate::item::WebSearchAction;
+use crate::open::{Kinds, Open, Raw};
+use crate::usage::Usage;
+
+/// An item of the conversation, as the endpoint takes and gives it.
+pub type ResponseItem = Open<KnownItem>;
+
+/// An item of a kind this build knows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum KnownItem {
+    /// Text or images from or to the model.
+    Message(Message),
+    /// The model's reasoning, mostly encrypted.
+    Reasoning(Reasoning),
+    /// A call of a function tool.
+    FunctionCall(FunctionCall),
+    /// The output of a function tool.
+    FunctionCallOutput(CallOutput),
+    /// A call of a freeform tool.
+    CustomToolCall(CustomToolCall),
+    /// The output of a freeform tool.
+    CustomToolCallOutput(CallOutput),
+    /// A search that the provider ran.
+    WebSearchCall(WebSearchCall),
+}
+
+impl Kinds for KnownItem {
+    fn read(kind: &str, json: &str) -> Option<serde_json::Result<Self>> {
+        Some(match kind {
+            "message" => serde_json::from_str(json).map(Self::Message),
+            "reasoning" => serde_json::from_str(json).map(Self::Reasoning),
+            "function_call" => serde_json::from_str(json).map(Self::FunctionCall),
+            "function_call_output" => serde_json::from_str(json).map(Self::FunctionCallOutput),
+            "custom_tool_call" => serde_json::from_str(json).map(Self::CustomToolCall),
+            "custom_tool_call_output" => serde_json::from_str(json).map(Self::CustomToolCallOutput),
+            "web_search_call" => serde_json::from_str(json).map(Self::WebSearchCall),
+            _ => return None,
+        })
+    }
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// The provider's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `user`, `assistant`, `developer` or what else a provider uses.
+    pub role: String,
+    /// Its parts.
+    pub content: Content,
+    /// `commentary` or `final_answer`, when the provider says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+}
+
+/// The parts of a message.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Content(pub Vec<ContentPart>);
+
+impl Content {
+    /// Joins the texts, a refusal's included.
+    pub fn text(&self) -> String {
+        let mut joined = String::new();
+        for part in &self.0 {
+            match part {
+                Open::Known(
+                    KnownPart::InputText { text }
+                    | KnownPart::OutputText { text }
+                    | KnownPart::Refusal { refusal: text },
+                ) => joined.push_str(text),
+                Open::Known(KnownPart::InputImage { .. }) | Open::Unknown(_) => {}
+            }
+        }
+        joined
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    /// Takes the parts, and what some endpoints send instead: a bare string, or nothing.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let parts = match raw.get().as_bytes().first() {
+            Some(b'"') => serde_json::from_str(raw.get())
+                .map(|text| vec![Open::Known(KnownPart::OutputText { text })]),
+            Some(b'n') => Ok(Vec::new()),
+            _ => serde_json::from_str(raw.get()),
+        };
+        parts.map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// A part of a message or of an output.
+pub type ContentPart = Open<KnownPart>;
+
+/// A part of a kind this build knows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum KnownPart {
+    /// Text for the model.
+    InputText {
+        /// The text.
+        text: String,
+    },
+    /// Text from the model.
+    OutputText {
+        /// The text.
+        text: String,
+    },
+    /// The model's refusal, in words.
+    Refusal {
+        /// The words.
+        refusal: String,
+    },
+    /// An image for the model.
+    InputImage {
+        /// A `data:` URL, or an address the provider can reach.
+        image_url: String,
+        /// How closely to look.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
+    },
+}
+
+impl Kinds for KnownPart {
+    fn read(kind: &str, json: &str) -> Option<serde_json::Result<Self>> {
+        matches!(kind, "input_text" | "output_text" | "refusal" | "input_image")
+            .then(|| serde_json::from_str(json))
+    }
+}
+
+impl KnownPart {
+    /// Makes a text for the model.
+    pub fn input_text(text: impl Into<String>) -> ContentPart {
+        Open::Known(Self::InputText { text: text.into() })
+    }
+}
+
+/// Reasoning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reasoning {
+    /// The provider's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Summary parts.
+    #[serde(default)]
+    pub summary: Vec<SummaryPart>,
+    /// Reasoning in the clear, from providers that show it.
+    #[serde(default)]
+    pub content: Option<Vec<Raw>>,
+    /// What only the provider can read.
+    #[serde(default)]
+    pub encrypted_content: Option<String>,
+}
+
+/// A part of a reasoning summary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SummaryPart {
+    /// `summary_text`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The text.
+    pub text: String,
+}
+
+/// A call of a function tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FunctionCall {
+    /// The provider's id of the item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The namespace the tool lives in, when the provider groups tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The tool.
+    pub name: String,
+    /// Its arguments: JSON as text, and not always valid.
+    #[serde(default)]
+    pub arguments: String,
+    /// What its output must name.
+    #[serde(default)]
+    pub call_id: String,
+}
+
+/// A call of a freeform tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CustomToolCall {
+    /// The provider's id of the item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What its output must name.
+    #[serde(default)]
+    pub call_id: String,
+    /// The tool.
+    pub name: String,
+    /// The text it takes.
+    #[serde(default)]
+    pub input: String,
+}
+
+/// The output of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallOutput {
+    /// The call it answers.
+    pub call_id: String,
+    /// What the model reads.
+    pub output: OutputBody,
+}
+
+/// What the model reads of an output: text, or parts when there are images.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OutputBody {
+    /// Text.
+    Text(String),
+    /// Parts.
+    Parts(Vec<ContentPart>),
+}
+
+impl Serialize for OutputBody {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Parts(parts) => parts.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for OutputBody {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        if raw.get().starts_with('[') {
+            serde_json::from_str(raw.get()).map(Self::Parts).map_err(D::Error::custom)
+        } else {
+            serde_json::from_str(raw.get()).map(Self::Text).map_err(D::Error::custom)
+        }
+    }
+}
+
+/// A search that the provider ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WebSearchCall {
+    /// The provider's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `in_progress`, `completed` or what else a provider says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// What was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<WebSearchAction>,
+}
+
+/// A tool as it is offered to the model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToolSpec {
+    /// Takes JSON arguments.
+    Function {
+        /// What the model calls it.
+        name: String,
+        /// What it is for.
+        description: String,
+        /// Whether the provider must enforce the schema.
+        strict: bool,
+        /// The JSON schema of its arguments.
+        parameters: serde_json::Value,
+    },
+    /// Takes free text in a grammar.
+    Custom {
+        /// What the model calls it.
+        name: String,
+        /// What it is for.
+        description: String,
+        /// The grammar.
+        format: ToolFormat,
+    },
+    /// Search that the provider runs.
+    WebSearch {
+        /// Whether it may load pages now, or only what the provider has cached.
+        external_web_access: bool,
+    },
+}
+
+/// The grammar of a freeform tool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolFormat {
+    /// `grammar`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `lark`.
+    pub syntax: String,
+    /// The grammar's text.
+    pub definition: String,
+}
+
+/// A request for an answer. Fields are in the order in which they are sent.
+#[derive(Clone, Debug, Serialize)]
+pub struct Request<'a> {
+    /// The model.
+    pub model: &'a str,
+    /// Always true: answers are streamed.
+    pub stream: bool,
+    /// Base instructions.
+    pub instructions: &'a str,
+    /// The history, already serialised.
+    pub input: Vec<&'a RawValue>,
+    /// The tools.
+    pub tools: &'a [ToolSpec],
+    /// `auto`.
+    pub tool_choice: &'a str,
+    /// Whether several calls may come in one answer.
+    pub parallel_tool_calls: bool,
+    /// How hard to think.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<ReasoningOptions<'a>>,
+    /// Always false: the log is ours.
+    pub store: bool,
+    /// What to send along: the encrypted reasoning.
+    pub include: &'a [&'a str],
+    /// The tier, when the user set one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<&'a str>,
+    /// Groups requests that share a prefix.
+    pub prompt_cache_key: &'a str,
+    /// How the answer should look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<TextOptions<'a>>,
+}
+
+/// How hard to think.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ReasoningOptions<'a> {
+    /// `low` and so on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<&'a str>,
+    /// `auto` and so on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<&'a str>,
+}
+
+/// How the answer should look.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TextOptions<'a> {
+    /// `low` and so on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verbosity: Option<&'a str>,
+    /// The schema of a structured answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<TextFormat<'a>>,
+}
+
+/// The schema of a structured answer.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TextFormat<'a> {
+    /// `json_schema`.
+    #[serde(rename = "type")]
+    pub kind: &'a str,
+    /// Whether the provider must enforce it.
+    pub strict: bool,
+    /// A name for it.
+    pub name: &'a str,
+    /// The schema.
+    pub schema: &'a RawValue,
+}
+
+/// What the stream of an answer says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamEvent {
+    /// The answer begins.
+    Created,
+    /// An item begins.
+    ItemAdded(ResponseItem),
+    /// Text for the message that is open.
+    TextDelta(String),
+    /// Text for the reasoning summary that is open.
+    ReasoningDelta(String),
+    /// An item is whole.
+    ItemDone(ResponseItem),
+    /// The answer is whole.
+    Completed(Completion),
+    /// The provider gave up.
+    Failed(SampleError),
+}
+
+/// What the end of a whole answer says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Completion {
+    /// Tokens of this answer.
+    pub usage: Usage,
+    /// Tokens of request and answer together: how full the context window is.
+    pub total_tokens: u64,
+    /// Whether the model considers the turn ended; false asks for another request.
+    pub end_turn: Option<bool>,
+}
+
+/// Token counts as the endpoint sends them.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct WireUsage {
+    input_tokens: u64,
+    input_tokens_details: Option<InputDetails>,
+    output_tokens: u64,
+    output_tokens_details: Option<OutputDetails>,
+    total_tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct InputDetails {
+    cached_tokens: u64,
+    cache_write_tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    reasoning_tokens: u64,
+}
+
+impl WireUsage {
+    /// Returns request and answer together.
+    pub fn total_tokens(&self) -> u64 {
+        self.total_tokens.max(self.input_tokens.saturating_add(self.output_tokens))
+    }
+}
+
+impl From<WireUsage> for Usage {
+    fn from(wire: WireUsage) -> Self {
+        let input = wire.input_tokens_details.unwrap_or_default();
+        let output = wire.output_tokens_details.unwrap_or_default();
+        Self {
+            input_tokens: wire.input_tokens,
+            cached_input_tokens: input.cached_tokens,
+            cache_write_input_tokens: input.cache_write_tokens,
+            output_tokens: wire.output_tokens,
+            reasoning_output_tokens: output.reasoning_tokens,
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Token counts.
+
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+/// Tokens used, as exec JSONL prints them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of the requests, cached ones included.
+    pub input_tokens: u64,
+    /// Those of them that the provider had cached.
+    pub cached_input_tokens: u64,
+    /// Those that the provider wrote to its cache.
+    #[serde(default)]
+    pub cache_write_input_tokens: u64,
+    /// Tokens of the answers, reasoning included.
+    pub output_tokens: u64,
+    /// Those of them that were reasoning.
+    #[serde(default)]
+    pub reasoning_output_tokens: u64,
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        // A provider may send any number; a sum that wraps or panics would be worse than a stuck one.
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.cached_input_tokens =
+            self.cached_input_tokens.saturating_add(other.cached_input_tokens);
+        self.cache_write_input_tokens =
+            self.cache_write_input_tokens.saturating_add(other.cache_write_input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.reasoning_output_tokens =
+            self.reasoning_output_tokens.saturating_add(other.reasoning_output_tokens);
+    }
+}
