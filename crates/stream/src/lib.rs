@@ -1,0 +1,12 @@
+//! Bytes to events, incrementally, without I/O.
+//!
+//! Every decoder here takes bytes as they come and gives the same events however they were cut.
+//! None of them fails on garbage: what cannot be read is skipped and counted.
+//!
+//! * [`sse`]: the framing of `text/event-stream`;
+//! * [`responses`]: the events of the Responses API;
+//! * [`failure`]: what a provider's error object means.
+
+pub mod failure;
+pub mod responses;
+pub mod sse;
