@@ -1,0 +1,25 @@
+//! The agent, decided but never performed.
+//!
+//! A [`Turn`] takes [`Input`]s and gives [`Action`]s. It opens no file, spawns no task, reads no
+//! clock and draws no randomness of its own, so a test drives it from a list, a simulation from a
+//! seed, and a driver from the real world, all through the same two methods.
+//!
+//! * [`turn`]: the state machine;
+//! * [`call`]: which tool calls may run now, and in what order their outputs go back;
+//! * [`retry`]: whether and when a failed request is made again;
+//! * [`context`]: the history that requests carry, append-only but for compaction;
+//! * [`model`]: what is known about models;
+//! * [`limits`]: every bound, by name.
+
+pub mod call;
+pub mod context;
+pub mod limits;
+pub mod model;
+pub mod prompt;
+pub mod retry;
+pub mod turn;
+
+pub use call::{Call, Payload, ToolTable, ToolTraits};
+pub use context::{Context, Origin};
+pub use limits::Limits;
+pub use turn::{Action, Input, Outcome, Purpose, Report, Turn, TurnOptions, Unexpected};

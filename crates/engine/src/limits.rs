@@ -1,0 +1,31 @@
+//! Every bound of a turn, by name.
+
+/// The bounds of one turn. Reaching one ends the turn with a message that names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests to the model, retries not counted.
+    pub requests_max: u32,
+    /// Tool calls.
+    pub calls_max: u32,
+    /// Tool calls at the same time.
+    pub calls_parallel_max: usize,
+    /// Bytes of arguments that a call may bring.
+    pub argument_bytes_max: usize,
+    /// How deep arguments may nest.
+    pub argument_depth_max: usize,
+    /// Bytes of text that an output may bring into the history; the middle is left out beyond it.
+    pub output_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            requests_max: 1_000,
+            calls_max: 4_000,
+            calls_parallel_max: 16,
+            argument_bytes_max: 8 * 1024 * 1024,
+            argument_depth_max: 64,
+            output_bytes_max: 1024 * 1024,
+        }
+    }
+}

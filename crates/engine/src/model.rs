@@ -1,0 +1,79 @@
+//! What is known about models: a short table, and a fallback for the rest.
+//!
+//! Unknown models are normal (local ones, new ones). They get plain function tools, which every
+//! endpoint understands, and no automatic compaction unless the user states the window.
+
+/// How a model is best talked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelProfile {
+    /// The reasoning effort to ask for unless the user sets one.
+    pub effort: Option<&'static str>,
+    /// The reasoning summary to ask for unless the user sets one.
+    pub summary: Option<&'static str>,
+    /// The verbosity to ask for unless the user sets one.
+    pub verbosity: Option<&'static str>,
+    /// Whether `apply_patch` is offered as free text in a grammar or as a function.
+    pub freeform_patch: bool,
+    /// Tokens that fit into the context window.
+    pub context_window: Option<u64>,
+}
+
+impl ModelProfile {
+    /// Looks a model up by its name.
+    pub fn of(model: &str) -> Self {
+        KNOWN
+            .iter()
+            .find(|(prefix, _)| model.strip_prefix(prefix).is_some_and(is_variant))
+            .map_or(FALLBACK, |(_, profile)| *profile)
+    }
+
+    /// Returns the number of tokens at which history is compacted by default.
+    ///
+    /// A tenth of the window is left for the answer and for the summary itself.
+    pub fn compact_at(&self) -> Option<u64> {
+        self.context_window.map(|window| window / 10 * 9)
+    }
+}
+
+/// Tells whether what follows a known name is nothing or a variant's suffix.
+fn is_variant(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('-')
+}
+
+const FALLBACK: ModelProfile = ModelProfile {
+    effort: None,
+    summary: Some("auto"),
+    verbosity: None,
+    freeform_patch: false,
+    context_window: None,
+};
+
+const GPT_5: ModelProfile = ModelProfile {
+    effort: Some("medium"),
+    summary: None,
+    verbosity: Some("low"),
+    freeform_patch: true,
+    context_window: Some(272_000),
+};
+
+const KNOWN: &[(&str, ModelProfile)] =
+    &[("gpt-5.5", GPT_5), ("gpt-5.6", GPT_5), ("gpt-6", GPT_5), ("gpt-6.1", GPT_5)];
+
+#[cfg(test)]
+mod tests {
+    use super::{FALLBACK, GPT_5, ModelProfile};
+
+    #[test]
+    fn names() {
+        for (name, want) in [
+            ("gpt-5.5", GPT_5),
+            ("gpt-5.5-mini", GPT_5),
+            ("gpt-5.55", FALLBACK),
+            ("qwen3-coder", FALLBACK),
+            ("", FALLBACK),
+        ] {
+            assert_eq!(ModelProfile::of(name), want, "{name}");
+        }
+        assert_eq!(GPT_5.compact_at(), Some(244_800));
+    }
+}

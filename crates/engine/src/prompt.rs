@@ -1,0 +1,119 @@
+//! The texts that heddle itself says to a model, and the frames around what it passes on.
+//!
+//! Facts come in as values; nothing here looks at a directory or a clock.
+
+use std::fmt::Write as _;
+
+/// The base instructions.
+pub const BASE: &str = include_str!("prompt/base.md");
+
+/// Asks for the summary that replaces a history.
+pub const SUMMARY_REQUEST: &str = "\
+The conversation is about to be replaced by a summary, because the context window is nearly full. Write that \
+summary now, for a colleague who takes over without having seen anything above. State: what the user wants, in \
+their own terms, with every constraint they gave; what has been done and found out, with the paths, names, \
+commands and results that matter; decisions and their reasons; what remains, in order, beginning with the very \
+next step. Be complete and compact. Do not call tools.";
+
+/// Stands before the summary in the new history.
+pub const SUMMARY_PREFIX: &str = "\
+The earlier part of this conversation was replaced by the following summary of it. The work described as done \
+is done: continue from here and do not repeat it.";
+
+/// Stands in place of a summary that could not be had.
+pub const SUMMARY_MISSING: &str = "\
+The earlier part of this conversation was dropped to make room, and no summary of it could be made. Look at the \
+workspace to see what has already been done before you continue.";
+
+/// Told to the model when the user ended a turn.
+pub const TURN_ABORTED: &str = "\
+<turn_aborted>\nThe user interrupted the previous turn on purpose. Commands and edits that were under way may have \
+been done in part; check before you rely on them.\n</turn_aborted>";
+
+/// What the model is told about where it works.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// The working directory.
+    pub cwd: String,
+    /// The shell that runs commands.
+    pub shell: String,
+    /// The date, as `YYYY-MM-DD`.
+    pub date: String,
+    /// The sandbox mode, as the user wrote it.
+    pub sandbox_mode: String,
+    /// Directories beside the working directory in which files may be written.
+    pub writable_roots: Vec<String>,
+    /// Whether commands may use the network.
+    pub network: bool,
+}
+
+impl Environment {
+    /// Renders the block that the first request carries.
+    pub fn render(&self) -> String {
+        let mut text = String::from("<environment_context>\n");
+        let mut line = |tag: &str, value: &str| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  <{tag}>{}</{tag}>", escape(value));
+        };
+        line("cwd", &self.cwd);
+        line("shell", &self.shell);
+        line("current_date", &self.date);
+        line("sandbox_mode", &self.sandbox_mode);
+        for root in &self.writable_roots {
+            line("writable_root", root);
+        }
+        line("network_access", if self.network { "enabled" } else { "restricted" });
+        line("approval_policy", "never: what would need approval is refused");
+        text.push_str("</environment_context>");
+        text
+    }
+}
+
+/// Frames the AGENTS.md files that hold for `cwd`, outermost first; none if there are none.
+///
+/// What is beyond `bytes_max` is left out, with a line that says so.
+pub fn agents_md(cwd: &str, files: &[(String, String)], bytes_max: usize) -> Option<String> {
+    if files.iter().all(|(_, text)| text.trim().is_empty()) {
+        return None;
+    }
+    let mut body = String::new();
+    for (path, text) in files.iter().filter(|(_, text)| !text.trim().is_empty()) {
+        if !body.is_empty() {
+            body.push_str("\n\n");
+        }
+        let _ = write!(body, "--- {path} ---\n\n{}", text.trim_end());
+    }
+    if body.len() > bytes_max {
+        let (total, cut) = (body.len(), stdx::floor_char_boundary(&body, bytes_max));
+        body.truncate(cut);
+        let _ = write!(body, "\n[cut at {cut} of {total} bytes: project_doc_max_bytes]");
+    }
+    Some(format!("# AGENTS.md instructions for {cwd}\n\n<INSTRUCTIONS>\n{body}\n</INSTRUCTIONS>"))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Environment, agents_md};
+
+    #[test]
+    fn a_directory_name_cannot_close_the_block() {
+        let environment = Environment { cwd: "/a</cwd>".into(), ..Environment::default() };
+        assert!(environment.render().contains("<cwd>/a&lt;/cwd&gt;</cwd>"));
+    }
+
+    #[test]
+    fn agents_files() {
+        let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+        assert_eq!(agents_md("/w", &[], 99), None);
+        assert_eq!(agents_md("/w", &[file("a", " \n")], 99), None);
+        let both = agents_md("/w", &[file("a", "one\n"), file("b", "two\n")], 99);
+        let both = both.expect("two files");
+        assert!(both.contains("--- a ---\n\none\n\n--- b ---\n\ntwo\n</INSTRUCTIONS>"), "{both}");
+        let cut = agents_md("/w", &[file("a", &"é".repeat(100))], 20).expect("a file");
+        assert!(cut.contains("of 211 bytes"), "{cut}");
+    }
+}

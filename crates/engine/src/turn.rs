@@ -1,0 +1,601 @@
+//! One turn: from what the user said to an answer, with as many requests and calls as it takes.
+//!
+//! ```text
+//!            ┌──────────────── follow-up: calls, steering, `end_turn: false` ───────────────┐
+//!            ▼                                                                              │
+//!  start ▶ Sampling ──Completed──▶ Settling ──all calls returned──▶ (decide) ──no more──▶ Done
+//!            ▲  └──────Failed────▶ Settling ──────────────────────▶ (retry?) ──give up──▶ Done
+//!            └──WaitOver── Waiting ◀─────────────────────────────────────┘
+//!                                                    Interrupt: from any state straight to Done
+//! ```
+//!
+//! Calls begin while the stream is still open. A stream that breaks off keeps its whole items and
+//! its calls; only what was half-said is discarded.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use protocol::error::{RetryAdvice, SampleError, TurnError, TurnErrorCause};
+use protocol::event::Event;
+use protocol::id::{CallKey, ItemId};
+use protocol::item::{Item, ItemBody, Step, WebSearchAction};
+use protocol::open::Open;
+use protocol::responses::{Completion, KnownItem, OutputBody, ResponseItem, StreamEvent};
+use protocol::usage::Usage;
+use serde_json::value::{RawValue, to_raw_value};
+use stdx::Rng;
+
+use crate::call::{self, Call, Calls, Payload, ToolTable};
+use crate::context::{Context, Origin, user_message};
+use crate::limits::Limits;
+use crate::prompt;
+use crate::retry::{self, Decision, Retry, RetryLimits};
+
+/// What the world tells the turn.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// The stream said something.
+    Stream(StreamEvent),
+    /// There is no stream, or it broke off.
+    SampleFailed(SampleError),
+    /// A tool has something to show.
+    Reported(CallKey, Report),
+    /// A tool is done.
+    Returned(CallKey, OutputBody),
+    /// The wait is over.
+    WaitOver,
+    /// The user says something while the turn runs.
+    Steer(Vec<KnownItem>),
+    /// The user ends the turn.
+    Interrupt,
+}
+
+/// What a tool shows while it runs, and a session of it after it returned.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// It began something that is an item.
+    Started(ItemBody),
+    /// The item is final.
+    Ended(ItemBody),
+    /// The list of steps is now this.
+    Plan(Vec<Step>),
+}
+
+/// What the turn wants done, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Tell the world.
+    Emit(Event),
+    /// Send [`Turn::input`] to the model and feed its stream in.
+    Sample(Purpose),
+    /// Drop the stream; nothing more is wanted from it.
+    CloseStream,
+    /// Run a tool.
+    Run(Call),
+    /// Stop a tool; its output is no longer wanted.
+    Stop(CallKey),
+    /// Wait this long, then say [`Input::WaitOver`].
+    Wait(Duration),
+    /// The turn is over; this is the last action.
+    Finish(Outcome),
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The answer to the user, with tools.
+    Answer,
+    /// The summary that will replace the history, without tools.
+    Summary,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// With an answer.
+    Completed,
+    /// Without one.
+    Failed(TurnErrorCause),
+    /// By the user.
+    Interrupted,
+}
+
+/// What holds for the whole turn.
+#[derive(Clone, Debug)]
+pub struct TurnOptions {
+    /// The tools that are offered.
+    pub tools: ToolTable,
+    /// The bounds.
+    pub limits: Limits,
+    /// How often to retry.
+    pub retry: RetryLimits,
+    /// Tokens in the context window at which history is compacted before a follow-up.
+    pub compact_at: Option<u64>,
+    /// Tokens that the thread has used before.
+    pub usage: Usage,
+    /// The number that the next item gets.
+    pub first_item: u64,
+    /// Decides the jitter of delays.
+    pub seed: u64,
+}
+
+/// A turn in progress.
+#[derive(Debug)]
+pub struct Turn {
+    state: State,
+    context: Context,
+    options: TurnOptions,
+    actions: VecDeque<Action>,
+    calls: Calls,
+    /// Items that the open stream has begun and not finished.
+    streaming: Vec<Streaming>,
+    /// Items that calls have begun and not finished; a session's outlives its call.
+    call_items: HashMap<CallKey, ItemId>,
+    todo: Option<(ItemId, Vec<Step>)>,
+    steering: Vec<KnownItem>,
+    retry: Retry,
+    rng: Rng,
+    usage: Usage,
+    context_tokens: u64,
+    /// The last message of a summary, while one is sampled.
+    summary: Option<String>,
+    compaction_item: Option<ItemId>,
+    summary_request: Box<RawValue>,
+    limit_reached: Option<String>,
+    requests: u32,
+    call_count: u64,
+    next_item: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// A stream is open or being opened.
+    Sampling(Purpose),
+    /// The stream is over; calls may still run.
+    Settling(Purpose, Result<Completion, SampleError>),
+    /// Before the next attempt.
+    Waiting(Purpose),
+    Done,
+}
+
+#[derive(Debug)]
+struct Streaming {
+    id: ItemId,
+    server_id: Option<String>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Message,
+    Reasoning,
+    WebSearch,
+}
+
+/// An input came that cannot follow the state; nothing was changed.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("{input} cannot come while the turn is {state}")]
+pub struct Unexpected {
+    state: &'static str,
+    input: &'static str,
+}
+
+impl Turn {
+    /// Starts a turn on `context` with what the user said.
+    pub fn start(context: Context, options: TurnOptions, said: Vec<KnownItem>) -> Self {
+        let mut turn = Self {
+            state: State::Sampling(Purpose::Answer),
+            actions: VecDeque::new(),
+            calls: Calls::default(),
+            streaming: Vec::new(),
+            call_items: HashMap::new(),
+            todo: None,
+            steering: Vec::new(),
+            retry: Retry::new(options.retry),
+            rng: Rng::new(options.seed),
+            usage: options.usage,
+            context_tokens: 0,
+            summary: None,
+            compaction_item: None,
+            summary_request: to_raw_value(&user_message(prompt::SUMMARY_REQUEST))
+                .expect("a message is plain data"),
+            limit_reached: None,
+            requests: 0,
+            call_count: 0,
+            next_item: options.first_item,
+            context,
+            options,
+        };
+        turn.emit(Event::TurnStarted);
+        said.into_iter().for_each(|item| turn.context.push(Origin::User, item));
+        turn.sample(Purpose::Answer);
+        turn
+    }
+
+    /// Advances by one input that came at `now_ms`, a clock that never goes back.
+    ///
+    /// An input that cannot follow the state is refused and changes nothing.
+    pub fn handle(&mut self, now_ms: u64, input: Input) -> Result<(), Unexpected> {
+        match (&self.state, input) {
+            (State::Sampling(purpose), Input::Stream(event)) => {
+                let purpose = *purpose;
+                self.on_stream(purpose, event);
+            }
+            (State::Sampling(purpose), Input::SampleFailed(error)) => {
+                let purpose = *purpose;
+                self.on_failure(purpose, error);
+            }
+            (State::Waiting(purpose), Input::WaitOver) => {
+                let purpose = *purpose;
+                self.request(purpose);
+            }
+            (State::Done, Input::Interrupt | Input::Steer(_)) => {}
+            // What tools say can cross the end of a turn on its way. That is a race, not an error.
+            (State::Done, Input::Reported(..) | Input::Returned(..)) => {}
+            (_, Input::Reported(key, report)) => self.on_report(key, report),
+            (_, Input::Returned(key, output)) => {
+                let output = call::bound_output(output, self.options.limits.output_bytes_max);
+                if !self.calls.finish(key, output) {
+                    return Err(self.unexpected("the output of a call that does not run"));
+                }
+            }
+            (_, Input::Steer(said)) => self.steering.extend(said),
+            (_, Input::Interrupt) => self.interrupt(),
+            (_, Input::Stream(_)) => return Err(self.unexpected("a stream event")),
+            (_, Input::SampleFailed(_)) => return Err(self.unexpected("a failed request")),
+            (_, Input::WaitOver) => return Err(self.unexpected("the end of a wait")),
+        }
+        self.advance(now_ms);
+        Ok(())
+    }
+
+    /// Returns the next thing to do, or none while the turn waits for input.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Returns what the request for `purpose` must carry as its input.
+    pub fn input(&self, purpose: Purpose) -> Vec<&RawValue> {
+        let mut input = self.context.input();
+        if purpose == Purpose::Summary {
+            input.push(&self.summary_request);
+        }
+        input
+    }
+
+    /// Returns the history.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Ends the turn's hold on the history and hands it back, with what the next turn must know.
+    pub fn into_parts(self) -> (Context, Usage, u64) {
+        (self.context, self.usage, self.next_item)
+    }
+
+    /// Starts what may start, and moves on from a stream that is over once all calls have returned.
+    fn advance(&mut self, now_ms: u64) {
+        if matches!(self.state, State::Done) {
+            return;
+        }
+        for call in self.calls.start(self.options.limits.calls_parallel_max) {
+            self.actions.push_back(Action::Run(call));
+        }
+        if !matches!(self.state, State::Settling(..)) || !self.calls.all_returned() {
+            return;
+        }
+        let called = !self.calls.is_empty();
+        for output in self.calls.take_outputs() {
+            self.context.push(Origin::Turn, output);
+        }
+        let State::Settling(purpose, end) = std::mem::replace(&mut self.state, State::Done) else {
+            unreachable!("the state was checked above");
+        };
+        match end {
+            Ok(completion) => self.decide(purpose, called, completion),
+            Err(error) => self.decide_retry(purpose, error, now_ms),
+        }
+    }
+
+    fn decide(&mut self, purpose: Purpose, called: bool, completion: Completion) {
+        if let Some(message) = self.limit_reached.take() {
+            return self.fail_by_limit(message);
+        }
+        if purpose == Purpose::Summary {
+            return self.compact();
+        }
+        let more = called || completion.end_turn == Some(false) || !self.steering.is_empty();
+        if !more {
+            return self.finish(Event::TurnCompleted { usage: self.usage }, Outcome::Completed);
+        }
+        self.take_steering();
+        let full = self.options.compact_at.is_some_and(|at| self.context_tokens >= at);
+        if full {
+            let item = self.new_item();
+            self.compaction_item = Some(item);
+            self.emit(Event::ItemStarted(Item { id: item, body: ItemBody::Compaction }));
+            self.sample(Purpose::Summary);
+        } else {
+            self.sample(Purpose::Answer);
+        }
+    }
+
+    fn decide_retry(&mut self, purpose: Purpose, error: SampleError, now_ms: u64) {
+        let delay = match self.retry.decide(&error, now_ms, &mut self.rng) {
+            Decision::Quiet { delay } => delay,
+            Decision::Notice { attempt, delay } => {
+                let (limit, reason) = (self.options.retry.stream_max, error.message);
+                self.emit(Event::Retrying { attempt, limit, delay, reason });
+                delay
+            }
+            // Without a summary the history can still be cut, and the turn goes on.
+            Decision::GiveUp if purpose == Purpose::Summary => {
+                self.summary = None;
+                return self.compact();
+            }
+            Decision::GiveUp => return self.fail(error),
+        };
+        self.state = State::Waiting(purpose);
+        self.actions.push_back(Action::Wait(delay));
+    }
+
+    fn compact(&mut self) {
+        let summary = self.summary.take().filter(|text| !text.trim().is_empty());
+        self.context.compact(summary.as_deref());
+        self.context_tokens = 0;
+        if let Some(id) = self.compaction_item.take() {
+            self.emit(Event::ItemCompleted(Item { id, body: ItemBody::Compaction }));
+        }
+        self.sample(Purpose::Answer);
+    }
+
+    /// Begins a new sample; retries of it go through [`Turn::request`].
+    fn sample(&mut self, purpose: Purpose) {
+        if self.requests >= self.options.limits.requests_max {
+            let max = self.options.limits.requests_max;
+            return self.fail_by_limit(format!("the turn reached its limit of {max} requests"));
+        }
+        self.requests += 1;
+        self.retry = Retry::new(self.options.retry);
+        self.request(purpose);
+    }
+
+    fn request(&mut self, purpose: Purpose) {
+        self.summary = None;
+        self.state = State::Sampling(purpose);
+        self.actions.push_back(Action::Sample(purpose));
+    }
+
+    fn on_stream(&mut self, purpose: Purpose, event: StreamEvent) {
+        match (purpose, event) {
+            (_, StreamEvent::Created) => {}
+            (_, StreamEvent::Failed(error)) => self.on_failure(purpose, error),
+            (_, StreamEvent::Completed(completion)) => {
+                self.usage += completion.usage;
+                self.context_tokens = completion.total_tokens;
+                self.close_stream(purpose, Ok(completion));
+            }
+            (Purpose::Answer, StreamEvent::ItemAdded(Open::Known(item))) => self.on_added(&item),
+            (Purpose::Answer, StreamEvent::TextDelta(text)) => self.on_delta(Kind::Message, text),
+            (Purpose::Answer, StreamEvent::ReasoningDelta(text)) => {
+                self.on_delta(Kind::Reasoning, text);
+            }
+            (Purpose::Answer, StreamEvent::ItemDone(item)) => self.on_done(item),
+            (Purpose::Summary, StreamEvent::ItemDone(Open::Known(KnownItem::Message(message)))) => {
+                self.summary = Some(message.content.text());
+            }
+            // A summary is not shown, and an item of an unknown kind cannot be.
+            (_, StreamEvent::ItemAdded(_) | StreamEvent::ItemDone(_)) => {}
+            (Purpose::Summary, StreamEvent::TextDelta(_) | StreamEvent::ReasoningDelta(_)) => {}
+        }
+    }
+
+    fn on_failure(&mut self, purpose: Purpose, error: SampleError) {
+        self.close_stream(purpose, Err(error));
+    }
+
+    fn close_stream(&mut self, purpose: Purpose, end: Result<Completion, SampleError>) {
+        self.discard_streaming();
+        self.actions.push_back(Action::CloseStream);
+        self.state = State::Settling(purpose, end);
+    }
+
+    /// Takes back what was begun and will not be finished.
+    fn discard_streaming(&mut self) {
+        for open in std::mem::take(&mut self.streaming) {
+            self.emit(Event::ItemDiscarded(open.id));
+        }
+    }
+
+    fn on_added(&mut self, item: &KnownItem) {
+        let Some((kind, server_id, body)) = shown(item) else { return };
+        let id = self.new_item();
+        self.streaming.push(Streaming { id, server_id, kind });
+        self.emit(Event::ItemStarted(Item { id, body }));
+    }
+
+    fn on_delta(&mut self, kind: Kind, text: String) {
+        // A delta for nothing that is open is dropped: the whole item will bring its text.
+        if let Some(open) = self.streaming.iter().rev().find(|open| open.kind == kind) {
+            let item = open.id;
+            self.emit(Event::Delta { item, text });
+        }
+    }
+
+    fn on_done(&mut self, item: ResponseItem) {
+        // Unknown kinds are not sent back: the endpoint did not offer them to this version of us.
+        let Open::Known(item) = item else { return };
+        if let Some((kind, server_id, body)) = shown(&item) {
+            let id = self.finish_streaming(kind, server_id.as_deref()).unwrap_or_else(|| {
+                let id = self.new_item();
+                self.emit(Event::ItemStarted(Item { id, body: body.clone() }));
+                id
+            });
+            self.emit(Event::ItemCompleted(Item { id, body }));
+        }
+        match item {
+            KnownItem::FunctionCall(mut call) => {
+                call.call_id = self.context.unique_call_id(&call.call_id);
+                let (call_id, name) = (call.call_id.clone(), call.name.clone());
+                let payload = Payload::Function(call.arguments.clone());
+                self.context.push(Origin::Turn, KnownItem::FunctionCall(call));
+                self.on_call(call_id, name, payload);
+            }
+            KnownItem::CustomToolCall(mut call) => {
+                call.call_id = self.context.unique_call_id(&call.call_id);
+                let (call_id, name) = (call.call_id.clone(), call.name.clone());
+                let payload = Payload::Custom(call.input.clone());
+                self.context.push(Origin::Turn, KnownItem::CustomToolCall(call));
+                self.on_call(call_id, name, payload);
+            }
+            // Outputs are ours to give; one from the model would answer a call twice.
+            KnownItem::FunctionCallOutput(_) | KnownItem::CustomToolCallOutput(_) => {}
+            KnownItem::Message(_) | KnownItem::Reasoning(_) | KnownItem::WebSearchCall(_) => {
+                self.context.push(Origin::Turn, item);
+            }
+        }
+    }
+
+    /// Finds the item that a whole one finishes: by id, else the oldest of its kind without one.
+    fn finish_streaming(&mut self, kind: Kind, server_id: Option<&str>) -> Option<ItemId> {
+        let same = |open: &Streaming| open.kind == kind && open.server_id.as_deref() == server_id;
+        let index = self.streaming.iter().position(same)?;
+        Some(self.streaming.remove(index).id)
+    }
+
+    fn on_call(&mut self, call_id: String, name: String, payload: Payload) {
+        self.call_count += 1;
+        let call = Call { key: CallKey(self.call_count), call_id, name, payload };
+        let limits = &self.options.limits;
+        if self.call_count > u64::from(limits.calls_max) {
+            let message = format!("the turn reached its limit of {} tool calls", limits.calls_max);
+            self.calls.push_answered(call, format!("not run: {message}"));
+            self.limit_reached = Some(message);
+        } else if let Some(refusal) = call::refusal(&call, &self.options.tools, limits) {
+            self.calls.push_answered(call, refusal);
+        } else {
+            let parallel = self.options.tools.get(&call.name).is_some_and(|tool| tool.parallel);
+            self.calls.push(call, parallel);
+        }
+    }
+
+    fn on_report(&mut self, key: CallKey, report: Report) {
+        match report {
+            Report::Started(body) => {
+                let id = self.new_item();
+                // A call that shows two things at once has finished the first without saying so.
+                if let Some(old) = self.call_items.insert(key, id) {
+                    self.emit(Event::ItemDiscarded(old));
+                }
+                self.emit(Event::ItemStarted(Item { id, body }));
+            }
+            Report::Ended(body) => {
+                if let Some(id) = self.call_items.remove(&key) {
+                    self.emit(Event::ItemCompleted(Item { id, body }));
+                }
+            }
+            Report::Plan(steps) => {
+                let body = ItemBody::TodoList { steps: steps.clone() };
+                let begun = self.todo.as_ref().map(|(id, _)| *id);
+                let id = begun.unwrap_or_else(|| self.new_item());
+                self.todo = Some((id, steps));
+                let item = Item { id, body };
+                self.emit(match begun {
+                    Some(_) => Event::ItemUpdated(item),
+                    None => Event::ItemStarted(item),
+                });
+            }
+        }
+    }
+
+    fn interrupt(&mut self) {
+        if matches!(self.state, State::Sampling(_)) {
+            self.discard_streaming();
+            self.actions.push_back(Action::CloseStream);
+        }
+        for key in self.calls.abort("aborted by user") {
+            self.actions.push_back(Action::Stop(key));
+        }
+        for output in self.calls.take_outputs() {
+            self.context.push(Origin::Turn, output);
+        }
+        self.context.push(Origin::Turn, user_message(prompt::TURN_ABORTED));
+        self.take_steering();
+        self.state = State::Done;
+        self.emit(Event::TurnInterrupted);
+        self.actions.push_back(Action::Finish(Outcome::Interrupted));
+    }
+
+    fn fail(&mut self, error: SampleError) {
+        let cause = TurnErrorCause::Sample(error.class);
+        let retry = retry::advice(&error);
+        let attempts = self.retry.failures();
+        let error = TurnError { cause, message: error.message, attempts, retry };
+        self.finish(Event::TurnFailed(error), Outcome::Failed(cause));
+    }
+
+    fn fail_by_limit(&mut self, message: String) {
+        let cause = TurnErrorCause::Limit;
+        let error = TurnError { cause, message, attempts: 0, retry: RetryAdvice::Never };
+        self.finish(Event::TurnFailed(error), Outcome::Failed(cause));
+    }
+
+    fn finish(&mut self, last: Event, outcome: Outcome) {
+        self.take_steering();
+        if let Some((id, steps)) = self.todo.take() {
+            self.emit(Event::ItemCompleted(Item { id, body: ItemBody::TodoList { steps } }));
+        }
+        self.state = State::Done;
+        self.emit(last);
+        self.actions.push_back(Action::Finish(outcome));
+    }
+
+    /// Puts what the user said meanwhile into the history; a turn that fails must not lose it.
+    fn take_steering(&mut self) {
+        for said in std::mem::take(&mut self.steering) {
+            self.context.push(Origin::User, said);
+        }
+    }
+
+    fn new_item(&mut self) -> ItemId {
+        let id = ItemId(self.next_item);
+        self.next_item += 1;
+        id
+    }
+
+    fn emit(&mut self, event: Event) {
+        self.actions.push_back(Action::Emit(event));
+    }
+
+    fn unexpected(&self, input: &'static str) -> Unexpected {
+        let state = match self.state {
+            State::Sampling(_) => "sampling",
+            State::Settling(..) => "settling",
+            State::Waiting(_) => "waiting",
+            State::Done => "done",
+        };
+        Unexpected { state, input }
+    }
+}
+
+/// Returns what the user sees of an item that the model streams; calls are shown by their tools.
+fn shown(item: &KnownItem) -> Option<(Kind, Option<String>, ItemBody)> {
+    match item {
+        KnownItem::Message(message) if message.role == "assistant" => {
+            let body = ItemBody::AgentMessage { text: message.content.text() };
+            Some((Kind::Message, message.id.clone(), body))
+        }
+        KnownItem::Reasoning(reasoning) => {
+            let summary = reasoning.summary.iter().map(|part| part.text.clone()).collect();
+            Some((Kind::Reasoning, reasoning.id.clone(), ItemBody::Reasoning { summary }))
+        }
+        KnownItem::WebSearchCall(call) => {
+            let action = call.action.clone().unwrap_or(WebSearchAction::Other);
+            let query = action.query();
+            let body =
+                ItemBody::WebSearch { call: call.id.clone().unwrap_or_default(), query, action };
+            Some((Kind::WebSearch, call.id.clone(), body))
+        }
+        _ => None,
+    }
+}
