@@ -1,0 +1,213 @@
+//! A process, its output, its input, and its end.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use policy::Profile;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::process::{Child, Command};
+
+use crate::pty;
+
+/// What to run and how.
+#[derive(Clone, Debug)]
+pub struct SpawnRequest {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Where.
+    pub cwd: PathBuf,
+    /// The whole environment.
+    pub env: Vec<(String, String)>,
+    /// What it is connected to.
+    pub io: Io,
+    /// What it may do.
+    pub profile: Profile,
+}
+
+/// What a process is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// One pipe for both output streams, so that their order is kept; no input.
+    Pipe,
+    /// A terminal.
+    Terminal,
+}
+
+/// The process could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// There is nothing to run.
+    #[error("there is no command to run")]
+    Empty,
+    /// The system refused a pipe or a terminal.
+    #[error("no {what} could be opened: {source}")]
+    Connect {
+        /// What was asked for.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The working directory is not there.
+    #[error("the working directory {} cannot be used: {source}", cwd.display())]
+    Directory {
+        /// The directory.
+        cwd: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The program is not there, or may not be run.
+    #[error("{program} could not be started: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// A running process. Dropping it ends the process and everything it started.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    group: Pid,
+    io: AsyncFd<OwnedFd>,
+    kind: Io,
+}
+
+impl Process {
+    /// Starts a process.
+    pub fn spawn(request: &SpawnRequest) -> Result<Self, SpawnError> {
+        let (program, arguments) = request.argv.split_first().ok_or(SpawnError::Empty)?;
+        let connect = |what| move |source: io::Error| SpawnError::Connect { what, source };
+        if let Err(source) = std::fs::metadata(&request.cwd).and_then(|found| {
+            if found.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
+        }) {
+            return Err(SpawnError::Directory { cwd: request.cwd.clone(), source });
+        }
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&request.cwd).env_clear();
+        command.envs(request.env.iter().map(|(name, value)| (name, value)));
+        let ours = match request.io {
+            Io::Pipe => {
+                let (ours, theirs) = io::pipe().map_err(connect("pipe"))?;
+                let second = theirs.try_clone().map_err(connect("pipe"))?;
+                command.stdin(Stdio::null()).stdout(theirs).stderr(second);
+                OwnedFd::from(ours)
+            }
+            Io::Terminal => {
+                let (ours, theirs) = pty::open_pair()
+                    .map_err(|errno| connect("terminal")(io::Error::from(errno)))?;
+                let copy = || theirs.try_clone().map_err(connect("terminal"));
+                command.stdin(copy()?).stdout(copy()?).stderr(copy()?);
+                ours
+            }
+        };
+        new_session(&mut command, request.io);
+        let start = |source| SpawnError::Start { program: program.clone(), source };
+        let child = command.spawn().map_err(start)?;
+        // Our copies of its ends close here, so that the end of the process is the end of its output.
+        drop(command);
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let group = group.ok_or_else(|| start(io::ErrorKind::NotFound.into()))?;
+        let io = nonblocking(ours).map_err(connect("pipe"))?;
+        Ok(Self { child, group, io, kind: request.io })
+    }
+
+    /// Waits for output and appends it to `buffer`; false at its end.
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<bool> {
+        let mut chunk = [0; 16 * 1024];
+        let read =
+            self.io.async_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut chunk)?)).await;
+        match read {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                buffer.extend_from_slice(&chunk[..count]);
+                Ok(true)
+            }
+            // Linux says so when the last process has closed the terminal.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Types `bytes` into the terminal; a process on a pipe has no input.
+    pub async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        if self.kind == Io::Pipe {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        while !bytes.is_empty() {
+            let written = self
+                .io
+                .async_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?))
+                .await?;
+            bytes = &bytes[written..];
+        }
+        Ok(())
+    }
+
+    /// Waits for the process to end, ends what it left behind, and returns its exit code.
+    ///
+    /// A process ended by a signal has 128 and the number of the signal, as shells say it.
+    pub async fn wait(&mut self) -> io::Result<i32> {
+        let status = self.child.wait().await?;
+        self.end_group();
+        Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
+    }
+
+    /// Ends the process and everything in its group, at once.
+    pub fn kill(&mut self) {
+        self.end_group();
+        // The group may be empty already; then this is what reaps the process itself.
+        let _ = self.child.start_kill();
+    }
+
+    fn end_group(&self) {
+        // Nobody left to end is the usual case. The group's number cannot have gone to another
+        // process yet: numbers are given out in a circle, and we come right after the end.
+        let _ = kill_process_group(self.group, Signal::KILL);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // After `wait` the number may belong to somebody else; before it, it is ours.
+        if self.child.id().is_some() {
+            self.kill();
+        }
+    }
+}
+
+/// Gives the process a session of its own, and a terminal if it has one to control.
+#[expect(unsafe_code, reason = "only between fork and exec can a process get a new session")]
+fn new_session(command: &mut Command, io: Io) {
+    // SAFETY: the hook makes system calls only: it allocates nothing and takes no lock, which is
+    // what the time between fork and exec demands.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::setsid()?;
+            if io == Io::Terminal {
+                rustix::process::ioctl_tiocsctty(io::stdin().as_fd())?;
+            }
+            // Without this a killed agent would leave its commands running.
+            #[cfg(target_os = "linux")]
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            Ok(())
+        });
+    }
+}
+
+fn nonblocking(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
+    AsyncFd::register(fd)
+}
