@@ -1,0 +1,187 @@
+//! One attempt: a request out, a stream of bytes in.
+
+use std::error::Error as _;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use protocol::error::{ErrorClass, SampleError};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Response, Url, redirect};
+
+use crate::classify::{self, Refused};
+use crate::endpoint::{Auth, Endpoint, EndpointError, Identity};
+use crate::tls;
+
+/// How long making a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Bytes of an error's body that are read.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// The provider's memory of a turn: what it sends with an answer goes along with later requests.
+const TURN_STATE: HeaderName = HeaderName::from_static("x-codex-turn-state");
+
+/// Sends requests to one endpoint.
+#[derive(Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    endpoint: Endpoint,
+    url: Url,
+    headers: HeaderMap,
+    turn_state: Option<HeaderValue>,
+}
+
+impl Client {
+    /// Makes a client; proxies are taken from the environment as other programs do.
+    pub fn new(endpoint: Endpoint, identity: &Identity) -> Result<Self, EndpointError> {
+        let url = endpoint.url()?;
+        let headers = endpoint.headers(identity)?;
+        let encrypted = url.scheme() == "https" || proxied();
+        let tls = tls::config(encrypted).map_err(|e| EndpointError::Client(e.to_string()))?;
+        let http = reqwest::Client::builder()
+            .use_preconfigured_tls(tls)
+            .http1_only()
+            .redirect(redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .build()
+            .map_err(|e| EndpointError::Client(causes(&e)))?;
+        Ok(Self { http, endpoint, url, headers, turn_state: None })
+    }
+
+    /// Forgets what the provider remembers of the turn; call it when a new one begins.
+    pub fn begin_turn(&mut self) {
+        self.turn_state = None;
+    }
+
+    /// Sends `body` and waits for the beginning of the answer.
+    pub async fn open(&mut self, body: Bytes) -> Result<ByteStream, SampleError> {
+        if let Auth::Missing { variable, instructions } = &self.endpoint.auth {
+            let more = instructions.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
+            return Err(SampleError::new(
+                ErrorClass::Credentials,
+                format!(
+                    "the environment variable `{variable}` is not set; model provider `{}` takes \
+                     its key from it{more}",
+                    self.endpoint.name
+                ),
+            ));
+        }
+        let mut request = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        if let Some(state) = &self.turn_state {
+            request = request.header(TURN_STATE, state);
+        }
+        let idle = self.endpoint.idle_timeout;
+        // Until the head of the answer comes, silence is silence too.
+        let response = match tokio::time::timeout(idle, request.send()).await {
+            Ok(sent) => sent.map_err(|error| self.unreachable(&error))?,
+            Err(_) => return Err(idle_for_too_long(idle)),
+        };
+        if let Some(state) = response.headers().get(TURN_STATE) {
+            self.turn_state = Some(state.clone());
+        }
+        let kind = header(&response, &CONTENT_TYPE).to_ascii_lowercase();
+        if response.status() != 200 {
+            return Err(self.refused(response).await);
+        }
+        // No content type at all is what hand-made servers send; the decoder will find out.
+        if !kind.is_empty() && !kind.contains("event-stream") {
+            let body = body_start(response).await;
+            let provider = &self.endpoint.name;
+            return Err(classify::not_a_stream(&kind, &body, self.url.as_str(), provider));
+        }
+        Ok(ByteStream { response, idle })
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> SampleError {
+        // A URL may carry a key in its query; ours is named without one.
+        let mut url = self.url.clone();
+        url.set_query(None);
+        SampleError::new(
+            ErrorClass::Unreachable,
+            format!(
+                "{url} could not be reached: {}; check the network, and `base_url` of model \
+                 provider `{}`",
+                causes(error),
+                self.endpoint.name
+            ),
+        )
+    }
+
+    async fn refused(&self, response: Response) -> SampleError {
+        let status = response.status().as_u16();
+        let retry_after = classify::retry_after(header(&response, &RETRY_AFTER), SystemTime::now());
+        let body = body_start(response).await;
+        let mut url = self.url.clone();
+        url.set_query(None);
+        let (url, provider) = (url.as_str(), self.endpoint.name.as_str());
+        classify::refused(&Refused { status, retry_after, body: &body, url, provider })
+    }
+}
+
+/// The body of an answer, as it comes.
+#[derive(Debug)]
+pub struct ByteStream {
+    response: Response,
+    idle: Duration,
+}
+
+impl ByteStream {
+    /// Waits for more bytes; none at the end of the body.
+    ///
+    /// Dropping the future loses nothing: the next call goes on where this one waited.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, SampleError> {
+        match tokio::time::timeout(self.idle, self.response.chunk()).await {
+            Ok(Ok(chunk)) => Ok(chunk),
+            Ok(Err(error)) => Err(SampleError::new(
+                ErrorClass::Disconnected,
+                format!("the answer broke off: {}", causes(&error)),
+            )),
+            Err(_) => Err(idle_for_too_long(self.idle)),
+        }
+    }
+}
+
+fn idle_for_too_long(idle: Duration) -> SampleError {
+    SampleError::new(
+        ErrorClass::Disconnected,
+        format!("the answer broke off: nothing came for {} ms", idle.as_millis()),
+    )
+}
+
+/// Reads the beginning of a body; one that breaks off gives what came.
+async fn body_start(mut response: Response) -> String {
+    let mut body = Vec::new();
+    while body.len() < BODY_BYTES_MAX {
+        match tokio::time::timeout(CONNECT_TIMEOUT, response.chunk()).await {
+            Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+            _ => break,
+        }
+    }
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+fn header<'a>(response: &'a Response, name: &HeaderName) -> &'a str {
+    response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// Joins an error and its causes, because reqwest says the least interesting thing first.
+fn causes(error: &reqwest::Error) -> String {
+    let mut text = String::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&words);
+        }
+        next = cause.source();
+    }
+    if text.is_empty() { error.to_string() } else { text }
+}
+
+/// Tells whether a proxy is configured, which may itself speak TLS.
+fn proxied() -> bool {
+    ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
