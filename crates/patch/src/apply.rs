@@ -1,0 +1,617 @@
+//! Planning: a patch and the files it names become a list of edits, or the reason it does not fit.
+//!
+//! The plan holds whole new files and absolute paths. It writes nothing, creates no directory,
+//! resolves no symbolic link and asks no permission: that is for whoever performs it.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    io,
+    path::{Component, Path, PathBuf},
+};
+
+use crate::{
+    excerpt,
+    parse::{Chunk, Line, Operation, Patch},
+    seek::Haystack,
+};
+
+/// The edits that carry out a whole patch, all of them checked against the files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    edits: Vec<Edit>,
+    changes: Vec<Change>,
+    summary: String,
+}
+
+impl Plan {
+    /// Checks every operation of `patch` against the files that `read` shows.
+    ///
+    /// Paths in the patch are taken from `base`, an absolute directory, and `..` is resolved by
+    /// spelling alone, so that what a policy is asked about is what will be written. `read` is
+    /// called at most once per path, and not at all if the patch contradicts itself.
+    pub fn new(
+        patch: &Patch,
+        base: &Path,
+        mut read: impl FnMut(&Path) -> io::Result<FileState>,
+    ) -> Result<Plan, PlanError> {
+        assert!(base.is_absolute(), "the base directory is made absolute by the caller");
+        let targets = targets(patch, base)?;
+        let (mut edits, mut changes) = (Vec::new(), Vec::new());
+        for (operation, target) in patch.operations().iter().zip(targets) {
+            let Target { path, moved_to } = target;
+            let kind = match operation {
+                Operation::Add { path: written, contents } => {
+                    existing(&mut read, &path, written)?;
+                    let contents = contents.clone().into_bytes();
+                    edits.push(Edit::Write { path: path.clone(), contents, kind: WriteKind::Add });
+                    ChangeKind::Add
+                }
+                Operation::Delete { path: written } => {
+                    if existing(&mut read, &path, written)?.is_none() {
+                        return Err(PlanError::NothingToDelete { path: written.clone() });
+                    }
+                    edits.push(Edit::Remove { path: path.clone() });
+                    ChangeKind::Delete
+                }
+                Operation::Update { path: written, move_to, chunks } => {
+                    let Some(old) = existing(&mut read, &path, written)? else {
+                        return Err(PlanError::NothingToUpdate { path: written.clone() });
+                    };
+                    let Ok(old) = str::from_utf8(&old) else {
+                        return Err(PlanError::NotText { path: written.clone() });
+                    };
+                    let contents = rewrite(old, chunks, written)?.into_bytes();
+                    if let (Some(to), Some(to_written)) = (&moved_to, move_to) {
+                        existing(&mut read, to, to_written)?;
+                        let kind = WriteKind::Move { from: path.clone() };
+                        edits.push(Edit::Write { path: to.clone(), contents, kind });
+                        edits.push(Edit::Remove { path: path.clone() });
+                    } else {
+                        let kind = WriteKind::Update;
+                        edits.push(Edit::Write { path: path.clone(), contents, kind });
+                    }
+                    ChangeKind::Update
+                }
+            };
+            changes.push(Change { path, kind, moved_to });
+        }
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Plan { edits, changes, summary: summary(patch) })
+    }
+
+    /// The edits in the order to perform them; a move is a write and then a removal.
+    pub fn edits(&self) -> &[Edit] {
+        &self.edits
+    }
+
+    /// One change per operation, sorted by path.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// Every path that will be written or removed, each once.
+    pub fn touched(&self) -> impl Iterator<Item = &Path> {
+        self.edits.iter().map(Edit::path)
+    }
+
+    /// What the model reads once the plan is performed: `A`, `M` and `D` lines, paths as written.
+    pub fn summary(&self) -> &str {
+        &self.summary
+    }
+}
+
+/// One thing to do to one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// Give a file these contents, creating it and its directories where they lack.
+    Write {
+        /// The absolute path.
+        path: PathBuf,
+        /// The whole file.
+        contents: Vec<u8>,
+        /// Where the contents come from.
+        kind: WriteKind,
+    },
+    /// Remove a file.
+    ///
+    /// After a move, see first that the removed path is not another name of the written one: a
+    /// link, or a change of case that the file system ignores. Spelling alone cannot tell.
+    Remove {
+        /// The absolute path.
+        path: PathBuf,
+    },
+}
+
+impl Edit {
+    /// The file that changes.
+    pub fn path(&self) -> &Path {
+        match self {
+            Edit::Write { path, .. } | Edit::Remove { path } => path,
+        }
+    }
+}
+
+/// Where the contents of a written file come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WriteKind {
+    /// From the patch alone; a file that is there is replaced.
+    Add,
+    /// From the same file, changed.
+    Update,
+    /// From another file, changed, which is removed by the next edit.
+    Move {
+        /// The absolute path the file had, whose permissions it keeps.
+        from: PathBuf,
+    },
+}
+
+/// What one operation does, as shown to a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The absolute path; of a moved file, the path it had.
+    pub path: PathBuf,
+    /// What happens to it.
+    pub kind: ChangeKind,
+    /// The absolute path it has afterwards, if it moves.
+    pub moved_to: Option<PathBuf>,
+}
+
+/// What happens to a file; a move is an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// The file is written whole.
+    Add,
+    /// The file is removed.
+    Delete,
+    /// The file is changed, and perhaps moved.
+    Update,
+}
+
+/// What is found at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileState {
+    /// Nothing.
+    Missing,
+    /// A regular file with these bytes, or a link to one.
+    File(Vec<u8>),
+    /// A directory, a device or anything else that has no contents to edit.
+    NotAFile,
+}
+
+/// Why a patch does not fit the files; the text tells the model what to change.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Two operations have to do with one file.
+    #[error(
+        "more than one operation targets `{path}`: write one operation per file, with all its \
+         chunks in it"
+    )]
+    Twice {
+        /// The later path, as written.
+        path: String,
+    },
+    /// One operation needs a directory where another has a file.
+    #[error("`{path}` lies inside `{file}`, which this patch treats as a file")]
+    Nested {
+        /// The inner path, absolute.
+        path: PathBuf,
+        /// The outer path, absolute.
+        file: PathBuf,
+    },
+    /// A move would end where it starts.
+    #[error("`{path}` would be moved onto itself: leave out `*** Move to:` to change it in place")]
+    MoveOntoItself {
+        /// The path, as written.
+        path: String,
+    },
+    /// A file could not be looked at.
+    #[error("cannot read `{path}`: {reason}")]
+    Unreadable {
+        /// The path, as written.
+        path: String,
+        /// What the reader said; part of the text, since the model sees nothing else.
+        reason: io::Error,
+    },
+    /// A path belongs to a directory or to something stranger.
+    #[error("`{path}` is a directory or a special file: a patch changes regular files only")]
+    NotAFile {
+        /// The path, as written.
+        path: String,
+    },
+    /// A file to update is missing.
+    #[error("cannot update `{path}`, which does not exist: use `*** Add File:` to create it")]
+    NothingToUpdate {
+        /// The path, as written.
+        path: String,
+    },
+    /// A file to delete is missing.
+    #[error("cannot delete `{path}`, which does not exist")]
+    NothingToDelete {
+        /// The path, as written.
+        path: String,
+    },
+    /// A file to update is binary.
+    #[error("cannot update `{path}`, which is not UTF-8 text")]
+    NotText {
+        /// The path, as written.
+        path: String,
+    },
+    /// The line after `@@` is not in the rest of the file.
+    #[error(
+        "no line `{context}` was found in `{path}` for the chunk at line {number} of the patch{}. \
+         After `@@` goes one whole line of the file as it is, not line numbers",
+        earlier_note(*.earlier)
+    )]
+    NoContext {
+        /// The path, as written.
+        path: String,
+        /// The line of the patch where the chunk starts.
+        number: usize,
+        /// The line looked for.
+        context: String,
+        /// The line of the file, from 1, where it stands too far up.
+        earlier: Option<usize>,
+    },
+    /// The kept and removed lines of a chunk are not in the rest of the file.
+    #[error(
+        "these lines of the chunk at line {number} of the patch were not found in `{path}`{}. Read \
+         the file again and copy them as they are:\n{expected}",
+        earlier_note(*.earlier)
+    )]
+    NoLines {
+        /// The path, as written.
+        path: String,
+        /// The line of the patch where the chunk starts.
+        number: usize,
+        /// The lines looked for, cut to a readable size.
+        expected: String,
+        /// The line of the file, from 1, where they stand too far up.
+        earlier: Option<usize>,
+    },
+    /// The lines of a chunk with `*** End of File` are not the last of the file.
+    #[error(
+        "`{path}` does not end with these lines of the chunk at line {number} of the patch, which \
+         `*** End of File` asks for:\n{expected}"
+    )]
+    NotAtEnd {
+        /// The path, as written.
+        path: String,
+        /// The line of the patch where the chunk starts.
+        number: usize,
+        /// The lines looked for, cut to a readable size.
+        expected: String,
+    },
+}
+
+fn earlier_note(earlier: Option<usize>) -> String {
+    earlier.map_or_else(String::new, |line| {
+        format!(
+            " (the match at line {line} does not count: a chunk is looked for below its `@@` line \
+             and below the chunk before it)"
+        )
+    })
+}
+
+/// The resolved paths of one operation.
+struct Target {
+    path: PathBuf,
+    moved_to: Option<PathBuf>,
+}
+
+/// Resolves every path, and refuses a patch whose operations would meet in one file.
+///
+/// Operations on the same file could only be checked one on top of the other, and a mistake in
+/// their order would lose a file silently.
+fn targets(patch: &Patch, base: &Path) -> Result<Vec<Target>, PlanError> {
+    let mut targets = Vec::new();
+    let mut claimed = BTreeSet::new();
+    let mut claim = |written: &str| {
+        let path = resolve(base, written);
+        if claimed.insert(path.clone()) {
+            Ok(path)
+        } else {
+            Err(PlanError::Twice { path: written.to_owned() })
+        }
+    };
+    for operation in patch.operations() {
+        targets.push(match operation {
+            Operation::Add { path, .. } | Operation::Delete { path } => {
+                Target { path: claim(path)?, moved_to: None }
+            }
+            Operation::Update { path, move_to: None, .. } => {
+                Target { path: claim(path)?, moved_to: None }
+            }
+            Operation::Update { path, move_to: Some(to), .. } => {
+                if resolve(base, path) == resolve(base, to) {
+                    return Err(PlanError::MoveOntoItself { path: path.clone() });
+                }
+                Target { path: claim(path)?, moved_to: Some(claim(to)?) }
+            }
+        });
+    }
+    // Paths sort by component, so whatever lies inside a path follows it directly.
+    for (file, path) in claimed.iter().zip(claimed.iter().skip(1)) {
+        if path.starts_with(file) {
+            return Err(PlanError::Nested { path: path.clone(), file: file.clone() });
+        }
+    }
+    Ok(targets)
+}
+
+/// Makes a path absolute and free of `.` and `..`; above the root there is only the root.
+fn resolve(base: &Path, written: &str) -> PathBuf {
+    let mut path = PathBuf::new();
+    for component in base.join(written).components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                path.pop();
+            }
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                path.push(component);
+            }
+        }
+    }
+    path
+}
+
+/// The bytes of a file, or none if there is none.
+fn existing(
+    read: &mut impl FnMut(&Path) -> io::Result<FileState>,
+    path: &Path,
+    written: &str,
+) -> Result<Option<Vec<u8>>, PlanError> {
+    match read(path) {
+        Ok(FileState::File(bytes)) => Ok(Some(bytes)),
+        Ok(FileState::Missing) => Ok(None),
+        Ok(FileState::NotAFile) => Err(PlanError::NotAFile { path: written.to_owned() }),
+        Err(reason) => Err(PlanError::Unreadable { path: written.to_owned(), reason }),
+    }
+}
+
+/// The text of a file after all its chunks.
+///
+/// Kept lines are copied from the file and not from the patch, so that a loose match does not
+/// change what the patch did not mean to change.
+fn rewrite(old: &str, chunks: &[Chunk], path: &str) -> Result<String, PlanError> {
+    let (mark, old) = match old.strip_prefix(BYTE_ORDER_MARK) {
+        Some(old) => (BYTE_ORDER_MARK, old),
+        None => ("", old),
+    };
+    let raw = old.split_inclusive('\n').collect::<Vec<_>>();
+    let mut haystack = Haystack::new(raw.iter().map(|line| without_ending(line)).collect());
+    let mut new = Output { text: mark.to_owned(), ending: usual_ending(&raw) };
+    let mut appended = Vec::new();
+    // Lines above `copied` are in the output; the search goes on from `cursor`, never above it.
+    let (mut copied, mut cursor) = (0, 0);
+    for chunk in chunks {
+        if let Some(context) = &chunk.context {
+            let Some(at) = haystack.find(&[context], cursor) else {
+                return Err(PlanError::NoContext {
+                    path: path.to_owned(),
+                    number: chunk.number,
+                    context: excerpt::line(context),
+                    earlier: haystack.find(&[context], 0).map(|at| at + 1),
+                });
+            };
+            cursor = at + 1;
+        }
+        let (place, lines) = locate(&mut haystack, chunk, cursor, path)?;
+        let Some(place) = place else {
+            appended.extend(lines);
+            continue;
+        };
+        raw[copied..place].iter().for_each(|line| new.copy(line));
+        cursor = place;
+        for line in lines {
+            match line {
+                Line::Keep(_) => {
+                    new.copy(raw[cursor]);
+                    cursor += 1;
+                }
+                Line::Remove(_) => cursor += 1,
+                Line::Insert(text) => new.insert(text),
+            }
+        }
+        copied = cursor;
+    }
+    raw[copied..].iter().for_each(|line| new.copy(line));
+    for line in appended {
+        if let Line::Insert(text) = line {
+            new.insert(text);
+        }
+    }
+    Ok(new.text)
+}
+
+/// Where a chunk goes and which of its lines count; no place means the end of the file.
+fn locate<'c>(
+    haystack: &mut Haystack<'_>,
+    chunk: &'c Chunk,
+    cursor: usize,
+    path: &str,
+) -> Result<(Option<usize>, &'c [Line]), PlanError> {
+    let spacing = chunk.lines.iter().rev().take_while(|line| is_empty_keep(line)).count();
+    let meant = &chunk.lines[..chunk.lines.len() - spacing];
+    // Empty lines before the next header may be spacing and not lines of the file: they are tried
+    // as written first, and then left out.
+    for lines in [&chunk.lines[..], meant] {
+        let needle = old_lines(lines);
+        if needle.is_empty() {
+            return Ok((None, lines));
+        }
+        let place = if chunk.at_end {
+            haystack.find_at_end(&needle, cursor)
+        } else {
+            haystack.find(&needle, cursor)
+        };
+        if place.is_some() {
+            return Ok((place, lines));
+        }
+    }
+    let (path, number) = (path.to_owned(), chunk.number);
+    let needle = old_lines(meant);
+    let expected = excerpt::lines(needle.iter().copied());
+    Err(if chunk.at_end {
+        PlanError::NotAtEnd { path, number, expected }
+    } else {
+        let earlier = haystack.find(&needle, 0).map(|at| at + 1);
+        PlanError::NoLines { path, number, expected, earlier }
+    })
+}
+
+fn old_lines(lines: &[Line]) -> Vec<&str> {
+    lines
+        .iter()
+        .filter_map(|line| match line {
+            Line::Keep(text) | Line::Remove(text) => Some(text.as_str()),
+            Line::Insert(_) => None,
+        })
+        .collect()
+}
+
+fn is_empty_keep(line: &Line) -> bool {
+    matches!(line, Line::Keep(text) if text.is_empty())
+}
+
+/// The new text of a file while it is put together.
+struct Output {
+    text: String,
+    ending: &'static str,
+}
+
+impl Output {
+    /// Adds a line of the file as it was, except that the last one gets an ending.
+    fn copy(&mut self, raw: &str) {
+        self.text.push_str(raw);
+        if !raw.ends_with('\n') {
+            self.text.push_str(self.ending);
+        }
+    }
+
+    fn insert(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push_str(self.ending);
+    }
+}
+
+/// The ending of most lines, so that one stray line does not decide for the inserted ones.
+fn usual_ending(raw: &[&str]) -> &'static str {
+    let with_return = raw.iter().filter(|line| line.ends_with("\r\n")).count();
+    if with_return * 2 > raw.len() { "\r\n" } else { "\n" }
+}
+
+fn without_ending(raw: &str) -> &str {
+    match raw.strip_suffix('\n') {
+        Some(line) => line.strip_suffix('\r').unwrap_or(line),
+        None => raw,
+    }
+}
+
+fn summary(patch: &Patch) -> String {
+    let (mut added, mut modified, mut deleted) = (String::new(), String::new(), String::new());
+    for operation in patch.operations() {
+        let (list, letter, path) = match operation {
+            Operation::Add { path, .. } => (&mut added, 'A', path),
+            Operation::Update { path, move_to, .. } => {
+                (&mut modified, 'M', move_to.as_ref().unwrap_or(path))
+            }
+            Operation::Delete { path } => (&mut deleted, 'D', path),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(list, "{letter} {path}");
+    }
+    format!("Success. Updated the following files:\n{added}{modified}{deleted}")
+}
+
+const BYTE_ORDER_MARK: &str = "\u{FEFF}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Applies the body of one update to `old`; an error is checked by a part of its text.
+    #[track_caller]
+    fn check(old: &str, body: &str, want: Result<&str, &str>) {
+        let text = format!("*** Begin Patch\n*** Update File: f\n{body}*** End Patch\n");
+        let patch = Patch::parse(&text).unwrap();
+        let [Operation::Update { chunks, .. }] = patch.operations() else { unreachable!() };
+        match (rewrite(old, chunks, "f"), want) {
+            (Ok(got), Ok(want)) => assert_eq!(got, want, "{body}"),
+            (Err(error), Err(want)) => {
+                let error = error.to_string();
+                assert!(error.contains(want), "{error}\nlacks {want}");
+            }
+            (got, want) => panic!("got {got:?}\nwant {want:?}\n{body}"),
+        }
+    }
+
+    #[test]
+    fn places() {
+        check("x\nz\nx\n", "-x\n+y\n", Ok("y\nz\nx\n"));
+        check("x\nz\nx\n", "@@ z\n-x\n+y\n", Ok("x\nz\ny\n"));
+        check("x\nz\nx\n", "@@\n-x\n+y\n*** End of File\n", Ok("x\nz\ny\n"));
+        check("x\nx\nx\n", "-x\n+1\n@@\n-x\n+2\n", Ok("1\n2\nx\n"));
+        check("a\nb\nc\n", "-a\n@@\n-c\n", Ok("b\n"));
+        check("a\nb\nc\n", "+0\n a\n+1\n b\n-c\n", Ok("0\na\n1\nb\n"));
+        check("a\n", "-a\n", Ok(""));
+        check("a\nb\n", "-a\n+A\n@@ b\n+end\n", Ok("A\nb\nend\n"));
+        check("a\nb\n", "@@\n+y\n@@\n-a\n+A\n@@\n+z\n", Ok("A\nb\ny\nz\n"));
+        check("", "+x\n", Ok("x\n"));
+        check("", "@@\n+x\n*** End of File\n", Ok("x\n"));
+    }
+
+    #[test]
+    fn spacing() {
+        check("a\nb\n", "-a\n+A\n\n@@\n-b\n+B\n\n", Ok("A\nB\n"));
+        check("a\n\nb\n", "-a\n+A\n\n@@\n-b\n+B\n", Ok("A\n\nB\n"));
+        check("a\n", "@@\n+x\n\n", Ok("a\nx\n"));
+        check("a\nb\n", "-b\n+B\n\n*** End of File\n", Ok("a\nB\n"));
+    }
+
+    #[test]
+    fn endings() {
+        check("a", "-a\n+b\n", Ok("b\n"));
+        check("a\nb", "-a\n+A\n", Ok("A\nb\n"));
+        check("a\r\nb\r\n", "-b\n+B\n", Ok("a\r\nB\r\n"));
+        check("a\r\nb\nc\nd\n", "-c\n+C\n", Ok("a\r\nb\nC\nd\n"));
+        check("a\r\nb\nc\r\n", "-b\n+B\n", Ok("a\r\nB\r\nc\r\n"));
+        check("\u{FEFF}a\nb\n", "-a\n+A\n", Ok("\u{FEFF}A\nb\n"));
+    }
+
+    #[test]
+    fn loose_matches_keep_the_file() {
+        check("  if x:  \n\ty = 1\n", " if x:\n-y = 1\n+\ty = 2\n", Ok("  if x:  \n\ty = 2\n"));
+        check("a – b\nc\n", " a - b\n-c\n", Ok("a – b\n"));
+        check("\tdef f():\n  1\n", "@@ def f():\n-  1\n+  2\n", Ok("\tdef f():\n  2\n"));
+    }
+
+    #[test]
+    fn misfits() {
+        check("a\nb\n", "-x\n", Err("line 3 of the patch were not found in `f`. Read"));
+        check("a\nb\n", "-x\n y\n", Err("x\ny"));
+        check("a\nb\nc\n", "-c\n@@\n-a\n", Err("`f` (the match at line 1 does not count"));
+        check("a\nb\n", " a\n b\n@@\n b\n", Err("the match at line 2 does not count"));
+        check("a\nb\n", "@@ -1,2 +1,2 @@\n-a\n", Err("no line `-1,2 +1,2 @@` was found in `f`"));
+        check("a\nb\n", "-b\n@@ a\n+x\n", Err("at line 4 of the patch (the match at line 1"));
+        check("a\nb\n", "@@\n-a\n*** End of File\n", Err("does not end with"));
+        check("", "-a\n", Err("not found in `f`"));
+    }
+
+    #[track_caller]
+    fn check_path(written: &str, want: &str) {
+        assert_eq!(resolve(Path::new("/ws/dir"), written), Path::new(want));
+    }
+
+    #[test]
+    fn paths() {
+        check_path("a", "/ws/dir/a");
+        check_path("./a//b/./c", "/ws/dir/a/b/c");
+        check_path("a/../b", "/ws/dir/b");
+        check_path("../../../b", "/b");
+        check_path("/x/../y", "/y");
+        check_path(".", "/ws/dir");
+    }
+}
