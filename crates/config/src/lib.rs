@@ -1,0 +1,50 @@
+//! Turns configuration text into values: `config.toml` layers, `-c` overrides and rule files.
+//!
+//! Text goes in, a typed value or a positioned error comes out. This crate opens no file, reads no
+//! environment and expands no path: the caller finds the layers, orders them and resolves what they
+//! name.
+//!
+//! ```text
+//! layers ──┐
+//! profile ─┼─▶ one tree that remembers where each value was written ──▶ Config + what was odd
+//! overrides┘
+//! ```
+
+mod approval;
+mod choice;
+mod error;
+mod load;
+mod model;
+mod overrides;
+mod position;
+mod project;
+mod provider;
+mod rules;
+mod sandbox;
+mod section;
+mod settings;
+mod shell_environment;
+mod tools;
+mod tree;
+mod unknown;
+
+pub use approval::{ApprovalPolicy, GranularApproval};
+pub use error::{ConfigError, OverrideError, Warning};
+pub use load::{Layer, Loaded};
+pub use model::{ReasoningEffort, ReasoningSummary, Verbosity, WebSearch};
+pub use overrides::Override;
+pub use position::{Place, Position, position};
+pub use project::{Project, TrustLevel};
+pub use provider::{
+    Provider, REQUEST_RETRIES_DEFAULT, REQUEST_RETRIES_MAX, STREAM_IDLE_TIMEOUT_MS_DEFAULT,
+    STREAM_RETRIES_DEFAULT, STREAM_RETRIES_MAX, Secret, WireApi,
+};
+pub use rules::{
+    Argument, Decision, Literal, PatternToken, PrefixRule, RawCall, RuleFile, RulePlace,
+    RulesError, parse_rule_file, parse_rules,
+};
+pub use sandbox::{SandboxMode, WorkspaceWrite};
+pub use settings::{ACCEPTED, Config, PROJECT_DOC_BYTES_DEFAULT};
+pub use shell_environment::{Inherit, ShellEnvironment};
+pub use tools::Tools;
+pub use unknown::UnknownKey;

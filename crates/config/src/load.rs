@@ -1,0 +1,90 @@
+//! Layers, a profile and overrides become one configuration.
+
+use crate::error::{ConfigError, Warning};
+use crate::overrides::Override;
+use crate::section::{Notes, Section};
+use crate::settings::{Config, TOP_LEVEL_ONLY};
+use crate::tree::{self, Source, Table, Value};
+use crate::unknown::UnknownKey;
+
+/// The text of one configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer {
+    /// What messages call it, usually the path of the file.
+    pub name: String,
+    /// The whole text.
+    pub text: String,
+}
+
+/// A configuration and what was odd about the text it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    /// What the user should be told.
+    pub warnings: Vec<Warning>,
+    /// Keys that no setting has, in the order of the layers and of their text.
+    pub unknown: Vec<UnknownKey>,
+}
+
+impl Config {
+    /// Merges the layers, the profile and the overrides, each above the one before, and reads them.
+    ///
+    /// Without `profile`, the key `profile` chooses one. A key that several layers have counts only
+    /// where it counts last: what a later layer replaces is neither checked nor reported.
+    pub fn load(
+        layers: &[Layer],
+        profile: Option<&str>,
+        overrides: &[Override],
+    ) -> Result<Loaded, ConfigError> {
+        let files = layers.iter().map(|layer| Source { name: &layer.name, text: &layer.text });
+        let options =
+            overrides.iter().map(|option| Source { name: option.name(), text: option.text() });
+        let sources: Vec<Source<'_>> = files.chain(options).collect();
+
+        let mut tree = Table::new();
+        for index in 0..layers.len() {
+            tree::merge(&mut tree, tree::parse(&sources, index)?);
+        }
+        let mut above = Table::new();
+        for (n, option) in overrides.iter().enumerate() {
+            tree::merge(&mut above, option.to_table(layers.len() + n));
+        }
+        // Overrides go in twice: below, so that they can change or choose the profile, and on top.
+        tree::merge(&mut tree, above.clone());
+
+        let mut notes = Notes::default();
+        let chosen = profile.map(str::to_owned).or_else(|| named_profile(&tree));
+        if let Some(name) = chosen {
+            match find_profile(&tree, &name) {
+                Some(Value::Table(table)) => {
+                    let mut table = table.clone();
+                    table.retain(|key, _| !TOP_LEVEL_ONLY.contains(&key.as_str()));
+                    tree::merge(&mut tree, table);
+                    tree::merge(&mut tree, above);
+                }
+                // Reading the `profiles` table will say what is wrong with it.
+                Some(_) => {}
+                None => notes.warnings.push(Warning::UnknownProfile { name }),
+            }
+        }
+
+        let config = Self::read(Section::new(&sources, Vec::new(), &tree, &mut notes))?;
+        let unknown = notes.unknown.into_values().collect();
+        Ok(Loaded { config, warnings: notes.warnings, unknown })
+    }
+}
+
+fn named_profile(tree: &Table) -> Option<String> {
+    match &tree.get("profile")?.node.value {
+        Value::String(name) => Some(name.clone()),
+        _ => None,
+    }
+}
+
+fn find_profile<'a>(tree: &'a Table, name: &str) -> Option<&'a Value> {
+    match &tree.get("profiles")?.node.value {
+        Value::Table(profiles) => Some(&profiles.get(name)?.node.value),
+        other => Some(other),
+    }
+}

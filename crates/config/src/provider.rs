@@ -1,0 +1,135 @@
+//! Where a model is reached and how patiently.
+
+use crate::choice::choice;
+use crate::error::ConfigError;
+use crate::section::{Field, Notes, Read};
+use std::collections::BTreeMap;
+use std::fmt;
+
+choice! {
+    /// The protocol a provider speaks.
+    #[derive(Default)]
+    pub enum WireApi {
+        /// The Responses API.
+        #[default]
+        Responses = "responses",
+        /// The Chat Completions API.
+        Chat = "chat",
+    }
+}
+
+/// `[model_providers.ID]`: where a model is reached and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider {
+    /// What people call it.
+    pub name: Option<String>,
+    /// The address that request paths are added to.
+    pub base_url: Option<String>,
+    /// The environment variable that holds the key.
+    pub env_key: Option<String>,
+    /// How to get a key, shown when the variable is missing.
+    pub env_key_instructions: Option<String>,
+    /// A key written into the configuration itself.
+    pub experimental_bearer_token: Option<Secret>,
+    /// Headers added to each request.
+    pub http_headers: BTreeMap<String, String>,
+    /// Headers whose values are read from the environment variables named.
+    pub env_http_headers: BTreeMap<String, String>,
+    /// Query parameters added to each request.
+    pub query_params: BTreeMap<String, String>,
+    /// The protocol it speaks.
+    pub wire_api: WireApi,
+    /// How often a request that got no stream is sent again; at most [`REQUEST_RETRIES_MAX`].
+    pub request_max_retries: u32,
+    /// How often a broken stream is asked for again; at most [`STREAM_RETRIES_MAX`].
+    pub stream_max_retries: u32,
+    /// How long a stream may be silent.
+    pub stream_idle_timeout_ms: u64,
+    /// Whether it takes the key of the built-in provider.
+    pub requires_openai_auth: bool,
+    /// Whether it also speaks over a websocket.
+    pub supports_websockets: bool,
+}
+
+impl Default for Provider {
+    fn default() -> Self {
+        Self {
+            name: None,
+            base_url: None,
+            env_key: None,
+            env_key_instructions: None,
+            experimental_bearer_token: None,
+            http_headers: BTreeMap::new(),
+            env_http_headers: BTreeMap::new(),
+            query_params: BTreeMap::new(),
+            wire_api: WireApi::default(),
+            request_max_retries: REQUEST_RETRIES_DEFAULT,
+            stream_max_retries: STREAM_RETRIES_DEFAULT,
+            stream_idle_timeout_ms: STREAM_IDLE_TIMEOUT_MS_DEFAULT,
+            requires_openai_auth: false,
+            supports_websockets: false,
+        }
+    }
+}
+
+/// A string that debug output does not show.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Returns the string, for the request that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+impl Read for Provider {
+    fn read(field: &Field<'_>, notes: &mut Notes) -> Result<Self, ConfigError> {
+        let default = Self::default();
+        let mut s = field.section(notes)?;
+        let provider = Self {
+            name: s.value("name")?,
+            base_url: s.value("base_url")?,
+            env_key: s.value("env_key")?,
+            env_key_instructions: s.value("env_key_instructions")?,
+            experimental_bearer_token: s.value("experimental_bearer_token")?.map(Secret),
+            http_headers: s.or("http_headers", default.http_headers)?,
+            env_http_headers: s.or("env_http_headers", default.env_http_headers)?,
+            query_params: s.or("query_params", default.query_params)?,
+            wire_api: s.or("wire_api", default.wire_api)?,
+            request_max_retries: s
+                .value("request_max_retries")?
+                .map_or(default.request_max_retries, |n| at_most(n, REQUEST_RETRIES_MAX)),
+            stream_max_retries: s
+                .value("stream_max_retries")?
+                .map_or(default.stream_max_retries, |n| at_most(n, STREAM_RETRIES_MAX)),
+            stream_idle_timeout_ms: s
+                .or("stream_idle_timeout_ms", default.stream_idle_timeout_ms)?,
+            requires_openai_auth: s.or("requires_openai_auth", false)?,
+            supports_websockets: s.or("supports_websockets", false)?,
+        };
+        s.finish();
+        Ok(provider)
+    }
+}
+
+fn at_most(number: u64, max: u32) -> u32 {
+    u32::try_from(number).map_or(max, |number| number.min(max))
+}
+
+/// Repeats of a failed request when nothing else is said.
+pub const REQUEST_RETRIES_DEFAULT: u32 = 4;
+/// Repeats of a failed request that no configuration can exceed.
+pub const REQUEST_RETRIES_MAX: u32 = 100;
+/// Repeats of a broken stream when nothing else is said.
+pub const STREAM_RETRIES_DEFAULT: u32 = 5;
+/// Repeats of a broken stream that no configuration can exceed.
+pub const STREAM_RETRIES_MAX: u32 = 100;
+/// Milliseconds a stream may be silent when nothing else is said.
+pub const STREAM_IDLE_TIMEOUT_MS_DEFAULT: u64 = 300_000;

@@ -1,0 +1,267 @@
+//! The settings of the top level, and the keys that are let through unread.
+
+use crate::approval::ApprovalPolicy;
+use crate::error::ConfigError;
+use crate::model::{ReasoningEffort, ReasoningSummary, Verbosity, WebSearch};
+use crate::project::Project;
+use crate::provider::Provider;
+use crate::sandbox::{SandboxMode, WorkspaceWrite};
+use crate::section::{Field, Notes, Read, Section};
+use crate::shell_environment::ShellEnvironment;
+use crate::tools::Tools;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Every setting, with its default where the text had none; paths are as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The model to ask; never empty.
+    pub model: Option<String>,
+    /// The id of the provider to send to; whether it exists is not checked here.
+    pub model_provider: Option<String>,
+    /// How many tokens the model takes.
+    pub model_context_window: Option<u64>,
+    /// The number of tokens at which the history is compacted.
+    pub model_auto_compact_token_limit: Option<u64>,
+    /// How much the model reasons.
+    pub model_reasoning_effort: Option<ReasoningEffort>,
+    /// How the model sums up its reasoning.
+    pub model_reasoning_summary: Option<ReasoningSummary>,
+    /// How much the model writes.
+    pub model_verbosity: Option<Verbosity>,
+    /// The service tier to request.
+    pub service_tier: Option<String>,
+    /// When a person is asked before something runs.
+    pub approval_policy: Option<ApprovalPolicy>,
+    /// What commands may touch.
+    pub sandbox_mode: Option<SandboxMode>,
+    /// What the `workspace-write` sandbox opens or closes further.
+    pub sandbox_workspace_write: WorkspaceWrite,
+    /// Which environment variables commands get.
+    pub shell_environment_policy: ShellEnvironment,
+    /// Providers by id.
+    pub model_providers: BTreeMap<String, Provider>,
+    /// The base address of the built-in provider.
+    pub openai_base_url: Option<String>,
+    /// How the model may search the web.
+    pub web_search: Option<WebSearch>,
+    /// Which tools are offered.
+    pub tools: Tools,
+    /// How many bytes of project instructions are read.
+    pub project_doc_max_bytes: u64,
+    /// File names to try where the usual file of project instructions is missing.
+    pub project_doc_fallback_filenames: Vec<String>,
+    /// How many tokens of a tool's output the model is shown.
+    pub tool_output_token_limit: Option<u64>,
+    /// Whether reasoning is left out of what is shown.
+    pub hide_agent_reasoning: bool,
+    /// Instructions sent with the role `developer`.
+    pub developer_instructions: Option<String>,
+    /// A file whose text replaces the instructions of the model.
+    pub model_instructions_file: Option<PathBuf>,
+    /// The names of the profiles that exist; the chosen one is already part of the other fields.
+    pub profiles: BTreeSet<String>,
+    /// Projects by directory.
+    pub projects: BTreeMap<String, Project>,
+}
+
+impl Config {
+    pub(crate) fn read(mut section: Section<'_, '_>) -> Result<Self, ConfigError> {
+        // Profiles come first, so that a mistake in the chosen one is reported under the path it is
+        // written at, not under the one it is applied to.
+        let profiles: Option<Profiles> = section.value("profiles")?;
+        let mut config = Self::read_settings(&mut section)?;
+        config.profiles = profiles.unwrap_or_default().0;
+        config.projects = section.or("projects", config.projects)?;
+        // Which profile it names was settled before; here it is only checked.
+        section.value::<String>("profile")?;
+        section.finish();
+        Ok(config)
+    }
+
+    /// Reads what a profile may have too.
+    fn read_settings(s: &mut Section<'_, '_>) -> Result<Self, ConfigError> {
+        let default = Self::default();
+        Ok(Self {
+            model: s.value::<ModelName>("model")?.map(|name| name.0),
+            model_provider: s.value("model_provider")?,
+            model_context_window: s.value("model_context_window")?,
+            model_auto_compact_token_limit: s.value("model_auto_compact_token_limit")?,
+            model_reasoning_effort: s.value("model_reasoning_effort")?,
+            model_reasoning_summary: s.value("model_reasoning_summary")?,
+            model_verbosity: s.value("model_verbosity")?,
+            service_tier: s.value("service_tier")?,
+            approval_policy: s.value("approval_policy")?,
+            sandbox_mode: s.value("sandbox_mode")?,
+            sandbox_workspace_write: s
+                .or("sandbox_workspace_write", default.sandbox_workspace_write)?,
+            shell_environment_policy: s
+                .or("shell_environment_policy", default.shell_environment_policy)?,
+            model_providers: s.or("model_providers", default.model_providers)?,
+            openai_base_url: s.value("openai_base_url")?,
+            web_search: s.value("web_search")?,
+            tools: s.or("tools", default.tools)?,
+            project_doc_max_bytes: s.or("project_doc_max_bytes", default.project_doc_max_bytes)?,
+            project_doc_fallback_filenames: s
+                .or("project_doc_fallback_filenames", default.project_doc_fallback_filenames)?,
+            tool_output_token_limit: s.value("tool_output_token_limit")?,
+            hide_agent_reasoning: s.or("hide_agent_reasoning", default.hide_agent_reasoning)?,
+            developer_instructions: s.value("developer_instructions")?,
+            model_instructions_file: s.value("model_instructions_file")?,
+            profiles: default.profiles,
+            projects: default.projects,
+        })
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            model: None,
+            model_provider: None,
+            model_context_window: None,
+            model_auto_compact_token_limit: None,
+            model_reasoning_effort: None,
+            model_reasoning_summary: None,
+            model_verbosity: None,
+            service_tier: None,
+            approval_policy: None,
+            sandbox_mode: None,
+            sandbox_workspace_write: WorkspaceWrite::default(),
+            shell_environment_policy: ShellEnvironment::default(),
+            model_providers: BTreeMap::new(),
+            openai_base_url: None,
+            web_search: None,
+            tools: Tools::default(),
+            project_doc_max_bytes: PROJECT_DOC_BYTES_DEFAULT,
+            project_doc_fallback_filenames: Vec::new(),
+            tool_output_token_limit: None,
+            hide_agent_reasoning: false,
+            developer_instructions: None,
+            model_instructions_file: None,
+            profiles: BTreeSet::new(),
+            projects: BTreeMap::new(),
+        }
+    }
+}
+
+struct ModelName(String);
+
+impl Read for ModelName {
+    fn read(field: &Field<'_>, notes: &mut Notes) -> Result<Self, ConfigError> {
+        let name = String::read(field, notes)?;
+        if name.trim().is_empty() {
+            let help = "Name a model, or remove this setting to use the default.";
+            return Err(field.bad_value("must not be empty", help));
+        }
+        Ok(Self(name))
+    }
+}
+
+#[derive(Default)]
+struct Profiles(BTreeSet<String>);
+
+impl Read for Profiles {
+    fn read(field: &Field<'_>, notes: &mut Notes) -> Result<Self, ConfigError> {
+        // A profile is checked even if it is not chosen, but warns only where it is applied.
+        let warnings = notes.warnings.len();
+        let profiles = BTreeMap::<String, Profile>::read(field, notes)?;
+        notes.warnings.truncate(warnings);
+        Ok(Self(profiles.into_keys().collect()))
+    }
+}
+
+struct Profile;
+
+impl Read for Profile {
+    fn read(field: &Field<'_>, notes: &mut Notes) -> Result<Self, ConfigError> {
+        let mut section = field.section(notes)?;
+        Config::read_settings(&mut section)?;
+        section.finish();
+        Ok(Self)
+    }
+}
+
+/// Keys that only the top level has: a profile neither nests nor decides whom to trust.
+pub(crate) const TOP_LEVEL_ONLY: &[&str] = &["profile", "profiles", "projects"];
+
+/// Bytes of project instructions read when nothing else is said.
+pub const PROJECT_DOC_BYTES_DEFAULT: u64 = 32 * 1024;
+
+/// Keys of the reference that are let through unread, with all that is below them.
+///
+/// A part of a path that ends in `*` matches every key that starts so. A key leaves this list when a
+/// setting reads it.
+pub const ACCEPTED: &[&str] = &[
+    // The model and what it is told.
+    "compact_prompt",
+    "include_*",
+    "instructions",
+    "model_auto_compact_token_limit_scope",
+    "model_catalog_json",
+    "model_supports_reasoning_summaries",
+    "oss_provider",
+    "personality",
+    "plan_mode_reasoning_effort",
+    "review_model",
+    // Accounts and services.
+    "chatgpt_base_url",
+    "cli_auth_credentials_store",
+    "disable_response_storage",
+    "forced_chatgpt_workspace_id",
+    "forced_login_method",
+    "model_providers.*.auth",
+    "model_providers.*.aws",
+    "model_providers.*.websocket_connect_timeout_ms",
+    // Permissions and commands.
+    "allow_login_shell",
+    "approvals_reviewer",
+    "auto_review",
+    "background_terminal_max_timeout",
+    "default_permissions",
+    "permissions",
+    "project_root_markers",
+    "shell_environment_policy.experimental_use_profile",
+    "windows",
+    "zsh_path",
+    // Extensions.
+    "agents",
+    "apps",
+    "apps_mcp_product_sku",
+    "hooks",
+    "marketplaces",
+    "mcp_oauth_*",
+    "mcp_servers",
+    "memories",
+    "plugins",
+    "skills",
+    "tool_suggest",
+    "tools.experimental_*",
+    "tools.web_search",
+    // Screens, files and reports.
+    "analytics",
+    "audio",
+    "check_for_update_on_startup",
+    "debug",
+    "desktop",
+    "disable_paste_burst",
+    "feedback",
+    "file_opener",
+    "hide_full_access_warning",
+    "history",
+    "log_dir",
+    "notice",
+    "notify",
+    "otel",
+    "realtime",
+    "show_raw_agent_reasoning",
+    "sqlite",
+    "sqlite_home",
+    "suppress_unstable_features_warning",
+    "tui",
+    // Flags, and what is left of old ones.
+    "experimental_*",
+    "features",
+    "ghost_snapshot",
+    "js_repl_*",
+];

@@ -1,0 +1,102 @@
+//! Keys that nobody reads: which are let through, how a path is shown, what was probably meant.
+
+use crate::settings::ACCEPTED;
+use std::fmt;
+
+/// A key that no setting has; shown as `FILE:LINE:COL: unknown configuration field …`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownKey {
+    /// The dotted path of the key.
+    pub path: String,
+    /// The name of the layer it is written in, or `-c key=value`.
+    pub layer: String,
+    /// The line, from one.
+    pub line: usize,
+    /// The column in characters, from one.
+    pub column: usize,
+    /// The dotted path of the known key that is spelled most like it, if any is close.
+    pub suggestion: Option<String>,
+}
+
+impl fmt::Display for UnknownKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, layer, line, column, suggestion } = self;
+        write!(f, "{layer}:{line}:{column}: unknown configuration field `{path}`")?;
+        match suggestion {
+            Some(known) => write!(f, ", did you mean `{known}`?"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Shows a path with dots, quoting what is not a bare key.
+pub(crate) fn dotted(path: &[String]) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let shown = path.iter().map(|key| {
+        if !key.is_empty() && key.chars().all(bare) { key.clone() } else { format!("{key:?}") }
+    });
+    shown.collect::<Vec<_>>().join(".")
+}
+
+/// Whether a key is in [`ACCEPTED`].
+pub(crate) fn is_accepted(path: &[String]) -> bool {
+    let path = setting(path);
+    ACCEPTED.iter().any(|pattern| {
+        pattern.split('.').count() == path.len()
+            && pattern.split('.').zip(path).all(|(pattern, key)| match pattern.strip_suffix('*') {
+                Some(start) => key.starts_with(start),
+                None => key == pattern,
+            })
+    })
+}
+
+/// Finds the known sibling that `path` is most likely a misspelling of.
+pub(crate) fn nearest(path: &[String], asked: &[&'static str]) -> Option<String> {
+    let (key, parents) = path.split_last()?;
+    let length = key.chars().count();
+    if length > SUGGEST_CHARS_MAX {
+        return None;
+    }
+    let top_level = ACCEPTED.iter().filter(|name| !name.contains(['.', '*']));
+    let siblings = asked.iter().chain(top_level.take_while(|_| setting(path).len() == 1));
+    let (distance, known) =
+        siblings.map(|known| (distance(key, known), *known)).min_by_key(|(d, _)| *d)?;
+    if distance > (length / 3).clamp(1, SUGGEST_EDITS_MAX) {
+        return None;
+    }
+    let mut path = parents.to_vec();
+    path.push(known.to_owned());
+    Some(dotted(&path))
+}
+
+/// The path of the setting itself: a profile holds the same keys as the top level.
+fn setting(path: &[String]) -> &[String] {
+    match path {
+        [profiles, _, rest @ ..] if profiles == "profiles" => rest,
+        _ => path,
+    }
+}
+
+/// Edits to get from one to the other, where swapping two neighbours is one edit.
+fn distance(left: &str, right: &str) -> usize {
+    let left: Vec<char> = left.chars().collect();
+    let right: Vec<char> = right.chars().collect();
+    let mut rows: Vec<Vec<usize>> = vec![(0..=right.len()).collect()];
+    for i in 1..=left.len() {
+        let mut row = vec![i];
+        for j in 1..=right.len() {
+            let replace = rows[i - 1][j - 1] + usize::from(left[i - 1] != right[j - 1]);
+            let mut best = replace.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[left.len()][right.len()]
+}
+
+/// A longer key is not compared: no setting is near it, and comparing takes quadratic time.
+const SUGGEST_CHARS_MAX: usize = 64;
+const SUGGEST_EDITS_MAX: usize = 3;

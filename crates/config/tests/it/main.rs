@@ -1,0 +1,26 @@
+//! Tests of the crate through its public face; each file is a table behind one `check`.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod accepted;
+mod errors;
+mod load;
+mod overrides;
+mod position;
+mod properties;
+mod rules;
+mod unknown;
+
+use config::{Layer, Override};
+
+/// Layers named `a.toml`, `b.toml` and so on.
+fn layers(texts: &[&str]) -> Vec<Layer> {
+    let named = texts.iter().zip('a'..='z');
+    named
+        .map(|(text, name)| Layer { name: format!("{name}.toml"), text: text.to_string() })
+        .collect()
+}
+
+fn options(texts: &[&str]) -> Vec<Override> {
+    texts.iter().map(|text| Override::parse(text).unwrap()).collect()
+}
