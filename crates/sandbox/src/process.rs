@@ -207,7 +207,10 @@ fn new_session(command: &mut Command, io: Io) {
     }
 }
 
+#[expect(unsafe_code, reason = "the safe constructor of `AsyncFd` is deprecated as unsound")]
 fn nonblocking(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
-    AsyncFd::register(fd)
+    // SAFETY: an `OwnedFd` names one open descriptor for as long as it lives, and the `AsyncFd`
+    // owns it until it is dropped.
+    Ok(unsafe { AsyncFd::register(fd) }?)
 }
