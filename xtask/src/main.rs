@@ -1,0 +1,56 @@
+//! Chores of this repository, as `cargo xtask NAME`. Nothing here is shipped.
+
+mod bench;
+mod text_table;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<ExitCode> {
+    let (name, rest) = args.split_first().map_or(("help", &[][..]), |(name, rest)| (name, rest));
+    match name {
+        "tidy" if rest.is_empty() => tidy::run(&root()),
+        "bench" => bench::run(&root(), rest),
+        bench::MEASURE => bench::measure::main(rest),
+        "help" | "-h" | "--help" => {
+            print!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => {
+            eprint!("xtask: cannot make sense of: {}\n\n{HELP}", args.join(" "));
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+/// The directory of the workspace.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+const HELP: &str = "\
+cargo xtask tidy
+    Checks what no compiler checks: crate edges against the table in ARCHITECTURE.md, a `//!` at the
+    head of every file, no bare allow, the clippy.toml of pure crates, no paths of somebody's machine.
+    Prints lines and edges per crate.
+
+cargo xtask bench [--bin PATH] [--against PATH] [--runs N] [--filter NAME] [--json]
+    Measures a built binary, by default target/release/heddle, against a scripted model on loopback,
+    and with --against another binary in turn with it. Scenarios: version, short_turn, deltas_200k,
+    calls_30, size; --filter takes those whose name contains NAME.
+";
