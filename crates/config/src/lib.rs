@@ -21,6 +21,7 @@ mod project;
 mod provider;
 mod rules;
 mod sandbox;
+mod schema;
 mod section;
 mod settings;
 mod shell_environment;
@@ -37,13 +38,14 @@ pub use position::{Place, Position, position};
 pub use project::{Project, TrustLevel};
 pub use provider::{
     Provider, REQUEST_RETRIES_DEFAULT, REQUEST_RETRIES_MAX, STREAM_IDLE_TIMEOUT_MS_DEFAULT,
-    STREAM_RETRIES_DEFAULT, STREAM_RETRIES_MAX, Secret, WireApi,
+    STREAM_RETRIES_DEFAULT, STREAM_RETRIES_MAX, WireApi,
 };
 pub use rules::{
     Argument, Decision, Literal, PatternToken, PrefixRule, RawCall, RuleFile, RulePlace,
     RulesError, parse_rule_file, parse_rules,
 };
 pub use sandbox::{SandboxMode, WorkspaceWrite};
+pub use schema::{SchemaError, check_schema};
 pub use settings::{ACCEPTED, Config, PROJECT_DOC_BYTES_DEFAULT};
 pub use shell_environment::{Inherit, ShellEnvironment};
 pub use tools::Tools;

@@ -4,7 +4,7 @@ use crate::choice::choice;
 use crate::error::ConfigError;
 use crate::section::{Field, Notes, Read};
 use std::collections::BTreeMap;
-use std::fmt;
+use stdx::Redacted;
 
 choice! {
     /// The protocol a provider speaks.
@@ -30,7 +30,7 @@ pub struct Provider {
     /// How to get a key, shown when the variable is missing.
     pub env_key_instructions: Option<String>,
     /// A key written into the configuration itself.
-    pub experimental_bearer_token: Option<Secret>,
+    pub experimental_bearer_token: Option<Redacted>,
     /// Headers added to each request.
     pub http_headers: BTreeMap<String, String>,
     /// Headers whose values are read from the environment variables named.
@@ -72,23 +72,6 @@ impl Default for Provider {
     }
 }
 
-/// A string that debug output does not show.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Returns the string, for the request that needs it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[redacted]")
-    }
-}
-
 impl Read for Provider {
     fn read(field: &Field<'_>, notes: &mut Notes) -> Result<Self, ConfigError> {
         let default = Self::default();
@@ -98,7 +81,9 @@ impl Read for Provider {
             base_url: s.value("base_url")?,
             env_key: s.value("env_key")?,
             env_key_instructions: s.value("env_key_instructions")?,
-            experimental_bearer_token: s.value("experimental_bearer_token")?.map(Secret),
+            experimental_bearer_token: s
+                .value("experimental_bearer_token")?
+                .map(|token: String| Redacted::new(token)),
             http_headers: s.or("http_headers", default.http_headers)?,
             env_http_headers: s.or("env_http_headers", default.env_http_headers)?,
             query_params: s.or("query_params", default.query_params)?,
