@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 
 use policy::Profile;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -77,7 +78,13 @@ pub enum SpawnError {
 pub struct Process {
     child: Child,
     group: Pid,
-    io: AsyncFd<OwnedFd>,
+    connection: Arc<Connection>,
+}
+
+/// The other end of a process's output and input. It may be read while the process is waited for.
+#[derive(Debug)]
+pub struct Connection {
+    fd: AsyncFd<OwnedFd>,
     kind: Io,
 }
 
@@ -116,44 +123,14 @@ impl Process {
         drop(command);
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let group = group.ok_or_else(|| start(io::ErrorKind::NotFound.into()))?;
-        let io = nonblocking(ours).map_err(connect("pipe"))?;
-        Ok(Self { child, group, io, kind: request.io })
+        let fd = nonblocking(ours).map_err(connect("pipe"))?;
+        let connection = Arc::new(Connection { fd, kind: request.io });
+        Ok(Self { child, group, connection })
     }
 
-    /// Waits for output and appends it to `buffer`; false at its end.
-    ///
-    /// Dropping the future loses nothing.
-    pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<bool> {
-        let mut chunk = [0; 16 * 1024];
-        let read =
-            self.io.async_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut chunk)?)).await;
-        match read {
-            Ok(0) => Ok(false),
-            Ok(count) => {
-                buffer.extend_from_slice(&chunk[..count]);
-                Ok(true)
-            }
-            // Linux says so when the last process has closed the terminal.
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Types `bytes` into the terminal; a process on a pipe has no input.
-    pub async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
-        if self.kind == Io::Pipe {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        while !bytes.is_empty() {
-            let written = self
-                .io
-                .async_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?))
-                .await?;
-            bytes = &bytes[written..];
-        }
-        Ok(())
+    /// Returns the process's output and input.
+    pub fn connection(&self) -> Arc<Connection> {
+        Arc::clone(&self.connection)
     }
 
     /// Waits for the process to end, ends what it left behind, and returns its exit code.
@@ -176,6 +153,49 @@ impl Process {
         // Nobody left to end is the usual case. The group's number cannot have gone to another
         // process yet: numbers are given out in a circle, and we come right after the end.
         let _ = kill_process_group(self.group, Signal::KILL);
+    }
+}
+
+impl Connection {
+    /// Returns what the process is connected to.
+    pub fn kind(&self) -> Io {
+        self.kind
+    }
+
+    /// Waits for output and appends it to `buffer`; false at its end.
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<bool> {
+        let mut chunk = [0; 16 * 1024];
+        let read =
+            self.fd.async_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut chunk)?)).await;
+        match read {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                buffer.extend_from_slice(&chunk[..count]);
+                Ok(true)
+            }
+            // Linux says so when the last process has closed the terminal.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Types `bytes` into the terminal; a process on a pipe has no input.
+    pub async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        if self.kind == Io::Pipe {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        while !bytes.is_empty() {
+            let written = self
+                .fd
+                .async_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?))
+                .await?;
+            bytes = &bytes[written..];
+        }
+        Ok(())
     }
 }
 

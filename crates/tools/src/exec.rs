@@ -1,0 +1,305 @@
+//! `exec_command` and `write_stdin`: shell commands, and sessions of those that take longer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use policy::{CommandRequest, Verdict};
+use protocol::item::{Command, ItemBody, Status};
+use protocol::responses::{OutputBody, ToolSpec};
+use sandbox::{Io, Process, SpawnRequest};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::output::{self, Standing};
+use crate::patch;
+use crate::session::{SESSIONS_MAX, Session, Sessions};
+use crate::shell::{self, Shell};
+use crate::tool::{Progress, ProgressSender, Running, Tool, ToolCall, Workspace};
+
+/// How long a command is waited for unless the model says otherwise.
+const YIELD_DEFAULT_MS: u64 = 10_000;
+/// The bounds of what the model may say.
+const YIELD_MS: (u64, u64) = (250, 30_000);
+/// How long the effect of typing is waited for unless the model says otherwise.
+const TYPED_YIELD_DEFAULT_MS: u64 = 250;
+/// The bounds of a wait without typing.
+const POLL_YIELD_MS: (u64, u64) = (5_000, 300_000);
+
+/// Runs shell commands.
+#[derive(Debug)]
+pub struct ExecCommand {
+    workspace: Arc<Workspace>,
+    sessions: Arc<Sessions>,
+    chunks: Arc<AtomicU32>,
+}
+
+/// Reads on from a session, or types into it.
+#[derive(Debug)]
+pub struct WriteStdin {
+    sessions: Arc<Sessions>,
+    chunks: Arc<AtomicU32>,
+    output_tokens_max: u64,
+}
+
+impl ExecCommand {
+    /// Makes the tool and its companion, which share their sessions.
+    pub fn with_stdin(workspace: Arc<Workspace>, sessions: Arc<Sessions>) -> (Self, WriteStdin) {
+        let chunks = Arc::new(AtomicU32::new(1));
+        let output_tokens_max = workspace.output_tokens_max;
+        let write_stdin = WriteStdin {
+            sessions: Arc::clone(&sessions),
+            chunks: Arc::clone(&chunks),
+            output_tokens_max,
+        };
+        (Self { workspace, sessions, chunks }, write_stdin)
+    }
+
+    async fn exec(
+        &self,
+        call: ToolCall,
+        progress: ProgressSender,
+    ) -> Result<OutputBody, OutputBody> {
+        let begun = Instant::now();
+        let arguments: ExecArguments = call.arguments()?;
+        let workdir = match &arguments.workdir {
+            Some(workdir) if !workdir.is_empty() => self.workspace.resolve(workdir),
+            _ => self.workspace.cwd.clone(),
+        };
+        if let Some(embedded) = ::patch::extract(&arguments.cmd) {
+            let base = embedded.directory.map_or(workdir.clone(), |d| workdir.join(d));
+            let text =
+                patch::apply(&self.workspace, &base, &embedded.patch, call.key, &progress).await?;
+            let wall = begun.elapsed().as_secs_f64();
+            return Ok(OutputBody::Text(format!("Wall time: {wall:.4} seconds\nOutput:\n{text}")));
+        }
+        let escalated = arguments.sandbox_permissions == SandboxPermissions::RequireEscalated;
+        if !escalated && arguments.justification.as_deref().is_some_and(|text| !text.is_empty()) {
+            return refuse(
+                "`justification` is only for calls with `sandbox_permissions` set to `require_escalated`",
+            );
+        }
+        let shell = arguments.shell.as_deref().map(Shell::named);
+        let shell = shell.as_ref().unwrap_or(&self.workspace.shell);
+        let argv = shell.argv(&arguments.cmd, arguments.login);
+        let request = CommandRequest { argv: argv.clone(), cwd: workdir.clone(), escalated };
+        if let Verdict::Refuse(reason) = self.workspace.policy.command(&request) {
+            return refuse(reason);
+        }
+        if !self.sessions.has_room() {
+            return refuse(format!(
+                "{SESSIONS_MAX} commands are still running; wait for one with write_stdin first"
+            ));
+        }
+        let mut item = Command {
+            command: shell::join(&argv),
+            cwd: workdir.clone(),
+            output: String::new(),
+            exit_code: None,
+            status: Status::InProgress,
+        };
+        progress.send(call.key, Progress::Started(ItemBody::Command(item.clone()))).await;
+        let process = match Process::spawn(&SpawnRequest {
+            argv,
+            cwd: workdir,
+            env: self.environment(&call.call_id),
+            io: if arguments.tty { Io::Terminal } else { Io::Pipe },
+            profile: self.workspace.policy.profile.clone(),
+        }) {
+            Ok(process) => process,
+            Err(error) => {
+                item.output = error.to_string();
+                item.exit_code = Some(-1);
+                item.status = Status::Failed;
+                progress.send(call.key, Progress::Ended(ItemBody::Command(item))).await;
+                return refuse(format!("exec_command failed: {error}"));
+            }
+        };
+        let session = self.sessions.adopt(process, call.key, item, progress);
+        let wait = clamp(arguments.yield_time_ms, YIELD_DEFAULT_MS, YIELD_MS);
+        let tokens = tokens(arguments.max_output_tokens, self.workspace.output_tokens_max);
+        let chunk = self.chunks.fetch_add(1, Ordering::Relaxed);
+        Ok(OutputBody::Text(collect(&self.sessions, &session, begun, wait, tokens, chunk).await))
+    }
+
+    fn environment(&self, call_id: &str) -> Vec<(String, String)> {
+        let mut env = self.workspace.env.clone();
+        env.push(("CODEX_TOOL_CALL_ID".to_owned(), call_id.to_owned()));
+        env
+    }
+}
+
+impl WriteStdin {
+    async fn write(&self, call: ToolCall) -> Result<OutputBody, OutputBody> {
+        let begun = Instant::now();
+        let arguments: StdinArguments = call.arguments()?;
+        let id = arguments.session_id;
+        let Some(session) = (id >= 0.0).then(|| self.sessions.find(id as u64)).flatten() else {
+            return refuse(format!(
+                "write_stdin failed: there is no session {id}; it may have ended, and its last \
+                 output was given then"
+            ));
+        };
+        let wait = if arguments.chars.is_empty() {
+            clamp(arguments.yield_time_ms, POLL_YIELD_MS.0, POLL_YIELD_MS)
+        } else {
+            if let Err(error) = session.write(&arguments.chars).await {
+                // An end is not a failure to write: the answer below tells of it.
+                if session.is_piped() {
+                    return refuse(
+                        "write_stdin failed: this session has no input; start the command with \
+                         `tty` set to true to type into it",
+                    );
+                }
+                if session.is_running() {
+                    return refuse(format!("write_stdin failed: {error}"));
+                }
+            }
+            clamp(arguments.yield_time_ms, TYPED_YIELD_DEFAULT_MS, YIELD_MS)
+        };
+        let tokens = tokens(arguments.max_output_tokens, self.output_tokens_max);
+        let chunk = self.chunks.fetch_add(1, Ordering::Relaxed);
+        Ok(OutputBody::Text(collect(&self.sessions, &session, begun, wait, tokens, chunk).await))
+    }
+}
+
+/// Waits for a command for a while and renders what it printed since it was last heard of.
+async fn collect(
+    sessions: &Sessions,
+    session: &Session,
+    begun: Instant,
+    wait: Duration,
+    tokens_max: u64,
+    chunk: u32,
+) -> String {
+    session.wait(Instant::now() + wait).await;
+    let (output, exit) = session.take();
+    let standing = match exit {
+        Some(code) => {
+            sessions.forget(session.id);
+            Standing::Exited(code)
+        }
+        None => Standing::Running(session.id),
+    };
+    output::render(chunk.wrapping_mul(0x9e_3779), begun.elapsed(), standing, &output, tokens_max)
+}
+
+fn refuse(text: impl Into<String>) -> Result<OutputBody, OutputBody> {
+    Err(OutputBody::Text(text.into()))
+}
+
+/// Takes a number of milliseconds from a model, which may send any number at all.
+fn clamp(given: Option<f64>, default: u64, (min, max): (u64, u64)) -> Duration {
+    let ms = given.filter(|ms| ms.is_finite()).map_or(default as f64, |ms| ms);
+    Duration::from_millis(ms.clamp(min as f64, max as f64) as u64)
+}
+
+fn tokens(given: Option<f64>, max: u64) -> u64 {
+    given.filter(|n| n.is_finite() && *n >= 0.0).map_or(max, |n| (n as u64).min(max))
+}
+
+#[derive(Deserialize)]
+struct ExecArguments {
+    cmd: String,
+    workdir: Option<String>,
+    shell: Option<String>,
+    #[serde(default)]
+    tty: bool,
+    #[serde(default = "yes")]
+    login: bool,
+    yield_time_ms: Option<f64>,
+    max_output_tokens: Option<f64>,
+    #[serde(default)]
+    sandbox_permissions: SandboxPermissions,
+    justification: Option<String>,
+}
+
+#[derive(Default, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum SandboxPermissions {
+    #[default]
+    UseDefault,
+    RequireEscalated,
+}
+
+#[derive(Deserialize)]
+struct StdinArguments {
+    session_id: f64,
+    #[serde(default)]
+    chars: String,
+    yield_time_ms: Option<f64>,
+    max_output_tokens: Option<f64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Tool for ExecCommand {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::Function {
+            name: "exec_command".to_owned(),
+            description: "Runs a shell command and returns its output, or a session ID if it is \
+                          still running after `yield_time_ms`."
+                .to_owned(),
+            strict: false,
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "cmd": { "type": "string", "description": "The command line." },
+                    "workdir": { "type": "string", "description": "Where to run it; the working directory by default." },
+                    "shell": { "type": "string", "description": "The shell to run it with; the user's by default." },
+                    "tty": { "type": "boolean", "description": "Give it a terminal, so that write_stdin can type into it. Default false." },
+                    "login": { "type": "boolean", "description": "Run a login shell. Default true." },
+                    "yield_time_ms": { "type": "number", "description": "How long to wait for it, 250 to 30000. Default 10000." },
+                    "max_output_tokens": { "type": "number", "description": "The most output to return. Default 10000, which is also the limit." },
+                    "sandbox_permissions": { "type": "string", "enum": ["use_default", "require_escalated"], "description": "`require_escalated` asks to run outside of the sandbox." },
+                    "justification": { "type": "string", "description": "With `require_escalated`: the question to put to the user." },
+                    "prefix_rule": { "type": "array", "items": { "type": "string" }, "description": "With `require_escalated`: a command prefix that the user could allow from now on." }
+                },
+                "required": ["cmd"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn parallel(&self) -> bool {
+        true
+    }
+
+    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
+        Box::pin(async move { self.exec(call, progress).await.unwrap_or_else(|refusal| refusal) })
+    }
+}
+
+impl Tool for WriteStdin {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::Function {
+            name: "write_stdin".to_owned(),
+            description: "Types into a running session, or just waits for it, and returns what it \
+                          printed since."
+                .to_owned(),
+            strict: false,
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "session_id": { "type": "number", "description": "The session, as exec_command named it." },
+                    "chars": { "type": "string", "description": "What to type; nothing to only wait." },
+                    "yield_time_ms": { "type": "number", "description": "How long to wait: after typing 250 to 30000, default 250; without 5000 to 300000, default 5000." },
+                    "max_output_tokens": { "type": "number", "description": "The most output to return. Default 10000, which is also the limit." }
+                },
+                "required": ["session_id"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn parallel(&self) -> bool {
+        true
+    }
+
+    fn run<'a>(&'a self, call: ToolCall, _: ProgressSender) -> Running<'a> {
+        Box::pin(async move { self.write(call).await.unwrap_or_else(|refusal| refusal) })
+    }
+}

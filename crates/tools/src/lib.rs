@@ -1,0 +1,26 @@
+//! The tools a model can call, one file each.
+//!
+//! A [`Tool`] says what it is, and answers calls with text that the model reads: its failures are
+//! results, not errors of ours. What it shows to the user on the way it sends as [`Progress`].
+//! Whatever starts a process or writes a file asks the [`policy::Policy`] of its [`Workspace`] first.
+
+mod exec;
+mod image;
+mod output;
+mod patch;
+mod plan;
+mod session;
+mod shell;
+mod tool;
+mod view_image;
+
+pub use exec::{ExecCommand, WriteStdin};
+pub use image::{ImageError, LoadedImage, load_image};
+pub use patch::ApplyPatch;
+pub use plan::UpdatePlan;
+pub use session::Sessions;
+pub use shell::Shell;
+pub use tool::{
+    Progress, ProgressSender, Running, Tool, ToolCall, ToolInput, Workspace, progress_channel,
+};
+pub use view_image::ViewImage;

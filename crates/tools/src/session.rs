@@ -1,0 +1,202 @@
+//! Commands that are running: their output is collected whether or not anybody waits for it.
+//!
+//! Each has a task that owns its process. A tool call waits for it for a while and takes what it
+//! printed since; a later call takes up where that one stopped. When it ends, the item of the call
+//! that started it is completed, whoever waits by then.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use protocol::id::CallKey;
+use protocol::item::{Command, ItemBody, Status};
+use sandbox::{Connection, Io, Process};
+use stdx::HeadTail;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::tool::{Progress, ProgressSender};
+
+/// Commands that may run at the same time.
+pub(crate) const SESSIONS_MAX: usize = 64;
+/// Bytes kept of the beginning of a command's output, and as many of its end.
+const OUTPUT_HALF_BYTES_MAX: usize = 512 * 1024;
+/// How long output may still come after a process and its group have ended; only a process that
+/// left the group can hold it open that long.
+const DRAIN: Duration = Duration::from_millis(100);
+
+/// The commands of one thread that are running.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    running: HashMap<u64, Arc<Session>>,
+    last: u64,
+}
+
+/// One command.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: u64,
+    key: CallKey,
+    connection: Arc<Connection>,
+    collected: Mutex<Collected>,
+    /// Rings at the end.
+    ended: Notify,
+    stop: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct Collected {
+    /// What no call has taken yet.
+    unread: HeadTail,
+    /// Everything, for the item.
+    all: HeadTail,
+    exit: Option<i32>,
+}
+
+impl Sessions {
+    /// Tells whether one more command may be started.
+    pub(crate) fn has_room(&self) -> bool {
+        lock(&self.list).running.len() < SESSIONS_MAX
+    }
+
+    /// Takes over a process; `item` is what its end is reported with.
+    pub(crate) fn adopt(
+        &self,
+        process: Process,
+        key: CallKey,
+        item: Command,
+        progress: ProgressSender,
+    ) -> Arc<Session> {
+        let mut list = lock(&self.list);
+        list.last += 1;
+        let empty = || HeadTail::new(OUTPUT_HALF_BYTES_MAX, OUTPUT_HALF_BYTES_MAX);
+        let (stop, stopped) = watch::channel(false);
+        let session = Arc::new(Session {
+            id: list.last,
+            key,
+            connection: process.connection(),
+            collected: Mutex::new(Collected { unread: empty(), all: empty(), exit: None }),
+            ended: Notify::new(),
+            stop,
+        });
+        list.running.insert(session.id, Arc::clone(&session));
+        let task = attend(Arc::clone(&session), process, stopped, item, progress);
+        tokio::spawn(task);
+        session
+    }
+
+    /// Finds a command that is still known.
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Session>> {
+        lock(&self.list).running.get(&id).cloned()
+    }
+
+    /// Forgets a command whose end a call has told the model.
+    pub(crate) fn forget(&self, id: u64) {
+        lock(&self.list).running.remove(&id);
+    }
+
+    /// Ends the commands that a call started.
+    pub fn stop(&self, key: CallKey) {
+        for session in lock(&self.list).running.values().filter(|session| session.key == key) {
+            session.stop.send_replace(true);
+        }
+    }
+
+    /// Ends all commands and waits until they are gone.
+    pub async fn stop_all(&self) {
+        let running: Vec<_> =
+            lock(&self.list).running.drain().map(|(_, session)| session).collect();
+        for session in &running {
+            session.stop.send_replace(true);
+        }
+        for session in running {
+            session.wait(Instant::now() + DRAIN * 20).await;
+        }
+    }
+}
+
+impl Session {
+    /// Types into the command's terminal.
+    pub(crate) async fn write(&self, text: &str) -> std::io::Result<()> {
+        self.connection.write(text.as_bytes()).await
+    }
+
+    /// Tells whether the command has no input to type into.
+    pub(crate) fn is_piped(&self) -> bool {
+        self.connection.kind() == Io::Pipe
+    }
+
+    /// Tells whether the command has not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        lock(&self.collected).exit.is_none()
+    }
+
+    /// Waits until the command has ended or `deadline` is reached.
+    pub(crate) async fn wait(&self, deadline: Instant) {
+        while self.is_running() {
+            // `notify_one` keeps its permit, so an end between the look and the wait is not missed.
+            if timeout_at(deadline, self.ended.notified()).await.is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Takes the output that no call has had yet, and how the command ended, if it has.
+    pub(crate) fn take(&self) -> (HeadTail, Option<i32>) {
+        let mut collected = lock(&self.collected);
+        (collected.unread.take(), collected.exit)
+    }
+
+    fn collect(&self, buffer: &mut Vec<u8>) {
+        let mut collected = lock(&self.collected);
+        collected.unread.push(buffer);
+        collected.all.push(buffer);
+        buffer.clear();
+    }
+}
+
+/// Collects the output of a process until its end, then reports that.
+async fn attend(
+    session: Arc<Session>,
+    mut process: Process,
+    mut stopped: watch::Receiver<bool>,
+    mut item: Command,
+    progress: ProgressSender,
+) {
+    let mut buffer = Vec::new();
+    let mut open = true;
+    let exit = loop {
+        tokio::select! {
+            // Output first: what a process prints before it ends should be seen before its end.
+            biased;
+            more = session.connection.read(&mut buffer), if open => {
+                open = matches!(more, Ok(true));
+                session.collect(&mut buffer);
+            }
+            exit = process.wait() => break exit.unwrap_or(-1),
+            Ok(()) = stopped.changed() => process.kill(),
+        }
+    };
+    while open {
+        let more = timeout(DRAIN, session.connection.read(&mut buffer)).await;
+        open = matches!(more, Ok(Ok(true)));
+        session.collect(&mut buffer);
+    }
+    item.output = lock(&session.collected).all.to_text();
+    item.exit_code = Some(exit);
+    item.status = if exit == 0 { Status::Completed } else { Status::Failed };
+    // The item is reported before anybody can learn that the command has ended.
+    progress.send(session.key, Progress::Ended(ItemBody::Command(item))).await;
+    lock(&session.collected).exit = Some(exit);
+    session.ended.notify_one();
+}
+
+/// A lock whose holder panicked still holds whole values: every change under it is one call.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

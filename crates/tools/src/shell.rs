@@ -1,0 +1,103 @@
+//! Which shell runs a command line, and how that looks to the user.
+
+use std::path::{Path, PathBuf};
+
+/// A shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shell {
+    path: PathBuf,
+}
+
+/// Where to look for a shell that is named without a directory.
+const DIRECTORIES: [&str; 3] = ["/bin", "/usr/bin", "/usr/local/bin"];
+
+impl Shell {
+    /// Chooses the user's shell if it is one that takes `-lc`, else bash, else sh.
+    pub fn of_user(shell_variable: Option<&str>) -> Self {
+        let known = |path: &&str| ["bash", "zsh", "sh", "dash", "ksh"].contains(&base_name(path));
+        shell_variable
+            .filter(known)
+            .and_then(Self::find)
+            .or_else(|| Self::find("bash"))
+            .unwrap_or_else(Self::plain)
+    }
+
+    /// Finds the shell that a model asked for; one that is not there becomes plain sh.
+    pub fn named(name: &str) -> Self {
+        Self::find(name).unwrap_or_else(Self::plain)
+    }
+
+    /// Returns the name without its directory.
+    pub fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or("sh")
+    }
+
+    /// Returns the argument vector that runs `script`.
+    pub fn argv(&self, script: &str, login: bool) -> Vec<String> {
+        let flag = if login { "-lc" } else { "-c" };
+        vec![self.path.display().to_string(), flag.to_owned(), script.to_owned()]
+    }
+
+    fn find(name: &str) -> Option<Self> {
+        let path = Path::new(name);
+        if path.is_absolute() {
+            return path.is_file().then(|| Self { path: path.to_owned() });
+        }
+        if name.contains('/') {
+            return None;
+        }
+        DIRECTORIES
+            .iter()
+            .map(|directory| Path::new(directory).join(name))
+            .find(|path| path.is_file())
+            .map(|path| Self { path })
+    }
+
+    fn plain() -> Self {
+        Self { path: PathBuf::from("/bin/sh") }
+    }
+}
+
+/// Quotes an argument vector for a shell and joins it.
+pub(crate) fn join(argv: &[String]) -> String {
+    shlex::try_join(argv.iter().map(String::as_str))
+        // A word with a NUL byte cannot be quoted, and cannot be run either.
+        .unwrap_or_else(|_| argv.join(" "))
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Shell, join};
+
+    #[test]
+    fn shells() {
+        for (name, want) in [
+            ("/nope/zsh", "/bin/sh -lc true"),
+            ("../sh", "/bin/sh -lc true"),
+            ("sh", "/bin/sh -lc true"),
+            ("", "/bin/sh -lc true"),
+        ] {
+            assert_eq!(join(&Shell::named(name).argv("true", true)), want, "{name}");
+        }
+        // A shell that does not know `-lc` is passed over.
+        assert_ne!(Shell::of_user(Some("/usr/bin/fish")).name(), "fish");
+        assert_eq!(Shell::of_user(Some("/bin/sh")).name(), "sh");
+    }
+
+    #[test]
+    fn quoting() {
+        for (script, want) in [
+            ("true", "/bin/sh -c true"),
+            ("echo hi", "/bin/sh -c 'echo hi'"),
+            ("echo 'hi'", "/bin/sh -c \"echo 'hi'\""),
+            ("a ^b", "/bin/sh -c 'a ''^b'"),
+            ("nul\0", "/bin/sh -c nul\0"),
+        ] {
+            assert_eq!(join(&Shell::named("sh").argv(script, false)), want);
+        }
+    }
+}

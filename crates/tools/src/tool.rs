@@ -1,0 +1,114 @@
+//! What every tool is.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+
+use policy::Policy;
+use protocol::id::CallKey;
+use protocol::item::{ItemBody, Step};
+use protocol::responses::{OutputBody, ToolSpec};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use crate::shell::Shell;
+
+/// Something a model can call.
+pub trait Tool {
+    /// Returns what the model is told about it.
+    fn spec(&self) -> ToolSpec;
+
+    /// Tells whether it may run beside other tools.
+    fn parallel(&self) -> bool;
+
+    /// Answers one call.
+    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a>;
+}
+
+/// A call being answered. Dropping it stops the call.
+pub type Running<'a> = Pin<Box<dyn Future<Output = OutputBody> + 'a>>;
+
+/// One call.
+#[derive(Clone, Debug)]
+pub struct ToolCall {
+    /// Names the call within the turn.
+    pub key: CallKey,
+    /// The id that the model gave it.
+    pub call_id: String,
+    /// What it is called with.
+    pub input: ToolInput,
+}
+
+/// What a tool is called with.
+#[derive(Clone, Debug)]
+pub enum ToolInput {
+    /// JSON as text.
+    Json(String),
+    /// Free text.
+    Text(String),
+}
+
+impl ToolCall {
+    /// Reads JSON arguments; the error is what the model reads.
+    pub(crate) fn arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, OutputBody> {
+        let text = match &self.input {
+            ToolInput::Json(text) | ToolInput::Text(text) => text,
+        };
+        serde_json::from_str(text).map_err(|error| {
+            OutputBody::Text(format!("failed to parse function arguments: {error}"))
+        })
+    }
+}
+
+/// What a tool shows to the user.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// It began something.
+    Started(ItemBody),
+    /// What it began is over.
+    Ended(ItemBody),
+    /// The list of steps is now this.
+    Plan(Vec<Step>),
+}
+
+/// Progress that waits to be taken; tools wait when there is more.
+const PROGRESS_QUEUE_MAX: usize = 64;
+
+/// Sends progress of one call after another; a receiver that is gone is no concern of a tool.
+#[derive(Clone, Debug)]
+pub struct ProgressSender(mpsc::Sender<(CallKey, Progress)>);
+
+impl ProgressSender {
+    /// Shows something.
+    pub async fn send(&self, key: CallKey, progress: Progress) {
+        let _ = self.0.send((key, progress)).await;
+    }
+}
+
+/// Makes a queue for progress.
+pub fn progress_channel() -> (ProgressSender, mpsc::Receiver<(CallKey, Progress)>) {
+    let (sender, receiver) = mpsc::channel(PROGRESS_QUEUE_MAX);
+    (ProgressSender(sender), receiver)
+}
+
+/// Where tools work, and under which rules.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    /// The working directory, absolute.
+    pub cwd: PathBuf,
+    /// The shell that runs commands.
+    pub shell: Shell,
+    /// The environment of commands, already filtered.
+    pub env: Vec<(String, String)>,
+    /// What may be done.
+    pub policy: Policy,
+    /// The most tokens of output that a model gets from one call.
+    pub output_tokens_max: u64,
+}
+
+impl Workspace {
+    /// Makes a path from a model absolute.
+    pub(crate) fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.cwd.join(path)
+    }
+}
