@@ -1,6 +1,7 @@
 //! One attempt: a request out, a stream of bytes in.
 
 use std::error::Error as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -26,7 +27,7 @@ pub struct Client {
     endpoint: Endpoint,
     url: Url,
     headers: HeaderMap,
-    turn_state: Option<HeaderValue>,
+    turn_state: Mutex<Option<HeaderValue>>,
 }
 
 impl Client {
@@ -43,16 +44,16 @@ impl Client {
             .connect_timeout(CONNECT_TIMEOUT)
             .build()
             .map_err(|e| EndpointError::Client(causes(&e)))?;
-        Ok(Self { http, endpoint, url, headers, turn_state: None })
+        Ok(Self { http, endpoint, url, headers, turn_state: Mutex::new(None) })
     }
 
     /// Forgets what the provider remembers of the turn; call it when a new one begins.
-    pub fn begin_turn(&mut self) {
-        self.turn_state = None;
+    pub fn begin_turn(&self) {
+        *self.turn_state() = None;
     }
 
     /// Sends `body` and waits for the beginning of the answer.
-    pub async fn open(&mut self, body: Bytes) -> Result<ByteStream, SampleError> {
+    pub async fn open(&self, body: Bytes) -> Result<ByteStream, SampleError> {
         if let Auth::Missing { variable, instructions } = &self.endpoint.auth {
             let more = instructions.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
             return Err(SampleError::new(
@@ -65,7 +66,7 @@ impl Client {
             ));
         }
         let mut request = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        if let Some(state) = &self.turn_state {
+        if let Some(state) = self.turn_state().clone() {
             request = request.header(TURN_STATE, state);
         }
         let idle = self.endpoint.idle_timeout;
@@ -75,7 +76,7 @@ impl Client {
             Err(_) => return Err(idle_for_too_long(idle)),
         };
         if let Some(state) = response.headers().get(TURN_STATE) {
-            self.turn_state = Some(state.clone());
+            *self.turn_state() = Some(state.clone());
         }
         let kind = header(&response, &CONTENT_TYPE).to_ascii_lowercase();
         if response.status() != 200 {
@@ -88,6 +89,10 @@ impl Client {
             return Err(classify::not_a_stream(&kind, &body, self.url.as_str(), provider));
         }
         Ok(ByteStream { response, idle })
+    }
+
+    fn turn_state(&self) -> MutexGuard<'_, Option<HeaderValue>> {
+        self.turn_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> SampleError {

@@ -1,0 +1,261 @@
+//! The driver of a turn: waits for whatever comes first, tells the engine, does what it says.
+
+use std::collections::HashMap;
+use std::future::{Future, pending};
+use std::ops::ControlFlow;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use engine::{Action, Call, Input, Outcome, Payload, Report, Turn};
+use futures_util::StreamExt as _;
+use futures_util::future::{AbortHandle, Abortable};
+use futures_util::stream::FuturesUnordered;
+use protocol::error::{ErrorClass, SampleError};
+use protocol::event::Event;
+use protocol::id::CallKey;
+use protocol::responses::{KnownItem, OutputBody, StreamEvent};
+use providers::ByteStream;
+use stream::responses::Decoder;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep, sleep};
+use tools::{Progress, ProgressSender, ToolCall, ToolInput, progress_channel};
+
+use crate::thread::Thread;
+
+/// What the user does while a turn runs.
+#[derive(Clone, Debug)]
+pub enum Control {
+    /// Say something more.
+    Steer(Vec<KnownItem>),
+    /// End the turn.
+    Interrupt,
+}
+
+/// Everything that can wake the driver.
+enum Wake {
+    Control(Control),
+    Progress(CallKey, Progress),
+    Returned(CallKey, OutputBody),
+    WaitOver,
+    Opened(Result<ByteStream, SampleError>),
+    Bytes(Result<Option<Bytes>, SampleError>),
+}
+
+/// Where the answer comes from.
+enum Source<'a> {
+    Closed,
+    Opening(Pin<Box<dyn Future<Output = Result<ByteStream, SampleError>> + 'a>>),
+    Open(Box<ByteStream>, Decoder),
+}
+
+type RunningCall<'a> = Pin<Box<dyn Future<Output = Option<(CallKey, OutputBody)>> + 'a>>;
+
+/// Drives `turn` to its end.
+pub(crate) async fn drive(
+    thread: &Thread,
+    turn: &mut Turn,
+    control: &mut mpsc::Receiver<Control>,
+    sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
+) -> Outcome {
+    let (progress, mut reports) = progress_channel();
+    let mut driver = Driver {
+        thread,
+        progress,
+        source: Source::Closed,
+        calls: FuturesUnordered::new(),
+        handles: HashMap::new(),
+        timer: None,
+        began: Instant::now(),
+    };
+    if let Some(outcome) = driver.perform(turn, sink) {
+        return outcome;
+    }
+    loop {
+        let wake = driver.wake(control, &mut reports).await;
+        for input in driver.inputs(wake) {
+            // An event of a stream that the one before it has ended.
+            if matches!(input, Input::Stream(_)) && matches!(driver.source, Source::Closed) {
+                break;
+            }
+            turn.handle(driver.now_ms(), input)
+                .expect("the driver reports only what the engine asked for");
+            if let Some(outcome) = driver.perform(turn, sink) {
+                return outcome;
+            }
+        }
+    }
+}
+
+struct Driver<'a> {
+    thread: &'a Thread,
+    progress: ProgressSender,
+    source: Source<'a>,
+    calls: FuturesUnordered<RunningCall<'a>>,
+    handles: HashMap<CallKey, AbortHandle>,
+    timer: Option<Pin<Box<Sleep>>>,
+    began: Instant,
+}
+
+impl<'a> Driver<'a> {
+    /// Does everything the turn wants done now; returns how it ended, if it has.
+    fn perform(
+        &mut self,
+        turn: &mut Turn,
+        sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
+    ) -> Option<Outcome> {
+        while let Some(action) = turn.poll() {
+            match action {
+                Action::Emit(event) => {
+                    if sink(&event).is_break() && !event.is_terminal() {
+                        let interrupted = turn.handle(self.now_ms(), Input::Interrupt);
+                        interrupted.expect("a turn can always be interrupted");
+                    }
+                }
+                Action::Sample(purpose) => {
+                    let body = Bytes::from(self.thread.request(turn, purpose));
+                    self.source = Source::Opening(Box::pin(self.thread.client.open(body)));
+                }
+                Action::CloseStream => self.source = Source::Closed,
+                Action::Run(call) => self.run(call),
+                Action::Stop(key) => {
+                    if let Some(handle) = self.handles.remove(&key) {
+                        handle.abort();
+                    }
+                    self.thread.tools.sessions.stop(key);
+                }
+                Action::Wait(delay) => self.timer = Some(Box::pin(sleep(delay))),
+                Action::Finish(outcome) => return Some(outcome),
+            }
+        }
+        None
+    }
+
+    fn run(&mut self, call: Call) {
+        let key = call.key;
+        let Some(tool) = self.thread.tools.find(&call.name) else {
+            unreachable!("the engine refuses calls of tools that it was not told of");
+        };
+        let input = match call.payload {
+            Payload::Function(text) => ToolInput::Json(text),
+            Payload::Custom(text) => ToolInput::Text(text),
+        };
+        let call = ToolCall { key, call_id: call.call_id, input };
+        let running = tool.run(call, self.progress.clone());
+        let (handle, registration) = AbortHandle::new_pair();
+        self.handles.insert(key, handle);
+        let running = Abortable::new(running, registration);
+        self.calls.push(Box::pin(async move { running.await.ok().map(|output| (key, output)) }));
+    }
+
+    /// Waits for whatever comes first.
+    async fn wake(
+        &mut self,
+        control: &mut mpsc::Receiver<Control>,
+        reports: &mut mpsc::Receiver<(CallKey, Progress)>,
+    ) -> Wake {
+        loop {
+            tokio::select! {
+                // The user first, and what a call shows before its end; a stream that never pauses
+                // comes last, so that it cannot starve the others.
+                biased;
+                Some(said) = control.recv() => return Wake::Control(said),
+                Some((key, progress)) = reports.recv() => return Wake::Progress(key, progress),
+                Some(returned) = self.calls.next(), if !self.calls.is_empty() => {
+                    // One that was stopped has nothing to return.
+                    let Some((key, output)) = returned else { continue };
+                    self.handles.remove(&key);
+                    return Wake::Returned(key, output);
+                }
+                () = elapsed(&mut self.timer) => {
+                    self.timer = None;
+                    return Wake::WaitOver;
+                }
+                wake = self.source.next() => return wake,
+            }
+        }
+    }
+
+    /// Translates what happened into what the engine understands.
+    fn inputs(&mut self, wake: Wake) -> Vec<Input> {
+        match wake {
+            Wake::Control(Control::Steer(said)) => vec![Input::Steer(said)],
+            Wake::Control(Control::Interrupt) => vec![Input::Interrupt],
+            Wake::Progress(key, progress) => vec![Input::Reported(key, report(progress))],
+            Wake::Returned(key, output) => vec![Input::Returned(key, output)],
+            Wake::WaitOver => vec![Input::WaitOver],
+            Wake::Opened(Ok(stream)) => {
+                self.source = Source::Open(Box::new(stream), Decoder::default());
+                Vec::new()
+            }
+            Wake::Opened(Err(error)) => vec![Input::SampleFailed(error)],
+            Wake::Bytes(bytes) => self.source.decode(bytes),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Source<'_> {
+    /// Waits for the next step of the answer; for ever while there is none to come.
+    async fn next(&mut self) -> Wake {
+        match self {
+            Self::Closed => pending().await,
+            Self::Opening(opening) => Wake::Opened(opening.await),
+            Self::Open(stream, _) => Wake::Bytes(stream.next().await),
+        }
+    }
+
+    fn decode(&mut self, bytes: Result<Option<Bytes>, SampleError>) -> Vec<Input> {
+        let Self::Open(_, decoder) = self else { return Vec::new() };
+        let mut events = Vec::new();
+        let failure = match bytes {
+            Ok(Some(bytes)) => decoder
+                .push(&bytes, &mut events)
+                .err()
+                .map(|error| SampleError::new(ErrorClass::NotAnEndpoint, error.to_string())),
+            Ok(None) => {
+                decoder.finish(&mut events);
+                Some(cut_short(decoder.unreadable()))
+            }
+            Err(error) => {
+                decoder.finish(&mut events);
+                Some(error)
+            }
+        };
+        let ended = events
+            .iter()
+            .any(|event| matches!(event, StreamEvent::Completed(_) | StreamEvent::Failed(_)));
+        let mut inputs: Vec<_> = events.into_iter().map(Input::Stream).collect();
+        // Whoever has had the end of an answer does not mind that the connection closes.
+        inputs.extend(failure.filter(|_| !ended).map(Input::SampleFailed));
+        inputs
+    }
+}
+
+fn cut_short(unreadable: u64) -> SampleError {
+    let more = match unreadable {
+        0 => String::new(),
+        count => format!(" ({count} events could not be read)"),
+    };
+    SampleError::new(
+        ErrorClass::Disconnected,
+        format!("the answer broke off: the stream closed before it was complete{more}"),
+    )
+}
+
+async fn elapsed(timer: &mut Option<Pin<Box<Sleep>>>) {
+    match timer {
+        Some(sleep) => sleep.await,
+        None => pending().await,
+    }
+}
+
+fn report(progress: Progress) -> Report {
+    match progress {
+        Progress::Started(body) => Report::Started(body),
+        Progress::Ended(body) => Report::Ended(body),
+        Progress::Plan(steps) => Report::Plan(steps),
+    }
+}

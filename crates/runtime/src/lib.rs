@@ -1,0 +1,12 @@
+//! Performs what the engine asks.
+//!
+//! A [`Thread`] holds what outlives a turn: the history, the tools and their sessions, the client of
+//! the endpoint. [`Thread::run_turn`] drives one [`engine::Turn`] to its end. Everything that can
+//! wake the driver is one enum; what to do about it is decided in `engine`.
+
+mod driver;
+pub mod project;
+mod thread;
+
+pub use driver::Control;
+pub use thread::{RequestOptions, Thread, ThreadOptions, Toolset};
