@@ -1,0 +1,270 @@
+//! The lines of `exec --json`.
+//!
+//! Items get their numbers when they first become visible: those with a beginning at their start,
+//! messages and reasoning at their end. Deltas, interruptions and compaction have no line.
+
+use std::collections::HashMap;
+
+use protocol::event::Event;
+use protocol::exec::{Details, Message, ThreadEvent, ThreadItem, Todo};
+use protocol::id::ItemId;
+use protocol::item::{Item, ItemBody, StepStatus};
+use protocol::open::Open;
+
+/// Projects events; one for a run.
+#[derive(Debug, Default)]
+pub struct ExecJsonl {
+    numbers: HashMap<ItemId, u64>,
+    next: u64,
+}
+
+impl ExecJsonl {
+    /// Returns the lines that an event becomes, without line ends.
+    pub fn lines(&mut self, event: &Event) -> Vec<String> {
+        self.project(event)
+            .iter()
+            .map(|line| serde_json::to_string(line).expect("exec events are plain data"))
+            .collect()
+    }
+
+    /// Returns what an event becomes: usually one line or none, and two for a failure.
+    pub fn project(&mut self, event: &Event) -> Vec<ThreadEvent> {
+        match event {
+            Event::ThreadStarted(id) => {
+                vec![ThreadEvent::ThreadStarted { thread_id: id.to_string() }]
+            }
+            Event::Warning(message) => {
+                let details = Details::Error { message: message.clone() };
+                let item = Open::Known(ThreadItem { id: self.take_number(), details });
+                vec![ThreadEvent::ItemCompleted { item }]
+            }
+            Event::TurnStarted => vec![ThreadEvent::TurnStarted {}],
+            Event::ItemStarted(item) if has_beginning(&item.body) => {
+                self.item(item, |item| ThreadEvent::ItemStarted { item })
+            }
+            Event::ItemUpdated(item) => self.item(item, |item| ThreadEvent::ItemUpdated { item }),
+            Event::ItemCompleted(item) => {
+                let lines = self.item(item, |item| ThreadEvent::ItemCompleted { item });
+                self.numbers.remove(&item.id);
+                lines
+            }
+            Event::Retrying { attempt, limit, reason, .. } => {
+                let message = format!("Reconnecting... {attempt}/{limit} ({reason})");
+                vec![ThreadEvent::Error { message }]
+            }
+            Event::TurnCompleted { usage } => vec![ThreadEvent::TurnCompleted { usage: *usage }],
+            Event::TurnFailed(error) => {
+                let message = error.message.clone();
+                vec![
+                    ThreadEvent::Error { message: message.clone() },
+                    ThreadEvent::TurnFailed { error: Message { message } },
+                ]
+            }
+            Event::ItemStarted(_)
+            | Event::Delta { .. }
+            | Event::ItemDiscarded(_)
+            | Event::TurnInterrupted => Vec::new(),
+        }
+    }
+
+    fn item(
+        &mut self,
+        item: &Item,
+        event: impl FnOnce(Open<ThreadItem>) -> ThreadEvent,
+    ) -> Vec<ThreadEvent> {
+        let Some(details) = details(&item.body) else { return Vec::new() };
+        let number = match self.numbers.get(&item.id) {
+            Some(number) => *number,
+            None => {
+                self.numbers.insert(item.id, self.next);
+                self.next += 1;
+                self.next - 1
+            }
+        };
+        vec![event(Open::Known(ThreadItem { id: format!("item_{number}"), details }))]
+    }
+
+    fn take_number(&mut self) -> String {
+        self.next += 1;
+        format!("item_{}", self.next - 1)
+    }
+}
+
+fn has_beginning(body: &ItemBody) -> bool {
+    match body {
+        ItemBody::Command(_)
+        | ItemBody::FileChange { .. }
+        | ItemBody::WebSearch { .. }
+        | ItemBody::TodoList { .. } => true,
+        ItemBody::AgentMessage { .. }
+        | ItemBody::Reasoning { .. }
+        | ItemBody::Warning { .. }
+        | ItemBody::Compaction => false,
+    }
+}
+
+/// Returns the payload of an item; none for what has no line.
+fn details(body: &ItemBody) -> Option<Details> {
+    Some(match body {
+        ItemBody::AgentMessage { text } => Details::AgentMessage { text: text.clone() },
+        ItemBody::Reasoning { summary } => {
+            let text = summary.join("\n");
+            if text.trim().is_empty() {
+                return None;
+            }
+            Details::Reasoning { text }
+        }
+        ItemBody::Command(command) => Details::CommandExecution {
+            command: command.command.clone(),
+            aggregated_output: command.output.clone(),
+            exit_code: command.exit_code,
+            status: command.status,
+        },
+        ItemBody::FileChange { changes, status } => {
+            Details::FileChange { changes: changes.clone(), status: *status }
+        }
+        ItemBody::WebSearch { call, query, action } => {
+            Details::WebSearch { id: call.clone(), query: query.clone(), action: action.clone() }
+        }
+        ItemBody::TodoList { steps } => {
+            let todo = |step: &protocol::item::Step| Todo {
+                text: step.text.clone(),
+                completed: step.status == StepStatus::Completed,
+            };
+            Details::TodoList { items: steps.iter().map(todo).collect() }
+        }
+        ItemBody::Warning { message } => Details::Error { message: message.clone() },
+        ItemBody::Compaction => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use protocol::error::{ErrorClass, RetryAdvice, TurnError, TurnErrorCause};
+    use protocol::event::Event::{self, *};
+    use protocol::id::{ItemId, ThreadId};
+    use protocol::item::{
+        Change, ChangeKind, Command, Item, ItemBody, Status, Step, StepStatus, WebSearchAction,
+    };
+    use protocol::usage::Usage;
+
+    use super::ExecJsonl;
+
+    fn item(id: u64, body: ItemBody) -> Item {
+        Item { id: ItemId(id), body }
+    }
+
+    fn message(text: &str) -> ItemBody {
+        ItemBody::AgentMessage { text: text.into() }
+    }
+
+    fn command(exit_code: Option<i32>, status: Status) -> ItemBody {
+        ItemBody::Command(Command {
+            command: "/bin/bash -lc true".into(),
+            cwd: "/w".into(),
+            output: if exit_code.is_some() { "hi\n".into() } else { String::new() },
+            exit_code,
+            status,
+        })
+    }
+
+    fn todo(status: StepStatus) -> ItemBody {
+        ItemBody::TodoList { steps: vec![Step { text: "Look".into(), status }] }
+    }
+
+    #[track_caller]
+    fn check(events: &[Event], want: &[&str]) {
+        let mut face = ExecJsonl::default();
+        let lines: Vec<_> = events.iter().flat_map(|event| face.lines(event)).collect();
+        assert_eq!(lines, want);
+    }
+
+    #[test]
+    fn a_whole_run() {
+        check(
+            &[
+                ThreadStarted(ThreadId::new(0, [0; 10])),
+                Warning("odd key".into()),
+                TurnStarted,
+                ItemStarted(item(0, message(""))),
+                Delta { item: ItemId(0), text: "Hi".into() },
+                ItemCompleted(item(0, message("Hi"))),
+                TurnCompleted { usage: Usage { input_tokens: 7, ..Usage::default() } },
+            ],
+            &[
+                r#"{"type":"thread.started","thread_id":"00000000-0000-7000-8000-000000000000"}"#,
+                r#"{"type":"item.completed","item":{"id":"item_0","type":"error","message":"odd key"}}"#,
+                r#"{"type":"turn.started"}"#,
+                r#"{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"Hi"}}"#,
+                r#"{"type":"turn.completed","usage":{"input_tokens":7,"cached_input_tokens":0,"cache_write_input_tokens":0,"output_tokens":0,"reasoning_output_tokens":0}}"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn numbers_follow_visibility() {
+        check(
+            &[
+                ItemStarted(item(5, message(""))),
+                ItemStarted(item(6, command(None, Status::InProgress))),
+                ItemCompleted(item(5, message("a"))),
+                ItemCompleted(item(6, command(Some(3), Status::Failed))),
+            ],
+            &[
+                r#"{"type":"item.started","item":{"id":"item_0","type":"command_execution","command":"/bin/bash -lc true","aggregated_output":"","exit_code":null,"status":"in_progress"}}"#,
+                r#"{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"a"}}"#,
+                r#"{"type":"item.completed","item":{"id":"item_0","type":"command_execution","command":"/bin/bash -lc true","aggregated_output":"hi\n","exit_code":3,"status":"failed"}}"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn items_of_every_kind() {
+        let changes = vec![Change { path: "/w/a".into(), kind: ChangeKind::Add }];
+        let action = WebSearchAction::Search { query: Some("q".into()), queries: None };
+        check(
+            &[
+                ItemCompleted(item(
+                    0,
+                    ItemBody::Reasoning { summary: vec!["a".into(), "b".into()] },
+                )),
+                ItemCompleted(item(1, ItemBody::Reasoning { summary: vec![" ".into()] })),
+                ItemStarted(item(2, ItemBody::FileChange { changes, status: Status::InProgress })),
+                ItemCompleted(item(
+                    3,
+                    ItemBody::WebSearch { call: "ws_1".into(), query: "q".into(), action },
+                )),
+                ItemStarted(item(4, todo(StepStatus::InProgress))),
+                ItemUpdated(item(4, todo(StepStatus::Completed))),
+                ItemCompleted(item(9, ItemBody::Compaction)),
+                ItemDiscarded(ItemId(7)),
+                TurnInterrupted,
+            ],
+            &[
+                r#"{"type":"item.completed","item":{"id":"item_0","type":"reasoning","text":"a\nb"}}"#,
+                r#"{"type":"item.started","item":{"id":"item_1","type":"file_change","changes":[{"path":"/w/a","kind":"add"}],"status":"in_progress"}}"#,
+                r#"{"type":"item.completed","item":{"id":"item_2","type":"web_search","id":"ws_1","query":"q","action":{"type":"search","query":"q"}}}"#,
+                r#"{"type":"item.started","item":{"id":"item_3","type":"todo_list","items":[{"text":"Look","completed":false}]}}"#,
+                r#"{"type":"item.updated","item":{"id":"item_3","type":"todo_list","items":[{"text":"Look","completed":true}]}}"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn failures() {
+        let cause = TurnErrorCause::Sample(ErrorClass::Quota);
+        let error =
+            TurnError { cause, message: "no".into(), attempts: 1, retry: RetryAdvice::Never };
+        let delay = Duration::from_millis(200);
+        check(
+            &[Retrying { attempt: 1, limit: 5, delay, reason: "cut".into() }, TurnFailed(error)],
+            &[
+                r#"{"type":"error","message":"Reconnecting... 1/5 (cut)"}"#,
+                r#"{"type":"error","message":"no"}"#,
+                r#"{"type":"turn.failed","error":{"message":"no"}}"#,
+            ],
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! What a person reads while a turn runs: progress for stderr, the answer left out.
+//!
+//! The answer goes to stdout when the turn is over, so that it can be piped; here it is shown only
+//! when more follows it.
+
+use protocol::error::RetryAdvice;
+use protocol::event::Event;
+use protocol::item::{ChangeKind, Command, Item, ItemBody, Status, StepStatus};
+use protocol::usage::Usage;
+
+/// Lines of a command's output that are shown; the model sees more.
+const OUTPUT_LINES_MAX: usize = 12;
+
+/// Renders events for a person.
+#[derive(Debug)]
+pub struct Human {
+    colors: bool,
+    reasoning: bool,
+    /// A message that is the answer unless something follows it.
+    pending: Option<String>,
+}
+
+/// What is said before a turn.
+#[derive(Clone, Debug)]
+pub struct Banner<'a> {
+    /// The version of the program.
+    pub version: &'a str,
+    /// The working directory.
+    pub workdir: &'a str,
+    /// The model.
+    pub model: &'a str,
+    /// The provider.
+    pub provider: &'a str,
+    /// The sandbox mode.
+    pub sandbox: &'a str,
+}
+
+impl Human {
+    /// Makes a renderer; `reasoning` says whether summaries of it are shown.
+    pub fn new(colors: bool, reasoning: bool) -> Self {
+        Self { colors, reasoning, pending: None }
+    }
+
+    /// Renders what is said before a turn.
+    pub fn banner(&self, banner: &Banner<'_>) -> String {
+        let Banner { version, workdir, model, provider, sandbox } = banner;
+        let title = self.paint(Style::Bold, &format!("heddle {version}"));
+        format!("{title}\n{workdir}\n{model} from {provider}, sandbox {sandbox}\n")
+    }
+
+    /// Renders an event; nothing for those that a person need not see.
+    pub fn render(&mut self, event: &Event) -> String {
+        let before = match event {
+            Event::ItemStarted(_) | Event::ItemUpdated(_) | Event::ItemCompleted(_) => {
+                self.pending.take().map(|text| text + "\n")
+            }
+            _ => None,
+        };
+        let text = match event {
+            Event::Warning(message) => self.labelled(Style::Yellow, "warning", message),
+            Event::ItemStarted(item) => self.started(item),
+            Event::ItemUpdated(item) => self.todo(item),
+            Event::ItemCompleted(item) => self.completed(item),
+            Event::Retrying { attempt, limit, delay, reason } => {
+                let wait = format!("{:.1}s", delay.as_secs_f64());
+                let text = format!("{reason} ({attempt} of {limit}, in {wait})");
+                self.labelled(Style::Yellow, "retrying", &text)
+            }
+            Event::TurnFailed(error) => {
+                let more = match error.retry {
+                    RetryAdvice::Never => String::new(),
+                    RetryAdvice::Later => " (trying again later may help)".to_owned(),
+                    RetryAdvice::After(delay) => {
+                        format!(" (try again in {}s)", delay.as_secs().max(1))
+                    }
+                };
+                self.labelled(Style::Red, "error", &format!("{}{more}", error.message))
+            }
+            Event::TurnInterrupted => self.labelled(Style::Yellow, "interrupted", ""),
+            Event::TurnCompleted { usage } => self.usage(usage),
+            Event::ThreadStarted(id) => self.paint(Style::Dim, &format!("thread {id}")) + "\n",
+            Event::TurnStarted | Event::Delta { .. } | Event::ItemDiscarded(_) => String::new(),
+        };
+        before.unwrap_or_default() + &text
+    }
+
+    fn started(&self, item: &Item) -> String {
+        match &item.body {
+            ItemBody::Command(command) => self.labelled(Style::Cyan, "run", &command.command),
+            ItemBody::WebSearch { query, .. } => self.labelled(Style::Cyan, "search", query),
+            ItemBody::TodoList { .. } => self.todo(item),
+            ItemBody::Compaction => {
+                self.labelled(Style::Yellow, "compacting", "the context window is nearly full")
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn completed(&mut self, item: &Item) -> String {
+        match &item.body {
+            ItemBody::AgentMessage { text } => {
+                self.pending = Some(text.clone());
+                String::new()
+            }
+            ItemBody::Reasoning { summary } if self.reasoning => {
+                let text = summary.join("\n");
+                if text.trim().is_empty() {
+                    return String::new();
+                }
+                self.paint(Style::Dim, text.trim()) + "\n"
+            }
+            ItemBody::Command(command) => self.command(command),
+            ItemBody::FileChange { changes, status } => {
+                let mut text = String::new();
+                for change in changes {
+                    let letter = match change.kind {
+                        ChangeKind::Add => "A",
+                        ChangeKind::Delete => "D",
+                        ChangeKind::Update => "M",
+                    };
+                    let style = if *status == Status::Failed { Style::Red } else { Style::Green };
+                    text += &self.labelled(style, letter, &change.path);
+                }
+                if *status == Status::Failed {
+                    text += &self.labelled(Style::Red, "failed", "the patch was not applied");
+                }
+                text
+            }
+            ItemBody::Warning { message } => self.labelled(Style::Yellow, "warning", message),
+            _ => String::new(),
+        }
+    }
+
+    fn command(&self, command: &Command) -> String {
+        let mut text = String::new();
+        if command.exit_code != Some(0) {
+            let code = command.exit_code.map_or("?".to_owned(), |code| code.to_string());
+            text += &self.labelled(Style::Red, "exit", &code);
+        }
+        let lines: Vec<_> = command.output.lines().collect();
+        let shown = &lines[..lines.len().min(OUTPUT_LINES_MAX)];
+        for line in shown {
+            text += &self.paint(Style::Dim, &format!("  {}", plain(line)));
+            text.push('\n');
+        }
+        if lines.len() > shown.len() {
+            let rest = format!("  … {} more lines", lines.len() - shown.len());
+            text += &self.paint(Style::Dim, &rest);
+            text.push('\n');
+        }
+        text
+    }
+
+    fn todo(&self, item: &Item) -> String {
+        let ItemBody::TodoList { steps } = &item.body else { return String::new() };
+        let mut text = String::new();
+        for step in steps {
+            let (style, mark) = match step.status {
+                StepStatus::Pending => (Style::Dim, "[ ]"),
+                StepStatus::InProgress => (Style::Cyan, "[>]"),
+                StepStatus::Completed => (Style::Green, "[x]"),
+            };
+            text += &self.labelled(style, mark, &step.text);
+        }
+        text
+    }
+
+    fn usage(&self, usage: &Usage) -> String {
+        let Usage { input_tokens, cached_input_tokens, output_tokens, .. } = usage;
+        let text = format!(
+            "tokens: {input_tokens} in ({cached_input_tokens} cached), {output_tokens} out"
+        );
+        self.paint(Style::Dim, &text) + "\n"
+    }
+
+    fn labelled(&self, style: Style, label: &str, text: &str) -> String {
+        format!("{} {}\n", self.paint(style, label), plain(text))
+    }
+
+    fn paint(&self, style: Style, text: &str) -> String {
+        if self.colors { format!("\x1b[{}m{text}\x1b[0m", style as u8) } else { text.to_owned() }
+    }
+}
+
+/// Codes of the terminal.
+#[derive(Clone, Copy)]
+enum Style {
+    Bold = 1,
+    Dim = 2,
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+    Cyan = 36,
+}
+
+/// Takes control characters out of text that is not ours: it could drive the terminal.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::event::Event;
+    use protocol::id::ItemId;
+    use protocol::item::{Command, Item, ItemBody, Status};
+
+    use super::Human;
+
+    fn run(output: &str, exit_code: i32) -> Event {
+        Event::ItemCompleted(Item {
+            id: ItemId(0),
+            body: ItemBody::Command(Command {
+                command: "ls".into(),
+                cwd: "/".into(),
+                output: output.into(),
+                exit_code: Some(exit_code),
+                status: Status::Completed,
+            }),
+        })
+    }
+
+    fn said(text: &str) -> Event {
+        let body = ItemBody::AgentMessage { text: text.into() };
+        Event::ItemCompleted(Item { id: ItemId(1), body })
+    }
+
+    #[track_caller]
+    fn check(events: &[Event], want: &str) {
+        let mut human = Human::new(false, true);
+        let text: String = events.iter().map(|event| human.render(event)).collect();
+        assert_eq!(text, want);
+    }
+
+    #[test]
+    fn rendering() {
+        check(&[run("a\nb\n", 0)], "  a\n  b\n");
+        check(&[run("", 2)], "exit 2\n");
+        check(&[run("\x1b]0;owned\x07x\n", 0)], "  ]0;ownedx\n");
+        // The answer is printed elsewhere, but what was said on the way is progress.
+        check(&[said("on it"), run("", 0), said("done")], "on it\n");
+        let many = "x\n".repeat(20);
+        check(&[run(&many, 0)], &("  x\n".repeat(12) + "  … 8 more lines\n"));
+    }
+
+    #[test]
+    fn colors_only_when_asked() {
+        let mut human = Human::new(true, true);
+        assert_eq!(human.render(&run("", 2)), "\x1b[31mexit\x1b[0m 2\n");
+    }
+}
