@@ -1,0 +1,144 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+/// A coding agent for the terminal, scripts and programs.
+#[derive(Debug, Parser)]
+#[command(name = "heddle", version, max_term_width = 100)]
+pub(crate) struct Args {
+    /// Override a setting of config.toml: a dotted key and a TOML value (`-c model="gpt-5.5"`).
+    #[arg(short = 'c', long = "config", value_name = "KEY=VALUE")]
+    pub(crate) overrides: Vec<String>,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run one turn without asking anything, and exit.
+    #[command(visible_alias = "e", after_help = EXEC_HELP)]
+    Exec(Box<ExecArgs>),
+    /// Print a completion script for a shell.
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+const EXEC_HELP: &str = "\
+Exit codes: 0 answered, 1 the turn failed, 2 usage or configuration, 4 a limit was reached,
+5 the sandbox is not available, 130 interrupted.
+
+Examples:
+  heddle exec \"explain what this project does\"
+  git diff | heddle exec \"review this change\"
+  heddle exec --json -s workspace-write \"fix the failing test\" > events.jsonl";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ExecArgs {
+    /// What to do; `-` or nothing reads it from stdin. Piped stdin is added to a prompt given here.
+    pub(crate) prompt: Option<String>,
+
+    /// Print events as JSON lines on stdout.
+    #[arg(long, alias = "experimental-json")]
+    pub(crate) json: bool,
+
+    /// Write the last message to FILE when the turn has completed.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output_last_message: Option<PathBuf>,
+
+    /// A JSON schema that the answer must follow.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output_schema: Option<PathBuf>,
+
+    /// The model to use.
+    #[arg(short, long)]
+    pub(crate) model: Option<String>,
+
+    /// Override a setting of config.toml; later ones win.
+    #[arg(short = 'c', long = "config", value_name = "KEY=VALUE")]
+    pub(crate) overrides: Vec<String>,
+
+    /// Use the settings of a profile: a [profiles.NAME] table or a NAME.config.toml file.
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+
+    /// What commands of the model may do. The default is read-only.
+    #[arg(short, long, value_name = "MODE")]
+    pub(crate) sandbox: Option<SandboxArg>,
+
+    /// Work in this directory.
+    #[arg(short = 'C', long = "cd", value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+
+    /// Let the model write in this directory too.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) add_dir: Vec<PathBuf>,
+
+    /// Attach images to the prompt. Takes several, so put `--` before the prompt.
+    #[arg(short, long = "image", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
+    pub(crate) images: Vec<PathBuf>,
+
+    /// When to use colours.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorArg,
+
+    /// Allow running outside of a git repository.
+    #[arg(long)]
+    pub(crate) skip_git_repo_check: bool,
+
+    /// Leave nothing of the thread on disk.
+    #[arg(long)]
+    pub(crate) ephemeral: bool,
+
+    /// Treat unknown settings as errors.
+    #[arg(long)]
+    pub(crate) strict_config: bool,
+
+    /// Do not read config.toml.
+    #[arg(long)]
+    pub(crate) ignore_user_config: bool,
+
+    /// Do not read rule files.
+    #[arg(long)]
+    pub(crate) ignore_rules: bool,
+
+    /// Run everything without a sandbox. Only for machines that are one.
+    #[arg(long, alias = "yolo", conflicts_with = "sandbox")]
+    pub(crate) dangerously_bypass_approvals_and_sandbox: bool,
+
+    /// Accepted for clients that send it; there are no hooks to trust.
+    #[arg(long, hide = true)]
+    pub(crate) dangerously_bypass_hook_trust: bool,
+
+    /// Accepted for clients that send it.
+    #[arg(long, hide = true, value_name = "SOURCE")]
+    pub(crate) thread_source: Option<String>,
+
+    /// Accepted for clients that send it.
+    #[arg(long, hide = true, value_name = "PROGRAM")]
+    pub(crate) cyber_access_program: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SandboxArg {
+    /// Read everything, write nothing.
+    ReadOnly,
+    /// Write in the workspace and in temporary directories.
+    WorkspaceWrite,
+    /// No sandbox.
+    DangerFullAccess,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorArg {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}

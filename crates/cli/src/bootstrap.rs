@@ -1,0 +1,376 @@
+//! From flags, environment and files to the parts that a thread is made of.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, anyhow};
+use config::{Config, Layer, Loaded, Override, WebSearch};
+use engine::context::{developer_message, user_parts};
+use engine::model::ModelProfile;
+use engine::prompt::{self, Environment};
+use engine::{Limits, prompt::agents_md};
+use policy::{EnvironmentPolicy, Inherit, Policy, Profile, SandboxMode};
+use protocol::id::ThreadId;
+use protocol::responses::{KnownItem, KnownPart, ToolSpec};
+use providers::{Client, Identity};
+use runtime::{RequestOptions, Thread, ThreadOptions, Toolset};
+use serde_json::value::RawValue;
+use tools::{ApplyPatch, ExecCommand, Sessions, Shell, Tool, UpdatePlan, ViewImage, Workspace};
+
+use crate::args::{ExecArgs, SandboxArg};
+use crate::failure::Failure;
+use crate::provider;
+
+/// The model that is used when nobody names one.
+const MODEL_DEFAULT: &str = "gpt-5.5";
+/// Tokens of output that a model gets from one call unless configured.
+const OUTPUT_TOKENS_MAX: u64 = 10_000;
+
+/// What was read from the world, once.
+pub(crate) struct World {
+    env: HashMap<String, String>,
+    home: PathBuf,
+    /// The working directory of the thread.
+    pub(crate) directory: PathBuf,
+}
+
+impl World {
+    /// Looks at the environment and the directories.
+    pub(crate) fn look(directory: Option<&Path>) -> Result<Self, Failure> {
+        // Variables that are not text cannot be handed on as text either.
+        let env: HashMap<_, _> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let here = std::env::current_dir()
+            .context("the current directory cannot be used; change to one that exists")
+            .map_err(Failure::usage)?;
+        let directory = directory.map_or(here.clone(), |given| here.join(given));
+        if !directory.is_dir() {
+            let shown = directory.display();
+            return Err(Failure::usage(anyhow!("-C {shown}: there is no such directory")));
+        }
+        // `.` and `..` in what the user typed would be told to the model and shown in items.
+        let directory = std::path::absolute(&directory).map_err(Failure::usage)?;
+        let home = home(&env).map_err(Failure::usage)?;
+        Ok(Self { env, home, directory })
+    }
+}
+
+fn home(env: &HashMap<String, String>) -> anyhow::Result<PathBuf> {
+    let set = |name: &str| env.get(name).filter(|value| !value.is_empty());
+    if let Some(home) = set("HEDDLE_HOME").or_else(|| set("CODEX_HOME")) {
+        return Ok(PathBuf::from(home));
+    }
+    let user = set("HOME").ok_or_else(|| anyhow!("neither HEDDLE_HOME nor HOME is set"))?;
+    Ok(Path::new(user).join(".heddle"))
+}
+
+/// Reads the configuration; what was odd about it comes along as texts.
+pub(crate) fn load_config(
+    world: &World,
+    root_overrides: &[String],
+    args: &ExecArgs,
+) -> Result<(Config, Vec<String>), Failure> {
+    let overrides = root_overrides
+        .iter()
+        .chain(&args.overrides)
+        .map(|text| Override::parse(text))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Failure::usage)?;
+    let mut layers = Vec::new();
+    let mut profile_file = false;
+    if !args.ignore_user_config {
+        layers.extend(layer(&world.home.join("config.toml"))?);
+        if let Some(name) = &args.profile {
+            let found = layer(&world.home.join(format!("{name}.config.toml")))?;
+            profile_file = found.is_some();
+            layers.extend(found);
+        }
+    }
+    let Loaded { mut config, warnings, unknown } =
+        Config::load(&layers, args.profile.as_deref(), &overrides).map_err(Failure::usage)?;
+    if args.strict_config && !unknown.is_empty() {
+        let lines: Vec<_> = unknown.iter().map(ToString::to_string).collect();
+        return Err(Failure::usage(anyhow!("{}", lines.join("\n"))));
+    }
+    if let Some(model) = &args.model {
+        if model.trim().is_empty() {
+            return Err(Failure::usage(anyhow!("-m: the name of the model is empty")));
+        }
+        config.model = Some(model.clone());
+    }
+    let warnings = warnings
+        .iter()
+        .filter(|warning| {
+            // A profile may live in a file of its own.
+            !(profile_file && matches!(warning, config::Warning::UnknownProfile { .. }))
+        })
+        .map(ToString::to_string);
+    let odd = warnings.chain(unknown.iter().map(ToString::to_string)).collect();
+    Ok((config, odd))
+}
+
+fn layer(path: &Path) -> Result<Option<Layer>, Failure> {
+    let name = path.display().to_string();
+    match std::fs::read(path) {
+        Ok(bytes) => {
+            let text = String::from_utf8(bytes)
+                .map_err(|_| Failure::usage(anyhow!("{name} is not UTF-8 text")))?;
+            Ok(Some(Layer { name, text }))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::usage(anyhow!("{name} cannot be read: {error}"))),
+    }
+}
+
+/// Reads the rule files, so that a bad one is found before a model is asked.
+pub(crate) fn check_rules(world: &World) -> Result<(), Failure> {
+    let folder = world.home.join("rules");
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(()) };
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "rules")) {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(anyhow!("{name} cannot be read: {error}")))?;
+        config::parse_rules(&name, &text).map_err(Failure::usage)?;
+    }
+    Ok(())
+}
+
+/// A thread that is ready to run, and what a banner says about it.
+pub(crate) struct Ready {
+    pub(crate) thread: Thread,
+    pub(crate) model: String,
+    pub(crate) provider: String,
+    pub(crate) sandbox: SandboxMode,
+}
+
+/// Makes a new thread.
+pub(crate) fn thread(
+    world: &World,
+    config: &Config,
+    args: &ExecArgs,
+    output_schema: Option<Box<RawValue>>,
+) -> Result<Ready, Failure> {
+    let model = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
+    let known = ModelProfile::of(&model);
+    let (endpoint, retry) = provider::endpoint(config, &world.env).map_err(Failure::usage)?;
+    let provider = endpoint.name.clone();
+    let id = thread_id().map_err(Failure::failed)?;
+    let client = Client::new(endpoint, &identity(&world.env, id)).map_err(Failure::usage)?;
+    let policy = Policy { profile: profile(world, config, args)? };
+    let sandbox = policy.profile.mode;
+    let workspace = Arc::new(Workspace {
+        cwd: world.directory.clone(),
+        shell: Shell::of_user(world.env.get("SHELL").map(String::as_str)),
+        env: command_env(world, config, id),
+        policy,
+        output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),
+    });
+    let hosted = hosted_tools(config);
+    let setup = setup(world, config, &workspace);
+    let tools = toolset(&workspace, config, known.freeform_patch, &hosted);
+    let instructions = instructions(world, config)?;
+    let window = config.model_context_window.map(|window| window / 10 * 9);
+    let options = ThreadOptions {
+        request: RequestOptions {
+            model: model.clone(),
+            instructions,
+            effort: config
+                .model_reasoning_effort
+                .map_or(known.effort, |effort| Some(effort.as_str()))
+                .map(str::to_owned),
+            summary: config
+                .model_reasoning_summary
+                .map_or(known.summary, |summary| Some(summary.as_str()))
+                .filter(|summary| *summary != "none")
+                .map(str::to_owned),
+            verbosity: config
+                .model_verbosity
+                .map_or(known.verbosity, |verbosity| Some(verbosity.as_str()))
+                .map(str::to_owned),
+            service_tier: config.service_tier.clone(),
+            output_schema,
+        },
+        limits: Limits::default(),
+        retry,
+        compact_at: config.model_auto_compact_token_limit.or(window).or(known.compact_at()),
+        seed: random().map_err(Failure::failed)?,
+    };
+    let thread = Thread::new(id, client, tools, options, setup);
+    Ok(Ready { thread, model, provider, sandbox })
+}
+
+fn profile(world: &World, config: &Config, args: &ExecArgs) -> Result<Profile, Failure> {
+    let mode = match (args.dangerously_bypass_approvals_and_sandbox, args.sandbox) {
+        (true, _) | (_, Some(SandboxArg::DangerFullAccess)) => SandboxMode::DangerFullAccess,
+        (_, Some(SandboxArg::WorkspaceWrite)) => SandboxMode::WorkspaceWrite,
+        (_, Some(SandboxArg::ReadOnly)) => SandboxMode::ReadOnly,
+        (_, None) => match config.sandbox_mode {
+            Some(config::SandboxMode::DangerFullAccess) => SandboxMode::DangerFullAccess,
+            Some(config::SandboxMode::WorkspaceWrite) => SandboxMode::WorkspaceWrite,
+            Some(config::SandboxMode::ReadOnly) | None => SandboxMode::ReadOnly,
+        },
+    };
+    let workspace = &config.sandbox_workspace_write;
+    let resolve = |path: &Path| world.directory.join(path).canonicalize();
+    let mut writable_roots = vec![resolve(&world.directory).map_err(Failure::usage)?];
+    for directory in &args.add_dir {
+        let root = resolve(directory).map_err(|error| {
+            let shown = directory.display();
+            Failure::usage(anyhow!("--add-dir {shown} cannot be used: {error}"))
+        })?;
+        writable_roots.push(root);
+    }
+    // A root of the configuration may not exist on every machine; then nothing is written there.
+    writable_roots.extend(workspace.writable_roots.iter().filter_map(|path| resolve(path).ok()));
+    let mut temporary_roots = Vec::new();
+    if !workspace.exclude_slash_tmp {
+        temporary_roots.extend(resolve(Path::new("/tmp")).ok());
+    }
+    if !workspace.exclude_tmpdir_env_var {
+        let tmpdir = world.env.get("TMPDIR").filter(|value| !value.is_empty());
+        temporary_roots.extend(tmpdir.and_then(|path| resolve(Path::new(path)).ok()));
+    }
+    let network = mode == SandboxMode::DangerFullAccess || workspace.network_access;
+    Ok(Profile { mode, writable_roots, temporary_roots, network })
+}
+
+/// Makes the environment of commands: ours, filtered, with what keeps programs plain and quiet.
+fn command_env(world: &World, config: &Config, thread: ThreadId) -> Vec<(String, String)> {
+    let settings = &config.shell_environment_policy;
+    let policy = EnvironmentPolicy {
+        inherit: match settings.inherit {
+            config::Inherit::All => Inherit::All,
+            config::Inherit::Core => Inherit::Core,
+            config::Inherit::None => Inherit::None,
+        },
+        keep_secrets: settings.ignore_default_excludes,
+        exclude: settings.exclude.clone(),
+        set: settings.set.clone().into_iter().collect(),
+        include_only: settings.include_only.clone(),
+    };
+    let mut env = policy.apply(world.env.clone());
+    let thread = thread.to_string();
+    let fixed = [
+        ("NO_COLOR", "1"),
+        ("COLORTERM", ""),
+        ("PAGER", "cat"),
+        ("GIT_PAGER", "cat"),
+        ("GH_PAGER", "cat"),
+        ("LANG", "C.UTF-8"),
+        ("LC_ALL", "C.UTF-8"),
+        ("LC_CTYPE", "C.UTF-8"),
+        ("CODEX_CI", "1"),
+        ("CODEX_THREAD_ID", &thread),
+        ("HEDDLE_THREAD_ID", &thread),
+    ];
+    env.retain(|(name, _)| fixed.iter().all(|(fixed, _)| fixed != name));
+    env.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    env
+}
+
+fn toolset(
+    workspace: &Arc<Workspace>,
+    config: &Config,
+    freeform_patch: bool,
+    hosted: &[ToolSpec],
+) -> Toolset {
+    let sessions = Arc::new(Sessions::default());
+    let (exec, stdin) = ExecCommand::with_stdin(Arc::clone(workspace), Arc::clone(&sessions));
+    let mut tools: Vec<Box<dyn Tool>> = vec![Box::new(exec), Box::new(stdin)];
+    if config.tools.update_plan {
+        tools.push(Box::new(UpdatePlan));
+    }
+    tools.push(Box::new(ApplyPatch::new(Arc::clone(workspace), freeform_patch)));
+    if config.tools.view_image {
+        tools.push(Box::new(ViewImage::new(Arc::clone(workspace))));
+    }
+    Toolset::new(tools, hosted, sessions)
+}
+
+fn hosted_tools(config: &Config) -> Vec<ToolSpec> {
+    match config.web_search {
+        Some(WebSearch::Cached) => vec![ToolSpec::WebSearch { external_web_access: false }],
+        Some(WebSearch::Live) => vec![ToolSpec::WebSearch { external_web_access: true }],
+        Some(WebSearch::Disabled) | None => Vec::new(),
+    }
+}
+
+/// Makes what the history begins with: the user's own instructions, the project's rules, and where
+/// we are.
+fn setup(world: &World, config: &Config, workspace: &Workspace) -> Vec<KnownItem> {
+    let mut items = Vec::new();
+    if let Some(text) = &config.developer_instructions {
+        items.push(developer_message(text.clone()));
+    }
+    let cwd = world.directory.display().to_string();
+    let rules = runtime::project::rules(
+        &world.home,
+        &world.directory,
+        &config.project_doc_fallback_filenames,
+    );
+    let bytes_max = usize::try_from(config.project_doc_max_bytes).unwrap_or(usize::MAX);
+    let profile = &workspace.policy.profile;
+    let environment = Environment {
+        cwd: cwd.clone(),
+        shell: workspace.shell.name().to_owned(),
+        date: today(),
+        sandbox_mode: profile.mode.name().to_owned(),
+        writable_roots: match profile.mode {
+            SandboxMode::WorkspaceWrite => {
+                profile.writable_roots.iter().map(|root| root.display().to_string()).collect()
+            }
+            SandboxMode::ReadOnly | SandboxMode::DangerFullAccess => Vec::new(),
+        },
+        network: profile.network,
+    };
+    let mut parts: Vec<_> =
+        agents_md(&cwd, &rules, bytes_max).map(KnownPart::input_text).into_iter().collect();
+    parts.push(KnownPart::input_text(environment.render()));
+    items.push(user_parts(parts));
+    items
+}
+
+fn instructions(world: &World, config: &Config) -> Result<String, Failure> {
+    let Some(path) = &config.model_instructions_file else { return Ok(prompt::BASE.to_owned()) };
+    let path = world.home.join(path);
+    std::fs::read_to_string(&path).map_err(|error| {
+        let shown = path.display();
+        Failure::usage(anyhow!("model_instructions_file {shown} cannot be read: {error}"))
+    })
+}
+
+fn identity(env: &HashMap<String, String>, thread: ThreadId) -> Identity {
+    let originator = env
+        .get("CODEX_INTERNAL_ORIGINATOR_OVERRIDE")
+        .filter(|name| !name.is_empty())
+        .map_or("heddle_exec", String::as_str);
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    Identity {
+        originator: originator.to_owned(),
+        user_agent: format!("{originator}/{} ({os}; {arch})", env!("CARGO_PKG_VERSION")),
+        thread_id: thread.to_string(),
+    }
+}
+
+fn thread_id() -> anyhow::Result<ThreadId> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut bytes = [0; 10];
+    getrandom::getrandom(&mut bytes).map_err(|error| anyhow!("no random numbers: {error}"))?;
+    Ok(ThreadId::new(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), bytes))
+}
+
+fn random() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::getrandom(&mut bytes).map_err(|error| anyhow!("no random numbers: {error}"))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Returns the date in words that need no time zone database, such as `Sun, 15 Nov 2026`.
+fn today() -> String {
+    httpdate::fmt_http_date(SystemTime::now()).chars().take(16).collect()
+}

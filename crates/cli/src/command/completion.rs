@@ -1,0 +1,16 @@
+//! `heddle completion`: a script that teaches a shell our flags.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+
+use crate::args::Args;
+use crate::failure::Failure;
+
+pub(crate) fn run(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "heddle", &mut script);
+    std::io::stdout().write_all(&script).map_err(Failure::failed)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,243 @@
+//! `heddle exec`: one turn, from flags to exit code.
+
+use std::fs;
+use std::io::{IsTerminal as _, Write as _};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use engine::Outcome;
+use engine::context::user_parts;
+use faces::exec_jsonl::ExecJsonl;
+use faces::human::{Banner, Human};
+use faces::last_message::LastMessage;
+use protocol::error::TurnErrorCause;
+use protocol::event::Event;
+use runtime::Control;
+use serde_json::value::RawValue;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::args::{ColorArg, ExecArgs};
+use crate::bootstrap::{self, Ready, World};
+use crate::failure::{Failure, code};
+use crate::user_input;
+
+pub(crate) fn run(root_overrides: Vec<String>, args: ExecArgs) -> Result<ExitCode, Failure> {
+    let world = World::look(args.directory.as_deref())?;
+    let (config, odd) = bootstrap::load_config(&world, &root_overrides, &args)?;
+    if let Some(path) = &args.output_last_message {
+        check_writable(path)?;
+    }
+    let prompt = user_input::prompt(args.prompt.as_deref()).map_err(Failure::usage)?;
+    let schema = args.output_schema.as_deref().map(read_schema).transpose()?;
+    let trusted = args.skip_git_repo_check || args.dangerously_bypass_approvals_and_sandbox;
+    if !trusted && runtime::project::repository(&world.directory).is_none() {
+        return Err(Failure::usage(anyhow!(
+            "{} is not inside a git repository, so changes could not be undone: run it in one, or \
+             add --skip-git-repo-check",
+            world.directory.display()
+        )));
+    }
+    if !args.ignore_rules {
+        bootstrap::check_rules(&world)?;
+    }
+    let parts = user_input::parts(prompt, &args.images, &world.directory);
+    let async_runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
+    async_runtime.block_on(async {
+        let ready = bootstrap::thread(&world, &config, &args, schema)?;
+        let face = if args.json {
+            Face::Json(ExecJsonl::default())
+        } else {
+            let colors = match args.color {
+                ColorArg::Always => true,
+                ColorArg::Never => false,
+                ColorArg::Auto => {
+                    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+                }
+            };
+            Face::Human(Human::new(colors, !config.hide_agent_reasoning))
+        };
+        let mut run = Run { face, last: LastMessage::default() };
+        run.turn(&world, ready, odd, parts, args.output_last_message.as_deref()).await
+    })
+}
+
+/// One run, seen by whoever watches.
+struct Run {
+    face: Face,
+    last: LastMessage,
+}
+
+enum Face {
+    Json(ExecJsonl),
+    Human(Human),
+}
+
+impl Run {
+    async fn turn(
+        &mut self,
+        world: &World,
+        ready: Ready,
+        odd: Vec<String>,
+        parts: Vec<protocol::responses::ContentPart>,
+        output: Option<&Path>,
+    ) -> Result<ExitCode, Failure> {
+        let Ready { mut thread, model, provider, sandbox } = ready;
+        if let Face::Human(human) = &self.face {
+            let banner = human.banner(&Banner {
+                version: env!("CARGO_PKG_VERSION"),
+                workdir: &world.directory.display().to_string(),
+                model: &model,
+                provider: &provider,
+                sandbox: sandbox.name(),
+            });
+            say(&banner);
+        }
+        if !sandbox::enforced(sandbox) {
+            say(&format!(
+                "heddle: warning: sandbox mode `{}` is not enforced yet: patches are held to it, \
+                 commands are not\n",
+                sandbox.name()
+            ));
+        }
+        let mut shown = self.show(&Event::ThreadStarted(thread.id()));
+        for text in odd {
+            if shown.is_continue() {
+                shown = self.show(&Event::Warning(text));
+            }
+        }
+        if shown.is_break() {
+            return Ok(ExitCode::from(code::FAILED));
+        }
+        let (sender, mut control) = mpsc::channel(8);
+        let signals = listen(sender).map_err(Failure::failed)?;
+        let said = vec![user_parts(parts)];
+        let mut unseen = false;
+        let outcome = thread
+            .run_turn(said, &mut control, &mut |event| {
+                let shown = self.show(event);
+                unseen |= shown.is_break();
+                shown
+            })
+            .await;
+        thread.shutdown().await;
+        let signal = signals.received();
+        match outcome {
+            Outcome::Completed => {
+                self.deliver(output)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Outcome::Failed(TurnErrorCause::Limit) => Ok(ExitCode::from(code::LIMIT)),
+            Outcome::Failed(_) => Ok(ExitCode::from(code::FAILED)),
+            Outcome::Interrupted if unseen => Ok(ExitCode::from(code::FAILED)),
+            Outcome::Interrupted => Ok(ExitCode::from(signal)),
+        }
+    }
+
+    /// Shows an event; breaks off when nobody can see it any more.
+    fn show(&mut self, event: &Event) -> ControlFlow<()> {
+        self.last.observe(event);
+        match &mut self.face {
+            Face::Json(face) => {
+                for line in face.lines(event) {
+                    if print(&line).is_err() {
+                        return ControlFlow::Break(());
+                    }
+                }
+            }
+            Face::Human(human) => say(&human.render(event)),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Hands over the answer of a completed turn.
+    fn deliver(&self, output: Option<&Path>) -> Result<(), Failure> {
+        let answer = self.last.get();
+        if let Face::Human(_) = self.face
+            && let Some(answer) = answer
+        {
+            print(answer).map_err(Failure::failed)?;
+        }
+        let Some(path) = output else { return Ok(()) };
+        if answer.is_none() {
+            say("heddle: warning: the turn had no message, so the output file is empty\n");
+        }
+        fs::write(path, answer.unwrap_or_default()).map_err(|error| {
+            let shown = path.display();
+            Failure::failed(anyhow!("{shown} could not be written: {error}"))
+        })
+    }
+}
+
+/// Which signal ended the run, if one did.
+struct Signals(std::sync::Arc<std::sync::atomic::AtomicU8>);
+
+impl Signals {
+    fn received(&self) -> u8 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// Turns signals into the end of the turn; a second one ends the program on the spot.
+fn listen(control: mpsc::Sender<Control>) -> std::io::Result<Signals> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let received = Signals(std::sync::Arc::new(code::INTERRUPTED.into()));
+    let shared = std::sync::Arc::clone(&received.0);
+    tokio::spawn(async move {
+        let mut seen = false;
+        loop {
+            let code = tokio::select! {
+                _ = interrupt.recv() => code::INTERRUPTED,
+                _ = terminate.recv() => code::TERMINATED,
+            };
+            if seen {
+                std::process::exit(i32::from(code));
+            }
+            seen = true;
+            shared.store(code, std::sync::atomic::Ordering::Relaxed);
+            // A full queue holds an interruption already.
+            let _ = control.try_send(Control::Interrupt);
+        }
+    });
+    Ok(received)
+}
+
+fn read_schema(path: &Path) -> Result<Box<RawValue>, Failure> {
+    let shown = path.display();
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::usage(anyhow!("--output-schema {shown} cannot be read: {error}"))
+    })?;
+    config::check_schema(&text)
+        .map_err(|error| Failure::usage(anyhow!("--output-schema {shown}: {error}")))?;
+    RawValue::from_string(text.trim().to_owned())
+        .map_err(|error| Failure::usage(anyhow!("--output-schema {shown}: {error}")))
+}
+
+/// Finds out before the turn whether the answer can be written after it.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if path.is_dir() || parent.is_some_and(|parent| !parent.is_dir()) {
+        let shown = path.display();
+        let error = anyhow!("-o {shown}: its directory does not exist, or it is one itself");
+        return Err(Failure::usage(error));
+    }
+    Ok(())
+}
+
+fn print(line: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(line.as_bytes())?;
+    stdout.write_all(b"\n")?;
+    stdout.flush()
+}
+
+fn say(text: &str) {
+    // Progress that nobody reads is no reason to stop.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,34 @@
+//! Failures that end the program before or beside a turn, with the exit code that scripts rely on.
+
+/// Exit codes; 0 is a completed turn.
+pub(crate) mod code {
+    /// The turn failed, or something did that is not the user's to change.
+    pub(crate) const FAILED: u8 = 1;
+    /// Flags, configuration, files or directories that cannot be used.
+    pub(crate) const USAGE: u8 = 2;
+    /// A bound was reached.
+    pub(crate) const LIMIT: u8 = 4;
+    /// Ended by the user (128 + SIGINT).
+    pub(crate) const INTERRUPTED: u8 = 130;
+    /// Ended by another program (128 + SIGTERM).
+    pub(crate) const TERMINATED: u8 = 143;
+}
+
+/// Why the program ends.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) error: anyhow::Error,
+}
+
+impl Failure {
+    /// Something the user can change.
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { code: code::USAGE, error: error.into() }
+    }
+
+    /// Something else.
+    pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
+        Self { code: code::FAILED, error: error.into() }
+    }
+}

@@ -1,0 +1,32 @@
+//! The `heddle` binary: reads flags and environment once, chooses implementations, runs a command.
+
+mod args;
+mod bootstrap;
+mod command;
+mod failure;
+mod provider;
+mod user_input;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Args, Command};
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = match args.command {
+        Command::Exec(exec) => command::exec::run(args.overrides, *exec),
+        Command::Completion { shell } => command::completion::run(shell),
+    };
+    match done {
+        Ok(code) => code,
+        Err(Failure { code, error }) => {
+            // With nobody to read it, there is nobody to tell that either.
+            let _ = writeln!(std::io::stderr(), "heddle: {error:#}");
+            ExitCode::from(code)
+        }
+    }
+}

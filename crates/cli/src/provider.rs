@@ -1,0 +1,107 @@
+//! From the configuration of a provider to an endpoint that can be used.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use config::{Config, Provider, WireApi};
+use engine::retry::RetryLimits;
+use providers::{Auth, Endpoint, OPENAI_BASE_URL};
+use stdx::Redacted;
+
+/// The provider that exists without configuration.
+const BUILT_IN: &str = "openai";
+
+/// Finds the provider that the configuration names and fills in what comes from the environment.
+pub(crate) fn endpoint(
+    config: &Config,
+    env: &HashMap<String, String>,
+) -> anyhow::Result<(Endpoint, RetryLimits)> {
+    let id = config.model_provider.as_deref().unwrap_or(BUILT_IN);
+    let built_in = Provider { requires_openai_auth: true, ..Provider::default() };
+    let provider = match config.model_providers.get(id) {
+        Some(provider) => provider,
+        None if id == BUILT_IN => &built_in,
+        None => {
+            let mut known: Vec<_> = config.model_providers.keys().map(String::as_str).collect();
+            known.push(BUILT_IN);
+            bail!(
+                "model provider `{id}` is not defined: add a [model_providers.{id}] table to \
+                 config.toml, or choose one of: {}",
+                known.join(", ")
+            );
+        }
+    };
+    if provider.wire_api == WireApi::Chat {
+        bail!(
+            "model provider `{id}` has wire_api = \"chat\", which is not supported yet: \
+             set it to \"responses\""
+        );
+    }
+    let base_url = base_url(id, provider, config, env)?;
+    let limits = RetryLimits {
+        request_max: provider.request_max_retries,
+        stream_max: provider.stream_max_retries,
+    };
+    let from_env = provider.env_http_headers.iter().filter_map(|(header, variable)| {
+        let value = env.get(variable).filter(|value| !value.is_empty())?;
+        Some((header.clone(), Redacted::new(value.clone())))
+    });
+    let fixed = provider.http_headers.iter();
+    let endpoint = Endpoint {
+        name: id.to_owned(),
+        auth: auth(provider, &base_url, env),
+        base_url,
+        query: provider.query_params.clone().into_iter().collect(),
+        headers: fixed
+            .map(|(name, value)| (name.clone(), Redacted::new(value.clone())))
+            .chain(from_env)
+            .collect(),
+        idle_timeout: Duration::from_millis(provider.stream_idle_timeout_ms),
+    };
+    Ok((endpoint, limits))
+}
+
+fn base_url(
+    id: &str,
+    provider: &Provider,
+    config: &Config,
+    env: &HashMap<String, String>,
+) -> anyhow::Result<String> {
+    if let Some(base_url) = &provider.base_url {
+        return Ok(base_url.clone());
+    }
+    if !provider.requires_openai_auth {
+        return Err(anyhow!(
+            "model provider `{id}` has no `base_url`: add the address of its endpoint, such as \
+             http://127.0.0.1:8080/v1"
+        ));
+    }
+    let configured = config.openai_base_url.as_ref().or_else(|| env.get("OPENAI_BASE_URL"));
+    Ok(configured.filter(|url| !url.is_empty()).map_or(OPENAI_BASE_URL, String::as_str).to_owned())
+}
+
+fn auth(provider: &Provider, base_url: &str, env: &HashMap<String, String>) -> Auth {
+    let variable = |name: &str| env.get(name).filter(|value| !value.trim().is_empty());
+    if let Some(token) = &provider.experimental_bearer_token {
+        return Auth::Bearer(token.clone());
+    }
+    if let Some(name) = &provider.env_key {
+        return match variable(name) {
+            Some(key) => Auth::Bearer(Redacted::new(key.trim())),
+            None => Auth::Missing {
+                variable: name.clone(),
+                instructions: provider.env_key_instructions.clone(),
+            },
+        };
+    }
+    if !provider.requires_openai_auth {
+        return Auth::None;
+    }
+    match variable("CODEX_API_KEY").or_else(|| variable("OPENAI_API_KEY")) {
+        Some(key) => Auth::Bearer(Redacted::new(key.trim())),
+        // An endpoint of one's own may well need no key; OpenAI's does.
+        None if base_url != OPENAI_BASE_URL => Auth::None,
+        None => Auth::Missing { variable: "OPENAI_API_KEY".to_owned(), instructions: None },
+    }
+}

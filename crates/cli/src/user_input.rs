@@ -1,0 +1,147 @@
+//! What the user wants: the prompt, what was piped in, and images.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, bail};
+use protocol::open::Open;
+use protocol::responses::{ContentPart, KnownPart};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// How long piped input may take to begin when there is a prompt already. A program that starts us
+/// with a pipe it never closes must not make us wait for ever.
+const PIPE_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// Finds the prompt.
+pub(crate) fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
+    let mut stdin = std::io::stdin().lock();
+    match argument {
+        Some(prompt) if prompt != "-" => {
+            if stdin.is_terminal() || !has_input(&stdin) {
+                return Ok(prompt.to_owned());
+            }
+            let piped = read_text(&mut stdin)?;
+            if piped.trim().is_empty() {
+                return Ok(prompt.to_owned());
+            }
+            let end = if piped.ends_with('\n') { "" } else { "\n" };
+            Ok(format!("{prompt}\n\n<stdin>\n{piped}{end}</stdin>"))
+        }
+        None if stdin.is_terminal() => {
+            bail!("no prompt: give one as an argument, or pipe it in")
+        }
+        argument => {
+            if argument.is_none() {
+                // With nobody to read it, there is nobody to tell that either.
+                let _ = writeln!(std::io::stderr(), "heddle: reading the prompt from stdin");
+            }
+            let prompt = read_text(&mut stdin)?;
+            if prompt.trim().is_empty() {
+                bail!("no prompt: stdin was empty; give one as an argument, or pipe it in");
+            }
+            Ok(prompt)
+        }
+    }
+}
+
+/// Makes the parts of the user's message: images first, then the text.
+pub(crate) fn parts(prompt: String, images: &[PathBuf], directory: &Path) -> Vec<ContentPart> {
+    let mut parts = Vec::new();
+    for (index, shown) in images.iter().enumerate() {
+        parts.extend(image(index + 1, shown, directory));
+    }
+    parts.push(KnownPart::input_text(prompt));
+    parts
+}
+
+/// An image that cannot be sent becomes words, so that the model and the user both learn of it.
+fn image(number: usize, shown: &Path, directory: &Path) -> Vec<ContentPart> {
+    let name = shown.display();
+    let content = match tools::load_image(&directory.join(shown)) {
+        Ok(image) => Open::Known(KnownPart::InputImage {
+            image_url: image.url,
+            detail: Some("high".to_owned()),
+        }),
+        Err(tools::ImageError::Unreadable(error)) => {
+            warn(&format!("the image {name} could not be read: {error}"));
+            return vec![KnownPart::input_text(format!(
+                "The image at `{name}` could not be read: {error}"
+            ))];
+        }
+        Err(error) => {
+            warn(&format!("the image {name} is not sent: {error}"));
+            KnownPart::input_text(format!("[the image was left out: {error}]"))
+        }
+    };
+    vec![
+        KnownPart::input_text(format!("<image name=[Image #{number}] path=\"{name}\">")),
+        content,
+        KnownPart::input_text("</image>"),
+    ]
+}
+
+fn warn(text: &str) {
+    // With nobody to read it, there is nobody to tell that either.
+    let _ = writeln!(std::io::stderr(), "heddle: warning: {text}");
+}
+
+fn has_input(stdin: &std::io::StdinLock<'_>) -> bool {
+    let mut fds = [PollFd::new(stdin, PollFlags::IN)];
+    // What cannot be waited for (a closed descriptor) has no input either.
+    poll(&mut fds, Some(&PIPE_PATIENCE)).is_ok_and(|ready| ready > 0)
+}
+
+/// Reads text to its end: UTF-8, or UTF-16 that says so.
+fn read_text(stdin: &mut impl std::io::Read) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    stdin.read_to_end(&mut bytes).map_err(|error| anyhow!("stdin could not be read: {error}"))?;
+    decode(bytes)
+}
+
+fn decode(bytes: Vec<u8>) -> anyhow::Result<String> {
+    let wide = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
+        let units: Vec<_> =
+            bytes.chunks(2).map(|p| unit([p[0], *p.get(1).unwrap_or(&0)])).collect();
+        String::from_utf16(&units).map_err(|_| anyhow!("stdin begins like UTF-16 and is not"))
+    };
+    match bytes.as_slice() {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => {
+            bail!("stdin is UTF-32: convert it to UTF-8 first")
+        }
+        [0xff, 0xfe, rest @ ..] => wide(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => wide(rest, u16::from_be_bytes),
+        [0xef, 0xbb, 0xbf, rest @ ..] => utf8(rest.to_vec()),
+        _ => utf8(bytes),
+    }
+}
+
+fn utf8(bytes: Vec<u8>) -> anyhow::Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        anyhow!("stdin is not UTF-8 text: byte {at} does not belong; convert it first")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decode;
+
+    #[test]
+    fn encodings() {
+        for (bytes, want) in [
+            (&b"hi\n"[..], Some("hi\n")),
+            (b"\xef\xbb\xbfhi", Some("hi")),
+            (b"\xff\xfeh\0i\0", Some("hi")),
+            (b"\xfe\xff\0h\0i", Some("hi")),
+            (b"\xff\xfeh", Some("h")),
+            (b"\xff\xfe\0\xd8", None),
+            (b"\xff\xfe\0\0x", None),
+            (b"a\xffb", None),
+            (b"", Some("")),
+        ] {
+            assert_eq!(decode(bytes.to_vec()).ok().as_deref(), want, "{bytes:?}");
+        }
+        let error = decode(b"ab\xff".to_vec()).expect_err("not UTF-8").to_string();
+        assert!(error.contains("byte 2"), "{error}");
+    }
+}
