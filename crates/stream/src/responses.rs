@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use protocol::error::{ErrorClass, SampleError};
 use protocol::responses::{Completion, StreamEvent, WireUsage};
 use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::value::RawValue;
 
 use crate::failure::{self, WireError};
@@ -146,7 +147,9 @@ fn string(raw: Option<&RawValue>) -> serde_json::Result<String> {
     part(raw)
 }
 
-/// Reads a field; a missing one reads as `null`, which no type we ask for accepts.
+/// Reads a field that its event cannot do without; `null` counts as missing.
 fn part<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> serde_json::Result<T> {
-    serde_json::from_str(raw.map_or("null", RawValue::get))
+    // Not read as `null`: an item would take that for one of an unknown kind.
+    let raw = raw.ok_or_else(|| serde_json::Error::custom("the event lacks its content"))?;
+    serde_json::from_str(raw.get())
 }
