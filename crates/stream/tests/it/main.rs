@@ -1,0 +1,19 @@
+//! Streams decode the same however they are cut, and nothing in them makes the decoder panic.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod properties;
+mod recorded;
+
+use protocol::responses::StreamEvent;
+use stream::responses::Decoder;
+
+/// Decodes bytes that come in these pieces; the events, and how many could not be read.
+fn decode<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<StreamEvent>, u64) {
+    let (mut decoder, mut events) = (Decoder::default(), Vec::new());
+    for piece in pieces {
+        decoder.push(piece, &mut events).unwrap();
+    }
+    decoder.finish(&mut events);
+    (events, decoder.unreadable())
+}
