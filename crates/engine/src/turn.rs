@@ -456,10 +456,16 @@ impl Turn {
         }
     }
 
-    /// Finds the item that a whole one finishes: by id, else the oldest of its kind without one.
+    /// Finds the item that a whole one finishes: by id, else the oldest of its kind if only one of
+    /// the two has an id. Some endpoints give an item its id late, or only once.
     fn finish_streaming(&mut self, kind: Kind, server_id: Option<&str>) -> Option<ItemId> {
-        let same = |open: &Streaming| open.kind == kind && open.server_id.as_deref() == server_id;
-        let index = self.streaming.iter().position(same)?;
+        let find = |fits: fn(Option<&str>, Option<&str>) -> bool| {
+            let fits =
+                |open: &Streaming| open.kind == kind && fits(open.server_id.as_deref(), server_id);
+            self.streaming.iter().position(fits)
+        };
+        let index = find(|open, whole| open == whole)
+            .or_else(|| find(|open, whole| open.is_none() || whole.is_none()))?;
         Some(self.streaming.remove(index).id)
     }
 
