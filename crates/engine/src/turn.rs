@@ -291,6 +291,9 @@ impl Turn {
         let State::Settling(purpose, end) = std::mem::replace(&mut self.state, State::Done) else {
             unreachable!("the state was checked above");
         };
+        if let Some(message) = self.limit_reached.take() {
+            return self.fail_by_limit(message);
+        }
         match end {
             Ok(completion) => self.decide(purpose, called, completion),
             Err(error) => self.decide_retry(purpose, error, now_ms),
@@ -298,9 +301,6 @@ impl Turn {
     }
 
     fn decide(&mut self, purpose: Purpose, called: bool, completion: Completion) {
-        if let Some(message) = self.limit_reached.take() {
-            return self.fail_by_limit(message);
-        }
         if purpose == Purpose::Summary {
             return self.compact();
         }
