@@ -278,7 +278,8 @@ impl Turn {
         if matches!(self.state, State::Done) {
             return;
         }
-        for call in self.calls.start(self.options.limits.calls_parallel_max) {
+        // A bound of nothing would leave the turn waiting for calls that never begin.
+        for call in self.calls.start(self.options.limits.calls_parallel_max.max(1)) {
             self.actions.push_back(Action::Run(call));
         }
         if !matches!(self.state, State::Settling(..)) || !self.calls.all_returned() {
