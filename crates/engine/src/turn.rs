@@ -408,6 +408,12 @@ impl Turn {
         }
     }
 
+    fn discard_compaction(&mut self) {
+        if let Some(id) = self.compaction_item.take() {
+            self.emit(Event::ItemDiscarded(id));
+        }
+    }
+
     fn on_added(&mut self, item: &KnownItem) {
         let Some((kind, server_id, body)) = shown(item) else { return };
         let id = self.new_item();
@@ -528,6 +534,7 @@ impl Turn {
         }
         self.context.push(Origin::Turn, user_message(prompt::TURN_ABORTED));
         self.take_steering();
+        self.discard_compaction();
         self.state = State::Done;
         self.emit(Event::TurnInterrupted);
         self.actions.push_back(Action::Finish(Outcome::Interrupted));
@@ -549,6 +556,7 @@ impl Turn {
 
     fn finish(&mut self, last: Event, outcome: Outcome) {
         self.take_steering();
+        self.discard_compaction();
         if let Some((id, steps)) = self.todo.take() {
             self.emit(Event::ItemCompleted(Item { id, body: ItemBody::TodoList { steps } }));
         }
