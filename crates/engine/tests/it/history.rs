@@ -1,0 +1,79 @@
+//! What every history that is sent must keep to, checked item by item as it grows.
+
+use std::collections::{HashSet, VecDeque};
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A history as far as it has been seen.
+#[derive(Default)]
+pub(crate) struct History {
+    items: Vec<String>,
+    /// Calls without an output so far, in order, with the type that their output must have.
+    open: VecDeque<(String, &'static str)>,
+    call_ids: HashSet<String>,
+    item_ids: HashSet<String>,
+    /// Every output, by the id of its call.
+    outputs: Vec<(String, String)>,
+    /// The text of every message.
+    messages: Vec<String>,
+}
+
+impl History {
+    /// Takes the next input: it begins with the one before, byte for byte, and no call is open.
+    #[track_caller]
+    pub(crate) fn follow(&mut self, input: &[&RawValue]) {
+        assert!(input.len() >= self.items.len(), "the history got shorter");
+        for (old, new) in self.items.iter().zip(input) {
+            assert_eq!(new.get(), old, "the beginning of the history changed");
+        }
+        for new in &input[self.items.len()..] {
+            self.push(new.get());
+        }
+        assert!(self.open.is_empty(), "calls without an output: {:?}", self.open);
+    }
+
+    pub(crate) fn outputs(&self) -> &[(String, String)] {
+        &self.outputs
+    }
+
+    pub(crate) fn messages(&self) -> &[String] {
+        &self.messages
+    }
+
+    #[track_caller]
+    fn push(&mut self, json: &str) {
+        let item: Value = serde_json::from_str(json).unwrap();
+        let text = |key: &str| item[key].as_str().unwrap().to_owned();
+        if let Some(id) = item.get("id") {
+            let id = id.as_str().unwrap().to_owned();
+            assert!(self.item_ids.insert(id), "an item id comes twice: {json}");
+        }
+        match item["type"].as_str().unwrap() {
+            kind @ ("function_call" | "custom_tool_call") => {
+                let output = match kind {
+                    "function_call" => "function_call_output",
+                    _ => "custom_tool_call_output",
+                };
+                let id = text("call_id");
+                assert!(!id.is_empty() && self.call_ids.insert(id.clone()), "call id: {json}");
+                self.open.push_back((id, output));
+            }
+            kind @ ("function_call_output" | "custom_tool_call_output") => {
+                let (call, want) = self.open.pop_front().expect("an output without a call");
+                assert_eq!((text("call_id"), kind), (call.clone(), want), "out of order: {json}");
+                let output =
+                    item["output"].as_str().map_or(item["output"].to_string(), str::to_owned);
+                self.outputs.push((call, output));
+            }
+            "message" => {
+                let parts = item["content"].as_array().unwrap();
+                let texts = parts.iter().map(|part| part["text"].as_str().unwrap_or_default());
+                self.messages.push(texts.collect());
+            }
+            "reasoning" | "web_search_call" => {}
+            kind => panic!("an item of kind {kind} is sent"),
+        }
+        self.items.push(json.to_owned());
+    }
+}

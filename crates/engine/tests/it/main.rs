@@ -1,0 +1,7 @@
+//! Turns played from scripts and from seeds, through the two methods that drivers use.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod history;
+mod simulate;
+mod turn;

@@ -1,0 +1,670 @@
+//! Turns in a world made from a seed: models that stutter, tools that return when they like, users
+//! that interrupt, and inputs that come too late.
+//!
+//! A seed plays one thread of a few turns on one history. What must hold is checked with every
+//! action. A seed that fails is replayed, with all that happened, by the line that the failure prints.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use engine::context::user_message;
+use engine::retry::{DEADLINE, RetryLimits};
+use engine::{
+    Action, Call, Context, Input, Limits, Origin, Outcome, Purpose, Report, ToolTraits, Turn,
+    TurnOptions, prompt,
+};
+use protocol::error::{ErrorClass, SampleError, TurnErrorCause};
+use protocol::event::Event;
+use protocol::id::{CallKey, ItemId};
+use protocol::item::{Item, ItemBody, Step, StepStatus};
+use protocol::open::Open;
+use protocol::responses::{
+    CallOutput, Completion, Content, CustomToolCall, FunctionCall, KnownItem, KnownPart, Message,
+    OutputBody, Reasoning, StreamEvent, WebSearchCall,
+};
+use protocol::usage::Usage;
+use stdx::Rng;
+
+use crate::history::History;
+
+/// Threads in a normal run, with one to six turns each.
+const SEEDS: u64 = 5_000;
+/// From here on the world is kind: nothing fails, nothing new is asked for.
+const WILD_STEPS: u32 = 250;
+/// A kind world ends every turn long before this.
+const STEPS_MAX: u32 = 1_000;
+
+#[test]
+fn simulate() {
+    if let Some(seed) = seed_to_replay() {
+        let mut log = Some(String::new());
+        check(seed, &mut log);
+        return;
+    }
+    let mut tally = BTreeMap::new();
+    for seed in 0..SEEDS {
+        for what in check(seed, &mut None) {
+            *tally.entry(what).or_insert(0u32) += 1;
+        }
+    }
+    // A world in which something never happens shows nothing about it.
+    let often = |what: &str| tally.get(what).copied().unwrap_or_default();
+    assert!(often("turn") >= 10_000, "{tally:?}");
+    for what in EVENTFUL {
+        assert!(often(what) >= 500, "{what} is rare: {tally:?}");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a failing seed is replayed from the command line")]
+fn seed_to_replay() -> Option<u64> {
+    Some(std::env::var("HEDDLE_SEED").ok()?.parse().unwrap())
+}
+
+/// Plays a seed and returns what happened, for a tally.
+fn check(seed: u64, log: &mut Option<String>) -> Vec<&'static str> {
+    catch_unwind(AssertUnwindSafe(|| play_thread(seed, log))).unwrap_or_else(|_| {
+        let log = log.as_deref().unwrap_or_default();
+        panic!("{log}replay: HEDDLE_SEED={seed} cargo test -p engine --test it simulate")
+    })
+}
+
+fn play_thread(seed: u64, log: &mut Option<String>) -> Vec<&'static str> {
+    let mut happened = Vec::new();
+    let mut rng = Rng::new(seed);
+    let mut context = Context::default();
+    context.push(Origin::Setup, user_message("setup"));
+    let (mut history, mut usage, mut first_item) = (History::default(), Usage::default(), 0);
+    for _ in 0..=rng.below(6) {
+        let options = options(&mut rng, usage, first_item);
+        let mut world = World::new(rng.clone(), log, history, context, options);
+        world.play();
+        happened.append(&mut world.happened);
+        rng = world.rng;
+        history = world.history;
+        (context, usage, first_item) = world.turn.into_parts();
+    }
+    happened
+}
+
+fn options(rng: &mut Rng, usage: Usage, first_item: u64) -> TurnOptions {
+    let tool = |name: &str, parallel| (name.to_owned(), ToolTraits { parallel });
+    let mut limits = Limits {
+        calls_parallel_max: rng.below(6) as usize,
+        argument_bytes_max: 40,
+        argument_depth_max: 3,
+        output_bytes_max: 40,
+        ..Limits::default()
+    };
+    if rng.one_in(3) {
+        limits.calls_max = rng.below(5) as u32;
+    }
+    if rng.one_in(3) {
+        limits.requests_max = rng.below(5) as u32;
+    }
+    TurnOptions {
+        tools: [tool("read", true), tool("list", true), tool("write", false)].into(),
+        limits,
+        retry: RetryLimits { request_max: rng.below(3) as u32, stream_max: rng.below(4) as u32 },
+        compact_at: rng.one_in(3).then_some(100),
+        usage,
+        first_item,
+        seed: rng.next_u64(),
+    }
+}
+
+/// Everything around one turn, and what has been seen of it.
+struct World<'a> {
+    rng: Rng,
+    log: &'a mut Option<String>,
+    options: TurnOptions,
+    turn: Turn,
+    now_ms: u64,
+    steps: u32,
+
+    // What the turn has asked for and is still owed.
+    sampling: Option<Purpose>,
+    waiting: Option<Duration>,
+    running: BTreeMap<CallKey, Call>,
+
+    // What has been seen.
+    history: History,
+    items: Items,
+    runs: BTreeMap<CallKey, Call>,
+    call_ids: HashSet<String>,
+    /// What the history must say about each call that returned.
+    returned: BTreeMap<String, String>,
+    /// Calls that the model made since the history was last replaced.
+    calls_made: usize,
+    calls_before: usize,
+    steered: Vec<String>,
+    usage: Usage,
+    requests: u32,
+    /// Of the request that is being made.
+    attempts: u32,
+    retrying: bool,
+    calls_total: u32,
+    happened: Vec<&'static str>,
+    notice: Option<Duration>,
+    last_event: Option<Event>,
+    finished: Option<Outcome>,
+}
+
+/// The items that events speak of.
+#[derive(Default)]
+struct Items {
+    next: u64,
+    open: BTreeMap<ItemId, ItemBody>,
+}
+
+impl<'a> World<'a> {
+    fn new(
+        rng: Rng,
+        log: &'a mut Option<String>,
+        history: History,
+        context: Context,
+        options: TurnOptions,
+    ) -> Self {
+        Self {
+            turn: Turn::start(context, options.clone(), vec![user_message("go")]),
+            rng,
+            log,
+            now_ms: 0,
+            steps: 0,
+            sampling: None,
+            waiting: None,
+            running: BTreeMap::new(),
+            calls_before: history.outputs().len(),
+            history,
+            items: Items { next: options.first_item, open: BTreeMap::new() },
+            runs: BTreeMap::new(),
+            call_ids: HashSet::new(),
+            returned: BTreeMap::new(),
+            calls_made: 0,
+            steered: Vec::new(),
+            usage: options.usage,
+            requests: 0,
+            attempts: 0,
+            retrying: false,
+            calls_total: 0,
+            happened: vec!["turn"],
+            notice: None,
+            last_event: None,
+            finished: None,
+            options,
+        }
+    }
+
+    fn play(&mut self) {
+        if self.rng.one_in(50) {
+            // Before anything was done that the turn wants done.
+            self.accept(Input::Interrupt);
+        }
+        self.drain();
+        while self.finished.is_none() {
+            self.steps += 1;
+            assert!(self.steps < STEPS_MAX, "the turn does not end");
+            assert!(
+                self.sampling.is_some() || self.waiting.is_some() || !self.running.is_empty(),
+                "the turn waits for nothing"
+            );
+            self.step();
+        }
+        self.check_end();
+        self.come_late();
+    }
+
+    /// Lets one thing happen that can happen now.
+    fn step(&mut self) {
+        let wild = self.steps < WILD_STEPS;
+        if wild && self.rng.one_in(60) {
+            return self.interrupt();
+        }
+        if wild && self.rng.one_in(25) {
+            let text = format!("steer {}", self.rng.next_u64());
+            self.steered.push(text.clone());
+            return self.accept(Input::Steer(vec![user_message(text)]));
+        }
+        if wild && self.rng.one_in(12) {
+            return self.stray();
+        }
+        if wild && !self.runs.is_empty() && self.rng.one_in(8) {
+            return self.report();
+        }
+        if !self.running.is_empty() && (self.sampling.is_none() || self.rng.one_in(6)) {
+            return self.return_call();
+        }
+        if let Some(delay) = self.waiting.take() {
+            self.now_ms += delay.as_millis() as u64;
+            self.retrying = true;
+            self.accept(Input::WaitOver);
+            assert!(self.sampling.is_some(), "no request after the wait");
+            return;
+        }
+        let input = if wild { self.wild_model() } else { completed(0, Some(true)) };
+        self.note_said(&input);
+        self.accept(input);
+    }
+
+    fn interrupt(&mut self) {
+        let running: BTreeSet<_> = self.running.keys().copied().collect();
+        for call in self.running.values() {
+            self.returned.insert(call.call_id.clone(), "aborted by user".into());
+        }
+        self.accept(Input::Interrupt);
+        assert_eq!(self.finished, Some(Outcome::Interrupted), "an interrupt ends the turn at once");
+        assert!(self.running.is_empty(), "not all of {running:?} were stopped");
+    }
+
+    /// Gives an input that does not fit: it is refused, and nothing changes.
+    fn stray(&mut self) {
+        let stray_key = CallKey(self.rng.below(12));
+        let input = match self.rng.below(4) {
+            0 if self.waiting.is_none() => Input::WaitOver,
+            1 if self.sampling.is_none() => Input::Stream(StreamEvent::TextDelta("late".into())),
+            2 if self.sampling.is_none() => Input::SampleFailed(self.error()),
+            _ if !self.running.contains_key(&stray_key) => {
+                Input::Returned(stray_key, OutputBody::Text("stray".into()))
+            }
+            _ => return,
+        };
+        self.refuse(input);
+    }
+
+    fn refuse(&mut self, input: Input) {
+        self.note("refused input", &input);
+        let before = format!("{:?}", self.turn);
+        assert!(self.turn.handle(self.now_ms, input).is_err(), "a stray input was taken");
+        assert_eq!(format!("{:?}", self.turn), before, "a refused input changed something");
+        assert_eq!(self.turn.poll(), None);
+    }
+
+    /// A tool, or what it left running, shows something.
+    fn report(&mut self) {
+        let keys: Vec<_> = self.runs.keys().copied().collect();
+        let key = keys[self.rng.below(keys.len() as u64) as usize];
+        let shown = ItemBody::Warning { message: "shown".into() };
+        let report = match self.rng.below(5) {
+            0 | 1 => Report::Started(shown),
+            2 | 3 => Report::Ended(shown),
+            _ => Report::Plan(vec![Step { text: "step".into(), status: StepStatus::Pending }]),
+        };
+        self.accept(Input::Reported(key, report));
+    }
+
+    fn return_call(&mut self) {
+        let keys: Vec<_> = self.running.keys().copied().collect();
+        let key = keys[self.rng.below(keys.len() as u64) as usize];
+        let call = self.running.remove(&key).unwrap();
+        let (output, want) = match self.rng.below(4) {
+            0 => {
+                let text = "é".repeat(30);
+                let end = "é".repeat(10);
+                (OutputBody::Text(text), format!("{end}\n... 20 bytes omitted ...\n{end}"))
+            }
+            1 => {
+                let parts = vec![KnownPart::input_text("part")];
+                let json = r#"[{"text":"part","type":"input_text"}]"#.to_owned();
+                (OutputBody::Parts(parts), json)
+            }
+            _ => {
+                let text = format!("output {}", key.0);
+                (OutputBody::Text(text.clone()), text)
+            }
+        };
+        self.returned.insert(call.call_id, want);
+        self.accept(Input::Returned(key, output));
+    }
+
+    /// Something that a model or the network to it may come up with.
+    fn wild_model(&mut self) -> Input {
+        let known = |item| Open::Known(item);
+        let event = match self.rng.below(30) {
+            0 => StreamEvent::Created,
+            1..=3 => StreamEvent::ItemAdded(known(self.shown_item())),
+            4..=5 => StreamEvent::TextDelta("text".into()),
+            6 => StreamEvent::ReasoningDelta("thought".into()),
+            7..=10 => StreamEvent::ItemDone(known(self.shown_item())),
+            11..=20 => StreamEvent::ItemDone(known(self.call())),
+            21 => {
+                let (call_id, output) = (self.call_id(), OutputBody::Text("forged".into()));
+                let forged = KnownItem::FunctionCallOutput(CallOutput { call_id, output });
+                StreamEvent::ItemDone(known(forged))
+            }
+            22 => {
+                let item = serde_json::from_str(r#"{"type":"hologram","id":"h"}"#).unwrap();
+                StreamEvent::ItemDone(item)
+            }
+            23 => StreamEvent::Failed(self.error()),
+            24 => return Input::SampleFailed(self.error()),
+            _ => {
+                let end_turn = [None, None, Some(true), Some(false)][self.rng.below(4) as usize];
+                return completed(self.rng.below(150), end_turn);
+            }
+        };
+        Input::Stream(event)
+    }
+
+    fn shown_item(&mut self) -> KnownItem {
+        let id = [None, Some("i1"), Some("i2"), Some("i3")][self.rng.below(4) as usize];
+        let id = id.map(str::to_owned);
+        match self.rng.below(4) {
+            0 => {
+                let (summary, content) = (Vec::new(), None);
+                KnownItem::Reasoning(Reasoning { id, summary, content, encrypted_content: None })
+            }
+            1 => KnownItem::WebSearchCall(WebSearchCall { id, status: None, action: None }),
+            _ => {
+                let role = if self.rng.one_in(8) { "critic" } else { "assistant" }.to_owned();
+                let text = "said".to_owned();
+                let content = Content(vec![Open::Known(KnownPart::OutputText { text })]);
+                KnownItem::Message(Message { id, role, content, phase: None })
+            }
+        }
+    }
+
+    fn call(&mut self) -> KnownItem {
+        let (id, call_id) = (None, self.call_id());
+        let name = ["read", "read", "list", "write", "fly"][self.rng.below(5) as usize].to_owned();
+        let text = match self.rng.below(8) {
+            0 => "[[[[]]]]".to_owned(),
+            1 => "x".repeat(41),
+            2 => "{not json".to_owned(),
+            _ => r#"{"a":[1]}"#.to_owned(),
+        };
+        if self.rng.one_in(4) {
+            KnownItem::CustomToolCall(CustomToolCall { id, call_id, name, input: text })
+        } else {
+            let (namespace, arguments) = (None, text);
+            KnownItem::FunctionCall(FunctionCall { id, namespace, name, arguments, call_id })
+        }
+    }
+
+    fn call_id(&mut self) -> String {
+        ["c1", "c2", "c1_2", "", "call"][self.rng.below(5) as usize].to_owned()
+    }
+
+    fn error(&mut self) -> SampleError {
+        let class = CLASSES[self.rng.below(CLASSES.len() as u64) as usize];
+        let delay = [None, None, Some(0), Some(2), Some(3_600)][self.rng.below(5) as usize];
+        SampleError::new(class, "broken").with_retry_after(delay.map(Duration::from_secs))
+    }
+
+    /// Keeps count of what the turn is told, to compare with what it makes of it.
+    fn note_said(&mut self, input: &Input) {
+        match (self.sampling, input) {
+            (_, Input::Stream(StreamEvent::Completed(completion))) => {
+                self.usage += completion.usage;
+            }
+            (
+                Some(Purpose::Answer),
+                Input::Stream(StreamEvent::ItemDone(Open::Known(
+                    KnownItem::FunctionCall(_) | KnownItem::CustomToolCall(_),
+                ))),
+            ) => {
+                self.calls_made += 1;
+                self.calls_total += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives an input that fits.
+    fn accept(&mut self, input: Input) {
+        self.note("input", &input);
+        self.now_ms += self.rng.below(50);
+        assert_eq!(self.turn.handle(self.now_ms, input), Ok(()));
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(action) = self.turn.poll() {
+            self.note("action", &action);
+            self.observe(action);
+        }
+    }
+
+    fn observe(&mut self, action: Action) {
+        assert_eq!(self.finished, None, "an action after the last one");
+        let ended = self.last_event.as_ref().is_some_and(Event::is_terminal);
+        assert!(!ended || matches!(action, Action::Finish(_)), "something after the last event");
+        match action {
+            Action::Emit(event) => self.observe_event(event),
+            Action::Sample(purpose) => self.observe_sample(purpose),
+            Action::CloseStream => assert!(self.sampling.take().is_some(), "no stream is open"),
+            Action::Run(call) => self.observe_run(call),
+            Action::Stop(key) => {
+                assert!(self.running.remove(&key).is_some(), "{key:?} does not run");
+            }
+            Action::Wait(delay) => {
+                assert!(self.sampling.is_none() && self.running.is_empty());
+                assert!(delay <= DEADLINE, "a wait beyond the deadline");
+                if let Some(told) = self.notice.take() {
+                    assert_eq!(told, delay, "the user was told another delay");
+                }
+                assert_eq!(self.waiting.replace(delay), None);
+            }
+            Action::Finish(outcome) => self.finished = Some(outcome),
+        }
+    }
+
+    fn observe_sample(&mut self, purpose: Purpose) {
+        assert!(self.running.is_empty(), "a request while calls run");
+        assert_eq!(self.sampling.replace(purpose), None, "two streams at once");
+        if std::mem::take(&mut self.retrying) {
+            self.attempts += 1;
+        } else {
+            self.attempts = 1;
+            self.requests += 1;
+        }
+        let RetryLimits { request_max, stream_max } = self.options.retry;
+        assert!(self.requests <= self.options.limits.requests_max, "too many requests");
+        assert!(self.attempts <= (request_max + 1) * (stream_max + 1), "too many retries");
+        let input = self.turn.input(purpose);
+        let (history, asked) = match purpose {
+            Purpose::Answer => (&input[..], None),
+            Purpose::Summary => {
+                let (last, history) = input.split_last().unwrap();
+                (history, Some(last.get()))
+            }
+        };
+        assert!(asked.is_none_or(|text| text.contains(&prompt::SUMMARY_REQUEST[..40])));
+        self.history.follow(history);
+        self.check_outputs();
+    }
+
+    fn observe_run(&mut self, call: Call) {
+        assert!(self.runs.last_key_value().is_none_or(|(last, _)| *last < call.key), "order");
+        assert!(self.call_ids.insert(call.call_id.clone()), "a call id comes twice");
+        let exclusive = |call: &Call| !self.options.tools[&call.name].parallel;
+        assert!(self.running.is_empty() || !exclusive(&call), "an exclusive call beside others");
+        assert!(!self.running.values().any(exclusive), "a call beside an exclusive one");
+        self.runs.insert(call.key, call.clone());
+        self.running.insert(call.key, call);
+        self.happened.push("call run");
+        if self.running.len() > 1 {
+            self.happened.push("call beside another");
+        }
+        let limits = &self.options.limits;
+        assert!(self.running.len() <= limits.calls_parallel_max.max(1));
+        assert!(self.runs.len() <= limits.calls_max as usize);
+    }
+
+    fn observe_event(&mut self, event: Event) {
+        let open = &mut self.items.open;
+        match &event {
+            Event::TurnStarted => assert_eq!(self.last_event, None),
+            Event::ItemStarted(Item { id, body }) => {
+                assert_eq!(id.0, self.items.next, "items are numbered in order");
+                self.items.next += 1;
+                open.insert(*id, body.clone());
+            }
+            Event::ItemUpdated(Item { id, body }) => {
+                let old = open.insert(*id, body.clone());
+                assert!(old.is_some_and(|old| same_kind(&old, body)), "{id:?} is not open");
+            }
+            Event::Delta { item, .. } => {
+                let streams = |body: &ItemBody| {
+                    matches!(body, ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. })
+                };
+                assert!(self.sampling.is_some() && open.get(item).is_some_and(streams));
+            }
+            Event::ItemCompleted(Item { id, body }) => {
+                let old = open.remove(id);
+                assert!(old.is_some_and(|old| same_kind(&old, body)), "{id:?} is not open");
+                if *body == ItemBody::Compaction {
+                    self.happened.push("compaction");
+                    self.history = History::default();
+                    (self.calls_made, self.calls_before) = (0, 0);
+                }
+            }
+            Event::ItemDiscarded(id) => {
+                assert!(open.remove(id).is_some(), "{id:?} is not open");
+                self.happened.push("item discarded");
+            }
+            Event::Retrying { attempt, limit, delay, .. } => {
+                assert!(*attempt >= 1 && attempt <= limit);
+                assert_eq!(*limit, self.options.retry.stream_max);
+                assert!(self.running.is_empty(), "a retry before the calls returned");
+                self.notice = Some(*delay);
+                self.happened.push("retry");
+            }
+            Event::TurnCompleted { usage } => assert_eq!(*usage, self.usage),
+            Event::TurnFailed(_) | Event::TurnInterrupted => {}
+            Event::ThreadStarted(_) | Event::Warning(_) => panic!("not of a turn: {event:?}"),
+        }
+        self.last_event = Some(event);
+    }
+
+    /// Compares the outputs in the history with what the tools returned.
+    fn check_outputs(&self) {
+        let outputs = &self.history.outputs()[self.calls_before..];
+        assert_eq!(outputs.len(), self.calls_made, "a call was lost or made up");
+        for (call_id, output) in outputs {
+            match self.returned.get(call_id) {
+                Some(want) => assert_eq!(output, want, "the output of {call_id}"),
+                None => assert!(
+                    REFUSALS.iter().any(|text| output.starts_with(text)),
+                    "{call_id} did not return, but has {output}"
+                ),
+            }
+        }
+    }
+
+    /// What must hold once the turn is over.
+    fn check_end(&mut self) {
+        let (outcome, last) = (self.finished.unwrap(), self.last_event.as_ref().unwrap());
+        match (outcome, last) {
+            (Outcome::Completed, Event::TurnCompleted { .. }) => self.happened.push("answer"),
+            (Outcome::Interrupted, Event::TurnInterrupted) => self.happened.push("interrupt"),
+            (Outcome::Failed(cause), Event::TurnFailed(error)) => {
+                assert_eq!(cause, error.cause);
+                let limits = &self.options.limits;
+                if cause == TurnErrorCause::Limit {
+                    let calls = self.calls_total > limits.calls_max;
+                    assert!(calls || self.requests == limits.requests_max, "no limit was reached");
+                    self.happened.push(if calls { "call limit" } else { "request limit" });
+                } else {
+                    assert_eq!(error.attempts, self.attempts);
+                    self.happened.push("failure");
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(self.sampling.is_none() && self.running.is_empty(), "something was left running");
+        for (id, body) in &self.items.open {
+            match body {
+                // What a tool began may go on after the turn.
+                ItemBody::Warning { .. } => {}
+                ItemBody::TodoList { .. } if outcome == Outcome::Interrupted => {}
+                body => panic!("{id:?} was left open: {body:?}"),
+            }
+        }
+        self.history.follow(&self.turn.context().input());
+        self.check_outputs();
+        for text in &self.steered {
+            let said = self.history.messages().iter().filter(|message| *message == text).count();
+            assert_eq!(said, 1, "`{text}` was lost or doubled");
+        }
+    }
+
+    /// What comes after the end changes nothing: what may cross it is dropped, the rest refused.
+    fn come_late(&mut self) {
+        let history = self.turn.context().len();
+        let key = CallKey(1 + self.rng.below(3));
+        let shown = ItemBody::Warning { message: "late".into() };
+        for input in [
+            Input::Interrupt,
+            Input::Steer(vec![user_message("late")]),
+            Input::Returned(key, OutputBody::Text("late".into())),
+            Input::Reported(key, Report::Started(shown.clone())),
+            Input::Reported(key, Report::Ended(shown)),
+        ] {
+            self.accept(input);
+        }
+        self.refuse(Input::WaitOver);
+        self.refuse(completed(1, None));
+        let error = self.error();
+        self.refuse(Input::SampleFailed(error));
+        assert_eq!(self.turn.context().len(), history);
+    }
+
+    fn note(&mut self, what: &str, value: &impl std::fmt::Debug) {
+        if let Some(log) = self.log {
+            writeln!(log, "{:>6} ms {what} {value:?}", self.now_ms).unwrap();
+        }
+    }
+}
+
+fn completed(tokens: u64, end_turn: Option<bool>) -> Input {
+    let usage = Usage { input_tokens: tokens, output_tokens: 1, ..Usage::default() };
+    Input::Stream(StreamEvent::Completed(Completion { usage, total_tokens: tokens, end_turn }))
+}
+
+fn same_kind(a: &ItemBody, b: &ItemBody) -> bool {
+    std::mem::discriminant(a) == std::mem::discriminant(b)
+}
+
+/// What a normal run must have seen many times.
+const EVENTFUL: &[&str] = &[
+    "answer",
+    "failure",
+    "interrupt",
+    "call limit",
+    "request limit",
+    "retry",
+    "compaction",
+    "call run",
+    "call beside another",
+    "item discarded",
+];
+
+/// How the history answers calls that were never run.
+const REFUSALS: &[&str] = &[
+    "unsupported call: fly",
+    "unsupported custom tool call: fly",
+    "the arguments have 41 bytes",
+    "the arguments of ",
+    "not run: the turn reached its limit",
+    "aborted by user",
+];
+
+const CLASSES: &[ErrorClass] = &[
+    ErrorClass::Unreachable,
+    ErrorClass::ServerFault,
+    ErrorClass::Disconnected,
+    ErrorClass::Disconnected,
+    ErrorClass::Disconnected,
+    ErrorClass::RateLimited,
+    ErrorClass::UsageLimit,
+    ErrorClass::Quota,
+    ErrorClass::Overloaded,
+    ErrorClass::ContextFull,
+    ErrorClass::ContentPolicy,
+    ErrorClass::Incomplete,
+    ErrorClass::Credentials,
+    ErrorClass::ModelNotFound,
+    ErrorClass::InvalidRequest,
+    ErrorClass::NotAnEndpoint,
+];

@@ -1,0 +1,356 @@
+//! Every script in `tests/data`: what a turn wants done after each input.
+//!
+//! A line `> input | input` gives inputs, the lines below it are the actions they lead to, and a
+//! request shows the history it carries. `= name value` sets an option, `#` begins a comment. To add
+//! a case, write the inputs into a `NN_what_happens.txt`, run with `UPDATE=1` and read the result.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "cases are files, so that a new one needs no code; only the crate itself is pure"
+)]
+
+use std::path::Path;
+use std::{env, fs};
+
+use engine::context::user_message;
+use engine::retry::RetryLimits;
+use engine::{
+    Action, Context, Input, Limits, Origin, Outcome, Payload, Purpose, Report, ToolTraits, Turn,
+    TurnOptions, prompt,
+};
+use protocol::error::{ErrorClass, SampleError};
+use protocol::event::Event;
+use protocol::id::CallKey;
+use protocol::item::{Item, ItemBody, Step, StepStatus, WebSearchAction};
+use protocol::open::Open;
+use protocol::responses::{
+    CallOutput, Completion, Content, CustomToolCall, FunctionCall, KnownItem, KnownPart, Message,
+    OutputBody, Reasoning, StreamEvent, SummaryPart, WebSearchCall,
+};
+use protocol::usage::Usage;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::history::History;
+
+#[test]
+fn scripts() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let mut paths: Vec<_> = fs::read_dir(data).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "no scripts were found");
+    paths.iter().for_each(|path| check(path));
+}
+
+fn check(path: &Path) {
+    let script = fs::read_to_string(path).unwrap();
+    let mut play = Play::default();
+    let got: String = script.lines().map(|line| play.line(line)).collect();
+    if env::var_os("UPDATE").is_some() {
+        fs::write(path, &got).unwrap();
+    }
+    let want = fs::read_to_string(path).unwrap();
+    assert_eq!(got, want, "{}:\n{got}", path.display());
+}
+
+/// A turn that is played from a script.
+struct Play {
+    options: TurnOptions,
+    turn: Option<Turn>,
+    history: History,
+    now_ms: u64,
+}
+
+impl Default for Play {
+    fn default() -> Self {
+        let tool = |name: &str, parallel| (name.to_owned(), ToolTraits { parallel });
+        Self {
+            options: TurnOptions {
+                tools: [tool("read", true), tool("write", false)].into(),
+                limits: Limits::default(),
+                retry: RetryLimits { request_max: 1, stream_max: 2 },
+                compact_at: None,
+                usage: Usage::default(),
+                first_item: 0,
+                seed: 1,
+            },
+            turn: None,
+            history: History::default(),
+            now_ms: 0,
+        }
+    }
+}
+
+impl Play {
+    /// Plays one line and returns what stands there afterwards; old actions give way to new ones.
+    fn line(&mut self, line: &str) -> String {
+        let mut text = format!("{line}\n");
+        if let Some((name, value)) = line.strip_prefix("= ").and_then(|set| set.split_once(' ')) {
+            self.set(name, value.parse().unwrap());
+        } else if let Some(inputs) = line.strip_prefix("> ") {
+            for input in inputs.split(" | ") {
+                self.give(input, &mut text);
+            }
+        } else if line.starts_with("  ") {
+            return String::new();
+        }
+        text
+    }
+
+    fn set(&mut self, name: &str, value: u64) {
+        let number = u32::try_from(value).unwrap();
+        match name {
+            "requests_max" => self.options.limits.requests_max = number,
+            "calls_max" => self.options.limits.calls_max = number,
+            "calls_parallel_max" => self.options.limits.calls_parallel_max = number as usize,
+            "argument_bytes_max" => self.options.limits.argument_bytes_max = number as usize,
+            "argument_depth_max" => self.options.limits.argument_depth_max = number as usize,
+            "output_bytes_max" => self.options.limits.output_bytes_max = number as usize,
+            "compact_at" => self.options.compact_at = Some(value),
+            "first_item" => self.options.first_item = value,
+            _ => panic!("no option {name}"),
+        }
+    }
+
+    /// Gives one input and notes what comes of it.
+    fn give(&mut self, input: &str, text: &mut String) {
+        self.now_ms += 1;
+        if let Some(said) = input.strip_prefix("start ") {
+            let mut context = Context::default();
+            context.push(Origin::Setup, user_message("setup"));
+            let turn = Turn::start(context, self.options.clone(), vec![user_message(said)]);
+            self.turn = Some(turn);
+        } else if input == "history" {
+            let turn = self.turn.as_ref().unwrap();
+            *text += &format!("  history {}\n", brief_input(&turn.context().input()));
+        } else {
+            let turn = self.turn.as_mut().unwrap();
+            let before = format!("{turn:?}");
+            if let Err(refused) = turn.handle(self.now_ms, read_input(input)) {
+                assert_eq!(
+                    format!("{turn:?}"),
+                    before,
+                    "{input} was refused and changed something"
+                );
+                *text += &format!("  refused: {refused}\n");
+            }
+        }
+        let turn = self.turn.as_mut().unwrap();
+        while let Some(action) = turn.poll() {
+            *text += &format!("  {}\n", brief_action(&action, turn));
+            match action {
+                Action::Sample(Purpose::Answer) => {
+                    self.history.follow(&turn.input(Purpose::Answer));
+                }
+                // A new history need not begin as the old one did.
+                Action::Emit(Event::ItemCompleted(Item { body: ItemBody::Compaction, .. })) => {
+                    self.history = History::default();
+                }
+                Action::Finish(_) => self.history.follow(&turn.context().input()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Reads an input such as `call c1 read {}`.
+fn read_input(input: &str) -> Input {
+    let (verb, rest) = input.split_once(' ').unwrap_or((input, ""));
+    let done = |item| Input::Stream(StreamEvent::ItemDone(Open::Known(item)));
+    match verb {
+        "created" => Input::Stream(StreamEvent::Created),
+        "added" => {
+            let [kind, id] = words(rest);
+            Input::Stream(StreamEvent::ItemAdded(Open::Known(read_item(&kind, id, String::new()))))
+        }
+        "text" => Input::Stream(StreamEvent::TextDelta(rest.to_owned())),
+        "think" => Input::Stream(StreamEvent::ReasoningDelta(rest.to_owned())),
+        "done" => {
+            let [kind, id, text] = words(rest);
+            done(read_item(&kind, id, text))
+        }
+        "call" => {
+            let [call_id, name, arguments] = words(rest);
+            let (id, namespace) = (None, None);
+            let call = FunctionCall { id, namespace, name, arguments, call_id };
+            done(KnownItem::FunctionCall(call))
+        }
+        "custom" => {
+            let [call_id, name, input] = words(rest);
+            done(KnownItem::CustomToolCall(CustomToolCall { id: None, call_id, name, input }))
+        }
+        "output" => {
+            let [call_id, text] = words(rest);
+            let output = OutputBody::Text(text);
+            done(KnownItem::FunctionCallOutput(CallOutput { call_id, output }))
+        }
+        "hologram" => {
+            let item = serde_json::from_str(r#"{"type":"hologram"}"#).unwrap();
+            Input::Stream(StreamEvent::ItemDone(item))
+        }
+        "completed" => {
+            let mut completion = Completion::default();
+            match rest {
+                "" => {}
+                "more" => completion.end_turn = Some(false),
+                "end" => completion.end_turn = Some(true),
+                tokens => {
+                    completion.total_tokens = tokens.parse().unwrap();
+                    completion.usage.input_tokens = completion.total_tokens;
+                }
+            }
+            Input::Stream(StreamEvent::Completed(completion))
+        }
+        "failed" => Input::Stream(StreamEvent::Failed(read_error(rest))),
+        "unsent" => Input::SampleFailed(read_error(rest)),
+        "cut" => Input::SampleFailed(read_error("Disconnected")),
+        "began" => {
+            let [key, message] = words(rest);
+            Input::Reported(read_key(&key), Report::Started(ItemBody::Warning { message }))
+        }
+        "ended" => {
+            let [key, message] = words(rest);
+            Input::Reported(read_key(&key), Report::Ended(ItemBody::Warning { message }))
+        }
+        "plan" => {
+            let [key, steps] = words(rest);
+            let step = |text: &str| Step { text: text.to_owned(), status: StepStatus::Pending };
+            Input::Reported(read_key(&key), Report::Plan(steps.split(' ').map(step).collect()))
+        }
+        "return" => {
+            let [key, text] = words(rest);
+            Input::Returned(read_key(&key), OutputBody::Text(text))
+        }
+        "over" => Input::WaitOver,
+        "steer" => Input::Steer(vec![user_message(rest)]),
+        "interrupt" => Input::Interrupt,
+        _ => panic!("no input {input}"),
+    }
+}
+
+/// Splits into `N` words, of which the last takes the rest of the line; `-` stands for an empty one.
+fn words<const N: usize>(text: &str) -> [String; N] {
+    let mut words = text.splitn(N, ' ').map(|word| if word == "-" { "" } else { word });
+    std::array::from_fn(|_| words.next().unwrap_or_default().to_owned())
+}
+
+fn read_item(kind: &str, id: String, text: String) -> KnownItem {
+    let id = Some(id).filter(|id| !id.is_empty());
+    match kind {
+        "message" => {
+            let content = Content(vec![Open::Known(KnownPart::OutputText { text })]);
+            KnownItem::Message(Message { id, role: "assistant".into(), content, phase: None })
+        }
+        "reasoning" => {
+            let summary = vec![SummaryPart { kind: "summary_text".into(), text }];
+            KnownItem::Reasoning(Reasoning { id, summary, content: None, encrypted_content: None })
+        }
+        "search" => {
+            let action = Some(WebSearchAction::Search { query: Some(text), queries: None });
+            KnownItem::WebSearchCall(WebSearchCall { id, status: None, action })
+        }
+        _ => panic!("no item {kind}"),
+    }
+}
+
+fn read_key(text: &str) -> CallKey {
+    CallKey(text.parse().unwrap())
+}
+
+fn read_error(class: &str) -> SampleError {
+    let class = match class {
+        "Disconnected" => ErrorClass::Disconnected,
+        "ServerFault" => ErrorClass::ServerFault,
+        "RateLimited" => ErrorClass::RateLimited,
+        "ContextFull" => ErrorClass::ContextFull,
+        "Overloaded" => ErrorClass::Overloaded,
+        _ => panic!("no class {class}"),
+    };
+    SampleError::new(class, format!("{class:?}"))
+}
+
+fn brief_action(action: &Action, turn: &Turn) -> String {
+    match action {
+        Action::Emit(event) => brief_event(event),
+        Action::Sample(purpose) => {
+            format!("sample {purpose:?}: {}", brief_input(&turn.input(*purpose)))
+        }
+        Action::CloseStream => "close".into(),
+        Action::Run(call) => {
+            let kind = match call.payload {
+                Payload::Function(_) => "run",
+                Payload::Custom(_) => "run custom",
+            };
+            format!("{kind} {} {} {} {}", call.key.0, call.call_id, call.name, call.payload.text())
+        }
+        Action::Stop(key) => format!("stop {}", key.0),
+        Action::Wait(_) => "wait".into(),
+        Action::Finish(Outcome::Failed(cause)) => format!("finish {cause:?}"),
+        Action::Finish(outcome) => format!("finish {outcome:?}"),
+    }
+}
+
+fn brief_event(event: &Event) -> String {
+    match event {
+        Event::TurnStarted => "* turn started".into(),
+        Event::ItemStarted(item) => format!("* started {}", brief_item(item)),
+        Event::ItemUpdated(item) => format!("* updated {}", brief_item(item)),
+        Event::ItemCompleted(item) => format!("* completed {}", brief_item(item)),
+        Event::Delta { item, text } => format!("* delta {} {text:?}", item.0),
+        Event::ItemDiscarded(id) => format!("* discarded {}", id.0),
+        Event::Retrying { attempt, limit, reason, .. } => {
+            format!("* retrying {attempt}/{limit} {reason}")
+        }
+        Event::TurnCompleted { usage } => format!("* turn completed {}", usage.input_tokens),
+        Event::TurnFailed(error) => {
+            let protocol::error::TurnError { message, attempts, retry, .. } = error;
+            format!("* turn failed after {attempts}, retry {retry:?}: {message}")
+        }
+        Event::TurnInterrupted => "* turn interrupted".into(),
+        Event::ThreadStarted(_) | Event::Warning(_) => panic!("not of a turn: {event:?}"),
+    }
+}
+
+fn brief_item(Item { id, body }: &Item) -> String {
+    let body = match body {
+        ItemBody::AgentMessage { text } => format!("message {text:?}"),
+        ItemBody::Reasoning { summary } => format!("reasoning {summary:?}"),
+        ItemBody::WebSearch { call, query, .. } => format!("search {call} {query:?}"),
+        ItemBody::TodoList { steps } => {
+            let steps: Vec<_> = steps.iter().map(|step| step.text.as_str()).collect();
+            format!("todo {}", steps.join(" "))
+        }
+        ItemBody::Warning { message } => format!("shown {message}"),
+        ItemBody::Compaction => "compaction".into(),
+        ItemBody::Command(_) | ItemBody::FileChange { .. } => panic!("not in a script: {body:?}"),
+    };
+    format!("{} {body}", id.0)
+}
+
+fn brief_input(input: &[&RawValue]) -> String {
+    let items: Vec<_> = input.iter().map(|raw| brief_raw(raw.get())).collect();
+    items.join(", ")
+}
+
+/// Shortens an item of the history: `user hi`, `call c1`, `out c1 ok`.
+fn brief_raw(json: &str) -> String {
+    let item: Value = serde_json::from_str(json).unwrap();
+    let text = |key: &str| item[key].as_str().unwrap_or("-").to_owned();
+    match text("type").as_str() {
+        "message" => {
+            let said = item["content"][0]["text"].as_str().unwrap();
+            let said = match said {
+                prompt::SUMMARY_REQUEST => "<ask for a summary>".to_owned(),
+                prompt::SUMMARY_MISSING => "<no summary>".to_owned(),
+                prompt::TURN_ABORTED => "<aborted>".to_owned(),
+                said => said.replace(prompt::SUMMARY_PREFIX, "<summary>").replace('\n', ""),
+            };
+            format!("{} {said}", text("role"))
+        }
+        "reasoning" => format!("reasoning {}", text("id")),
+        "web_search_call" => format!("search {}", text("id")),
+        "function_call" => format!("call {}", text("call_id")),
+        "custom_tool_call" => format!("custom {}", text("call_id")),
+        _ => format!("out {} {}", text("call_id"), text("output").replace('\n', "/")),
+    }
+}
