@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use protocol::id::CallKey;
-use protocol::responses::{CallOutput, KnownItem, OutputBody};
+use protocol::open::Open;
+use protocol::responses::{CallOutput, KnownItem, KnownPart, OutputBody};
 
 use crate::limits::Limits;
 
@@ -189,21 +190,30 @@ pub(crate) fn refusal(call: &Call, tools: &ToolTable, limits: &Limits) -> Option
     None
 }
 
-/// Cuts the middle out of a text that is longer than `bytes_max`.
+/// Cuts the middle out of texts that are longer than `bytes_max`.
 pub(crate) fn bound_output(output: OutputBody, bytes_max: usize) -> OutputBody {
     match output {
-        OutputBody::Text(text) if text.len() > bytes_max => {
-            let head = stdx::floor_char_boundary(&text, bytes_max / 2);
-            let tail = stdx::ceil_char_boundary(&text, text.len() - bytes_max / 2);
-            let omitted = tail - head;
-            OutputBody::Text(format!(
-                "{}\n... {omitted} bytes omitted ...\n{}",
-                &text[..head],
-                &text[tail..]
-            ))
+        OutputBody::Text(text) => OutputBody::Text(bound_text(text, bytes_max)),
+        OutputBody::Parts(parts) => {
+            let bound = |part| match part {
+                Open::Known(KnownPart::InputText { text }) => {
+                    KnownPart::input_text(bound_text(text, bytes_max))
+                }
+                part => part,
+            };
+            OutputBody::Parts(parts.into_iter().map(bound).collect())
         }
-        output => output,
     }
+}
+
+fn bound_text(text: String, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text;
+    }
+    let head = stdx::floor_char_boundary(&text, bytes_max / 2);
+    let tail = stdx::ceil_char_boundary(&text, text.len() - bytes_max / 2);
+    let omitted = tail - head;
+    format!("{}\n... {omitted} bytes omitted ...\n{}", &text[..head], &text[tail..])
 }
 
 /// Counts how deep brackets nest outside of strings; the text need not be valid JSON.
@@ -228,7 +238,7 @@ fn depth(json: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use protocol::id::CallKey;
-    use protocol::responses::{KnownItem, OutputBody};
+    use protocol::responses::{KnownItem, KnownPart, OutputBody};
 
     use super::{Call, Calls, Payload, bound_output, depth};
 
@@ -300,5 +310,8 @@ mod tests {
         }
         let text = bound_output(OutputBody::Text("ééééé".into()), 4);
         assert_eq!(text, OutputBody::Text("é\n... 6 bytes omitted ...\né".into()));
+        let parts = OutputBody::Parts(vec![KnownPart::input_text("12345")]);
+        let bounded = vec![KnownPart::input_text("12\n... 1 bytes omitted ...\n45")];
+        assert_eq!(bound_output(parts, 4), OutputBody::Parts(bounded));
     }
 }

@@ -22,4 +22,4 @@ pub mod turn;
 pub use call::{Call, Payload, ToolTable, ToolTraits};
 pub use context::{Context, Origin};
 pub use limits::Limits;
-pub use turn::{Action, Input, Outcome, Purpose, Report, Turn, TurnOptions, Unexpected};
+pub use turn::{Action, Input, Numbers, Outcome, Purpose, Report, Turn, TurnOptions, Unexpected};

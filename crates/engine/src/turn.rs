@@ -18,7 +18,7 @@ use std::time::Duration;
 use protocol::error::{RetryAdvice, SampleError, TurnError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{CallKey, ItemId};
-use protocol::item::{Item, ItemBody, Step, WebSearchAction};
+use protocol::item::{Item, ItemBody, Step};
 use protocol::open::Open;
 use protocol::responses::{Completion, KnownItem, OutputBody, ResponseItem, StreamEvent};
 use protocol::usage::Usage;
@@ -113,10 +113,20 @@ pub struct TurnOptions {
     pub compact_at: Option<u64>,
     /// Tokens that the thread has used before.
     pub usage: Usage,
-    /// The number that the next item gets.
-    pub first_item: u64,
+    /// Where numbering goes on.
+    pub numbers: Numbers,
     /// Decides the jitter of delays.
     pub seed: u64,
+}
+
+/// The numbers that the next item and the next call get. They go on from turn to turn, because a
+/// command that a call started may outlive its turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Of items.
+    pub item: u64,
+    /// Of calls.
+    pub call: u64,
 }
 
 /// A turn in progress.
@@ -143,8 +153,9 @@ pub struct Turn {
     summary_request: Box<RawValue>,
     limit_reached: Option<String>,
     requests: u32,
-    call_count: u64,
-    next_item: u64,
+    /// Calls of this turn.
+    call_count: u32,
+    numbers: Numbers,
 }
 
 #[derive(Debug)]
@@ -202,7 +213,7 @@ impl Turn {
             limit_reached: None,
             requests: 0,
             call_count: 0,
-            next_item: options.first_item,
+            numbers: options.numbers,
             context,
             options,
         };
@@ -269,8 +280,8 @@ impl Turn {
     }
 
     /// Ends the turn's hold on the history and hands it back, with what the next turn must know.
-    pub fn into_parts(self) -> (Context, Usage, u64) {
-        (self.context, self.usage, self.next_item)
+    pub fn into_parts(self) -> (Context, Usage, Numbers) {
+        (self.context, self.usage, self.numbers)
     }
 
     /// Starts what may start, and moves on from a stream that is over once all calls have returned.
@@ -478,9 +489,10 @@ impl Turn {
 
     fn on_call(&mut self, call_id: String, name: String, payload: Payload) {
         self.call_count += 1;
-        let call = Call { key: CallKey(self.call_count), call_id, name, payload };
+        self.numbers.call += 1;
+        let call = Call { key: CallKey(self.numbers.call), call_id, name, payload };
         let limits = &self.options.limits;
-        if self.call_count > u64::from(limits.calls_max) {
+        if self.call_count > limits.calls_max {
             let message = format!("the turn reached its limit of {} tool calls", limits.calls_max);
             self.calls.push_answered(call, format!("not run: {message}"));
             self.limit_reached = Some(message);
@@ -573,8 +585,8 @@ impl Turn {
     }
 
     fn new_item(&mut self) -> ItemId {
-        let id = ItemId(self.next_item);
-        self.next_item += 1;
+        let id = ItemId(self.numbers.item);
+        self.numbers.item += 1;
         id
     }
 
@@ -605,7 +617,7 @@ fn shown(item: &KnownItem) -> Option<(Kind, Option<String>, ItemBody)> {
             Some((Kind::Reasoning, reasoning.id.clone(), ItemBody::Reasoning { summary }))
         }
         KnownItem::WebSearchCall(call) => {
-            let action = call.action.clone().unwrap_or(WebSearchAction::Other);
+            let action = call.action();
             let query = action.query();
             let body =
                 ItemBody::WebSearch { call: call.id.clone().unwrap_or_default(), query, action };

@@ -254,9 +254,19 @@ pub struct WebSearchCall {
     /// `in_progress`, `completed` or what else a provider says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// What was done.
+    /// What was done, as it came: kinds of actions that are new to us must go back whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<WebSearchAction>,
+    pub action: Option<Raw>,
+}
+
+impl WebSearchCall {
+    /// Reads what was done, as far as this build knows it.
+    pub fn action(&self) -> WebSearchAction {
+        self.action
+            .as_ref()
+            .and_then(|raw| serde_json::from_str(raw.as_str()).ok())
+            .unwrap_or(WebSearchAction::Other)
+    }
 }
 
 /// A tool as it is offered to the model.
@@ -402,34 +412,35 @@ pub struct Completion {
     pub end_turn: Option<bool>,
 }
 
-/// Token counts as the endpoint sends them.
+/// Token counts as the endpoint sends them: any of them may be missing or null.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct WireUsage {
-    input_tokens: u64,
+    input_tokens: Option<u64>,
     input_tokens_details: Option<InputDetails>,
-    output_tokens: u64,
+    output_tokens: Option<u64>,
     output_tokens_details: Option<OutputDetails>,
-    total_tokens: u64,
+    total_tokens: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct InputDetails {
-    cached_tokens: u64,
-    cache_write_tokens: u64,
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct OutputDetails {
-    reasoning_tokens: u64,
+    reasoning_tokens: Option<u64>,
 }
 
 impl WireUsage {
     /// Returns request and answer together.
     pub fn total_tokens(&self) -> u64 {
-        self.total_tokens.max(self.input_tokens.saturating_add(self.output_tokens))
+        let Usage { input_tokens, output_tokens, .. } = (*self).into();
+        self.total_tokens.unwrap_or_default().max(input_tokens.saturating_add(output_tokens))
     }
 }
 
@@ -438,11 +449,11 @@ impl From<WireUsage> for Usage {
         let input = wire.input_tokens_details.unwrap_or_default();
         let output = wire.output_tokens_details.unwrap_or_default();
         Self {
-            input_tokens: wire.input_tokens,
-            cached_input_tokens: input.cached_tokens,
-            cache_write_input_tokens: input.cache_write_tokens,
-            output_tokens: wire.output_tokens,
-            reasoning_output_tokens: output.reasoning_tokens,
+            input_tokens: wire.input_tokens.unwrap_or_default(),
+            cached_input_tokens: input.cached_tokens.unwrap_or_default(),
+            cache_write_input_tokens: input.cache_write_tokens.unwrap_or_default(),
+            output_tokens: wire.output_tokens.unwrap_or_default(),
+            reasoning_output_tokens: output.reasoning_tokens.unwrap_or_default(),
         }
     }
 }

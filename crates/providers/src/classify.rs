@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use protocol::error::{ErrorClass, SampleError};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use stream::failure::{self, WireError};
 
 /// Bytes of a body that a message quotes.
@@ -117,10 +118,12 @@ const MAX_DATE: u64 = 253_402_300_799;
 
 fn error_object(body: &str) -> Option<WireError> {
     #[derive(Deserialize)]
-    struct Wrapped {
-        error: WireError,
+    struct Wrapped<'a> {
+        #[serde(borrow)]
+        error: &'a RawValue,
     }
     let Wrapped { error } = serde_json::from_str(body).ok()?;
+    let error = WireError::read(error.get()).ok()?;
     (error != WireError::default()).then_some(error)
 }
 
@@ -157,6 +160,7 @@ mod tests {
     fn statuses() {
         check(400, r#"{"error":{"message":"Bad"}}"#, InvalidRequest, "Bad");
         check(400, r#"{"error":{"code":"context_length_exceeded"}}"#, ContextFull, "window");
+        check(400, r#"{"error":"just words"}"#, InvalidRequest, "just words");
         check(401, "", Credentials, "env_key");
         check(403, "<html>no</html>", Credentials, "<html>no</html>");
         check(

@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use engine::retry::RetryLimits;
-use engine::{Context, Limits, Origin, Outcome, Purpose, ToolTable, ToolTraits, Turn, TurnOptions};
+use engine::{
+    Context, Limits, Numbers, Origin, Outcome, Purpose, ToolTable, ToolTraits, Turn, TurnOptions,
+};
 use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::responses::{
@@ -27,7 +29,7 @@ pub struct Thread {
     pub(crate) options: ThreadOptions,
     context: Context,
     usage: Usage,
-    next_item: u64,
+    numbers: Numbers,
 }
 
 /// What a thread is run with.
@@ -103,7 +105,15 @@ impl Thread {
     ) -> Self {
         let mut context = Context::default();
         setup.into_iter().for_each(|item| context.push(Origin::Setup, item));
-        Self { id, client, tools, options, context, usage: Usage::default(), next_item: 0 }
+        Self {
+            id,
+            client,
+            tools,
+            options,
+            context,
+            usage: Usage::default(),
+            numbers: Numbers::default(),
+        }
     }
 
     /// Returns the id.
@@ -126,13 +136,13 @@ impl Thread {
             retry: self.options.retry,
             compact_at: self.options.compact_at,
             usage: self.usage,
-            first_item: self.next_item,
+            numbers: self.numbers,
             seed: self.options.seed,
         };
         self.client.begin_turn();
         let mut turn = Turn::start(std::mem::take(&mut self.context), options, said);
         let outcome = driver::drive(self, &mut turn, control, sink).await;
-        (self.context, self.usage, self.next_item) = turn.into_parts();
+        (self.context, self.usage, self.numbers) = turn.into_parts();
         outcome
     }
 

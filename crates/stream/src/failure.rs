@@ -22,6 +22,15 @@ pub struct WireError {
 }
 
 impl WireError {
+    /// Reads an error that is an object, or only a text.
+    pub fn read(json: &str) -> serde_json::Result<Self> {
+        if json.starts_with('"') {
+            let message = Some(serde_json::from_str(json)?);
+            return Ok(Self { message, ..Self::default() });
+        }
+        serde_json::from_str(json)
+    }
+
     /// Returns the text for people, or the code, or nothing to say.
     pub fn text(&self) -> &str {
         self.message.as_deref().or(self.code.as_deref()).unwrap_or("the provider gave no reason")
@@ -143,7 +152,7 @@ mod tests {
 
     #[track_caller]
     fn check(json: &str, class: ErrorClass, delay_ms: Option<u64>) {
-        let error: WireError = serde_json::from_str(json).expect("an error object");
+        let error = WireError::read(json).expect("an error");
         let got = classify(&error);
         assert_eq!(got.class, class, "{json}");
         assert_eq!(got.retry_after, delay_ms.map(Duration::from_millis), "{json}");
@@ -168,6 +177,7 @@ mod tests {
         check(r#"{"code":"rate_limit_exceeded","message":"later"}"#, RateLimited, None);
         check(r#"{"code":"server_error","message":"x"}"#, Disconnected, None);
         check(r#"{"code":500}"#, Disconnected, None);
+        check(r#""out of luck""#, Disconnected, None);
         check(r#"{"code":null,"message":null}"#, Disconnected, None);
         check("{}", Disconnected, None);
     }

@@ -116,7 +116,7 @@ fn event(text: &str) -> serde_json::Result<Option<StreamEvent>> {
         // Some send the error object inside the event, some send its fields as the event.
         "error" => {
             let error: WireError = match wire.error {
-                Some(error) => part(Some(error))?,
+                Some(error) => WireError::read(error.get())?,
                 // The type of such an event says only that it is an error.
                 None => WireError { kind: None, ..serde_json::from_str(text)? },
             };

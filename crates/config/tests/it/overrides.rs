@@ -19,7 +19,10 @@ fn keys() {
     check("a.'b=c'=1", Ok(&["a", "b=c"]));
     check(r#"a."q\"=".b=1"#, Ok(&["a", "q\"=", "b"]));
     check("projects.\"/a.b\".trust_level=trusted", Ok(&["projects", "/a.b", "trust_level"]));
-    check("projects./home/me.trust_level=trusted", Ok(&["projects", "/somewhere/me", "trust_level"]));
+    check(
+        "projects./home/me.trust_level=trusted",
+        Ok(&["projects", "/somewhere/me", "trust_level"]),
+    );
     check("a=b=c", Ok(&["a"]));
     check("a=", Ok(&["a"]));
 }

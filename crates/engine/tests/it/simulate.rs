@@ -12,8 +12,8 @@ use std::time::Duration;
 use engine::context::user_message;
 use engine::retry::{DEADLINE, RetryLimits};
 use engine::{
-    Action, Call, Context, Input, Limits, Origin, Outcome, Purpose, Report, ToolTraits, Turn,
-    TurnOptions, prompt,
+    Action, Call, Context, Input, Limits, Numbers, Origin, Outcome, Purpose, Report, ToolTraits,
+    Turn, TurnOptions, prompt,
 };
 use protocol::error::{ErrorClass, SampleError, TurnErrorCause};
 use protocol::event::Event;
@@ -75,20 +75,21 @@ fn play_thread(seed: u64, log: &mut Option<String>) -> Vec<&'static str> {
     let mut rng = Rng::new(seed);
     let mut context = Context::default();
     context.push(Origin::Setup, user_message("setup"));
-    let (mut history, mut usage, mut first_item) = (History::default(), Usage::default(), 0);
+    let (mut history, mut usage, mut numbers) =
+        (History::default(), Usage::default(), Numbers::default());
     for _ in 0..=rng.below(6) {
-        let options = options(&mut rng, usage, first_item);
+        let options = options(&mut rng, usage, numbers);
         let mut world = World::new(rng.clone(), log, history, context, options);
         world.play();
         happened.append(&mut world.happened);
         rng = world.rng;
         history = world.history;
-        (context, usage, first_item) = world.turn.into_parts();
+        (context, usage, numbers) = world.turn.into_parts();
     }
     happened
 }
 
-fn options(rng: &mut Rng, usage: Usage, first_item: u64) -> TurnOptions {
+fn options(rng: &mut Rng, usage: Usage, numbers: Numbers) -> TurnOptions {
     let tool = |name: &str, parallel| (name.to_owned(), ToolTraits { parallel });
     let mut limits = Limits {
         calls_parallel_max: rng.below(6) as usize,
@@ -109,7 +110,7 @@ fn options(rng: &mut Rng, usage: Usage, first_item: u64) -> TurnOptions {
         retry: RetryLimits { request_max: rng.below(3) as u32, stream_max: rng.below(4) as u32 },
         compact_at: rng.one_in(3).then_some(100),
         usage,
-        first_item,
+        numbers,
         seed: rng.next_u64(),
     }
 }
@@ -177,7 +178,7 @@ impl<'a> World<'a> {
             running: BTreeMap::new(),
             calls_before: history.outputs().len(),
             history,
-            items: Items { next: options.first_item, open: BTreeMap::new() },
+            items: Items { next: options.numbers.item, open: BTreeMap::new() },
             runs: BTreeMap::new(),
             call_ids: HashSet::new(),
             returned: BTreeMap::new(),

@@ -15,8 +15,8 @@ use std::{env, fs};
 use engine::context::user_message;
 use engine::retry::RetryLimits;
 use engine::{
-    Action, Context, Input, Limits, Origin, Outcome, Payload, Purpose, Report, ToolTraits, Turn,
-    TurnOptions, prompt,
+    Action, Context, Input, Limits, Numbers, Origin, Outcome, Payload, Purpose, Report, ToolTraits,
+    Turn, TurnOptions, prompt,
 };
 use protocol::error::{ErrorClass, SampleError};
 use protocol::event::Event;
@@ -29,7 +29,7 @@ use protocol::responses::{
 };
 use protocol::usage::Usage;
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::history::History;
 
@@ -71,7 +71,7 @@ impl Default for Play {
                 retry: RetryLimits { request_max: 1, stream_max: 2 },
                 compact_at: None,
                 usage: Usage::default(),
-                first_item: 0,
+                numbers: Numbers::default(),
                 seed: 1,
             },
             turn: None,
@@ -107,7 +107,7 @@ impl Play {
             "argument_depth_max" => self.options.limits.argument_depth_max = number as usize,
             "output_bytes_max" => self.options.limits.output_bytes_max = number as usize,
             "compact_at" => self.options.compact_at = Some(value),
-            "first_item" => self.options.first_item = value,
+            "first_item" => self.options.numbers.item = value,
             _ => panic!("no option {name}"),
         }
     }
@@ -246,7 +246,8 @@ fn read_item(kind: &str, id: String, text: String) -> KnownItem {
             KnownItem::Reasoning(Reasoning { id, summary, content: None, encrypted_content: None })
         }
         "search" => {
-            let action = Some(WebSearchAction::Search { query: Some(text), queries: None });
+            let action = WebSearchAction::Search { query: Some(text), queries: None };
+            let action = Some(to_raw_value(&action).unwrap().into());
             KnownItem::WebSearchCall(WebSearchCall { id, status: None, action })
         }
         _ => panic!("no item {kind}"),

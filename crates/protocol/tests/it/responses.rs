@@ -7,6 +7,8 @@ use protocol::responses::{
     OutputBody, Reasoning, ResponseItem, SummaryPart, WebSearchCall,
 };
 
+use serde_json::value::to_raw_value;
+
 use crate::generate::{action, maybe_text, object, text};
 
 /// Reads what an endpoint sent and compares what goes back to it.
@@ -52,6 +54,8 @@ fn what_endpoints_send() {
         r#"{"type":"custom_tool_call","call_id":"","name":"p","input":""}"#,
     );
     check(r#"{"type":"web_search_call","action":null}"#, r#"{"type":"web_search_call"}"#);
+    let new = r#"{"type":"web_search_call","action":{"type":"hop","far":1.0}}"#;
+    check(new, new);
 }
 
 proptest! {
@@ -89,6 +93,7 @@ fn item() -> impl Strategy<Value = KnownItem> {
         output().prop_map(KnownItem::CustomToolCallOutput),
         (maybe_text(), maybe_text(), prop::option::of(action())).prop_map(
             |(id, status, action)| {
+                let action = action.map(|action| to_raw_value(&action).unwrap().into());
                 KnownItem::WebSearchCall(WebSearchCall { id, status, action })
             }
         ),
