@@ -45,19 +45,19 @@ pub(crate) fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
 }
 
 /// Makes the parts of the user's message: images first, then the text.
-pub(crate) fn parts(prompt: String, images: &[PathBuf], directory: &Path) -> Vec<ContentPart> {
+pub(crate) fn parts(prompt: String, images: &[PathBuf]) -> Vec<ContentPart> {
     let mut parts = Vec::new();
-    for (index, shown) in images.iter().enumerate() {
-        parts.extend(image(index + 1, shown, directory));
+    for (index, path) in images.iter().enumerate() {
+        parts.extend(image(index + 1, path));
     }
     parts.push(KnownPart::input_text(prompt));
     parts
 }
 
 /// An image that cannot be sent becomes words, so that the model and the user both learn of it.
-fn image(number: usize, shown: &Path, directory: &Path) -> Vec<ContentPart> {
-    let name = shown.display();
-    let content = match tools::load_image(&directory.join(shown)) {
+fn image(number: usize, path: &Path) -> Vec<ContentPart> {
+    let name = path.display();
+    let content = match tools::load_image(path) {
         Ok(image) => Open::Known(KnownPart::InputImage {
             image_url: image.url,
             detail: Some("high".to_owned()),

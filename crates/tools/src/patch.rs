@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -155,15 +155,25 @@ enum Undo {
     Made(PathBuf),
     /// What was at `place` is at `backup`; it goes back.
     Moved { backup: PathBuf, place: PathBuf },
+    /// What `place` held is at `backup`; it is written back.
+    Overwritten { backup: PathBuf, place: PathBuf },
+}
+
+/// A new file beside its place.
+#[derive(Default)]
+struct Staged {
+    beside: PathBuf,
+    /// Whether the old file must stay and only its contents change.
+    in_place: bool,
 }
 
 impl Work {
     /// Writes every new file beside its place and returns where, in the order of the edits.
-    fn stage(&mut self, edits: &[Edit], resolved: &[PathBuf]) -> Result<Vec<PathBuf>, CarryError> {
+    fn stage(&mut self, edits: &[Edit], resolved: &[PathBuf]) -> Result<Vec<Staged>, CarryError> {
         let mut staged = Vec::new();
         for (edit, path) in edits.iter().zip(resolved) {
             let Edit::Write { contents, .. } = edit else {
-                staged.push(PathBuf::new());
+                staged.push(Staged::default());
                 continue;
             };
             let failed = |what| move |source| CarryError { what, path: path.clone(), source };
@@ -176,11 +186,18 @@ impl Work {
             let (beside, mut file) = create_beside(path).map_err(failed("write"))?;
             self.undo.push(Undo::Made(beside.clone()));
             file.write_all(contents).map_err(failed("write"))?;
-            if let Some(found) = existing {
-                let mode = fs::Permissions::from_mode(found.mode() & 0o7777);
-                file.set_permissions(mode).map_err(failed("write"))?;
-            }
-            staged.push(beside);
+            let in_place = match existing {
+                Some(found) => {
+                    let mode = fs::Permissions::from_mode(found.mode() & 0o7777);
+                    file.set_permissions(mode).map_err(failed("write"))?;
+                    // A rename gives a file a new owner and takes it from its other names; then
+                    // the old file gets the new contents instead.
+                    found.nlink() > 1
+                        || fchown(&file, Some(found.uid()), Some(found.gid())).is_err()
+                }
+                None => false,
+            };
+            staged.push(Staged { beside, in_place });
         }
         Ok(staged)
     }
@@ -190,12 +207,20 @@ impl Work {
         &mut self,
         edits: &[Edit],
         resolved: &[PathBuf],
-        staged: Vec<PathBuf>,
+        staged: Vec<Staged>,
     ) -> Result<(), CarryError> {
-        for ((edit, path), beside) in edits.iter().zip(resolved).zip(staged) {
+        for ((edit, path), Staged { beside, in_place }) in edits.iter().zip(resolved).zip(staged) {
             let failed = |what| move |source| CarryError { what, path: path.clone(), source };
             match edit {
                 Edit::Write { .. } => {
+                    if in_place {
+                        let backup = free_name(path);
+                        self.undo.push(Undo::Made(backup.clone()));
+                        fs::copy(path, &backup).map_err(failed("write"))?;
+                        self.undo.push(Undo::Overwritten { backup, place: path.clone() });
+                        overwrite(&beside, path).map_err(failed("write"))?;
+                        continue;
+                    }
                     if path.exists() {
                         let backup = free_name(path);
                         fs::hard_link(path, &backup)
@@ -228,10 +253,14 @@ impl Work {
     /// Forgets how to take it back.
     fn keep(self) {
         for undo in self.undo {
-            if let Undo::Moved { backup, .. } = undo {
-                // A backup that cannot be removed is litter, not a failure.
-                let _ = fs::remove_file(backup);
-            }
+            // What cannot be removed is litter, not a failure; what was renamed is gone already.
+            let _ = match undo {
+                Undo::Moved { backup, .. } | Undo::Overwritten { backup, .. } => {
+                    fs::remove_file(backup)
+                }
+                Undo::Made(path) if is_ours(&path) => fs::remove_file(path),
+                Undo::Made(_) => Ok(()),
+            };
         }
     }
 
@@ -248,6 +277,7 @@ impl Work {
                     }
                 }
                 Undo::Moved { backup, place } => fs::rename(backup, place),
+                Undo::Overwritten { backup, place } => overwrite(&backup, &place),
             };
         }
     }
@@ -271,11 +301,25 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, fs::File)> {
     Ok((beside, file))
 }
 
+/// Gives a file the contents of another.
+fn overwrite(from: &Path, to: &Path) -> io::Result<()> {
+    let contents = fs::read(from)?;
+    let mut file = fs::OpenOptions::new().write(true).truncate(true).open(to)?;
+    file.write_all(&contents)
+}
+
+/// The beginning of the names of files that exist only while a patch is carried out.
+const OURS: &str = ".heddle-patch-";
+
+fn is_ours(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(OURS))
+}
+
 /// Finds a name in the directory of `path` that nothing has.
 fn free_name(path: &Path) -> PathBuf {
     let process = std::process::id();
     (0u32..)
-        .map(|number| path.with_file_name(format!(".heddle-{process}-{number}.tmp")))
+        .map(|number| path.with_file_name(format!("{OURS}{process}-{number}.tmp")))
         .find(|candidate| candidate.symlink_metadata().is_err())
         .expect("a directory does not hold four billion files of ours")
 }

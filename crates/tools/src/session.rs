@@ -5,6 +5,7 @@
 //! that started it is completed, whoever waits by then.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ const OUTPUT_HALF_BYTES_MAX: usize = 512 * 1024;
 /// How long output may still come after a process and its group have ended; only a process that
 /// left the group can hold it open that long.
 const DRAIN: Duration = Duration::from_millis(100);
+/// How long the end of a command that was killed is waited for.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a program may take to read what was typed.
+const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The commands of one thread that are running.
 #[derive(Debug, Default)]
@@ -61,7 +66,12 @@ struct Collected {
 impl Sessions {
     /// Tells whether one more command may be started.
     pub(crate) fn has_room(&self) -> bool {
-        lock(&self.list).running.len() < SESSIONS_MAX
+        let mut list = lock(&self.list);
+        if list.running.len() >= SESSIONS_MAX {
+            // Those that have ended wait only for a model that may never ask.
+            list.running.retain(|_, session| session.is_running());
+        }
+        list.running.len() < SESSIONS_MAX
     }
 
     /// Takes over a process; `item` is what its end is reported with.
@@ -115,15 +125,16 @@ impl Sessions {
             session.stop.send_replace(true);
         }
         for session in running {
-            session.wait(Instant::now() + DRAIN * 20).await;
+            session.wait(Instant::now() + END_PATIENCE).await;
         }
     }
 }
 
 impl Session {
     /// Types into the command's terminal.
-    pub(crate) async fn write(&self, text: &str) -> std::io::Result<()> {
-        self.connection.write(text.as_bytes()).await
+    pub(crate) async fn write(&self, text: &str) -> io::Result<()> {
+        let written = timeout(WRITE_PATIENCE, self.connection.write(text.as_bytes())).await;
+        written.unwrap_or_else(|_| Err(io::Error::other("the program does not read its input")))
     }
 
     /// Tells whether the command has no input to type into.
@@ -171,9 +182,8 @@ async fn attend(
     let mut buffer = Vec::new();
     let mut open = true;
     let exit = loop {
+        // In no order: a flood of output must not hide the end of its process, nor a stop.
         tokio::select! {
-            // Output first: what a process prints before it ends should be seen before its end.
-            biased;
             more = session.connection.read(&mut buffer), if open => {
                 open = matches!(more, Ok(true));
                 session.collect(&mut buffer);
@@ -182,8 +192,9 @@ async fn attend(
             Ok(()) = stopped.changed() => process.kill(),
         }
     };
+    let drained = Instant::now() + DRAIN;
     while open {
-        let more = timeout(DRAIN, session.connection.read(&mut buffer)).await;
+        let more = timeout_at(drained, session.connection.read(&mut buffer)).await;
         open = matches!(more, Ok(Ok(true)));
         session.collect(&mut buffer);
     }

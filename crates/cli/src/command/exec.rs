@@ -43,7 +43,7 @@ pub(crate) fn run(root_overrides: Vec<String>, args: ExecArgs) -> Result<ExitCod
     if !args.ignore_rules {
         bootstrap::check_rules(&world)?;
     }
-    let parts = user_input::parts(prompt, &args.images, &world.directory);
+    let parts = user_input::parts(prompt, &args.images);
     let async_runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

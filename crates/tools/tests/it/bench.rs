@@ -1,0 +1,93 @@
+//! A workbench: a workspace on disk, the tools in it, and what they showed.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+
+use policy::{Policy, Profile, SandboxMode};
+use protocol::id::CallKey;
+use protocol::item::ItemBody;
+use protocol::responses::OutputBody;
+use serde_json::Value;
+use tempfile::TempDir;
+use tools::{
+    ApplyPatch, ExecCommand, Progress, Sessions, Shell, Tool, ToolCall, ToolInput, Workspace,
+    WriteStdin, progress_channel,
+};
+
+pub(crate) struct Bench {
+    pub(crate) directory: TempDir,
+    pub(crate) exec: ExecCommand,
+    pub(crate) stdin: WriteStdin,
+    pub(crate) patch: ApplyPatch,
+    pub(crate) sessions: Arc<Sessions>,
+}
+
+impl Bench {
+    pub(crate) fn new(mode: SandboxMode) -> Self {
+        let directory = TempDir::new().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let workspace = Arc::new(Workspace {
+            cwd: root.clone(),
+            shell: Shell::named("/bin/bash"),
+            // A home without profiles, so that a login shell says nothing of its own.
+            env: vec![
+                ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+                ("HOME".into(), root.display().to_string()),
+            ],
+            policy: Policy {
+                profile: Profile {
+                    mode,
+                    writable_roots: vec![root],
+                    temporary_roots: Vec::new(),
+                    network: true,
+                },
+            },
+            output_tokens_max: 10_000,
+        });
+        let sessions = Arc::new(Sessions::default());
+        let (exec, stdin) = ExecCommand::with_stdin(Arc::clone(&workspace), Arc::clone(&sessions));
+        let patch = ApplyPatch::new(workspace, true);
+        Self { directory, exec, stdin, patch, sessions }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Makes one call and returns its text and what was shown: `start`/`end` and a status.
+    pub(crate) async fn call(
+        &self,
+        tool: &dyn Tool,
+        key: u64,
+        input: ToolInput,
+    ) -> (String, Vec<ItemBody>) {
+        let (sender, mut receiver) = progress_channel();
+        let call = ToolCall { key: CallKey(key), call_id: "c".into(), input };
+        let output = tool.run(call, sender).await;
+        let mut shown = Vec::new();
+        while let Ok((_, progress)) = receiver.try_recv() {
+            match progress {
+                Progress::Started(body) | Progress::Ended(body) => shown.push(body),
+                Progress::Plan(_) => {}
+            }
+        }
+        match output {
+            OutputBody::Text(text) => (text, shown),
+            OutputBody::Parts(parts) => panic!("{parts:?}"),
+        }
+    }
+
+    pub(crate) async fn exec(&self, key: u64, arguments: Value) -> (String, Vec<ItemBody>) {
+        self.call(&self.exec, key, ToolInput::Json(arguments.to_string())).await
+    }
+
+    pub(crate) async fn stdin(&self, arguments: Value) -> String {
+        self.call(&self.stdin, 99, ToolInput::Json(arguments.to_string())).await.0
+    }
+}
+
+/// Runs a test on the runtime that the binary uses.
+pub(crate) fn block_on(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}

@@ -1,0 +1,206 @@
+//! Commands: their output, their ends, their sessions.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use policy::SandboxMode::{DangerFullAccess, WorkspaceWrite};
+use protocol::id::CallKey;
+use protocol::item::{ItemBody, Status};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, block_on};
+
+/// Runs one command line and compares the facts and the item.
+#[track_caller]
+fn check(arguments: Value, facts: &[&str], item: Option<(&str, i32)>) {
+    let caller = std::panic::Location::caller();
+    block_on(async {
+        let bench = Bench::new(DangerFullAccess);
+        std::fs::create_dir(bench.path().join("sub")).unwrap();
+        let (text, shown) = bench.exec(1, arguments).await;
+        for fact in facts {
+            assert!(text.contains(fact), "{caller}: {text:?} lacks {fact:?}");
+        }
+        let ended = match shown.last() {
+            Some(ItemBody::Command(command)) => {
+                assert_eq!(shown.len(), 2, "{caller}: a start and an end");
+                let want =
+                    if command.exit_code == Some(0) { Status::Completed } else { Status::Failed };
+                assert_eq!(command.status, want, "{caller}");
+                Some((command.output.clone(), command.exit_code.unwrap()))
+            }
+            _ => None,
+        };
+        assert_eq!(ended, item.map(|(output, code)| (output.to_owned(), code)), "{caller}");
+    });
+}
+
+#[test]
+fn commands() {
+    let exited = |code: i32| format!("Process exited with code {code}\n");
+    check(
+        json!({"cmd": "echo hi"}),
+        &[&exited(0), "count: 1\n", "Output:\nhi\n"],
+        Some(("hi\n", 0)),
+    );
+    // Both streams share a pipe, so their order is the real one, every time.
+    let mixed = "for i in 1 2 3; do echo $i; echo -$i >&2; done";
+    check(json!({"cmd": mixed}), &[], Some(("1\n-1\n2\n-2\n3\n-3\n", 0)));
+    check(json!({"cmd": "exit 3"}), &[&exited(3)], Some(("", 3)));
+    check(json!({"cmd": "kill -9 $$"}), &[&exited(137)], Some(("", 137)));
+    check(json!({"cmd": "pwd | grep -o '/sub$'", "workdir": "sub"}), &[], Some(("/sub\n", 0)));
+    check(json!({"cmd": "cat"}), &[&exited(0)], Some(("", 0)));
+    check(
+        json!({"cmd": "[ -t 0 ] && [ -t 1 ] && echo tty", "tty": true}),
+        &[],
+        Some(("tty\r\n", 0)),
+    );
+    check(json!({"cmd": "shopt -q login_shell && echo login"}), &[], Some(("login\n", 0)));
+    check(
+        json!({"cmd": "shopt -q login_shell || echo plain", "login": false}),
+        &[],
+        Some(("plain\n", 0)),
+    );
+    check(json!({"cmd": "echo $0", "shell": "sh"}), &[], Some(("/bin/sh\n", 0)));
+    check(json!({"cmd": "printf 'a\\xff\\0b'"}), &["a\u{fffd}\0b"], Some(("a\u{fffd}\0b", 0)));
+    check(
+        json!({"cmd": "seq 16", "max_output_tokens": 4}),
+        &["count: 10\n", "Total output lines: 16\n\n1\n2\n3\n4\n…6 tokens truncated…4\n15\n16\n"],
+        Some(("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n13\n14\n15\n16\n", 0)),
+    );
+    // What a command leaves in the background ends with it, and does not hold its output open.
+    check(json!({"cmd": "sleep 1000 & echo done"}), &[&exited(0)], Some(("done\n", 0)));
+}
+
+#[test]
+fn a_flood_from_the_background_does_not_hide_the_end() {
+    block_on(async {
+        let bench = Bench::new(DangerFullAccess);
+        let begun = Instant::now();
+        for script in ["yes & sleep 0.05", "setsid yes & sleep 0.05; kill -9 $!"] {
+            let (text, _) = bench.exec(1, json!({"cmd": script})).await;
+            assert!(text.contains("Process exited with code 0\n"), "{text:.200}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    });
+}
+
+#[test]
+fn refusals() {
+    check(
+        json!({"command": "ls"}),
+        &["failed to parse function arguments: missing field `cmd`"],
+        None,
+    );
+    check(json!({"cmd": 42}), &["failed to parse function arguments: invalid type"], None);
+    check(json!({"cmd": "ls", "justification": "please"}), &["`justification` is only"], None);
+    check(json!({"cmd": "ls", "sandbox_permissions": "require_escalated"}), &["never"], None);
+    check(json!({"cmd": "ls", "sandbox_permissions": "whatever"}), &["unknown variant"], None);
+}
+
+#[test]
+fn a_command_that_cannot_start_is_an_item_that_failed() {
+    block_on(async {
+        let bench = Bench::new(DangerFullAccess);
+        let (text, shown) = bench.exec(1, json!({"cmd": "pwd", "workdir": "/no/such"})).await;
+        assert!(text.contains("/no/such"), "{text}");
+        let Some(ItemBody::Command(command)) = shown.last() else { panic!("{shown:?}") };
+        assert_eq!((command.exit_code, command.status), (Some(-1), Status::Failed));
+    });
+}
+
+#[test]
+fn a_session_goes_on_after_the_yield() {
+    block_on(async {
+        let bench = Bench::new(WorkspaceWrite);
+        let script = "echo ready; read x; echo got:$x; exit 4";
+        let arguments = json!({"cmd": script, "tty": true, "yield_time_ms": 250});
+        let (text, shown) = bench.exec(7, arguments).await;
+        assert!(text.contains("Process running with session ID 1\n"), "{text}");
+        assert!(text.contains("ready"), "{text}");
+        assert_eq!(shown.len(), 1, "its item has begun and not ended");
+        let text =
+            bench.stdin(json!({"session_id": 1, "chars": "hello\n", "yield_time_ms": 5000})).await;
+        assert!(text.contains("Process exited with code 4\n"), "{text}");
+        assert!(text.ends_with("Output:\nhello\r\ngot:hello\r\n"), "{text:?}");
+        let text = bench.stdin(json!({"session_id": 1})).await;
+        assert!(text.contains("no session 1"), "{text}");
+    });
+}
+
+#[test]
+fn typing_without_a_terminal_is_refused_with_advice() {
+    block_on(async {
+        let bench = Bench::new(WorkspaceWrite);
+        let (text, _) = bench.exec(1, json!({"cmd": "sleep 1000", "yield_time_ms": 250})).await;
+        assert!(text.contains("session ID 1"), "{text}");
+        let text = bench.stdin(json!({"session_id": 1, "chars": "x"})).await;
+        assert!(text.contains("`tty`"), "{text}");
+        for id in [json!(-1), json!(2.5e300), json!(77)] {
+            let text = bench.stdin(json!({"session_id": id})).await;
+            assert!(text.contains("no session"), "{text}");
+        }
+        bench.sessions.stop_all().await;
+    });
+}
+
+#[test]
+fn stopping_ends_the_whole_group_at_once() {
+    block_on(async {
+        let bench = Bench::new(WorkspaceWrite);
+        let script = "echo $$ > pid; (sleep 1000 & echo $! > child; wait)";
+        bench.exec(3, json!({"cmd": script, "yield_time_ms": 400})).await;
+        let pids: Vec<_> = ["pid", "child"]
+            .map(|name| std::fs::read_to_string(bench.path().join(name)).unwrap())
+            .into();
+        bench.sessions.stop(CallKey(4));
+        assert!(pids.iter().all(|pid| alive(pid)), "another call's stop is not ours");
+        let begun = Instant::now();
+        bench.sessions.stop(CallKey(3));
+        bench.sessions.stop_all().await;
+        assert!(begun.elapsed() < Duration::from_secs(1));
+        wait_until(|| !pids.iter().any(|pid| alive(pid)));
+    });
+}
+
+#[test]
+fn a_flood_can_be_stopped_and_is_bounded() {
+    block_on(async {
+        let bench = Bench::new(WorkspaceWrite);
+        let (text, _) = bench.exec(1, json!({"cmd": "yes", "yield_time_ms": 300})).await;
+        assert!(text.contains("Process running"), "{text}");
+        assert!(text.len() < 45_000, "{}", text.len());
+        let begun = Instant::now();
+        bench.sessions.stop_all().await;
+        assert!(begun.elapsed() < Duration::from_secs(1));
+    });
+}
+
+#[test]
+fn a_patch_in_a_heredoc_is_a_patch() {
+    block_on(async {
+        let bench = Bench::new(WorkspaceWrite);
+        std::fs::create_dir(bench.path().join("sub")).unwrap();
+        let patch = "*** Begin Patch\n*** Add File: a.txt\n+x\n*** End Patch";
+        let script = format!("cd sub && apply_patch <<'EOF'\n{patch}\nEOF\n");
+        let (text, shown) = bench.exec(1, json!({"cmd": script})).await;
+        assert!(text.contains("Output:\nExit code: 0\n"), "{text}");
+        assert!(text.contains("A a.txt\n"), "{text}");
+        assert!(matches!(shown.last(), Some(ItemBody::FileChange { .. })), "{shown:?}");
+        assert_eq!(std::fs::read_to_string(bench.path().join("sub/a.txt")).unwrap(), "x\n");
+    });
+}
+
+/// A process that is a zombie has ended; only its parent has not looked.
+fn alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !condition() {
+        assert!(Instant::now() < deadline, "it did not happen within five seconds");
+        std::thread::yield_now();
+    }
+}

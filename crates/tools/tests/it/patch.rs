@@ -1,0 +1,151 @@
+//! Patches on real files: what a plan cannot know, and what must not happen half-way.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use policy::SandboxMode::{self, DangerFullAccess, ReadOnly, WorkspaceWrite};
+use protocol::item::{ItemBody, Status};
+use tools::ToolInput;
+
+use crate::bench::{Bench, block_on};
+
+/// Applies a patch in a workspace with `a.txt` holding `x`, after `prepare`; returns the text, how
+/// the item ended, and every file with its contents.
+fn apply(
+    mode: SandboxMode,
+    prepare: impl Fn(&Path),
+    patch: &str,
+) -> (String, Option<Status>, String) {
+    let mut result = (String::new(), None, String::new());
+    block_on(async {
+        let bench = Bench::new(mode);
+        fs::write(bench.path().join("a.txt"), "x\n").unwrap();
+        prepare(bench.path());
+        let patch = format!("*** Begin Patch\n{patch}\n*** End Patch");
+        let (text, shown) = bench.call(&bench.patch, 1, ToolInput::Text(patch)).await;
+        let status = match shown.last() {
+            Some(ItemBody::FileChange { status, .. }) => Some(*status),
+            _ => None,
+        };
+        result = (text, status, tree(bench.path(), bench.path()));
+    });
+    result
+}
+
+fn tree(root: &Path, directory: &Path) -> String {
+    let mut paths: Vec<_> = fs::read_dir(directory).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    let mut out = String::new();
+    for path in paths {
+        let name = path.strip_prefix(root).unwrap().display().to_string();
+        if path.is_dir() && !path.is_symlink() {
+            out += &format!("{name}/ {}", tree(root, &path));
+        } else {
+            out += &format!("{name}={} ", fs::read_to_string(&path).unwrap_or_default().trim_end());
+        }
+    }
+    out
+}
+
+const UPDATE: &str = "*** Update File: a.txt\n@@\n-x\n+y";
+
+#[track_caller]
+fn check(
+    mode: SandboxMode,
+    prepare: impl Fn(&Path),
+    patch: &str,
+    want: (&str, Option<Status>, &str),
+) {
+    let (text, status, files) = apply(mode, prepare, patch);
+    let (words, want_status, want_files) = want;
+    assert!(text.contains(words), "{text:?} lacks {words:?}");
+    assert_eq!((status, files.trim()), (want_status, want_files));
+}
+
+#[test]
+fn writes_and_refusals() {
+    let nothing = |_: &Path| {};
+    let done = Some(Status::Completed);
+    check(WorkspaceWrite, nothing, UPDATE, ("M a.txt\n", done, "a.txt=y"));
+    check(
+        WorkspaceWrite,
+        nothing,
+        "*** Add File: d/e/n\n+1",
+        ("A d/e/n\n", done, "a.txt=x d/ d/e/ d/e/n=1"),
+    );
+    check(WorkspaceWrite, nothing, "*** Delete File: a.txt", ("D a.txt\n", done, ""));
+    let moved = "*** Update File: a.txt\n*** Move to: b/c.txt\n@@\n-x\n+y";
+    check(WorkspaceWrite, nothing, moved, ("M b/c.txt\n", done, "b/ b/c.txt=y"));
+    check(ReadOnly, nothing, UPDATE, ("read-only", None, "a.txt=x"));
+    check(WorkspaceWrite, nothing, "*** Add File: ../out\n+1", ("outside", None, "a.txt=x"));
+    check(
+        WorkspaceWrite,
+        nothing,
+        "*** Add File: .git/hooks/x\n+1",
+        ("protected", None, "a.txt=x"),
+    );
+    check(
+        WorkspaceWrite,
+        nothing,
+        "*** Update File: no\n@@\n-x\n+y",
+        ("verification failed", None, "a.txt=x"),
+    );
+}
+
+#[test]
+fn links_are_followed_before_the_decision() {
+    let inside = |root: &Path| symlink("a.txt", root.join("l")).unwrap();
+    let through = "*** Update File: l\n@@\n-x\n+y";
+    check(WorkspaceWrite, inside, through, ("M l\n", Some(Status::Completed), "a.txt=y l=y"));
+    let out = |root: &Path| symlink("/etc", root.join("etc")).unwrap();
+    let (text, status, _) = apply(WorkspaceWrite, out, "*** Add File: etc/heddle-test\n+1");
+    assert!(text.contains("outside") && status.is_none(), "{text}");
+    let nowhere = |root: &Path| symlink("/nowhere/x", root.join("l")).unwrap();
+    let (text, status, _) = apply(WorkspaceWrite, nowhere, "*** Add File: l\n+1");
+    assert!(text.contains("link to a file that does not exist") && status.is_none(), "{text}");
+    let into_git = |root: &Path| {
+        fs::create_dir(root.join(".git")).unwrap();
+        symlink(".git", root.join("g")).unwrap();
+    };
+    let (text, status, _) = apply(WorkspaceWrite, into_git, "*** Add File: g/config\n+1");
+    assert!(text.contains("protected") && status.is_none(), "{text}");
+}
+
+#[test]
+fn a_failure_on_the_way_takes_everything_back() {
+    let read_only = |root: &Path| {
+        fs::write(root.join("z.txt"), "x\n").unwrap();
+        fs::set_permissions(root.join("z.txt"), fs::Permissions::from_mode(0o444)).unwrap();
+    };
+    let patch = format!("*** Add File: new/n\n+1\n{UPDATE}\n*** Update File: z.txt\n@@\n-x\n+y");
+    let want = ("nothing was changed", Some(Status::Failed), "a.txt=x z.txt=x");
+    check(DangerFullAccess, read_only, &patch, want);
+    // A directory in the place of a file that should be made is found only when it is renamed onto.
+    let occupied = |root: &Path| fs::create_dir_all(root.join("new/n/full")).unwrap();
+    let patch = format!("{UPDATE}\n*** Add File: new/n\n+1");
+    let (_, status, files) = apply(DangerFullAccess, occupied, &patch);
+    assert_eq!((status, files.trim()), (None, "a.txt=x new/ new/n/ new/n/full/"));
+}
+
+#[test]
+fn mode_owner_and_other_names_are_kept() {
+    block_on(async {
+        let bench = Bench::new(WorkspaceWrite);
+        let (file, other) = (bench.path().join("a.txt"), bench.path().join("b.txt"));
+        fs::write(&file, "x\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::hard_link(&file, &other).unwrap();
+        let before = fs::metadata(&file).unwrap();
+        let patch = format!("*** Begin Patch\n{UPDATE}\n*** End Patch");
+        let (text, _) = bench.call(&bench.patch, 1, ToolInput::Text(patch)).await;
+        assert!(text.contains("Success"), "{text}");
+        let after = fs::metadata(&file).unwrap();
+        assert_eq!(
+            (after.mode(), after.uid(), after.ino()),
+            (before.mode(), before.uid(), before.ino())
+        );
+        assert_eq!(fs::read_to_string(&other).unwrap(), "y\n");
+        assert_eq!(tree(bench.path(), bench.path()), "a.txt=y b.txt=y ");
+    });
+}
