@@ -50,12 +50,6 @@ impl Human {
 
     /// Renders an event; nothing for those that a person need not see.
     pub fn render(&mut self, event: &Event) -> String {
-        let before = match event {
-            Event::ItemStarted(_) | Event::ItemUpdated(_) | Event::ItemCompleted(_) => {
-                self.pending.take().map(|text| text + "\n")
-            }
-            _ => None,
-        };
         let text = match event {
             Event::Warning(message) => self.labelled(Style::Yellow, "warning", message),
             Event::ItemStarted(item) => self.started(item),
@@ -81,7 +75,17 @@ impl Human {
             Event::ThreadStarted(id) => self.paint(Style::Dim, &format!("thread {id}")) + "\n",
             Event::TurnStarted | Event::Delta { .. } | Event::ItemDiscarded(_) => String::new(),
         };
-        before.unwrap_or_default() + &text
+        // What was said before something else is shown was not the answer, but progress.
+        let said = match event {
+            Event::ItemCompleted(Item { body: ItemBody::AgentMessage { .. }, .. }) => String::new(),
+            Event::ItemStarted(_) | Event::ItemUpdated(_) | Event::ItemCompleted(_)
+                if !text.is_empty() =>
+            {
+                self.pending.take().map(|text| text + "\n").unwrap_or_default()
+            }
+            _ => String::new(),
+        };
+        said + &text
     }
 
     fn started(&self, item: &Item) -> String {
@@ -99,8 +103,8 @@ impl Human {
     fn completed(&mut self, item: &Item) -> String {
         match &item.body {
             ItemBody::AgentMessage { text } => {
-                self.pending = Some(text.clone());
-                String::new()
+                let earlier = self.pending.replace(text.clone());
+                earlier.map(|text| text + "\n").unwrap_or_default()
             }
             ItemBody::Reasoning { summary } if self.reasoning => {
                 let text = summary.join("\n");
@@ -237,7 +241,10 @@ mod tests {
         check(&[run("", 2)], "exit 2\n");
         check(&[run("\x1b]0;owned\x07x\n", 0)], "  ]0;ownedx\n");
         // The answer is printed elsewhere, but what was said on the way is progress.
-        check(&[said("on it"), run("", 0), said("done")], "on it\n");
+        check(&[said("on it"), run("", 2), said("done")], "on it\nexit 2\n");
+        check(&[said("one"), said("two")], "one\n");
+        let todo = ItemBody::TodoList { steps: Vec::new() };
+        check(&[said("done"), Event::ItemCompleted(Item { id: ItemId(2), body: todo })], "");
         let many = "x\n".repeat(20);
         check(&[run(&many, 0)], &("  x\n".repeat(12) + "  … 8 more lines\n"));
     }
