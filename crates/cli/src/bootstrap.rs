@@ -174,7 +174,6 @@ pub(crate) fn thread(
     let setup = setup(world, config, &workspace);
     let tools = toolset(&workspace, config, known.freeform_patch, &hosted);
     let instructions = instructions(world, config)?;
-    let window = config.model_context_window.map(|window| window / 10 * 9);
     let options = ThreadOptions {
         request: RequestOptions {
             model: model.clone(),
@@ -197,7 +196,9 @@ pub(crate) fn thread(
         },
         limits: Limits::default(),
         retry,
-        compact_at: config.model_auto_compact_token_limit.or(window).or(known.compact_at()),
+        compact_at: config
+            .model_auto_compact_token_limit
+            .or(known.compact_at(config.model_context_window)),
         seed: random().map_err(Failure::failed)?,
     };
     let thread = Thread::new(id, client, tools, options, setup);

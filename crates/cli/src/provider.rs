@@ -52,7 +52,11 @@ pub(crate) fn endpoint(
         name: id.to_owned(),
         auth: auth(provider, &base_url, env),
         base_url,
-        query: provider.query_params.clone().into_iter().collect(),
+        query: provider
+            .query_params
+            .iter()
+            .map(|(name, value)| (name.clone(), Redacted::new(value.clone())))
+            .collect(),
         headers: fixed
             .map(|(name, value)| (name.clone(), Redacted::new(value.clone())))
             .chain(from_env)

@@ -59,6 +59,7 @@ pub(crate) struct Calls {
     list: Vec<Entry>,
     /// Everything before this has returned, so that looking for work does not start over each time.
     first_open: usize,
+    queued: usize,
     running: usize,
 }
 
@@ -82,11 +83,12 @@ impl Calls {
     }
 
     pub(crate) fn all_returned(&self) -> bool {
-        self.list[self.first_open..].iter().all(|e| matches!(e.state, State::Returned(_)))
+        self.queued == 0 && self.running == 0
     }
 
     pub(crate) fn push(&mut self, call: Call, parallel: bool) {
         self.list.push(Entry { call, parallel, state: State::Queued });
+        self.queued += 1;
     }
 
     /// Adds a call that is answered without being run.
@@ -97,6 +99,10 @@ impl Calls {
 
     /// Returns the calls that may begin now and counts them as running.
     pub(crate) fn start(&mut self, parallel_max: usize) -> Vec<Call> {
+        // Asked after every event of a stream, most of which are not about calls.
+        if self.queued == 0 || self.running >= parallel_max {
+            return Vec::new();
+        }
         while self.list.get(self.first_open).is_some_and(|e| matches!(e.state, State::Returned(_)))
         {
             self.first_open += 1;
@@ -112,6 +118,7 @@ impl Calls {
                 State::Queued if !entry.parallel && open_before => break,
                 State::Queued => {
                     entry.state = State::Running;
+                    self.queued -= 1;
                     self.running += 1;
                     started.push(entry.call.clone());
                     if !entry.parallel {
@@ -148,7 +155,7 @@ impl Calls {
             }
             entry.state = State::Returned(OutputBody::Text(text.to_owned()));
         }
-        self.running = 0;
+        (self.queued, self.running) = (0, 0);
         stopped
     }
 
@@ -206,7 +213,7 @@ pub(crate) fn bound_output(output: OutputBody, bytes_max: usize) -> OutputBody {
     }
 }
 
-fn bound_text(text: String, bytes_max: usize) -> String {
+pub(crate) fn bound_text(text: String, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text;
     }

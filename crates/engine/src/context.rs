@@ -7,10 +7,10 @@
 use std::collections::{HashMap, HashSet};
 
 use protocol::open::Open;
-use protocol::responses::{Content, KnownItem, KnownPart, Message};
+use protocol::responses::{Content, KnownItem, KnownPart, Message, ResponseItem};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::prompt;
+use crate::{call, prompt};
 
 /// Bytes of the user's own messages that survive a compaction, newest first.
 pub const RETAINED_BYTES_MAX: usize = 80_000;
@@ -94,8 +94,12 @@ impl Context {
                     room -= entry.wire.get().len();
                     kept.push(entry);
                 }
-                // Nothing older than the first message that does not fit, or the order would lie.
-                Origin::User => room = 0,
+                // Of the first message that does not fit, what fits of its text is kept: it may be the
+                // task itself. Nothing older than it, or the order would lie.
+                Origin::User => {
+                    kept.extend(shortened(&entry, room));
+                    room = 0;
+                }
                 Origin::Turn => {}
             }
         }
@@ -107,6 +111,21 @@ impl Context {
         };
         self.push(Origin::Turn, user_message(text));
     }
+}
+
+/// Makes a message of the beginning and the end of another's text; none if there is no room for it.
+fn shortened(entry: &Entry, bytes_max: usize) -> Option<Entry> {
+    let KnownItem::Message(message) =
+        serde_json::from_str::<ResponseItem>(entry.wire.get()).ok()?.known()?
+    else {
+        return None;
+    };
+    let text = call::bound_text(message.content.text(), bytes_max);
+    if bytes_max == 0 || text.is_empty() {
+        return None;
+    }
+    let wire = to_raw_value(&user_message(text)).ok()?;
+    Some(Entry { origin: Origin::User, wire })
 }
 
 /// Makes a message from the user.
@@ -171,8 +190,13 @@ mod tests {
     #[test]
     fn compaction_keeps_what_was_set_up_and_said() {
         check(&[('s', "env"), ('u', "ask"), ('t', "work")], &["env", "ask", "SUM"]);
-        let long = "x".repeat(RETAINED_BYTES_MAX);
-        check(&[('s', "env"), ('u', "old"), ('u', &long), ('u', "new")], &["env", "new", "SUM"]);
+        // The task may be in a message that is too long: its beginning and its end stay.
+        let long = format!("THE TASK {}", "x".repeat(RETAINED_BYTES_MAX));
+        check(
+            &[('s', "env"), ('u', "old"), ('u', &long), ('u', "new")],
+            &["env", "THE TASK", "new", "SUM"],
+        );
+        check(&[('u', &long), ('u', &long)], &["THE TASK", "SUM"]);
     }
 
     #[test]

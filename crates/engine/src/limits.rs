@@ -5,6 +5,8 @@
 pub struct Limits {
     /// Requests to the model, retries not counted.
     pub requests_max: u32,
+    /// Items that one answer may begin or finish.
+    pub answer_items_max: u32,
     /// Tool calls.
     pub calls_max: u32,
     /// Tool calls at the same time.
@@ -21,6 +23,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             requests_max: 1_000,
+            answer_items_max: 8_192,
             calls_max: 4_000,
             calls_parallel_max: 16,
             argument_bytes_max: 8 * 1024 * 1024,

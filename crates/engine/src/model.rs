@@ -27,11 +27,12 @@ impl ModelProfile {
             .map_or(FALLBACK, |(_, profile)| *profile)
     }
 
-    /// Returns the number of tokens at which history is compacted by default.
+    /// Returns the number of tokens at which history is compacted, for the window that the user
+    /// states or else the one that is known.
     ///
     /// A tenth of the window is left for the answer and for the summary itself.
-    pub fn compact_at(&self) -> Option<u64> {
-        self.context_window.map(|window| window / 10 * 9)
+    pub fn compact_at(&self, stated_window: Option<u64>) -> Option<u64> {
+        stated_window.or(self.context_window).map(|window| window / 10 * 9)
     }
 }
 
@@ -74,6 +75,8 @@ mod tests {
         ] {
             assert_eq!(ModelProfile::of(name), want, "{name}");
         }
-        assert_eq!(GPT_5.compact_at(), Some(244_800));
+        assert_eq!(GPT_5.compact_at(None), Some(244_800));
+        assert_eq!(FALLBACK.compact_at(None), None);
+        assert_eq!(FALLBACK.compact_at(Some(32_000)), Some(28_800));
     }
 }

@@ -14,6 +14,8 @@ use stdx::Rng;
 pub const DEADLINE: Duration = Duration::from_secs(120);
 /// The first delay; it doubles with every failure.
 pub const DELAY_FIRST: Duration = Duration::from_millis(200);
+/// The first delay after a rate limit, which passes slower than a fault.
+pub const DELAY_FIRST_LIMITED: Duration = Duration::from_secs(1);
 /// The longest delay that is our own choice.
 pub const DELAY_MAX: Duration = Duration::from_secs(30);
 
@@ -68,7 +70,11 @@ impl Retry {
 
     /// Decides about one more failure, which happened at `now_ms`.
     pub fn decide(&mut self, error: &SampleError, now_ms: u64, rng: &mut Rng) -> Decision {
-        let delay = error.retry_after.unwrap_or_else(|| backoff(self.failures, rng));
+        let first = match error.class {
+            ErrorClass::RateLimited => DELAY_FIRST_LIMITED,
+            _ => DELAY_FIRST,
+        };
+        let delay = error.retry_after.unwrap_or_else(|| backoff(first, self.failures, rng));
         self.failures += 1;
         let begun = *self.first_failure_ms.get_or_insert(now_ms);
         if !error.class.can_retry() || Self::past_deadline(begun, now_ms, delay) {
@@ -102,9 +108,9 @@ pub fn advice(error: &SampleError) -> RetryAdvice {
     }
 }
 
-/// Doubles from [`DELAY_FIRST`] to [`DELAY_MAX`], a tenth up or down at random.
-fn backoff(failures: u32, rng: &mut Rng) -> Duration {
-    let full = DELAY_FIRST.saturating_mul(1 << failures.min(16)).min(DELAY_MAX);
+/// Doubles from `first` to [`DELAY_MAX`], a tenth up or down at random.
+fn backoff(first: Duration, failures: u32, rng: &mut Rng) -> Duration {
+    let full = first.saturating_mul(1 << failures.min(16)).min(DELAY_MAX);
     full.mul_f64(0.9 + 0.2 * (rng.below(1_000) as f64 / 1_000.0))
 }
 

@@ -15,7 +15,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use protocol::error::{RetryAdvice, SampleError, TurnError, TurnErrorCause};
+use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{CallKey, ItemId};
 use protocol::item::{Item, ItemBody, Step};
@@ -153,6 +153,8 @@ pub struct Turn {
     summary_request: Box<RawValue>,
     limit_reached: Option<String>,
     requests: u32,
+    /// Items that the open stream has begun or finished.
+    answer_items: u32,
     /// Calls of this turn.
     call_count: u32,
     numbers: Numbers,
@@ -163,10 +165,18 @@ enum State {
     /// A stream is open or being opened.
     Sampling(Purpose),
     /// The stream is over; calls may still run.
-    Settling(Purpose, Result<Completion, SampleError>),
+    Settling(Purpose, Result<Completion, Failure>),
     /// Before the next attempt.
     Waiting(Purpose),
     Done,
+}
+
+/// A failure and when it happened: the calls that are waited for meanwhile may take longer than the
+/// deadline for retries allows.
+#[derive(Debug)]
+struct Failure {
+    error: SampleError,
+    at_ms: u64,
 }
 
 #[derive(Debug)]
@@ -212,6 +222,7 @@ impl Turn {
                 .expect("a message is plain data"),
             limit_reached: None,
             requests: 0,
+            answer_items: 0,
             call_count: 0,
             numbers: options.numbers,
             context,
@@ -230,11 +241,11 @@ impl Turn {
         match (&self.state, input) {
             (State::Sampling(purpose), Input::Stream(event)) => {
                 let purpose = *purpose;
-                self.on_stream(purpose, event);
+                self.on_stream(purpose, event, now_ms);
             }
             (State::Sampling(purpose), Input::SampleFailed(error)) => {
                 let purpose = *purpose;
-                self.on_failure(purpose, error);
+                self.close_stream(purpose, Err(Failure { error, at_ms: now_ms }));
             }
             (State::Waiting(purpose), Input::WaitOver) => {
                 let purpose = *purpose;
@@ -256,7 +267,7 @@ impl Turn {
             (_, Input::SampleFailed(_)) => return Err(self.unexpected("a failed request")),
             (_, Input::WaitOver) => return Err(self.unexpected("the end of a wait")),
         }
-        self.advance(now_ms);
+        self.advance();
         Ok(())
     }
 
@@ -285,7 +296,7 @@ impl Turn {
     }
 
     /// Starts what may start, and moves on from a stream that is over once all calls have returned.
-    fn advance(&mut self, now_ms: u64) {
+    fn advance(&mut self) {
         if matches!(self.state, State::Done) {
             return;
         }
@@ -308,7 +319,7 @@ impl Turn {
         }
         match end {
             Ok(completion) => self.decide(purpose, called, completion),
-            Err(error) => self.decide_retry(purpose, error, now_ms),
+            Err(failure) => self.decide_retry(purpose, failure),
         }
     }
 
@@ -321,7 +332,7 @@ impl Turn {
             return self.finish(Event::TurnCompleted { usage: self.usage }, Outcome::Completed);
         }
         self.take_steering();
-        let full = self.options.compact_at.is_some_and(|at| self.context_tokens >= at);
+        let full = self.options.compact_at.is_some_and(|at| at > 0 && self.context_tokens >= at);
         if full {
             let item = self.new_item();
             self.compaction_item = Some(item);
@@ -332,16 +343,20 @@ impl Turn {
         }
     }
 
-    fn decide_retry(&mut self, purpose: Purpose, error: SampleError, now_ms: u64) {
-        let delay = match self.retry.decide(&error, now_ms, &mut self.rng) {
+    fn decide_retry(&mut self, purpose: Purpose, failure: Failure) {
+        let Failure { error, at_ms } = failure;
+        let delay = match self.retry.decide(&error, at_ms, &mut self.rng) {
             Decision::Quiet { delay } => delay,
             Decision::Notice { attempt, delay } => {
                 let (limit, reason) = (self.options.retry.stream_max, error.message);
                 self.emit(Event::Retrying { attempt, limit, delay, reason });
                 delay
             }
-            // Without a summary the history can still be cut, and the turn goes on.
-            Decision::GiveUp if purpose == Purpose::Summary => {
+            // A history that cannot be summarised can still be cut. One that only could not be
+            // sent just now is kept: the next request would fail too, and then all would be lost.
+            Decision::GiveUp
+                if purpose == Purpose::Summary && cannot_be_summarised(error.class) =>
+            {
                 self.summary = None;
                 return self.compact();
             }
@@ -374,14 +389,20 @@ impl Turn {
 
     fn request(&mut self, purpose: Purpose) {
         self.summary = None;
+        self.answer_items = 0;
         self.state = State::Sampling(purpose);
         self.actions.push_back(Action::Sample(purpose));
     }
 
-    fn on_stream(&mut self, purpose: Purpose, event: StreamEvent) {
+    fn on_stream(&mut self, purpose: Purpose, event: StreamEvent, now_ms: u64) {
+        if matches!(event, StreamEvent::ItemAdded(_) | StreamEvent::ItemDone(_)) {
+            self.count_item();
+        }
         match (purpose, event) {
             (_, StreamEvent::Created) => {}
-            (_, StreamEvent::Failed(error)) => self.on_failure(purpose, error),
+            (_, StreamEvent::Failed(error)) => {
+                self.close_stream(purpose, Err(Failure { error, at_ms: now_ms }));
+            }
             (_, StreamEvent::Completed(completion)) => {
                 self.usage += completion.usage;
                 self.context_tokens = completion.total_tokens;
@@ -400,13 +421,21 @@ impl Turn {
             (_, StreamEvent::ItemAdded(_) | StreamEvent::ItemDone(_)) => {}
             (Purpose::Summary, StreamEvent::TextDelta(_) | StreamEvent::ReasoningDelta(_)) => {}
         }
+        // What is over its limit is not listened to any longer.
+        if self.limit_reached.is_some() && matches!(self.state, State::Sampling(_)) {
+            self.close_stream(purpose, Ok(Completion::default()));
+        }
     }
 
-    fn on_failure(&mut self, purpose: Purpose, error: SampleError) {
-        self.close_stream(purpose, Err(error));
+    fn count_item(&mut self) {
+        self.answer_items += 1;
+        let max = self.options.limits.answer_items_max;
+        if self.answer_items > max {
+            self.limit_reached = Some(format!("an answer reached the limit of {max} items"));
+        }
     }
 
-    fn close_stream(&mut self, purpose: Purpose, end: Result<Completion, SampleError>) {
+    fn close_stream(&mut self, purpose: Purpose, end: Result<Completion, Failure>) {
         self.discard_streaming();
         self.actions.push_back(Action::CloseStream);
         self.state = State::Settling(purpose, end);
@@ -456,6 +485,7 @@ impl Turn {
                 call.call_id = self.context.unique_call_id(&call.call_id);
                 let (call_id, name) = (call.call_id.clone(), call.name.clone());
                 let payload = Payload::Function(call.arguments.clone());
+                self.leave_out(&mut call.arguments, "{}");
                 self.context.push(Origin::Turn, KnownItem::FunctionCall(call));
                 self.on_call(call_id, name, payload);
             }
@@ -463,6 +493,7 @@ impl Turn {
                 call.call_id = self.context.unique_call_id(&call.call_id);
                 let (call_id, name) = (call.call_id.clone(), call.name.clone());
                 let payload = Payload::Custom(call.input.clone());
+                self.leave_out(&mut call.input, "");
                 self.context.push(Origin::Turn, KnownItem::CustomToolCall(call));
                 self.on_call(call_id, name, payload);
             }
@@ -471,6 +502,13 @@ impl Turn {
             KnownItem::Message(_) | KnownItem::Reasoning(_) | KnownItem::WebSearchCall(_) => {
                 self.context.push(Origin::Turn, item);
             }
+        }
+    }
+
+    /// Keeps arguments that are refused for their size out of the history, which carries them for ever.
+    fn leave_out(&self, arguments: &mut String, instead: &str) {
+        if arguments.len() > self.options.limits.argument_bytes_max {
+            *arguments = instead.to_owned();
         }
     }
 
@@ -603,6 +641,17 @@ impl Turn {
         };
         Unexpected { state, input }
     }
+}
+
+/// Tells whether the same history will never get a summary.
+fn cannot_be_summarised(class: ErrorClass) -> bool {
+    matches!(
+        class,
+        ErrorClass::ContextFull
+            | ErrorClass::InvalidRequest
+            | ErrorClass::ContentPolicy
+            | ErrorClass::Incomplete
+    )
 }
 
 /// Returns what the user sees of an item that the model streams; calls are shown by their tools.

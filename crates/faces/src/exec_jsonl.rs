@@ -96,10 +96,7 @@ fn has_beginning(body: &ItemBody) -> bool {
         | ItemBody::FileChange { .. }
         | ItemBody::WebSearch { .. }
         | ItemBody::TodoList { .. } => true,
-        ItemBody::AgentMessage { .. }
-        | ItemBody::Reasoning { .. }
-        | ItemBody::Warning { .. }
-        | ItemBody::Compaction => false,
+        ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::Compaction => false,
     }
 }
 
@@ -133,7 +130,6 @@ fn details(body: &ItemBody) -> Option<Details> {
             };
             Details::TodoList { items: steps.iter().map(todo).collect() }
         }
-        ItemBody::Warning { message } => Details::Error { message: message.clone() },
         ItemBody::Compaction => return None,
     })
 }

@@ -130,7 +130,6 @@ impl Human {
                 }
                 text
             }
-            ItemBody::Warning { message } => self.labelled(Style::Yellow, "warning", message),
             _ => String::new(),
         }
     }

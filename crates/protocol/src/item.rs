@@ -51,11 +51,6 @@ pub enum ItemBody {
         /// The steps in order.
         steps: Vec<Step>,
     },
-    /// Something the user should know that does not end the turn.
-    Warning {
-        /// What it is, and what to do.
-        message: String,
-    },
     /// The history was replaced by a summary of itself.
     Compaction,
 }

@@ -184,11 +184,20 @@ pub struct FunctionCall {
     /// The tool.
     pub name: String,
     /// Its arguments: JSON as text, and not always valid.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text_or_json")]
     pub arguments: String,
     /// What its output must name.
     #[serde(default)]
     pub call_id: String,
+}
+
+/// Takes arguments as text, and as the JSON itself, which some endpoints send.
+fn text_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    if raw.get().starts_with('"') {
+        return serde_json::from_str(raw.get()).map_err(D::Error::custom);
+    }
+    Ok(raw.get().to_owned())
 }
 
 /// A call of a freeform tool.

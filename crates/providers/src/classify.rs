@@ -47,7 +47,14 @@ pub(crate) fn refused(refused: &Refused<'_>) -> SampleError {
                  check its `env_key` variable"
             ),
         ),
-        (429, _) => (ErrorClass::RateLimited, format!("too many requests (429): {said}")),
+        (429, _) => {
+            // Some say when to come back only in words.
+            let retry_after = retry_after.or_else(|| failure::delay_in_text(&said));
+            let message = format!("too many requests (429): {said}");
+            return SampleError::new(ErrorClass::RateLimited, message)
+                .with_status(status)
+                .with_retry_after(retry_after);
+        }
         (408 | 409 | 425 | 500.., _) => {
             (ErrorClass::ServerFault, format!("the endpoint failed with status {status}: {said}"))
         }

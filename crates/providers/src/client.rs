@@ -8,6 +8,7 @@ use bytes::Bytes;
 use protocol::error::{ErrorClass, SampleError};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, Url, redirect};
+use tokio::time::Instant;
 
 use crate::classify::{self, Refused};
 use crate::endpoint::{Auth, Endpoint, EndpointError, Identity};
@@ -15,6 +16,8 @@ use crate::tls;
 
 /// How long making a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the body of an error may take.
+const BODY_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of an error's body that are read.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// The provider's memory of a turn: what it sends with an answer goes along with later requests.
@@ -26,6 +29,8 @@ pub struct Client {
     http: reqwest::Client,
     endpoint: Endpoint,
     url: Url,
+    /// The address without what may be secret in it: for messages.
+    shown_url: String,
     headers: HeaderMap,
     turn_state: Mutex<Option<HeaderValue>>,
 }
@@ -34,6 +39,7 @@ impl Client {
     /// Makes a client; proxies are taken from the environment as other programs do.
     pub fn new(endpoint: Endpoint, identity: &Identity) -> Result<Self, EndpointError> {
         let url = endpoint.url()?;
+        let shown_url = shown(&url);
         let headers = endpoint.headers(identity)?;
         let encrypted = url.scheme() == "https" || proxied();
         let tls = tls::config(encrypted).map_err(|e| EndpointError::Client(e.to_string()))?;
@@ -43,8 +49,8 @@ impl Client {
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .build()
-            .map_err(|e| EndpointError::Client(causes(&e)))?;
-        Ok(Self { http, endpoint, url, headers, turn_state: Mutex::new(None) })
+            .map_err(|e| EndpointError::Client(causes(e)))?;
+        Ok(Self { http, endpoint, url, shown_url, headers, turn_state: Mutex::new(None) })
     }
 
     /// Forgets what the provider remembers of the turn; call it when a new one begins.
@@ -72,7 +78,7 @@ impl Client {
         let idle = self.endpoint.idle_timeout;
         // Until the head of the answer comes, silence is silence too.
         let response = match tokio::time::timeout(idle, request.send()).await {
-            Ok(sent) => sent.map_err(|error| self.unreachable(&error))?,
+            Ok(sent) => sent.map_err(|error| self.unreachable(error))?,
             Err(_) => return Err(idle_for_too_long(idle)),
         };
         if let Some(state) = response.headers().get(TURN_STATE) {
@@ -86,7 +92,7 @@ impl Client {
         if !kind.is_empty() && !kind.contains("event-stream") {
             let body = body_start(response).await;
             let provider = &self.endpoint.name;
-            return Err(classify::not_a_stream(&kind, &body, self.url.as_str(), provider));
+            return Err(classify::not_a_stream(&kind, &body, &self.shown_url, provider));
         }
         Ok(ByteStream { response, idle })
     }
@@ -95,17 +101,15 @@ impl Client {
         self.turn_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> SampleError {
-        // A URL may carry a key in its query; ours is named without one.
-        let mut url = self.url.clone();
-        url.set_query(None);
+    fn unreachable(&self, error: reqwest::Error) -> SampleError {
+        let Self { shown_url, endpoint, .. } = self;
         SampleError::new(
             ErrorClass::Unreachable,
             format!(
-                "{url} could not be reached: {}; check the network, and `base_url` of model \
+                "{shown_url} could not be reached: {}; check the network, and `base_url` of model \
                  provider `{}`",
                 causes(error),
-                self.endpoint.name
+                endpoint.name
             ),
         )
     }
@@ -114,9 +118,7 @@ impl Client {
         let status = response.status().as_u16();
         let retry_after = classify::retry_after(header(&response, &RETRY_AFTER), SystemTime::now());
         let body = body_start(response).await;
-        let mut url = self.url.clone();
-        url.set_query(None);
-        let (url, provider) = (url.as_str(), self.endpoint.name.as_str());
+        let (url, provider) = (self.shown_url.as_str(), self.endpoint.name.as_str());
         classify::refused(&Refused { status, retry_after, body: &body, url, provider })
     }
 }
@@ -129,15 +131,21 @@ pub struct ByteStream {
 }
 
 impl ByteStream {
-    /// Waits for more bytes; none at the end of the body.
+    /// Returns how long the stream may be silent.
+    pub fn idle_timeout(&self) -> Duration {
+        self.idle
+    }
+
+    /// Waits for more bytes, until `deadline` at most; none at the end of the body.
     ///
-    /// Dropping the future loses nothing: the next call goes on where this one waited.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, SampleError> {
-        match tokio::time::timeout(self.idle, self.response.chunk()).await {
+    /// What counts as silence is the caller's to say, who knows an event from a keep-alive. Dropping
+    /// the future loses nothing: the next call goes on where this one waited.
+    pub async fn next(&mut self, deadline: Instant) -> Result<Option<Bytes>, SampleError> {
+        match tokio::time::timeout_at(deadline, self.response.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk),
             Ok(Err(error)) => Err(SampleError::new(
                 ErrorClass::Disconnected,
-                format!("the answer broke off: {}", causes(&error)),
+                format!("the answer broke off: {}", causes(error)),
             )),
             Err(_) => Err(idle_for_too_long(self.idle)),
         }
@@ -154,8 +162,9 @@ fn idle_for_too_long(idle: Duration) -> SampleError {
 /// Reads the beginning of a body; one that breaks off gives what came.
 async fn body_start(mut response: Response) -> String {
     let mut body = Vec::new();
+    let deadline = Instant::now() + BODY_PATIENCE;
     while body.len() < BODY_BYTES_MAX {
-        match tokio::time::timeout(CONNECT_TIMEOUT, response.chunk()).await {
+        match tokio::time::timeout_at(deadline, response.chunk()).await {
             Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
             _ => break,
         }
@@ -168,7 +177,9 @@ fn header<'a>(response: &'a Response, name: &HeaderName) -> &'a str {
 }
 
 /// Joins an error and its causes, because reqwest says the least interesting thing first.
-fn causes(error: &reqwest::Error) -> String {
+fn causes(error: reqwest::Error) -> String {
+    // The address in it may hold a key.
+    let error = error.without_url();
     let mut text = String::new();
     let mut next = error.source();
     while let Some(cause) = next {
@@ -182,6 +193,16 @@ fn causes(error: &reqwest::Error) -> String {
         next = cause.source();
     }
     if text.is_empty() { error.to_string() } else { text }
+}
+
+/// Names an address without its query and user, which may be secret.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    // Neither can fail on an address that has a host, and ours does.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.into()
 }
 
 /// Tells whether a proxy is configured, which may itself speak TLS.

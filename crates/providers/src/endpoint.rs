@@ -16,8 +16,8 @@ pub struct Endpoint {
     pub name: String,
     /// The address without `/responses`.
     pub base_url: String,
-    /// Added to the address.
-    pub query: Vec<(String, String)>,
+    /// Added to the address; some put their keys here.
+    pub query: Vec<(String, Redacted)>,
     /// Added to the headers.
     pub headers: Vec<(String, Redacted)>,
     /// The key to send, if any.
@@ -58,12 +58,13 @@ pub struct Identity {
 #[non_exhaustive]
 pub enum EndpointError {
     /// The address is not one.
-    #[error("`base_url` of model provider `{name}` is not an http or https address: `{base_url}`")]
+    #[error(
+        "`base_url` of model provider `{name}` is not an http or https address: write it as in \
+         https://host/v1"
+    )]
     BaseUrl {
         /// The provider.
         name: String,
-        /// What was given.
-        base_url: String,
     },
     /// A header cannot be sent.
     #[error(
@@ -83,15 +84,15 @@ pub enum EndpointError {
 impl Endpoint {
     /// Returns the address that requests go to.
     pub(crate) fn url(&self) -> Result<Url, EndpointError> {
-        let bad =
-            || EndpointError::BaseUrl { name: self.name.clone(), base_url: self.base_url.clone() };
+        let bad = || EndpointError::BaseUrl { name: self.name.clone() };
         let text = format!("{}/responses", self.base_url.trim_end_matches('/'));
         let mut url = Url::parse(&text).map_err(|_| bad())?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(bad());
         }
         if !self.query.is_empty() {
-            url.query_pairs_mut().extend_pairs(&self.query);
+            let pairs = self.query.iter().map(|(name, value)| (name.as_str(), value.expose()));
+            url.query_pairs_mut().extend_pairs(pairs);
         }
         Ok(url)
     }

@@ -45,7 +45,15 @@ enum Wake {
 enum Source<'a> {
     Closed,
     Opening(Pin<Box<dyn Future<Output = Result<ByteStream, SampleError>> + 'a>>),
-    Open(Box<ByteStream>, Decoder),
+    Open(Box<Open>),
+}
+
+/// An answer that is coming.
+struct Open {
+    stream: ByteStream,
+    decoder: Decoder,
+    /// When it counts as broken off. Only an event moves it: a proxy can keep a dead stream alive.
+    deadline: Instant,
 }
 
 type RunningCall<'a> = Pin<Box<dyn Future<Output = Option<(CallKey, OutputBody)>> + 'a>>;
@@ -62,6 +70,7 @@ pub(crate) async fn drive(
         thread,
         progress,
         source: Source::Closed,
+        answer: 0,
         calls: FuturesUnordered::new(),
         handles: HashMap::new(),
         timer: None,
@@ -72,9 +81,10 @@ pub(crate) async fn drive(
     }
     loop {
         let wake = driver.wake(control, &mut reports).await;
+        let answer = driver.answer;
         for input in driver.inputs(wake) {
-            // An event of a stream that the one before it has ended.
-            if matches!(input, Input::Stream(_)) && matches!(driver.source, Source::Closed) {
+            // The rest of an answer that the turn has closed is nobody's.
+            if matches!(input, Input::Stream(_)) && driver.answer != answer {
                 break;
             }
             turn.handle(driver.now_ms(), input)
@@ -90,6 +100,8 @@ struct Driver<'a> {
     thread: &'a Thread,
     progress: ProgressSender,
     source: Source<'a>,
+    /// Counts the answers that were closed.
+    answer: u64,
     calls: FuturesUnordered<RunningCall<'a>>,
     handles: HashMap<CallKey, AbortHandle>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -115,7 +127,10 @@ impl<'a> Driver<'a> {
                     let body = Bytes::from(self.thread.request(turn, purpose));
                     self.source = Source::Opening(Box::pin(self.thread.client.open(body)));
                 }
-                Action::CloseStream => self.source = Source::Closed,
+                Action::CloseStream => {
+                    self.source = Source::Closed;
+                    self.answer += 1;
+                }
                 Action::Run(call) => self.run(call),
                 Action::Stop(key) => {
                     if let Some(handle) = self.handles.remove(&key) {
@@ -184,7 +199,9 @@ impl<'a> Driver<'a> {
             Wake::Returned(key, output) => vec![Input::Returned(key, output)],
             Wake::WaitOver => vec![Input::WaitOver],
             Wake::Opened(Ok(stream)) => {
-                self.source = Source::Open(Box::new(stream), Decoder::default());
+                let deadline = Instant::now() + stream.idle_timeout();
+                let decoder = Decoder::default();
+                self.source = Source::Open(Box::new(Open { stream, decoder, deadline }));
                 Vec::new()
             }
             Wake::Opened(Err(error)) => vec![Input::SampleFailed(error)],
@@ -203,13 +220,15 @@ impl Source<'_> {
         match self {
             Self::Closed => pending().await,
             Self::Opening(opening) => Wake::Opened(opening.await),
-            Self::Open(stream, _) => Wake::Bytes(stream.next().await),
+            Self::Open(open) => Wake::Bytes(open.stream.next(open.deadline).await),
         }
     }
 
     fn decode(&mut self, bytes: Result<Option<Bytes>, SampleError>) -> Vec<Input> {
-        let Self::Open(_, decoder) = self else { return Vec::new() };
+        let Self::Open(open) = self else { return Vec::new() };
+        let Open { stream, decoder, deadline } = &mut **open;
         let mut events = Vec::new();
+        let frames = decoder.frames();
         let failure = match bytes {
             Ok(Some(bytes)) => decoder
                 .push(&bytes, &mut events)
@@ -224,12 +243,17 @@ impl Source<'_> {
                 Some(error)
             }
         };
-        let ended = events
+        if decoder.frames() > frames {
+            *deadline = Instant::now() + stream.idle_timeout();
+        }
+        let end = events
             .iter()
-            .any(|event| matches!(event, StreamEvent::Completed(_) | StreamEvent::Failed(_)));
+            .position(|event| matches!(event, StreamEvent::Completed(_) | StreamEvent::Failed(_)));
+        // What comes after the end of an answer does not belong to the next one.
+        events.truncate(end.map_or(events.len(), |end| end + 1));
         let mut inputs: Vec<_> = events.into_iter().map(Input::Stream).collect();
         // Whoever has had the end of an answer does not mind that the connection closes.
-        inputs.extend(failure.filter(|_| !ended).map(Input::SampleFailed));
+        inputs.extend(failure.filter(|_| end.is_none()).map(Input::SampleFailed));
         inputs
     }
 }

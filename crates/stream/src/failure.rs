@@ -109,7 +109,7 @@ pub fn incomplete(reason: Option<&str>) -> SampleError {
 }
 
 /// Finds a delay in words such as "try again in 1.5s" or "try again in 250 ms".
-fn delay_in_text(text: &str) -> Option<Duration> {
+pub fn delay_in_text(text: &str) -> Option<Duration> {
     let lower = text.to_ascii_lowercase();
     let rest = lower.split_once("try again in ")?.1;
     let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());

@@ -18,6 +18,13 @@ use crate::sse;
 #[derive(Debug, Default)]
 pub struct Decoder {
     sse: sse::Decoder,
+    seen: Seen,
+}
+
+/// What has gone by.
+#[derive(Debug, Default)]
+struct Seen {
+    frames: u64,
     unreadable: u64,
 }
 
@@ -28,19 +35,24 @@ impl Decoder {
         bytes: &[u8],
         events: &mut Vec<StreamEvent>,
     ) -> Result<(), sse::EventTooLong> {
-        let Self { sse, unreadable } = self;
-        sse.push(bytes, |data| read(data, events, unreadable))
+        let Self { sse, seen } = self;
+        sse.push(bytes, |data| read(data, events, seen))
     }
 
     /// Ends the stream.
     pub fn finish(&mut self, events: &mut Vec<StreamEvent>) {
-        let Self { sse, unreadable } = self;
-        sse.finish(|data| read(data, events, unreadable));
+        let Self { sse, seen } = self;
+        sse.finish(|data| read(data, events, seen));
     }
 
     /// Returns how many events could not be read; useful in the message about a stream that broke off.
     pub fn unreadable(&self) -> u64 {
-        self.unreadable
+        self.seen.unreadable
+    }
+
+    /// Returns how many events have come, of whatever kind; a keep-alive is none.
+    pub fn frames(&self) -> u64 {
+        self.seen.frames
     }
 }
 
@@ -66,9 +78,11 @@ struct Wire<'a> {
 #[derive(Deserialize)]
 struct WireResponse<'a> {
     id: Option<String>,
-    usage: Option<WireUsage>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
     end_turn: Option<bool>,
-    error: Option<WireError>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
     #[serde(borrow)]
     incomplete_details: Option<WireIncomplete<'a>>,
 }
@@ -79,7 +93,8 @@ struct WireIncomplete<'a> {
     reason: Option<Text<'a>>,
 }
 
-fn read(data: &[u8], events: &mut Vec<StreamEvent>, unreadable: &mut u64) {
+fn read(data: &[u8], events: &mut Vec<StreamEvent>, seen: &mut Seen) {
+    seen.frames += 1;
     let text = String::from_utf8_lossy(data);
     // The closing word of Chat Completions, which some endpoints send here too.
     if text == "[DONE]" {
@@ -88,7 +103,7 @@ fn read(data: &[u8], events: &mut Vec<StreamEvent>, unreadable: &mut u64) {
     match event(&text) {
         Ok(Some(event)) => events.push(event),
         Ok(None) => {}
-        Err(_) => *unreadable += 1,
+        Err(_) => seen.unreadable += 1,
     }
 }
 
@@ -105,7 +120,9 @@ fn event(text: &str) -> serde_json::Result<Option<StreamEvent>> {
         "response.completed" => completed(part(wire.response)?),
         "response.failed" => {
             let response: WireResponse<'_> = part(wire.response)?;
-            StreamEvent::Failed(failure::classify(&response.error.unwrap_or_default()))
+            // An error in a form that nobody can read is an error all the same.
+            let error = response.error.and_then(|raw| WireError::read(raw.get()).ok());
+            StreamEvent::Failed(failure::classify(&error.unwrap_or_default()))
         }
         "response.incomplete" => {
             let response: Option<WireResponse<'_>> =
@@ -135,7 +152,8 @@ fn completed(response: WireResponse<'_>) -> StreamEvent {
             "the answer was called complete without naming its id",
         ));
     }
-    let usage = response.usage.unwrap_or_default();
+    // Counts in a form that nobody can read are no reason to lose a whole answer.
+    let usage: WireUsage = part(response.usage).unwrap_or_default();
     StreamEvent::Completed(Completion {
         usage: usage.into(),
         total_tokens: usage.total_tokens(),

@@ -18,7 +18,7 @@ use engine::{
 use protocol::error::{ErrorClass, SampleError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{CallKey, ItemId};
-use protocol::item::{Item, ItemBody, Step, StepStatus};
+use protocol::item::{Item, ItemBody, Status, Step, StepStatus};
 use protocol::open::Open;
 use protocol::responses::{
     CallOutput, Completion, Content, CustomToolCall, FunctionCall, KnownItem, KnownPart, Message,
@@ -87,6 +87,11 @@ fn play_thread(seed: u64, log: &mut Option<String>) -> Vec<&'static str> {
         (context, usage, numbers) = world.turn.into_parts();
     }
     happened
+}
+
+/// Something that a tool can show.
+fn shown() -> ItemBody {
+    ItemBody::FileChange { changes: Vec::new(), status: Status::InProgress }
 }
 
 fn options(rng: &mut Rng, usage: Usage, numbers: Numbers) -> TurnOptions {
@@ -285,7 +290,7 @@ impl<'a> World<'a> {
     fn report(&mut self) {
         let keys: Vec<_> = self.runs.keys().copied().collect();
         let key = keys[self.rng.below(keys.len() as u64) as usize];
-        let shown = ItemBody::Warning { message: "shown".into() };
+        let shown = shown();
         let report = match self.rng.below(5) {
             0 | 1 => Report::Started(shown),
             2 | 3 => Report::Ended(shown),
@@ -577,7 +582,7 @@ impl<'a> World<'a> {
         for (id, body) in &self.items.open {
             match body {
                 // What a tool began may go on after the turn.
-                ItemBody::Warning { .. } => {}
+                ItemBody::FileChange { .. } => {}
                 ItemBody::TodoList { .. } if outcome == Outcome::Interrupted => {}
                 body => panic!("{id:?} was left open: {body:?}"),
             }
@@ -594,7 +599,7 @@ impl<'a> World<'a> {
     fn come_late(&mut self) {
         let history = self.turn.context().len();
         let key = CallKey(1 + self.rng.below(3));
-        let shown = ItemBody::Warning { message: "late".into() };
+        let shown = shown();
         for input in [
             Input::Interrupt,
             Input::Steer(vec![user_message("late")]),

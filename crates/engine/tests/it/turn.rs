@@ -21,7 +21,7 @@ use engine::{
 use protocol::error::{ErrorClass, SampleError};
 use protocol::event::Event;
 use protocol::id::CallKey;
-use protocol::item::{Item, ItemBody, Step, StepStatus, WebSearchAction};
+use protocol::item::{Command, Item, ItemBody, Status, Step, StepStatus, WebSearchAction};
 use protocol::open::Open;
 use protocol::responses::{
     CallOutput, Completion, Content, CustomToolCall, FunctionCall, KnownItem, KnownPart, Message,
@@ -101,6 +101,7 @@ impl Play {
         let number = u32::try_from(value).unwrap();
         match name {
             "requests_max" => self.options.limits.requests_max = number,
+            "answer_items_max" => self.options.limits.answer_items_max = number,
             "calls_max" => self.options.limits.calls_max = number,
             "calls_parallel_max" => self.options.limits.calls_parallel_max = number as usize,
             "argument_bytes_max" => self.options.limits.argument_bytes_max = number as usize,
@@ -206,11 +207,11 @@ fn read_input(input: &str) -> Input {
         "cut" => Input::SampleFailed(read_error("Disconnected")),
         "began" => {
             let [key, message] = words(rest);
-            Input::Reported(read_key(&key), Report::Started(ItemBody::Warning { message }))
+            Input::Reported(read_key(&key), Report::Started(shown(message)))
         }
         "ended" => {
             let [key, message] = words(rest);
-            Input::Reported(read_key(&key), Report::Ended(ItemBody::Warning { message }))
+            Input::Reported(read_key(&key), Report::Ended(shown(message)))
         }
         "plan" => {
             let [key, steps] = words(rest);
@@ -265,6 +266,7 @@ fn read_error(class: &str) -> SampleError {
         "RateLimited" => ErrorClass::RateLimited,
         "ContextFull" => ErrorClass::ContextFull,
         "Overloaded" => ErrorClass::Overloaded,
+        "Quota" => ErrorClass::Quota,
         _ => panic!("no class {class}"),
     };
     SampleError::new(class, format!("{class:?}"))
@@ -312,6 +314,17 @@ fn brief_event(event: &Event) -> String {
     }
 }
 
+/// Makes something that a tool can show.
+fn shown(command: String) -> ItemBody {
+    ItemBody::Command(Command {
+        command,
+        cwd: "/".into(),
+        output: String::new(),
+        exit_code: None,
+        status: Status::InProgress,
+    })
+}
+
 fn brief_item(Item { id, body }: &Item) -> String {
     let body = match body {
         ItemBody::AgentMessage { text } => format!("message {text:?}"),
@@ -321,9 +334,9 @@ fn brief_item(Item { id, body }: &Item) -> String {
             let steps: Vec<_> = steps.iter().map(|step| step.text.as_str()).collect();
             format!("todo {}", steps.join(" "))
         }
-        ItemBody::Warning { message } => format!("shown {message}"),
         ItemBody::Compaction => "compaction".into(),
-        ItemBody::Command(_) | ItemBody::FileChange { .. } => panic!("not in a script: {body:?}"),
+        ItemBody::Command(command) => format!("shown {}", command.command),
+        ItemBody::FileChange { .. } => panic!("not in a script: {body:?}"),
     };
     format!("{} {body}", id.0)
 }
