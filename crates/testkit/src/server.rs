@@ -339,6 +339,10 @@ mod tests {
         check(json!([busy]), &[&post("{}")], &want, OPEN);
         let as_json = json!([{ "json": true, "body": "[]" }]);
         check(as_json, &[&post("{}")], &["200 X\r\n", "application/json", "\r\n\r\n[]"], OPEN);
+        let page =
+            json!([{ "status": 404, "headers": { "Content-Type": "text/html" }, "body": "<p>" }]);
+        let want = ["HTTP/1.1 404 X\r\nContent-Type: text/html\r\ncontent-length: 3\r\n\r\n<p>"];
+        check(page, &[&post("{}")], &want, OPEN);
         let models = "GET /v1/models?x=y HTTP/1.1\r\n\r\n";
         let chunked =
             "POST /v1/responses HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";

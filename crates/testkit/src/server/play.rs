@@ -162,13 +162,14 @@ impl<'a> Ids<'a> {
     }
 }
 
-/// A whole HTTP response with a JSON body.
+/// A whole HTTP response; its body is JSON unless the headers say what else it is.
 pub(crate) fn reply(status: u16, body: &[u8], headers: &str) -> Vec<u8> {
-    let mut bytes = format!(
-        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n",
-        body.len()
-    )
-    .into_bytes();
+    let typed = headers.lines().any(|line| line.to_ascii_lowercase().starts_with("content-type:"));
+    let kind = if typed { "" } else { "content-type: application/json\r\n" };
+    let length = body.len();
+    let mut bytes =
+        format!("HTTP/1.1 {status} X\r\n{kind}{headers}content-length: {length}\r\n\r\n")
+            .into_bytes();
     bytes.extend_from_slice(body);
     bytes
 }
