@@ -43,13 +43,15 @@ impl Client {
         let headers = endpoint.headers(identity)?;
         let encrypted = url.scheme() == "https" || proxied();
         let tls = tls::config(encrypted).map_err(|e| EndpointError::Client(e.to_string()))?;
-        let http = reqwest::Client::builder()
+        let mut http = reqwest::Client::builder()
             .use_preconfigured_tls(tls)
             .http1_only()
             .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .build()
-            .map_err(|e| EndpointError::Client(causes(e)))?;
+            .connect_timeout(CONNECT_TIMEOUT);
+        if no_proxy_at_all() {
+            http = http.no_proxy();
+        }
+        let http = http.build().map_err(|e| EndpointError::Client(causes(e)))?;
         Ok(Self { http, endpoint, url, shown_url, headers, turn_state: Mutex::new(None) })
     }
 
@@ -210,4 +212,10 @@ fn proxied() -> bool {
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
         .iter()
         .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
+/// Tells whether `NO_PROXY` is `*`. The library takes that to be about names only, so that a local
+/// endpoint, which is named by its address, would still be asked for through the proxy.
+fn no_proxy_at_all() -> bool {
+    ["NO_PROXY", "no_proxy"].iter().any(|name| std::env::var_os(name).is_some_and(|v| v == "*"))
 }
