@@ -17,11 +17,15 @@ pub(crate) fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
     let mut stdin = std::io::stdin().lock();
     match argument {
         Some(prompt) if prompt != "-" => {
-            if stdin.is_terminal() || !has_input(&stdin) {
-                return Ok(prompt.to_owned());
-            }
-            let piped = read_text(&mut stdin)?;
+            let piped = if stdin.is_terminal() || !has_input(&stdin) {
+                String::new()
+            } else {
+                read_text(&mut stdin)?
+            };
             if piped.trim().is_empty() {
+                if prompt.trim().is_empty() {
+                    bail!("no prompt: the one given is empty; say what to do");
+                }
                 return Ok(prompt.to_owned());
             }
             let end = if piped.ends_with('\n') { "" } else { "\n" };
