@@ -51,8 +51,9 @@ impl World {
             let shown = directory.display();
             return Err(Failure::usage(anyhow!("-C {shown}: there is no such directory")));
         }
-        // `.` and `..` in what the user typed would be told to the model and shown in items.
-        let directory = std::path::absolute(&directory).map_err(Failure::usage)?;
+        // `.` and `..` in what the user typed would be told to the model and shown in items, and the
+        // search for a repository above would look into the wrong directories.
+        let directory = directory.canonicalize().map_err(Failure::usage)?;
         let home = home(&env).map_err(Failure::usage)?;
         Ok(Self { env, home, directory })
     }
