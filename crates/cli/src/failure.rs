@@ -8,6 +8,8 @@ pub(crate) mod code {
     pub(crate) const USAGE: u8 = 2;
     /// A bound was reached.
     pub(crate) const LIMIT: u8 = 4;
+    /// Ended with the terminal (128 + SIGHUP).
+    pub(crate) const HUNG_UP: u8 = 129;
     /// Ended by the user (128 + SIGINT).
     pub(crate) const INTERRUPTED: u8 = 130;
     /// Ended by another program (128 + SIGTERM).

@@ -187,6 +187,7 @@ impl Signals {
 fn listen(control: mpsc::Sender<Control>) -> std::io::Result<Signals> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let received = Signals(std::sync::Arc::new(code::INTERRUPTED.into()));
     let shared = std::sync::Arc::clone(&received.0);
     tokio::spawn(async move {
@@ -195,6 +196,8 @@ fn listen(control: mpsc::Sender<Control>) -> std::io::Result<Signals> {
             let code = tokio::select! {
                 _ = interrupt.recv() => code::INTERRUPTED,
                 _ = terminate.recv() => code::TERMINATED,
+                // The terminal has gone. Dying of it would leave the commands behind.
+                _ = hangup.recv() => code::HUNG_UP,
             };
             if seen {
                 std::process::exit(i32::from(code));
