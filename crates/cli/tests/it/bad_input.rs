@@ -1,0 +1,341 @@
+//! What cannot be used: flags, files, input and endpoints. There is one message that says what is
+//! wrong and where, the exit code for it, and nothing half done.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::{ModelServer, script};
+
+use crate::run::{Ended, Run, exec, lab, lab_for};
+
+/// What a run finds. Everything but what a row names is fine.
+#[derive(Clone, Copy, Default)]
+struct Given {
+    /// Stands before everything else in `config.toml`.
+    top: &'static str,
+    /// Belongs to the table of the provider in `config.toml`.
+    provider: &'static str,
+    /// Files in the agent's home.
+    home: &'static [(&'static str, &'static [u8])],
+    /// Files in the workspace.
+    files: &'static [(&'static str, &'static [u8])],
+    /// The command line after `exec --json -o answer.txt`; a plain prompt when empty.
+    args: &'static [&'static str],
+    stdin: &'static [u8],
+}
+
+/// Runs the binary and sees to what holds for every run: only events on stdout, no panic, and the
+/// file for the answer as it was, unless there is an answer.
+#[track_caller]
+fn run(server: &ModelServer, given: Given) -> Ended {
+    let lab = lab_for(server);
+    let config = testkit::lab::mock_config(server.port());
+    lab.home.write("config.toml", format!("{}{config}{}", given.top, given.provider)).unwrap();
+    for (name, bytes) in given.home {
+        lab.home.write(name, bytes).unwrap();
+    }
+    for (name, bytes) in given.files {
+        lab.workspace.write(name, bytes).unwrap();
+    }
+    lab.workspace.write("answer.txt", "as it was").unwrap();
+    let mut command = exec(&lab, &["-o", "answer.txt"]);
+    command.args(if given.args.is_empty() { &["say hi"] } else { given.args });
+    let ended = Run::start_with(command, given.stdin).end();
+    let answer = lab.workspace.read("answer.txt").unwrap();
+    assert_eq!(answer, if ended.code == Some(0) { "hi" } else { "as it was" }, "{ended:?}");
+    assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+    ended.events();
+    ended
+}
+
+#[track_caller]
+fn contains(text: &str, words: &[&str], ended: &Ended) {
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in {text:?}: {ended:#?}");
+    }
+}
+
+/// The run ends before it begins: exit code 2, one message with all `words`, no event, no request.
+#[track_caller]
+fn refused(given: Given, words: &[&str]) {
+    let server = answering();
+    let ended = run(&server, given);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:#?}");
+    contains(&ended.stderr, words, &ended);
+    let ours = |line: &&str| line.starts_with("heddle: ") || line.starts_with("error: ");
+    let notes = ["heddle: warning: ", "heddle: reading "];
+    let messages = ended.stderr.lines().filter(ours);
+    let messages = messages.filter(|line| !notes.iter().any(|note| line.starts_with(note)));
+    assert_eq!(messages.count(), 1, "{ended:#?}");
+    assert_eq!(server.requests().len(), 0, "{ended:#?}");
+}
+
+/// The turn fails: exit code 1, and `turn.failed` comes last and has all `words`.
+#[track_caller]
+fn failed(script: Value, provider: &'static str, requests: usize, words: &[&str]) {
+    let server = ModelServer::start(script).unwrap();
+    let ended = run(&server, Given { provider, ..Given::default() });
+    check_failed(&ended, words);
+    assert_eq!(server.requests().len(), requests, "{ended:#?}");
+}
+
+#[track_caller]
+fn check_failed(ended: &Ended, words: &[&str]) {
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    let events = ended.events();
+    let [.., error, last] = &events[..] else { panic!("{ended:#?}") };
+    assert_eq!(last["type"], "turn.failed", "{ended:#?}");
+    assert_eq!(error, &json!({ "type": "error", "message": last["error"]["message"] }));
+    contains(last["error"]["message"].as_str().unwrap(), words, ended);
+    assert!(ended.took < Duration::from_secs(10), "{ended:#?}");
+}
+
+/// The turn goes on: the user reads `warned` on stderr, and the request says `told`.
+#[track_caller]
+fn warned(given: Given, warned: &[&str], told: &[&str]) {
+    let server = answering();
+    let ended = run(&server, given);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    contains(&ended.stderr, warned, &ended);
+    let requests = server.requests();
+    contains(&requests[0].body["input"].to_string(), told, &ended);
+}
+
+fn answering() -> ModelServer {
+    ModelServer::start(json!([script::response([script::message("hi")])])).unwrap()
+}
+
+#[test]
+fn configuration() {
+    let top = |top| Given { top, ..Given::default() };
+    refused(top("model = gpt-5.5\n"), &["config.toml:1:9: ", "1 | model = gpt-5.5", "^^^^^^^"]);
+    refused(top("\n[\n"), &["config.toml:2:2: ", "2 | [", "^"]);
+    refused(top("a = \"\n"), &["config.toml:1:", "^"]);
+    refused(
+        top("# one\nhide_agent_reasoning = \"yes\"\n"),
+        &["config.toml:2:24: ", "`hide_agent_reasoning` must be a boolean", "^^^^^"],
+    );
+    refused(
+        top("model_reasoning_effort = \"most\"\n"),
+        &["config.toml:1:26: ", "`model_reasoning_effort`", "^^^^^^", "low"],
+    );
+    refused(
+        Given { home: &[("config.toml", b"model = \"\xff\"\n")], ..Given::default() },
+        &["config.toml", "not UTF-8"],
+    );
+    refused(
+        Given {
+            top: "colour = \"blue\"\n",
+            args: &["--strict-config", "say hi"],
+            ..Given::default()
+        },
+        &["config.toml:1:1", "colour"],
+    );
+    refused(
+        Given { home: &[("config.toml", b"model_provider = \"elsewhere\"\n")], ..Given::default() },
+        &["`elsewhere`", "[model_providers.elsewhere]", "openai"],
+    );
+    refused(
+        Given {
+            home: &[(
+                "config.toml",
+                b"model_provider = \"a\"\n[model_providers.a]\nname = \"a\"\n",
+            )],
+            ..Given::default()
+        },
+        &["`a`", "base_url"],
+    );
+    refused(
+        Given {
+            args: &["-c", "model_providers.mock.base_url=\"ftp://h\"", "hi"],
+            ..Given::default()
+        },
+        &["`base_url` of model provider `mock`", "ftp://h"],
+    );
+    refused(
+        Given { provider: "http_headers = { \"x y\" = \"1\" }\n", ..Given::default() },
+        &["x y", "mock"],
+    );
+    refused(
+        Given { home: &[("rules/default.rules", b"prefix_rule(\n")], ..Given::default() },
+        &["default.rules:"],
+    );
+    refused(
+        Given { top: "model_instructions_file = \"gone.md\"\n", ..Given::default() },
+        &["model_instructions_file", "gone.md", "No such file"],
+    );
+}
+
+#[test]
+fn flags() {
+    let args = |args| Given { args, ..Given::default() };
+    refused(args(&["-c", "model", "hi"]), &["the override `model` has no `=`"]);
+    refused(args(&["-c", "model=5", "hi"]), &["-c model=5:1:7", "`model` must be a string", "^"]);
+    refused(args(&["-s", "sometimes", "hi"]), &["sometimes", "workspace-write"]);
+    refused(args(&["--frobnicate", "hi"]), &["--frobnicate"]);
+    refused(args(&["one", "two"]), &["two"]);
+    refused(args(&["-m", "", "hi"]), &["-m", "empty"]);
+    refused(args(&["-C", "gone", "hi"]), &["-C", "gone", "no such directory"]);
+    refused(args(&["-C", "answer.txt", "hi"]), &["-C", "answer.txt", "no such directory"]);
+    refused(args(&["--add-dir", "gone", "hi"]), &["--add-dir gone"]);
+    refused(args(&["-C", "../uhome", "hi"]), &["uhome", "git repository", "--skip-git-repo-check"]);
+    let schema = |args, schema: &'static [(&'static str, &'static [u8])]| Given {
+        args,
+        files: schema,
+        ..Given::default()
+    };
+    let with = &["--output-schema", "schema.json", "hi"];
+    refused(schema(with, &[]), &["--output-schema", "schema.json", "No such file"]);
+    refused(schema(with, &[("schema.json", b"{\"a\":\n 1,}")]), &["schema.json", "line 2"]);
+    refused(schema(with, &[("schema.json", b"5")]), &["schema.json", "object"]);
+    refused(
+        schema(with, &[("schema.json", b"{\"type\":\"objekt\"}")]),
+        &["schema.json", "/type must be one of"],
+    );
+    refused(schema(with, &[("schema.json", b"\xff")]), &["schema.json", "UTF-8"]);
+}
+
+#[test]
+fn an_output_file_that_cannot_be_written_is_found_first() {
+    let server = answering();
+    let lab = lab_for(&server);
+    for path in ["gone/answer.txt", "."] {
+        let ended = Run::start(exec(&lab, &["-o", path, "say hi"])).end();
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{path} {ended:#?}");
+        contains(&ended.stderr, &["heddle: -o ", path], &ended);
+    }
+    assert_eq!(server.requests().len(), 0);
+    assert!(!lab.workspace.path().join("gone").exists());
+}
+
+#[test]
+fn prompts() {
+    let stdin = |stdin, args| Given { stdin, args, ..Given::default() };
+    refused(stdin(b"", &["-"]), &["no prompt", "stdin was empty"]);
+    refused(stdin(b" \n\t\n", &["-"]), &["no prompt"]);
+    refused(stdin(b"", &["--"]), &["no prompt"]);
+    refused(stdin(b"ab\xff", &["-"]), &["stdin is not UTF-8", "byte 2"]);
+    refused(stdin(b"ab\xff", &["say hi"]), &["stdin is not UTF-8", "byte 2"]);
+    refused(stdin(b"\xff\xfe\0\0h\0\0\0", &["-"]), &["UTF-32"]);
+    refused(stdin(b"", &[""]), &["no prompt"]);
+    refused(stdin(b"", &["  "]), &["no prompt"]);
+}
+
+#[test]
+fn images() {
+    let image = |args, files| Given { args, files, ..Given::default() };
+    warned(
+        image(&["--image=gone.png", "hi"], &[]),
+        &["gone.png could not be read: No such file"],
+        &["The image at `gone.png` could not be read: No such file"],
+    );
+    warned(
+        image(&["--image=.git", "hi"], &[]),
+        &["the image .git could not be read"],
+        &["`.git` could not be read"],
+    );
+    warned(
+        image(&["--image=notes.png", "hi"], &[("notes.png", b"only words")]),
+        &["the image notes.png is not sent"],
+        &["<image name=[Image #1] path=\\\"notes.png\\\">", "the image was left out", "</image>"],
+    );
+    warned(
+        image(&["--image=empty.png", "hi"], &[("empty.png", b"")]),
+        &["the image empty.png is not sent"],
+        &["the image was left out"],
+    );
+}
+
+#[test]
+fn keys() {
+    let server = answering();
+    let given = |provider| Given { provider, ..Given::default() };
+    let ended = run(&server, given("env_key = \"MOCK_KEY\"\n"));
+    check_failed(&ended, &["`MOCK_KEY` is not set", "`mock`"]);
+    let told = "env_key = \"MOCK_KEY\"\nenv_key_instructions = \"ask Ann\"\n";
+    check_failed(&run(&server, given(told)), &["`MOCK_KEY`", "ask Ann"]);
+    // The provider that is there without configuration.
+    let lab = lab();
+    let ended = Run::start(exec(&lab, &["say hi"])).end();
+    check_failed(&ended, &["`OPENAI_API_KEY` is not set"]);
+    assert_eq!(server.requests().len(), 0);
+}
+
+/// Fails at once.
+const NO_RETRY: &str = "request_max_retries = 0\nstream_max_retries = 0\n";
+/// Tries twice.
+const ONE_RETRY: &str = "request_max_retries = 0\nstream_max_retries = 1\n";
+/// Fails as soon as a stream is silent.
+const IMPATIENT: &str =
+    "request_max_retries = 0\nstream_max_retries = 1\nstream_idle_timeout_ms = 150\n";
+
+#[test]
+fn streams_that_are_none() {
+    let raw = |text: &str| json!([{ "raw": text }]);
+    failed(raw("one\ntwo\n\nthree"), NO_RETRY, 1, &["broke off"]);
+    failed(raw("data: {\"type\":\n\n"), NO_RETRY, 1, &["broke off"]);
+    failed(raw("\u{0}\u{1}\u{2}"), NO_RETRY, 1, &["broke off"]);
+    failed(raw(""), ONE_RETRY, 2, &["broke off"]);
+    let begun = [script::created(), script::delta("half")];
+    failed(json!([script::events(begun.clone())]), ONE_RETRY, 2, &["broke off"]);
+    let cut = json!({ "events": begun, "reset": true });
+    failed(json!([cut]), ONE_RETRY, 2, &["broke off"]);
+    failed(json!([{ "raw": "", "reset": true }]), ONE_RETRY, 2, &["broke off"]);
+    let frame = "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\"}}\n\ndata: {\"ty";
+    failed(raw(frame), ONE_RETRY, 2, &["broke off"]);
+    // Nothing at all, and nothing after a good beginning.
+    failed(json!([{ "raw": "", "hang_ms": 60_000 }]), IMPATIENT, 2, &["nothing came for 150 ms"]);
+    let stalls = json!({ "events": begun, "hang_ms": 60_000 });
+    failed(json!([stalls]), IMPATIENT, 2, &["nothing came for 150 ms"]);
+}
+
+#[test]
+fn answers_that_are_no_stream() {
+    let html = "<!doctype html>\n<h1>Welcome to nginx!</h1>";
+    let page = |status: u16| {
+        json!([{ "status": status, "json": true, "body": html,
+                 "headers": { "content-type": "text/html", "location": "http://127.0.0.1:1/v1" } }])
+    };
+    let address = ["/v1/responses", "base_url", "`mock`"];
+    failed(page(200), NO_RETRY, 1, &[&address[..], &["text/html", "Welcome to nginx!"]].concat());
+    failed(page(404), NO_RETRY, 1, &[&address[..], &["404", "Welcome to nginx!"]].concat());
+    failed(page(301), NO_RETRY, 1, &[&address[..], &["redirect (301)"]].concat());
+    failed(page(502), NO_RETRY, 1, &["502", "Welcome to nginx!"]);
+    let answer = |body: Value| json!([{ "json": true, "body": body }]);
+    let chat = json!({ "choices": [{ "message": { "content": "hi" } }] });
+    failed(answer(chat), NO_RETRY, 1, &["application/json", "wire_api", "choices"]);
+    let error = json!({ "error": { "message": "out of coffee", "code": "teapot" } });
+    failed(answer(error.clone()), NO_RETRY, 1, &["out of coffee"]);
+    failed(json!([script::status(401, error.clone())]), ONE_RETRY, 1, &["401", "out of coffee"]);
+    failed(json!([script::status(400, error.clone())]), ONE_RETRY, 1, &["400", "out of coffee"]);
+    failed(json!([script::status(500, error)]), ONE_RETRY, 2, &["500", "out of coffee"]);
+}
+
+#[test]
+fn nobody_listens() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let lab = lab();
+    let config = testkit::lab::mock_config(port);
+    lab.home
+        .write("config.toml", config + "request_max_retries = 1\nstream_max_retries = 1\n")
+        .unwrap();
+    let ended = Run::start(exec(&lab, &["say hi"])).end();
+    check_failed(
+        &ended,
+        &["could not be reached", "onnection refused", &port.to_string(), "`mock`"],
+    );
+}
+
+#[test]
+fn a_stream_without_its_last_line_end_is_whole() {
+    let frames = script::response([script::message("hi")])["events"].clone();
+    let frames = frames.as_array().unwrap();
+    let text: Vec<_> = frames.iter().map(|event| format!("data: {event}")).collect();
+    for end in ["", "\n", "\r\n"] {
+        let server = ModelServer::start(json!([{ "raw": text.join("\n\n") + end }])).unwrap();
+        let provider = NO_RETRY;
+        let ended = run(&server, Given { provider, ..Given::default() });
+        assert_eq!(ended.code, Some(0), "{end:?} {ended:#?}");
+    }
+}

@@ -1,0 +1,16 @@
+//! The built binary, from the outside: what it reads, prints, sends and leaves behind.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod bad_input;
+mod conformance;
+mod https;
+mod process;
+mod run;
+mod wire;
+
+/// The binary under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_heddle");
+
+/// Where tests make their directories. It lies outside of the temporary directory, which sandbox
+/// profiles leave writable, and outside of any repository, which the build directory does not.
+const PARENT: &str = "/var/tmp";

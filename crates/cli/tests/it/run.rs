@@ -1,0 +1,199 @@
+//! One run of the binary, watched: its output as it comes, signals to it, and what it leaves.
+//!
+//! Nothing here waits for luck. A wait is for a condition, and one that does not come true within
+//! [`LIMIT`] fails the test and shows what was seen until then.
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+use testkit::{Lab, ModelServer};
+
+use crate::{BINARY, PARENT};
+
+/// The longest that anything may take. No test comes near it on an idle machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// Makes directories for one run; the workspace passes for a repository.
+pub(crate) fn lab() -> Lab {
+    let lab = Lab::new_in(Path::new(PARENT)).unwrap();
+    lab.workspace.write(".git/HEAD", "ref: refs/heads/main\n").unwrap();
+    lab
+}
+
+/// Makes directories for one run, with a configuration that leads to `server`.
+pub(crate) fn lab_for(server: &ModelServer) -> Lab {
+    let lab = lab();
+    lab.home.write_mock_config(server.port()).unwrap();
+    lab
+}
+
+/// Prepares `heddle exec --json` with more arguments.
+pub(crate) fn exec(lab: &Lab, args: &[&str]) -> Command {
+    let mut command = lab.command(BINARY);
+    command.args(["exec", "--json"]).args(args);
+    command
+}
+
+/// Waits until `ready` gives something.
+#[track_caller]
+pub(crate) fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = ready() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {LIMIT:?}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A run of the binary. It is ended with the value, should it still go on.
+#[derive(Debug)]
+pub(crate) struct Run {
+    child: Child,
+    started: Instant,
+    stdin: Option<ChildStdin>,
+    stdout: Arc<Seen>,
+    stderr: Arc<Seen>,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) took: Duration,
+}
+
+impl Run {
+    /// Starts a run and says nothing to it.
+    pub(crate) fn start(command: Command) -> Self {
+        let mut run = Self::start_open(command);
+        run.stdin = None;
+        run
+    }
+
+    /// Starts a run and leaves its stdin open.
+    pub(crate) fn start_open(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let started = Instant::now();
+        let mut child = command.process_group(0).spawn().unwrap();
+        let stdout = Seen::read(child.stdout.take().unwrap());
+        let stderr = Seen::read(child.stderr.take().unwrap());
+        let stdin = child.stdin.take();
+        Self { child, started, stdin, stdout, stderr }
+    }
+
+    /// Starts a run that reads `text` and the end of its stdin.
+    pub(crate) fn start_with(command: Command, text: &[u8]) -> Self {
+        let mut run = Self::start_open(command);
+        // A program that has seen enough closes its end, which is its right.
+        let _ = run.stdin.take().unwrap().write_all(text);
+        run
+    }
+
+    /// Waits until `text` has been printed.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, text: &str) {
+        if !self.stdout.wait(LIMIT, |seen| seen.contains(text)) {
+            panic!("no {text:?} in {:?}\n{:?}", self.stdout.text(), self.stderr.text());
+        }
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for the end.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> Ended {
+        let status = until("the end of the run", || self.child.try_wait().unwrap());
+        let took = self.started.elapsed();
+        for seen in [&self.stdout, &self.stderr] {
+            // Something that it left running would hold the pipe open.
+            assert!(seen.wait_end(LIMIT), "the output goes on after the end: {self:?}");
+        }
+        let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
+        Ended { code: status.code(), stdout, stderr, took }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            // Both fail only when there is nothing left to end.
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Ended {
+    /// Reads the lines of stdout, each of which has to be a whole event.
+    #[track_caller]
+    pub(crate) fn events(&self) -> Vec<Value> {
+        assert!(self.stdout.is_empty() || self.stdout.ends_with('\n'), "cut: {self:?}");
+        let event = |line: &str| {
+            let event: Value = serde_json::from_str(line)
+                .unwrap_or_else(|error| panic!("{line:?} is no event ({error}): {self:?}"));
+            assert!(event["type"].is_string(), "{line:?} has no type: {self:?}");
+            event
+        };
+        self.stdout.lines().map(event).collect()
+    }
+}
+
+/// What a pipe has carried so far.
+#[derive(Debug, Default)]
+struct Seen {
+    state: Mutex<(Vec<u8>, bool)>,
+    changed: Condvar,
+}
+
+impl Seen {
+    fn read(mut pipe: impl Read + Send + 'static) -> Arc<Self> {
+        let seen = Arc::new(Self::default());
+        let shared = Arc::clone(&seen);
+        thread::spawn(move || {
+            let mut buffer = [0; 8192];
+            loop {
+                let length = pipe.read(&mut buffer).unwrap_or(0);
+                let mut state = shared.state.lock().unwrap();
+                state.0.extend_from_slice(&buffer[..length]);
+                state.1 = length == 0;
+                shared.changed.notify_all();
+                if length == 0 {
+                    return;
+                }
+            }
+        });
+        seen
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.state.lock().unwrap().0).into_owned()
+    }
+
+    fn wait(&self, limit: Duration, ready: impl Fn(&str) -> bool) -> bool {
+        let state = self.state.lock().unwrap();
+        let waits =
+            |state: &mut (Vec<u8>, bool)| !ready(&String::from_utf8_lossy(&state.0)) && !state.1;
+        let (state, _) = self.changed.wait_timeout_while(state, limit, waits).unwrap();
+        ready(&String::from_utf8_lossy(&state.0))
+    }
+
+    fn wait_end(&self, limit: Duration) -> bool {
+        let state = self.state.lock().unwrap();
+        let (state, _) = self.changed.wait_timeout_while(state, limit, |state| !state.1).unwrap();
+        state.1
+    }
+}
