@@ -15,8 +15,14 @@ choice! {
         Medium = "medium",
         /// A lot.
         High = "high",
-        /// As much as possible.
+        /// More than a lot.
         Xhigh = "xhigh",
+        /// As much as the model can.
+        Max = "max",
+        /// As much as the provider allows.
+        Ultra = "ultra",
+        /// Until it is sure.
+        Persistent = "persistent",
     }
 }
 
