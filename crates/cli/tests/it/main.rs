@@ -6,6 +6,7 @@ mod conformance;
 mod https;
 mod process;
 mod run;
+mod sdk;
 mod wire;
 
 /// The binary under test.
