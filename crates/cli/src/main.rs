@@ -16,7 +16,15 @@ use crate::args::{Args, Command};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(refusal) => {
+            if refusal.use_stderr() {
+                user_input::drain();
+            }
+            refusal.exit();
+        }
+    };
     let done = match args.command {
         Command::Exec(exec) => command::exec::run(args.overrides, *exec),
         Command::Completion { shell } => command::completion::run(shell),
@@ -24,6 +32,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(Failure { code, error }) => {
+            user_input::drain();
             // With nobody to read it, there is nobody to tell that either.
             let _ = writeln!(std::io::stderr(), "heddle: {error:#}");
             ExitCode::from(code)

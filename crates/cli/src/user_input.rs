@@ -1,7 +1,8 @@
 //! What the user wants: the prompt, what was piped in, and images.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 use protocol::open::Open;
@@ -10,14 +11,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long piped input may take to begin when there is a prompt already. A program that starts us
 /// with a pipe it never closes must not make us wait for ever.
-const PIPE_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const PIPE_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Finds the prompt.
 pub(crate) fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
     let mut stdin = std::io::stdin().lock();
     match argument {
         Some(prompt) if prompt != "-" => {
-            let piped = if stdin.is_terminal() || !has_input(&stdin) {
+            let piped = if stdin.is_terminal() || !has_input(&stdin, PIPE_PATIENCE) {
                 String::new()
             } else {
                 read_text(&mut stdin)?
@@ -44,6 +45,29 @@ pub(crate) fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
                 bail!("no prompt: stdin was empty; give one as an argument, or pipe it in");
             }
             Ok(prompt)
+        }
+    }
+}
+
+/// Takes in what is being piped to us, for a moment, before the program ends without having used it.
+///
+/// A client that writes its prompt while we refuse its flags would find its pipe broken. The
+/// published TypeScript SDK does not expect that and takes its whole program down, so that nobody
+/// gets to read what was wrong.
+pub(crate) fn drain() {
+    let mut stdin = std::io::stdin().lock();
+    if stdin.is_terminal() {
+        return;
+    }
+    let deadline = Instant::now() + PIPE_PATIENCE;
+    let mut buffer = [0; 8192];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || !has_input(&stdin, left) {
+            return;
+        }
+        if !stdin.read(&mut buffer).is_ok_and(|length| length > 0) {
+            return;
         }
     }
 }
@@ -89,10 +113,11 @@ fn warn(text: &str) {
     let _ = writeln!(std::io::stderr(), "heddle: warning: {text}");
 }
 
-fn has_input(stdin: &std::io::StdinLock<'_>) -> bool {
+fn has_input(stdin: &std::io::StdinLock<'_>, patience: Duration) -> bool {
     let mut fds = [PollFd::new(stdin, PollFlags::IN)];
+    let patience = Timespec::try_from(patience).ok();
     // What cannot be waited for (a closed descriptor) has no input either.
-    poll(&mut fds, Some(&PIPE_PATIENCE)).is_ok_and(|ready| ready > 0)
+    poll(&mut fds, patience.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
 /// Reads text to its end: UTF-8, or UTF-16 that says so.

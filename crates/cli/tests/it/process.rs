@@ -201,3 +201,20 @@ fn a_pipe_that_stays_open_is_not_waited_for() {
     assert!(ended.took < Duration::from_secs(5), "{ended:#?}");
     assert_eq!(prompt_of(&server), "say hi");
 }
+
+#[test]
+fn a_refusal_does_not_break_the_pipe_of_the_prompt() {
+    let lab = crate::run::lab();
+    lab.home.write("config.toml", "model = 5").unwrap();
+    // More than a pipe holds, so that somebody has to read it.
+    let prompt = vec![b'x'; 200_000];
+    for args in [&["--frobnicate"][..], &["-"]] {
+        let mut run = Run::start_open(exec(&lab, args));
+        run.say(&prompt).unwrap();
+        assert_eq!(run.end().code, Some(2), "{args:?}");
+        // Nobody has to close it, though.
+        let ended = Run::start_open(exec(&lab, args)).end();
+        assert_eq!(ended.code, Some(2), "{ended:#?}");
+        assert!(ended.took < Duration::from_secs(5), "{ended:#?}");
+    }
+}

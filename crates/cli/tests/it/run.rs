@@ -3,7 +3,7 @@
 //! Nothing here waits for luck. A wait is for a condition, and one that does not come true within
 //! [`LIMIT`] fails the test and shows what was seen until then.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -96,8 +96,13 @@ impl Run {
     pub(crate) fn start_with(command: Command, text: &[u8]) -> Self {
         let mut run = Self::start_open(command);
         // A program that has seen enough closes its end, which is its right.
-        let _ = run.stdin.take().unwrap().write_all(text);
+        let _ = run.say(text);
         run
+    }
+
+    /// Writes to its stdin and closes it.
+    pub(crate) fn say(&mut self, text: &[u8]) -> io::Result<()> {
+        self.stdin.take().unwrap().write_all(text)
     }
 
     /// Waits until `text` has been printed.
