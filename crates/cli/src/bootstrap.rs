@@ -170,6 +170,7 @@ pub(crate) fn thread(
         env: command_env(world, config, id),
         policy,
         output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),
+        patching: tokio::sync::Mutex::new(()),
     });
     let hosted = hosted_tools(config);
     let setup = setup(world, config, &workspace);

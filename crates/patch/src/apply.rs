@@ -90,11 +90,6 @@ impl Plan {
         &self.changes
     }
 
-    /// Every path that will be written or removed, each once.
-    pub fn touched(&self) -> impl Iterator<Item = &Path> {
-        self.edits.iter().map(Edit::path)
-    }
-
     /// What the model reads once the plan is performed: `A`, `M` and `D` lines, paths as written.
     pub fn summary(&self) -> &str {
         &self.summary

@@ -4,7 +4,8 @@
 //! and the caller performs the plan. A plan exists only when the whole patch fits, so a patch
 //! that is refused has changed nothing. [`extract`] finds a patch inside a shell script.
 //!
-//! Whether a path *may* be written is not decided here: a policy asks [`Plan::touched`].
+//! Whether a path *may* be written is not decided here: a policy is asked about the path of each
+//! [`Edit`].
 
 pub use apply::{Change, ChangeKind, Edit, FileState, Plan, PlanError, WriteKind};
 pub use heredoc::{Embedded, extract};

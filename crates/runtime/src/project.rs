@@ -1,9 +1,13 @@
 //! What the directory around a thread says: the repository it is in, and the rules for agents.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use tools::read_bounded;
 
 /// The file that holds a project's rules for agents.
 const RULES: &str = "AGENTS.md";
+/// Bytes that such a file may have; one that is longer is not meant for a model.
+const RULES_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Finds the repository that `directory` is in: the nearest parent with a `.git`.
 pub fn repository(directory: &Path) -> Option<&Path> {
@@ -31,7 +35,7 @@ pub fn rules(home: &Path, directory: &Path, fallbacks: &[String]) -> Vec<(String
         .collect()
 }
 
-fn read(path: &PathBuf) -> Option<String> {
-    let bytes = std::fs::read(path).ok()?;
+fn read(path: &Path) -> Option<String> {
+    let bytes = read_bounded(path, RULES_BYTES_MAX).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }

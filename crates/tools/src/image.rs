@@ -11,6 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageFormat, ImageReader, Limits};
 
+use crate::file::read_bounded;
+
 /// Bytes that an image file may have.
 const FILE_BYTES_MAX: u64 = 20 * 1024 * 1024;
 /// The longest side that is sent as it is; a larger image is scaled down to it.
@@ -32,9 +34,6 @@ pub enum ImageError {
     /// The file cannot be read.
     #[error("{0}")]
     Unreadable(#[from] std::io::Error),
-    /// The file is larger than [`FILE_BYTES_MAX`].
-    #[error("the file has {0} bytes, and an image may have {FILE_BYTES_MAX}")]
-    TooLarge(u64),
     /// The file is not an image of a kind that can be sent.
     #[error("it is not a readable PNG, JPEG, GIF or WebP image: {0}")]
     NotAnImage(String),
@@ -42,11 +41,7 @@ pub enum ImageError {
 
 /// Reads an image file and checks it.
 pub fn load_image(path: &Path) -> Result<LoadedImage, ImageError> {
-    let size = std::fs::metadata(path)?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(ImageError::TooLarge(size));
-    }
-    encode(std::fs::read(path)?)
+    encode(read_bounded(path, FILE_BYTES_MAX)?)
 }
 
 fn encode(bytes: Vec<u8>) -> Result<LoadedImage, ImageError> {

@@ -4,7 +4,9 @@
 //! results, not errors of ours. What it shows to the user on the way it sends as [`Progress`].
 //! Whatever starts a process or writes a file asks the [`policy::Policy`] of its [`Workspace`] first.
 
+mod carry_out;
 mod exec;
+mod file;
 mod image;
 mod output;
 mod patch;
@@ -15,6 +17,7 @@ mod tool;
 mod view_image;
 
 pub use exec::{ExecCommand, WriteStdin};
+pub use file::read_bounded;
 pub use image::{ImageError, LoadedImage, load_image};
 pub use patch::ApplyPatch;
 pub use plan::UpdatePlan;

@@ -92,7 +92,7 @@ pub fn progress_channel() -> (ProgressSender, mpsc::Receiver<(CallKey, Progress)
 }
 
 /// Where tools work, and under which rules.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Workspace {
     /// The working directory, absolute.
     pub cwd: PathBuf,
@@ -104,6 +104,8 @@ pub struct Workspace {
     pub policy: Policy,
     /// The most tokens of output that a model gets from one call.
     pub output_tokens_max: u64,
+    /// Held while a patch looks at files and writes them.
+    pub patching: tokio::sync::Mutex<()>,
 }
 
 impl Workspace {

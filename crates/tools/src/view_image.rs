@@ -19,7 +19,18 @@ pub struct ViewImage {
 #[derive(Deserialize)]
 struct Arguments {
     path: String,
-    detail: Option<String>,
+    #[serde(default)]
+    detail: Detail,
+}
+
+/// How closely to look. Anything else would be refused by the provider, now and in every later
+/// request that carries it.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Detail {
+    #[default]
+    High,
+    Original,
 }
 
 impl ViewImage {
@@ -28,14 +39,23 @@ impl ViewImage {
         Self { workspace }
     }
 
-    fn view(&self, call: &ToolCall) -> Result<OutputBody, OutputBody> {
+    async fn view(&self, call: &ToolCall) -> Result<OutputBody, OutputBody> {
         let arguments: Arguments = call.arguments()?;
         let path = self.workspace.resolve(&arguments.path);
-        let image = load_image(&path).map_err(|error| {
-            OutputBody::Text(format!("the image at `{}` cannot be shown: {error}", path.display()))
-        })?;
-        let detail = arguments.detail.unwrap_or_else(|| "high".to_owned());
-        let part = KnownPart::InputImage { image_url: image.url, detail: Some(detail) };
+        let shown = path.display().to_string();
+        // Decoding takes as long as it takes; meanwhile the user may want to interrupt.
+        let loaded = tokio::task::spawn_blocking(move || load_image(&path)).await;
+        let failed = |why: String| {
+            OutputBody::Text(format!("the image at `{shown}` cannot be shown: {why}"))
+        };
+        let image = loaded
+            .map_err(|error| failed(error.to_string()))?
+            .map_err(|error| failed(error.to_string()))?;
+        let detail = match arguments.detail {
+            Detail::High => "high",
+            Detail::Original => "original",
+        };
+        let part = KnownPart::InputImage { image_url: image.url, detail: Some(detail.to_owned()) };
         Ok(OutputBody::Parts(vec![Open::Known(part)]))
     }
 }
@@ -63,6 +83,6 @@ impl Tool for ViewImage {
     }
 
     fn run<'a>(&'a self, call: ToolCall, _: ProgressSender) -> Running<'a> {
-        Box::pin(async move { self.view(&call).unwrap_or_else(|refusal| refusal) })
+        Box::pin(async move { self.view(&call).await.unwrap_or_else(|refusal| refusal) })
     }
 }

@@ -118,7 +118,8 @@ fn reports() {
         ]
     );
     assert_eq!(plan.changes()[2].moved_to, Some(base.join("to")));
-    let touched = plan.touched().map(|path| path.strip_prefix(base).unwrap().to_str().unwrap());
+    let touched =
+        plan.edits().iter().map(|edit| edit.path().strip_prefix(base).unwrap().to_str().unwrap());
     assert_eq!(touched.collect::<Vec<_>>(), ["d1", "to", "m2", "z", "m1", "y"]);
 }
 

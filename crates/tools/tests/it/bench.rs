@@ -44,6 +44,7 @@ impl Bench {
                 },
             },
             output_tokens_max: 10_000,
+            patching: tokio::sync::Mutex::new(()),
         });
         let sessions = Arc::new(Sessions::default());
         let (exec, stdin) = ExecCommand::with_stdin(Arc::clone(&workspace), Arc::clone(&sessions));

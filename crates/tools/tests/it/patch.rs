@@ -98,6 +98,13 @@ fn links_are_followed_before_the_decision() {
     let inside = |root: &Path| symlink("a.txt", root.join("l")).unwrap();
     let through = "*** Update File: l\n@@\n-x\n+y";
     check(WorkspaceWrite, inside, through, ("M l\n", Some(Status::Completed), "a.txt=y l=y"));
+    // A link that is deleted or moved goes itself; what it points to stays.
+    let gone = ("D l\n", Some(Status::Completed), "a.txt=x");
+    check(WorkspaceWrite, inside, "*** Delete File: l", gone);
+    let moved = "*** Update File: l\n*** Move to: m\n@@\n-x\n+y";
+    check(WorkspaceWrite, inside, moved, ("M m\n", Some(Status::Completed), "a.txt=x m=y"));
+    let twice = format!("{UPDATE}\n{through}");
+    check(WorkspaceWrite, inside, &twice, ("second name", None, "a.txt=x l=x"));
     let out = |root: &Path| symlink("/etc", root.join("etc")).unwrap();
     let (text, status, _) = apply(WorkspaceWrite, out, "*** Add File: etc/heddle-test\n+1");
     assert!(text.contains("outside") && status.is_none(), "{text}");
@@ -121,11 +128,32 @@ fn a_failure_on_the_way_takes_everything_back() {
     let patch = format!("*** Add File: new/n\n+1\n{UPDATE}\n*** Update File: z.txt\n@@\n-x\n+y");
     let want = ("nothing was changed", Some(Status::Failed), "a.txt=x z.txt=x");
     check(DangerFullAccess, read_only, &patch, want);
-    // A directory in the place of a file that should be made is found only when it is renamed onto.
-    let occupied = |root: &Path| fs::create_dir_all(root.join("new/n/full")).unwrap();
-    let patch = format!("{UPDATE}\n*** Add File: new/n\n+1");
-    let (_, status, files) = apply(DangerFullAccess, occupied, &patch);
-    assert_eq!((status, files.trim()), (None, "a.txt=x new/ new/n/ new/n/full/"));
+    // The same when files have been swapped in already: the second file cannot be removed, because
+    // its directory may not be written. (Not for root, whom modes do not bind.)
+    let locked = |root: &Path| {
+        fs::create_dir(root.join("locked")).unwrap();
+        fs::write(root.join("locked/f"), "x\n").unwrap();
+        fs::set_permissions(root.join("locked"), fs::Permissions::from_mode(0o555)).unwrap();
+    };
+    let patch = format!("*** Add File: new/n\n+1\n{UPDATE}\n*** Delete File: locked/f");
+    let (text, status, files) = apply(DangerFullAccess, locked, &patch);
+    if status == Some(Status::Failed) {
+        assert!(text.contains("nothing was changed"), "{text}");
+        assert_eq!(files.trim(), "a.txt=x locked/ locked/f=x");
+    }
+}
+
+#[test]
+fn a_moved_file_takes_its_mode_along() {
+    block_on(async {
+        let bench = Bench::new(WorkspaceWrite);
+        fs::write(bench.path().join("a.txt"), "x\n").unwrap();
+        fs::set_permissions(bench.path().join("a.txt"), fs::Permissions::from_mode(0o750)).unwrap();
+        let patch =
+            "*** Begin Patch\n*** Update File: a.txt\n*** Move to: b\n@@\n-x\n+y\n*** End Patch";
+        bench.call(&bench.patch, 1, ToolInput::Text(patch.into())).await;
+        assert_eq!(fs::metadata(bench.path().join("b")).unwrap().mode() & 0o777, 0o750);
+    });
 }
 
 #[test]
