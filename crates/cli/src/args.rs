@@ -30,7 +30,7 @@ pub(crate) enum Command {
 
 const EXEC_HELP: &str = "\
 Exit codes: 0 answered, 1 the turn failed, 2 usage or configuration, 4 a limit was reached,
-5 the sandbox is not available, 130 interrupted.
+129 hung up, 130 interrupted, 143 terminated.
 
 Examples:
   heddle exec \"explain what this project does\"
@@ -107,12 +107,20 @@ pub(crate) struct ExecArgs {
     pub(crate) ignore_rules: bool,
 
     /// Run everything without a sandbox. Only for machines that are one.
-    #[arg(long, alias = "yolo", conflicts_with = "sandbox")]
+    #[arg(long, alias = "yolo")]
     pub(crate) dangerously_bypass_approvals_and_sandbox: bool,
 
     /// Accepted for clients that send it; there are no hooks to trust.
     #[arg(long, hide = true)]
     pub(crate) dangerously_bypass_hook_trust: bool,
+
+    /// Accepted for clients that send it; there are no features to switch.
+    #[arg(long, hide = true, value_name = "FEATURE")]
+    pub(crate) enable: Vec<String>,
+
+    /// Accepted for clients that send it; there are no features to switch.
+    #[arg(long, hide = true, value_name = "FEATURE")]
+    pub(crate) disable: Vec<String>,
 
     /// Accepted for clients that send it.
     #[arg(long, hide = true, value_name = "SOURCE")]

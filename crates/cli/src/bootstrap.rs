@@ -126,19 +126,22 @@ fn layer(path: &Path) -> Result<Option<Layer>, Failure> {
     }
 }
 
-/// Reads the rule files, so that a bad one is found before a model is asked.
-pub(crate) fn check_rules(world: &World) -> Result<(), Failure> {
+/// Reads the rule files, so that a bad one is found before a model is asked; returns what the user
+/// should know about them.
+pub(crate) fn check_rules(world: &World) -> Result<Option<String>, Failure> {
     let folder = world.home.join("rules");
-    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(()) };
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(None) };
+    let mut rules = 0;
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();
     for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "rules")) {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::usage(anyhow!("{name} cannot be read: {error}")))?;
-        config::parse_rules(&name, &text).map_err(Failure::usage)?;
+        rules += config::parse_rules(&name, &text).map_err(Failure::usage)?.len();
     }
-    Ok(())
+    let shown = folder.display();
+    Ok((rules > 0).then(|| format!("the {rules} rules in {shown} are not applied yet")))
 }
 
 /// A thread that is ready to run, and what a banner says about it.
@@ -147,6 +150,7 @@ pub(crate) struct Ready {
     pub(crate) model: String,
     pub(crate) provider: String,
     pub(crate) sandbox: SandboxMode,
+    pub(crate) sessions: Arc<Sessions>,
 }
 
 /// Makes a new thread.
@@ -174,7 +178,8 @@ pub(crate) fn thread(
     });
     let hosted = hosted_tools(config);
     let setup = setup(world, config, &workspace);
-    let tools = toolset(&workspace, config, known.freeform_patch, &hosted);
+    let sessions = Arc::new(Sessions::default());
+    let tools = toolset(&workspace, config, known.freeform_patch, &hosted, &sessions);
     let instructions = instructions(world, config)?;
     let options = ThreadOptions {
         request: RequestOptions {
@@ -204,7 +209,7 @@ pub(crate) fn thread(
         seed: random().map_err(Failure::failed)?,
     };
     let thread = Thread::new(id, client, tools, options, setup);
-    Ok(Ready { thread, model, provider, sandbox })
+    Ok(Ready { thread, model, provider, sandbox, sessions })
 }
 
 fn profile(world: &World, config: &Config, args: &ExecArgs) -> Result<Profile, Failure> {
@@ -252,7 +257,8 @@ fn command_env(world: &World, config: &Config, thread: ThreadId) -> Vec<(String,
             config::Inherit::None => Inherit::None,
         },
         keep_secrets: settings.ignore_default_excludes,
-        exclude: settings.exclude.clone(),
+        // The keys of the provider in use are for us, whatever they are called.
+        exclude: settings.exclude.iter().cloned().chain(provider::variables(config)).collect(),
         set: settings.set.clone().into_iter().collect(),
         include_only: settings.include_only.clone(),
     };
@@ -268,6 +274,7 @@ fn command_env(world: &World, config: &Config, thread: ThreadId) -> Vec<(String,
         ("LC_ALL", "C.UTF-8"),
         ("LC_CTYPE", "C.UTF-8"),
         ("CODEX_CI", "1"),
+        ("CODEX_SESSION_ID", &thread),
         ("CODEX_THREAD_ID", &thread),
         ("HEDDLE_THREAD_ID", &thread),
     ];
@@ -281,9 +288,9 @@ fn toolset(
     config: &Config,
     freeform_patch: bool,
     hosted: &[ToolSpec],
+    sessions: &Arc<Sessions>,
 ) -> Toolset {
-    let sessions = Arc::new(Sessions::default());
-    let (exec, stdin) = ExecCommand::with_stdin(Arc::clone(workspace), Arc::clone(&sessions));
+    let (exec, stdin) = ExecCommand::with_stdin(Arc::clone(workspace), Arc::clone(sessions));
     let mut tools: Vec<Box<dyn Tool>> = vec![Box::new(exec), Box::new(stdin)];
     if config.tools.update_plan {
         tools.push(Box::new(UpdatePlan));
@@ -292,7 +299,7 @@ fn toolset(
     if config.tools.view_image {
         tools.push(Box::new(ViewImage::new(Arc::clone(workspace))));
     }
-    Toolset::new(tools, hosted, sessions)
+    Toolset::new(tools, hosted, Arc::clone(sessions))
 }
 
 fn hosted_tools(config: &Config) -> Vec<ToolSpec> {

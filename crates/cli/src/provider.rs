@@ -66,6 +66,15 @@ pub(crate) fn endpoint(
     Ok((endpoint, limits))
 }
 
+/// Names the variables that hold what the provider in use is sent as secrets.
+pub(crate) fn variables(config: &Config) -> Vec<String> {
+    let id = config.model_provider.as_deref().unwrap_or(BUILT_IN);
+    let provider = config.model_providers.get(id);
+    let key = provider.and_then(|provider| provider.env_key.clone());
+    let headers = provider.into_iter().flat_map(|provider| provider.env_http_headers.values());
+    key.into_iter().chain(headers.cloned()).collect()
+}
+
 fn base_url(
     id: &str,
     provider: &Provider,

@@ -20,7 +20,9 @@ impl Override {
         let value = &text[equals + 1..];
         let start = text.len() - value.trim_start().len();
         let value = start..start + value.trim().len();
-        Ok(Self { name: format!("-c {text}"), text: text.to_owned(), keys, value })
+        // Named without its value: that may be a key, and messages end up in logs.
+        let name = format!("-c {}", text[..equals].trim());
+        Ok(Self { name, text: text.to_owned(), keys, value })
     }
 
     /// Returns the parts of the key, outermost first.

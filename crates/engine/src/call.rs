@@ -217,8 +217,8 @@ pub(crate) fn bound_text(text: String, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text;
     }
-    let head = stdx::floor_char_boundary(&text, bytes_max / 2);
-    let tail = stdx::ceil_char_boundary(&text, text.len() - bytes_max / 2);
+    let head = text.floor_char_boundary(bytes_max / 2);
+    let tail = text.ceil_char_boundary(text.len() - bytes_max / 2);
     let omitted = tail - head;
     format!("{}\n... {omitted} bytes omitted ...\n{}", &text[..head], &text[tail..])
 }

@@ -37,7 +37,7 @@ pub struct Environment {
     pub cwd: String,
     /// The shell that runs commands.
     pub shell: String,
-    /// The date, as `YYYY-MM-DD`.
+    /// The date, in words such as `Sun, 15 Nov 2026`.
     pub date: String,
     /// The sandbox mode, as the user wrote it.
     pub sandbox_mode: String,
@@ -84,7 +84,7 @@ pub fn agents_md(cwd: &str, files: &[(String, String)], bytes_max: usize) -> Opt
         let _ = write!(body, "--- {path} ---\n\n{}", text.trim_end());
     }
     if body.len() > bytes_max {
-        let (total, cut) = (body.len(), stdx::floor_char_boundary(&body, bytes_max));
+        let (total, cut) = (body.len(), body.floor_char_boundary(bytes_max));
         body.truncate(cut);
         let _ = write!(body, "\n[cut at {cut} of {total} bytes: project_doc_max_bytes]");
     }

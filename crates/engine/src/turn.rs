@@ -483,7 +483,12 @@ impl Turn {
         match item {
             KnownItem::FunctionCall(mut call) => {
                 call.call_id = self.context.unique_call_id(&call.call_id);
-                let (call_id, name) = (call.call_id.clone(), call.name.clone());
+                // A tool of a namespace is not the tool of the same name without one.
+                let name = match &call.namespace {
+                    Some(namespace) => format!("{namespace}.{}", call.name),
+                    None => call.name.clone(),
+                };
+                let call_id = call.call_id.clone();
                 let payload = Payload::Function(call.arguments.clone());
                 self.leave_out(&mut call.arguments, "{}");
                 self.context.push(Origin::Turn, KnownItem::FunctionCall(call));

@@ -16,6 +16,8 @@ use protocol::open::Open;
 pub struct ExecJsonl {
     numbers: HashMap<ItemId, u64>,
     next: u64,
+    /// The end of a todo list, which a failure prints between its two lines.
+    held: Option<ThreadEvent>,
 }
 
 impl ExecJsonl {
@@ -29,6 +31,20 @@ impl ExecJsonl {
 
     /// Returns what an event becomes: usually one line or none, and two for a failure.
     pub fn project(&mut self, event: &Event) -> Vec<ThreadEvent> {
+        let held = self.held.take();
+        let mut lines = self.lines_of(event);
+        if let Some(held) = held {
+            let at = usize::from(matches!(event, Event::TurnFailed(_)));
+            lines.insert(at, held);
+        }
+        let todo = |body: &ItemBody| matches!(body, ItemBody::TodoList { .. });
+        if matches!(event, Event::ItemCompleted(item) if todo(&item.body)) {
+            self.held = lines.pop();
+        }
+        lines
+    }
+
+    fn lines_of(&mut self, event: &Event) -> Vec<ThreadEvent> {
         match event {
             Event::ThreadStarted(id) => {
                 vec![ThreadEvent::ThreadStarted { thread_id: id.to_string() }]
@@ -255,10 +271,17 @@ mod tests {
             TurnError { cause, message: "no".into(), attempts: 1, retry: RetryAdvice::Never };
         let delay = Duration::from_millis(200);
         check(
-            &[Retrying { attempt: 1, limit: 5, delay, reason: "cut".into() }, TurnFailed(error)],
+            &[
+                Retrying { attempt: 1, limit: 5, delay, reason: "cut".into() },
+                ItemStarted(item(0, todo(StepStatus::Pending))),
+                ItemCompleted(item(0, todo(StepStatus::Pending))),
+                TurnFailed(error),
+            ],
             &[
                 r#"{"type":"error","message":"Reconnecting... 1/5 (cut)"}"#,
+                r#"{"type":"item.started","item":{"id":"item_0","type":"todo_list","items":[{"text":"Look","completed":false}]}}"#,
                 r#"{"type":"error","message":"no"}"#,
+                r#"{"type":"item.completed","item":{"id":"item_0","type":"todo_list","items":[{"text":"Look","completed":false}]}}"#,
                 r#"{"type":"turn.failed","error":{"message":"no"}}"#,
             ],
         );

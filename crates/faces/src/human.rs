@@ -10,6 +10,8 @@ use protocol::usage::Usage;
 
 /// Lines of a command's output that are shown; the model sees more.
 const OUTPUT_LINES_MAX: usize = 12;
+/// Characters of such a line that are shown.
+const OUTPUT_LINE_CHARS_MAX: usize = 400;
 
 /// Renders events for a person.
 #[derive(Debug)]
@@ -45,6 +47,7 @@ impl Human {
     pub fn banner(&self, banner: &Banner<'_>) -> String {
         let Banner { version, workdir, model, provider, sandbox } = banner;
         let title = self.paint(Style::Bold, &format!("heddle {version}"));
+        let workdir = plain(workdir);
         format!("{title}\n{workdir}\n{model} from {provider}, sandbox {sandbox}\n")
     }
 
@@ -81,7 +84,7 @@ impl Human {
             Event::ItemStarted(_) | Event::ItemUpdated(_) | Event::ItemCompleted(_)
                 if !text.is_empty() =>
             {
-                self.pending.take().map(|text| text + "\n").unwrap_or_default()
+                self.pending.take().map(|text| plain(&text) + "\n").unwrap_or_default()
             }
             _ => String::new(),
         };
@@ -104,14 +107,14 @@ impl Human {
         match &item.body {
             ItemBody::AgentMessage { text } => {
                 let earlier = self.pending.replace(text.clone());
-                earlier.map(|text| text + "\n").unwrap_or_default()
+                earlier.map(|text| plain(&text) + "\n").unwrap_or_default()
             }
             ItemBody::Reasoning { summary } if self.reasoning => {
                 let text = summary.join("\n");
                 if text.trim().is_empty() {
                     return String::new();
                 }
-                self.paint(Style::Dim, text.trim()) + "\n"
+                self.paint(Style::Dim, &plain(text.trim())) + "\n"
             }
             ItemBody::Command(command) => self.command(command),
             ItemBody::FileChange { changes, status } => {
@@ -143,7 +146,8 @@ impl Human {
         let lines: Vec<_> = command.output.lines().collect();
         let shown = &lines[..lines.len().min(OUTPUT_LINES_MAX)];
         for line in shown {
-            text += &self.paint(Style::Dim, &format!("  {}", plain(line)));
+            let line: String = plain(line).chars().take(OUTPUT_LINE_CHARS_MAX).collect();
+            text += &self.paint(Style::Dim, &format!("  {line}"));
             text.push('\n');
         }
         if lines.len() > shown.len() {
@@ -197,7 +201,7 @@ enum Style {
 }
 
 /// Takes control characters out of text that is not ours: it could drive the terminal.
-fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 

@@ -41,7 +41,7 @@ pub struct InvalidId(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemId(pub u64);
 
-/// Names a tool call within one turn. The model's own `call_id` may repeat; this does not.
+/// Names a tool call within one run of a thread. The model's own `call_id` may repeat; this does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey(pub u64);
 

@@ -163,8 +163,12 @@ impl WebSearchAction {
     /// Says in words what was looked for.
     pub fn query(&self) -> String {
         match self {
-            Self::Search { query: Some(query), .. } => query.clone(),
-            Self::Search { queries: Some(queries), .. } => queries.join(", "),
+            Self::Search { query: Some(query), .. } if !query.is_empty() => query.clone(),
+            Self::Search { queries: Some(queries), .. } => match queries.as_slice() {
+                [one] => one.clone(),
+                [first, ..] if !first.trim().is_empty() => format!("{first} ..."),
+                _ => String::new(),
+            },
             Self::OpenPage { url: Some(url) } => url.clone(),
             Self::FindInPage { url: Some(url), pattern: Some(pattern) } => {
                 format!("'{pattern}' in {url}")

@@ -143,7 +143,7 @@ fn excerpt(body: &str) -> String {
     if flat.len() <= EXCERPT_BYTES_MAX {
         return flat;
     }
-    format!("{}…", &flat[..stdx::floor_char_boundary(&flat, EXCERPT_BYTES_MAX)])
+    format!("{}…", &flat[..flat.floor_char_boundary(EXCERPT_BYTES_MAX)])
 }
 
 #[cfg(test)]
@@ -196,7 +196,12 @@ mod tests {
         let error = not_a_stream("text/html", "<h1>hi</h1>", "u", "p");
         assert_eq!(error.class, NotAnEndpoint);
         assert!(error.message.contains("text/html") && error.message.contains("base_url"));
-        let error = not_a_stream("application/json", r#"{"error":{"code":"slow_down"}}"#, "u", "p");
+        let error = not_a_stream(
+            "application/json",
+            r#"{"error":{"code":"server_is_overloaded"}}"#,
+            "u",
+            "p",
+        );
         assert_eq!(error.class, Overloaded);
     }
 

@@ -105,6 +105,14 @@ impl Client {
 
     fn unreachable(&self, error: reqwest::Error) -> SampleError {
         let Self { shown_url, endpoint, .. } = self;
+        if is_tls(&error) {
+            let problem = causes(error);
+            let message = format!(
+                "{shown_url} is not trusted: {problem}; check the address, or name the authority's \
+                 certificate in SSL_CERT_FILE"
+            );
+            return SampleError::new(ErrorClass::NotAnEndpoint, message);
+        }
         SampleError::new(
             ErrorClass::Unreachable,
             format!(
@@ -195,6 +203,20 @@ fn causes(error: reqwest::Error) -> String {
         next = cause.source();
     }
     if text.is_empty() { error.to_string() } else { text }
+}
+
+/// Tells whether TLS itself refused: trying again will not help.
+fn is_tls(error: &reqwest::Error) -> bool {
+    let mut next = error.source();
+    while let Some(cause) = next {
+        // An I/O error hides what it wraps from `source`.
+        let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if wrapped.and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some() {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
 }
 
 /// Names an address without its query and user, which may be secret.

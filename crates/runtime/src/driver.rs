@@ -7,9 +7,9 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use engine::{Action, Call, Input, Outcome, Payload, Report, Turn};
-use futures_util::StreamExt as _;
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use protocol::error::{ErrorClass, SampleError};
 use protocol::event::Event;
 use protocol::id::CallKey;
@@ -41,6 +41,9 @@ enum Wake {
     Bytes(Result<Option<Bytes>, SampleError>),
 }
 
+/// How often the stream may come first before the others are asked.
+const STREAM_IN_A_ROW_MAX: u32 = 64;
+
 /// Where the answer comes from.
 enum Source<'a> {
     Closed,
@@ -71,6 +74,7 @@ pub(crate) async fn drive(
         progress,
         source: Source::Closed,
         answer: 0,
+        in_a_row: 0,
         calls: FuturesUnordered::new(),
         handles: HashMap::new(),
         timer: None,
@@ -102,6 +106,8 @@ struct Driver<'a> {
     source: Source<'a>,
     /// Counts the answers that were closed.
     answer: u64,
+    /// How often the stream came first since something else did.
+    in_a_row: u32,
     calls: FuturesUnordered<RunningCall<'a>>,
     handles: HashMap<CallKey, AbortHandle>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -168,26 +174,47 @@ impl<'a> Driver<'a> {
         control: &mut mpsc::Receiver<Control>,
         reports: &mut mpsc::Receiver<(CallKey, Progress)>,
     ) -> Wake {
+        // What has come of the answer goes before what calls do, so that items appear in the order in
+        // which the model made them; but a stream that never pauses must not starve the others.
+        if self.in_a_row >= STREAM_IN_A_ROW_MAX {
+            self.in_a_row = 0;
+            if let Ok((key, progress)) = reports.try_recv() {
+                return Wake::Progress(key, progress);
+            }
+            if let Some(Some(Some((key, output)))) = self.calls.next().now_or_never() {
+                return self.returned(key, output);
+            }
+        }
         loop {
             tokio::select! {
-                // The user first, and what a call shows before its end; a stream that never pauses
-                // comes last, so that it cannot starve the others.
                 biased;
                 Some(said) = control.recv() => return Wake::Control(said),
-                Some((key, progress)) = reports.recv() => return Wake::Progress(key, progress),
+                wake = self.source.next() => {
+                    self.in_a_row += 1;
+                    return wake;
+                }
+                // What a call shows comes before its end.
+                Some((key, progress)) = reports.recv() => {
+                    self.in_a_row = 0;
+                    return Wake::Progress(key, progress);
+                }
                 Some(returned) = self.calls.next(), if !self.calls.is_empty() => {
                     // One that was stopped has nothing to return.
                     let Some((key, output)) = returned else { continue };
-                    self.handles.remove(&key);
-                    return Wake::Returned(key, output);
+                    return self.returned(key, output);
                 }
                 () = elapsed(&mut self.timer) => {
                     self.timer = None;
                     return Wake::WaitOver;
                 }
-                wake = self.source.next() => return wake,
             }
         }
+    }
+
+    fn returned(&mut self, key: CallKey, output: OutputBody) -> Wake {
+        self.in_a_row = 0;
+        self.handles.remove(&key);
+        Wake::Returned(key, output)
     }
 
     /// Translates what happened into what the engine understands.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use tools::read_bounded;
 
-/// The file that holds a project's rules for agents.
-const RULES: &str = "AGENTS.md";
+/// The files that hold a project's rules for agents; the first that is there counts.
+const RULES: [&str; 2] = ["AGENTS.override.md", "AGENTS.md"];
 /// Bytes that such a file may have; one that is longer is not meant for a model.
 const RULES_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -27,7 +27,8 @@ pub fn rules(home: &Path, directory: &Path, fallbacks: &[String]) -> Vec<(String
     directories
         .into_iter()
         .filter_map(|directory| {
-            std::iter::once(RULES)
+            RULES
+                .into_iter()
                 .chain(fallbacks.iter().map(String::as_str))
                 .map(|name| directory.join(name))
                 .find_map(|path| Some((path.display().to_string(), read(&path)?)))

@@ -159,7 +159,7 @@ impl Thread {
         let format = self.options.request.output_schema.as_deref().map(|schema| TextFormat {
             kind: "json_schema",
             strict: true,
-            name: "heddle_output_schema",
+            name: "codex_output_schema",
             schema,
         });
         // A summary is prose for ourselves, whatever form the user wants the answer in.

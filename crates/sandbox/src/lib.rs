@@ -7,7 +7,7 @@
 mod process;
 mod pty;
 
-pub use process::{Connection, Io, Process, SpawnError, SpawnRequest};
+pub use process::{Connection, Group, Io, Process, SpawnError, SpawnRequest};
 
 use policy::SandboxMode;
 

@@ -1,7 +1,7 @@
 //! A process, its output, its input, and its end.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -77,7 +77,7 @@ pub enum SpawnError {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    group: Pid,
+    group: Group,
     connection: Arc<Connection>,
 }
 
@@ -116,14 +116,15 @@ impl Process {
                 ours
             }
         };
+        let fd = nonblocking(ours).map_err(connect("pipe or terminal"))?;
         new_session(&mut command, request.io);
         let start = |source| SpawnError::Start { program: program.clone(), source };
         let child = command.spawn().map_err(start)?;
         // Our copies of its ends close here, so that the end of the process is the end of its output.
         drop(command);
-        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let group = group.ok_or_else(|| start(io::ErrorKind::NotFound.into()))?;
-        let fd = nonblocking(ours).map_err(connect("pipe"))?;
+        let leader = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let leader = leader.ok_or_else(|| start(io::ErrorKind::NotFound.into()))?;
+        let group = Group { leader, kind: request.io };
         let connection = Arc::new(Connection { fd, kind: request.io });
         Ok(Self { child, group, connection })
     }
@@ -135,24 +136,99 @@ impl Process {
 
     /// Waits for the process to end, ends what it left behind, and returns its exit code.
     ///
-    /// A process ended by a signal has 128 and the number of the signal, as shells say it.
+    /// A process ended by a signal has 128 and the number of the signal, as shells say it; on a
+    /// terminal it has 1, as clients of terminal sessions expect.
     pub async fn wait(&mut self) -> io::Result<i32> {
         let status = self.child.wait().await?;
-        self.end_group();
-        Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
+        self.group.kill();
+        Ok(match (status.code(), self.connection.kind) {
+            (Some(code), _) => code,
+            (None, Io::Terminal) => 1,
+            (None, Io::Pipe) => 128 + status.signal().unwrap_or_default(),
+        })
+    }
+
+    /// Returns the handle of everything that the process starts.
+    pub fn group(&self) -> Group {
+        self.group
     }
 
     /// Ends the process and everything in its group, at once.
     pub fn kill(&mut self) {
-        self.end_group();
+        self.group.kill();
         // The group may be empty already; then this is what reaps the process itself.
         let _ = self.child.start_kill();
     }
+}
 
-    fn end_group(&self) {
-        // Nobody left to end is the usual case. The group's number cannot have gone to another
-        // process yet: numbers are given out in a circle, and we come right after the end.
-        let _ = kill_process_group(self.group, Signal::KILL);
+/// A process and what it started, as far as that has not left for a session of its own.
+///
+/// Good until the process has been waited for: after that its number may be given to another.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    leader: Pid,
+    kind: Io,
+}
+
+impl Group {
+    /// Asks it to stop, as Ctrl-C does.
+    pub fn interrupt(self) {
+        // Nobody left to ask is no concern of ours.
+        let _ = kill_process_group(self.leader, Signal::INT);
+    }
+
+    /// Ends it, at once.
+    pub fn kill(self) {
+        // Nobody left to end is the usual case. The number cannot have gone to another process yet:
+        // numbers are given out in a circle, and we come right after the end.
+        let _ = kill_process_group(self.leader, Signal::KILL);
+        // An interactive shell gives each of its jobs a group, all in the session of its terminal.
+        #[cfg(target_os = "linux")]
+        if self.kind == Io::Terminal {
+            kill_session(self.leader);
+        }
+    }
+}
+
+/// Ends every process whose session `leader` leads.
+#[cfg(target_os = "linux")]
+fn kill_session(leader: Pid) {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return };
+    for entry in entries.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        if session_of(&stat) == Some(leader.as_raw_pid())
+            && let Some(pid) = Pid::from_raw(pid)
+        {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Finds the session in a line of `/proc/PID/stat`: the fourth word after the program's name, which
+/// may itself hold blanks and parentheses.
+#[cfg(target_os = "linux")]
+fn session_of(stat: &str) -> Option<i32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(3)?.parse().ok()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::session_of;
+
+    #[test]
+    fn sessions() {
+        for (stat, want) in [
+            ("12 (bash) S 1 12 12 34816 12 4194560", Some(12)),
+            ("13 (a) b (c)) R 12 13 -1 0", Some(-1)),
+            ("2 (kthreadd) S 0 0 0 0 -1", Some(0)),
+            ("", None),
+            ("12 (cut", None),
+        ] {
+            assert_eq!(session_of(stat), want, "{stat}");
+        }
     }
 }
 
@@ -217,9 +293,11 @@ fn new_session(command: &mut Command, io: Io) {
         command.pre_exec(move || {
             rustix::process::setsid()?;
             if io == Io::Terminal {
-                rustix::process::ioctl_tiocsctty(io::stdin().as_fd())?;
+                // SAFETY: the child has just been given its standard input.
+                rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
             }
-            // Without this a killed agent would leave its commands running.
+            // A killed agent takes the command itself with it; what the command started needs a
+            // namespace for that.
             #[cfg(target_os = "linux")]
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             Ok(())

@@ -6,8 +6,8 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// The size that programs see; wide enough for tables, and the same on every machine.
-const SIZE: Winsize = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+/// The size that programs see: the usual one, and the same on every machine.
+const SIZE: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
 
 /// Opens a terminal and returns (ours, theirs).
 pub(crate) fn open_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {

@@ -76,18 +76,8 @@ impl HeadTail {
     }
 }
 
-/// Decodes with one U+FFFD for each byte that is not part of a character.
-///
-/// `String::from_utf8_lossy` gives one for a whole cut sequence; readers of command output count bytes.
 fn lossy(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        for _ in chunk.invalid() {
-            text.push(char::REPLACEMENT_CHARACTER);
-        }
-    }
-    text
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -5,9 +5,7 @@
 mod head_tail;
 mod redacted;
 mod rng;
-mod text;
 
 pub use head_tail::HeadTail;
 pub use redacted::Redacted;
 pub use rng::Rng;
-pub use text::{ceil_char_boundary, floor_char_boundary};

@@ -71,11 +71,11 @@ pub fn classify(error: &WireError) -> SampleError {
         "invalid_api_key" | "authentication_error" => {
             SampleError::new(ErrorClass::Credentials, text)
         }
-        "server_is_overloaded" | "slow_down" => SampleError::new(
+        "server_is_overloaded" => SampleError::new(
             ErrorClass::Overloaded,
             format!("the model is at capacity; try again later or choose another ({text})"),
         ),
-        "rate_limit_exceeded" => {
+        "rate_limit_exceeded" | "slow_down" => {
             SampleError::new(ErrorClass::RateLimited, format!("rate limit reached: {text}"))
                 .with_retry_after(delay_in_text(text))
         }
@@ -168,7 +168,7 @@ mod tests {
         check(r#"{"code":"invalid_prompt","message":"x"}"#, InvalidRequest, None);
         check(r#"{"code":"cyber_policy","message":"x"}"#, ContentPolicy, None);
         check(r#"{"code":"server_is_overloaded","message":"busy"}"#, Overloaded, None);
-        check(r#"{"code":"slow_down"}"#, Overloaded, None);
+        check(r#"{"code":"slow_down"}"#, RateLimited, None);
         check(
             r#"{"code":"rate_limit_exceeded","message":"Please try again in 0.5s."}"#,
             RateLimited,

@@ -24,6 +24,8 @@ const YIELD_DEFAULT_MS: u64 = 10_000;
 const YIELD_MS: (u64, u64) = (250, 30_000);
 /// How long the effect of typing is waited for unless the model says otherwise.
 const TYPED_YIELD_DEFAULT_MS: u64 = 250;
+/// What a terminal turns into an interruption.
+const CTRL_C: &str = "\u{3}";
 /// The bounds of a wait without typing.
 const POLL_YIELD_MS: (u64, u64) = (5_000, 300_000);
 
@@ -67,22 +69,29 @@ impl ExecCommand {
             Some(workdir) if !workdir.is_empty() => self.workspace.resolve(workdir),
             _ => self.workspace.cwd.clone(),
         };
-        if let Some(embedded) = ::patch::extract(&arguments.cmd) {
+        let escalated = arguments.sandbox_permissions == Some(SandboxPermissions::RequireEscalated);
+        if !escalated && arguments.justification.is_some() {
+            return refuse(
+                "`justification` is only for calls with `sandbox_permissions` set to \
+                 `require_escalated`",
+            );
+        }
+        if arguments.cmd.trim_start().starts_with("*** Begin Patch") {
+            return refuse(
+                "apply_patch verification failed: this is a patch and not a command; call \
+                 apply_patch with it",
+            );
+        }
+        if let Some(embedded) = ::patch::extract(&arguments.cmd).filter(|_| !escalated) {
             let base = embedded.directory.map_or(workdir.clone(), |d| workdir.join(d));
             let text =
                 patch::apply(&self.workspace, &base, &embedded.patch, call.key, &progress).await?;
             let wall = begun.elapsed().as_secs_f64();
             return Ok(OutputBody::Text(format!("Wall time: {wall:.4} seconds\nOutput:\n{text}")));
         }
-        let escalated = arguments.sandbox_permissions == SandboxPermissions::RequireEscalated;
-        if !escalated && arguments.justification.as_deref().is_some_and(|text| !text.is_empty()) {
-            return refuse(
-                "`justification` is only for calls with `sandbox_permissions` set to `require_escalated`",
-            );
-        }
         let shell = arguments.shell.as_deref().map(Shell::named);
         let shell = shell.as_ref().unwrap_or(&self.workspace.shell);
-        let argv = shell.argv(&arguments.cmd, arguments.login);
+        let argv = shell.argv(&arguments.cmd, arguments.login.unwrap_or(true));
         let request = CommandRequest { argv: argv.clone(), cwd: workdir.clone(), escalated };
         if let Verdict::Refuse(reason) = self.workspace.policy.command(&request) {
             return refuse(reason);
@@ -99,16 +108,17 @@ impl ExecCommand {
             exit_code: None,
             status: Status::InProgress,
         };
-        progress.send(call.key, Progress::Started(ItemBody::Command(item.clone()))).await;
         let process = match Process::spawn(&SpawnRequest {
             argv,
             cwd: workdir,
             env: self.environment(&call.call_id),
-            io: if arguments.tty { Io::Terminal } else { Io::Pipe },
+            io: if arguments.tty.unwrap_or(false) { Io::Terminal } else { Io::Pipe },
             profile: self.workspace.policy.profile.clone(),
         }) {
             Ok(process) => process,
             Err(error) => {
+                let started = Progress::Started(ItemBody::Command(item.clone()));
+                progress.send(call.key, started).await;
                 item.output = error.to_string();
                 item.exit_code = Some(-1);
                 item.status = Status::Failed;
@@ -144,7 +154,10 @@ impl WriteStdin {
         let wait = if arguments.chars.is_empty() {
             clamp(arguments.yield_time_ms, POLL_YIELD_MS.0, POLL_YIELD_MS)
         } else {
-            if let Err(error) = session.write(&arguments.chars).await {
+            // Without a terminal there is nobody to turn the character into the signal.
+            if session.is_piped() && arguments.chars == CTRL_C {
+                session.interrupt();
+            } else if let Err(error) = session.write(&arguments.chars).await {
                 // An end is not a failure to write: the answer below tells of it.
                 if session.is_piped() {
                     return refuse(
@@ -204,21 +217,20 @@ struct ExecArguments {
     cmd: String,
     workdir: Option<String>,
     shell: Option<String>,
-    #[serde(default)]
-    tty: bool,
-    #[serde(default = "yes")]
-    login: bool,
+    tty: Option<bool>,
+    login: Option<bool>,
     yield_time_ms: Option<f64>,
     max_output_tokens: Option<f64>,
-    #[serde(default)]
-    sandbox_permissions: SandboxPermissions,
+    sandbox_permissions: Option<SandboxPermissions>,
     justification: Option<String>,
+    // Read so that a wrong one is refused; what it proposes needs somebody to approve it.
+    #[serde(rename = "prefix_rule")]
+    _prefix_rule: Option<Vec<String>>,
 }
 
-#[derive(Default, Deserialize, PartialEq)]
+#[derive(Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
 enum SandboxPermissions {
-    #[default]
     UseDefault,
     RequireEscalated,
 }
@@ -230,10 +242,6 @@ struct StdinArguments {
     chars: String,
     yield_time_ms: Option<f64>,
     max_output_tokens: Option<f64>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl Tool for ExecCommand {
@@ -295,8 +303,9 @@ impl Tool for WriteStdin {
         }
     }
 
+    // What is typed must arrive in the order of the calls.
     fn parallel(&self) -> bool {
-        true
+        false
     }
 
     fn run<'a>(&'a self, call: ToolCall, _: ProgressSender) -> Running<'a> {

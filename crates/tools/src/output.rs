@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stdx::{HeadTail, ceil_char_boundary, floor_char_boundary};
+use stdx::HeadTail;
 
 /// How a command stands when the model hears of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +41,17 @@ fn within_budget(output: &HeadTail, tokens_max: u64) -> String {
     if text.len() <= budget && output.omitted() == 0 {
         return text;
     }
-    let total = tokens(output.total());
+    // What was left out is counted in what the model could have seen.
+    let seen = text.len() as u64;
+    let total = tokens(if output.omitted() == 0 { seen } else { output.total() });
     let lost = match output.omitted() {
         0 => format!("Total output lines: {}", text.lines().count()),
         bytes => format!("... {bytes} bytes omitted ..."),
     };
     let half = budget.min(text.len()) / 2;
-    let head = floor_char_boundary(&text, half);
-    let tail = ceil_char_boundary(&text, text.len() - half);
-    let kept = (head + text.len() - tail) as u64;
-    let cut = tokens(output.total().saturating_sub(kept));
+    let head = text.floor_char_boundary(half);
+    let tail = text.ceil_char_boundary(text.len() - half);
+    let cut = tokens(seen.saturating_sub(budget as u64));
     format!(
         "Warning: truncated output (original token count: {total})\n{lost}\n\n{}…{cut} tokens truncated…{}",
         &text[..head],
@@ -110,7 +111,7 @@ mod tests {
         check("ééééé", 1, &format!("{head}3)\nTotal output lines: 1\n\né…2 tokens truncated…é"));
         check("abc", 0, &format!("{head}1)\nTotal output lines: 1\n\n…1 tokens truncated…"));
         let long = within_budget(&output(&"x".repeat(1000)), 4);
-        assert!(long.contains("\n... 872 bytes omitted ...\n\nxxxxxxxx…246 tokens"), "{long}");
+        assert!(long.contains("\n... 872 bytes omitted ...\n\nxxxxxxxx…35 tokens"), "{long}");
     }
 
     proptest! {

@@ -12,11 +12,16 @@ use crate::tool::{Progress, ProgressSender, Running, Tool, ToolCall};
 pub struct UpdatePlan;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Arguments {
+    // For the log of the model's own reasons; the user sees the steps.
+    #[serde(rename = "explanation")]
+    _explanation: Option<String>,
     plan: Vec<WireStep>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct WireStep {
     step: String,
     status: StepStatus,
@@ -24,7 +29,7 @@ struct WireStep {
 
 impl UpdatePlan {
     async fn update(call: ToolCall, progress: ProgressSender) -> Result<OutputBody, OutputBody> {
-        let Arguments { plan } = call.arguments()?;
+        let Arguments { plan, .. } = call.arguments()?;
         let steps =
             plan.into_iter().map(|WireStep { step, status }| Step { text: step, status }).collect();
         progress.send(call.key, Progress::Plan(steps)).await;

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use protocol::id::CallKey;
 use protocol::item::{Command, ItemBody, Status};
-use sandbox::{Connection, Io, Process};
+use sandbox::{Connection, Group, Io, Process};
 use stdx::HeadTail;
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::tool::{Progress, ProgressSender};
 
@@ -25,6 +25,8 @@ const OUTPUT_HALF_BYTES_MAX: usize = 512 * 1024;
 /// How long output may still come after a process and its group have ended; only a process that
 /// left the group can hold it open that long.
 const DRAIN: Duration = Duration::from_millis(100);
+/// How long a command runs before its beginning is reported.
+const START_DELAY: Duration = Duration::from_millis(150);
 /// How long the end of a command that was killed is waited for.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a program may take to read what was typed.
@@ -49,8 +51,9 @@ pub(crate) struct Session {
     key: CallKey,
     connection: Arc<Connection>,
     collected: Mutex<Collected>,
-    /// Rings at the end.
-    ended: Notify,
+    group: Group,
+    /// How it ended; whoever waits sees it change, however many they are.
+    exit: watch::Sender<Option<i32>>,
     stop: watch::Sender<bool>,
 }
 
@@ -60,7 +63,6 @@ struct Collected {
     unread: HeadTail,
     /// Everything, for the item.
     all: HeadTail,
-    exit: Option<i32>,
 }
 
 impl Sessions {
@@ -90,8 +92,9 @@ impl Sessions {
             id: list.last,
             key,
             connection: process.connection(),
-            collected: Mutex::new(Collected { unread: empty(), all: empty(), exit: None }),
-            ended: Notify::new(),
+            collected: Mutex::new(Collected { unread: empty(), all: empty() }),
+            group: process.group(),
+            exit: watch::Sender::new(None),
             stop,
         });
         list.running.insert(session.id, Arc::clone(&session));
@@ -124,8 +127,16 @@ impl Sessions {
         for session in &running {
             session.stop.send_replace(true);
         }
+        let deadline = Instant::now() + END_PATIENCE;
         for session in running {
-            session.wait(Instant::now() + END_PATIENCE).await;
+            session.wait(deadline).await;
+        }
+    }
+
+    /// Ends all commands on the spot, from any thread, for a program that is about to exit.
+    pub fn kill_all(&self) {
+        for session in lock(&self.list).running.values().filter(|session| session.is_running()) {
+            session.group.kill();
         }
     }
 }
@@ -144,23 +155,27 @@ impl Session {
 
     /// Tells whether the command has not ended.
     pub(crate) fn is_running(&self) -> bool {
-        lock(&self.collected).exit.is_none()
+        self.exit.borrow().is_none()
+    }
+
+    /// Asks the command to stop, as Ctrl-C does.
+    pub(crate) fn interrupt(&self) {
+        if self.is_running() {
+            self.group.interrupt();
+        }
     }
 
     /// Waits until the command has ended or `deadline` is reached.
     pub(crate) async fn wait(&self, deadline: Instant) {
-        while self.is_running() {
-            // `notify_one` keeps its permit, so an end between the look and the wait is not missed.
-            if timeout_at(deadline, self.ended.notified()).await.is_err() {
-                break;
-            }
-        }
+        // At the deadline there is nothing to do but to say how it stands.
+        let _ = timeout_at(deadline, self.exit.subscribe().wait_for(Option::is_some)).await;
     }
 
     /// Takes the output that no call has had yet, and how the command ended, if it has.
     pub(crate) fn take(&self) -> (HeadTail, Option<i32>) {
         let mut collected = lock(&self.collected);
-        (collected.unread.take(), collected.exit)
+        // Looked at under the lock: what came before the end is in the output then.
+        (collected.unread.take(), *self.exit.borrow())
     }
 
     fn collect(&self, buffer: &mut Vec<u8>) {
@@ -171,7 +186,10 @@ impl Session {
     }
 }
 
-/// Collects the output of a process until its end, then reports that.
+/// Collects the output of a process until its end, and reports its beginning and its end.
+///
+/// The beginning is reported a moment late, and right before the end of a command that is quicker:
+/// most are, and a list of what is running should not flicker with them.
 async fn attend(
     session: Arc<Session>,
     mut process: Process,
@@ -179,6 +197,10 @@ async fn attend(
     mut item: Command,
     progress: ProgressSender,
 ) {
+    let started = Progress::Started(ItemBody::Command(item.clone()));
+    let mut unreported = Some(started);
+    let shown = sleep(START_DELAY);
+    tokio::pin!(shown);
     let mut buffer = Vec::new();
     let mut open = true;
     let exit = loop {
@@ -190,6 +212,11 @@ async fn attend(
             }
             exit = process.wait() => break exit.unwrap_or(-1),
             Ok(()) = stopped.changed() => process.kill(),
+            () = &mut shown, if unreported.is_some() => {
+                if let Some(started) = unreported.take() {
+                    progress.send(session.key, started).await;
+                }
+            }
         }
     };
     let drained = Instant::now() + DRAIN;
@@ -202,9 +229,11 @@ async fn attend(
     item.exit_code = Some(exit);
     item.status = if exit == 0 { Status::Completed } else { Status::Failed };
     // The item is reported before anybody can learn that the command has ended.
+    if let Some(started) = unreported {
+        progress.send(session.key, started).await;
+    }
     progress.send(session.key, Progress::Ended(ItemBody::Command(item))).await;
-    lock(&session.collected).exit = Some(exit);
-    session.ended.notify_one();
+    session.exit.send_replace(Some(exit));
 }
 
 /// A lock whose holder panicked still holds whole values: every change under it is one call.

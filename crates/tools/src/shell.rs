@@ -22,9 +22,17 @@ impl Shell {
             .unwrap_or_else(Self::plain)
     }
 
-    /// Finds the shell that a model asked for; one that is not there becomes plain sh.
+    /// Finds the shell of the kind that a model asked for, wherever it thinks that is; a kind that is
+    /// not here becomes plain sh.
     pub fn named(name: &str) -> Self {
-        Self::find(name).unwrap_or_else(Self::plain)
+        let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        match stem {
+            "bash" => Self::find("bash"),
+            "sh" => ["/usr/bin/sh", "/bin/sh"].into_iter().find_map(Self::find),
+            "zsh" => Self::find("zsh"),
+            _ => None,
+        }
+        .unwrap_or_else(Self::plain)
     }
 
     /// Returns the name without its directory.
@@ -76,9 +84,11 @@ mod tests {
     #[test]
     fn shells() {
         for (name, want) in [
-            ("/nope/zsh", "/bin/sh -lc true"),
-            ("../sh", "/bin/sh -lc true"),
-            ("sh", "/bin/sh -lc true"),
+            ("/nope/fish", "/bin/sh -lc true"),
+            ("../sh", "/usr/bin/sh -lc true"),
+            ("/no/such/bash", "/bin/bash -lc true"),
+            ("bash.exe", "/bin/bash -lc true"),
+            ("python3", "/bin/sh -lc true"),
             ("", "/bin/sh -lc true"),
         ] {
             assert_eq!(join(&Shell::named(name).argv("true", true)), want, "{name}");
@@ -97,7 +107,7 @@ mod tests {
             ("a ^b", "/bin/sh -c 'a ''^b'"),
             ("nul\0", "/bin/sh -c nul\0"),
         ] {
-            assert_eq!(join(&Shell::named("sh").argv(script, false)), want);
+            assert_eq!(join(&Shell::plain().argv(script, false)), want);
         }
     }
 }

@@ -10,23 +10,22 @@ use anyhow::anyhow;
 use engine::Outcome;
 use engine::context::user_parts;
 use faces::exec_jsonl::ExecJsonl;
-use faces::human::{Banner, Human};
+use faces::human::{Banner, Human, plain};
 use faces::last_message::LastMessage;
 use protocol::error::TurnErrorCause;
 use protocol::event::Event;
-use runtime::Control;
 use serde_json::value::RawValue;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::args::{ColorArg, ExecArgs};
 use crate::bootstrap::{self, Ready, World};
 use crate::failure::{Failure, code};
+use crate::signals::Signals;
 use crate::user_input;
 
 pub(crate) fn run(root_overrides: Vec<String>, args: ExecArgs) -> Result<ExitCode, Failure> {
     let world = World::look(args.directory.as_deref())?;
-    let (config, odd) = bootstrap::load_config(&world, &root_overrides, &args)?;
+    let (config, mut odd) = bootstrap::load_config(&world, &root_overrides, &args)?;
     if let Some(path) = &args.output_last_message {
         check_writable(path)?;
     }
@@ -41,14 +40,14 @@ pub(crate) fn run(root_overrides: Vec<String>, args: ExecArgs) -> Result<ExitCod
         )));
     }
     if !args.ignore_rules {
-        bootstrap::check_rules(&world)?;
+        odd.extend(bootstrap::check_rules(&world)?);
     }
     let parts = user_input::parts(prompt, &args.images);
     let async_runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::failed)?;
-    async_runtime.block_on(async {
+    let done = async_runtime.block_on(async {
         let ready = bootstrap::thread(&world, &config, &args, schema)?;
         let face = if args.json {
             Face::Json(ExecJsonl::default())
@@ -64,7 +63,10 @@ pub(crate) fn run(root_overrides: Vec<String>, args: ExecArgs) -> Result<ExitCod
         };
         let mut run = Run { face, last: LastMessage::default() };
         run.turn(&world, ready, odd, parts, args.output_last_message.as_deref()).await
-    })
+    });
+    // A name that is still being looked up is nobody's concern any more.
+    async_runtime.shutdown_background();
+    done
 }
 
 /// One run, seen by whoever watches.
@@ -87,7 +89,7 @@ impl Run {
         parts: Vec<protocol::responses::ContentPart>,
         output: Option<&Path>,
     ) -> Result<ExitCode, Failure> {
-        let Ready { mut thread, model, provider, sandbox } = ready;
+        let Ready { mut thread, model, provider, sandbox, sessions } = ready;
         if let Face::Human(human) = &self.face {
             let banner = human.banner(&Banner {
                 version: env!("CARGO_PKG_VERSION"),
@@ -115,7 +117,7 @@ impl Run {
             return Ok(ExitCode::from(code::FAILED));
         }
         let (sender, mut control) = mpsc::channel(8);
-        let signals = listen(sender).map_err(Failure::failed)?;
+        let signals = Signals::listen(sender, sessions).map_err(Failure::failed)?;
         let said = vec![user_parts(parts)];
         let mut unseen = false;
         let outcome = thread
@@ -130,7 +132,8 @@ impl Run {
         match outcome {
             Outcome::Completed => {
                 self.deliver(output)?;
-                Ok(ExitCode::SUCCESS)
+                // A client that was not told of the end must not take it for one.
+                Ok(if unseen { ExitCode::from(code::FAILED) } else { ExitCode::SUCCESS })
             }
             Outcome::Failed(TurnErrorCause::Limit) => Ok(ExitCode::from(code::LIMIT)),
             Outcome::Failed(_) => Ok(ExitCode::from(code::FAILED)),
@@ -158,57 +161,25 @@ impl Run {
     /// Hands over the answer of a completed turn.
     fn deliver(&self, output: Option<&Path>) -> Result<(), Failure> {
         let answer = self.last.get();
+        // The file first: nobody may be left to read the rest.
+        if let Some(path) = output {
+            if answer.is_none() {
+                say("heddle: warning: the turn had no message, so the output file is empty\n");
+            }
+            fs::write(path, answer.unwrap_or_default()).map_err(|error| {
+                let shown = path.display();
+                Failure::failed(anyhow!("{shown} could not be written: {error}"))
+            })?;
+        }
         if let Face::Human(_) = self.face
             && let Some(answer) = answer
         {
-            print(answer).map_err(Failure::failed)?;
+            // A program gets the answer as it is; a terminal must not be driven by it.
+            let safe = std::io::stdout().is_terminal().then(|| plain(answer));
+            print(safe.as_deref().unwrap_or(answer)).map_err(Failure::failed)?;
         }
-        let Some(path) = output else { return Ok(()) };
-        if answer.is_none() {
-            say("heddle: warning: the turn had no message, so the output file is empty\n");
-        }
-        fs::write(path, answer.unwrap_or_default()).map_err(|error| {
-            let shown = path.display();
-            Failure::failed(anyhow!("{shown} could not be written: {error}"))
-        })
+        Ok(())
     }
-}
-
-/// Which signal ended the run, if one did.
-struct Signals(std::sync::Arc<std::sync::atomic::AtomicU8>);
-
-impl Signals {
-    fn received(&self) -> u8 {
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
-    }
-}
-
-/// Turns signals into the end of the turn; a second one ends the program on the spot.
-fn listen(control: mpsc::Sender<Control>) -> std::io::Result<Signals> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    let received = Signals(std::sync::Arc::new(code::INTERRUPTED.into()));
-    let shared = std::sync::Arc::clone(&received.0);
-    tokio::spawn(async move {
-        let mut seen = false;
-        loop {
-            let code = tokio::select! {
-                _ = interrupt.recv() => code::INTERRUPTED,
-                _ = terminate.recv() => code::TERMINATED,
-                // The terminal has gone. Dying of it would leave the commands behind.
-                _ = hangup.recv() => code::HUNG_UP,
-            };
-            if seen {
-                std::process::exit(i32::from(code));
-            }
-            seen = true;
-            shared.store(code, std::sync::atomic::Ordering::Relaxed);
-            // A full queue holds an interruption already.
-            let _ = control.try_send(Control::Interrupt);
-        }
-    });
-    Ok(received)
 }
 
 fn read_schema(path: &Path) -> Result<Box<RawValue>, Failure> {

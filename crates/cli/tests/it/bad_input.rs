@@ -151,7 +151,7 @@ fn configuration() {
             args: &["-c", "model_providers.mock.base_url=\"ftp://h\"", "hi"],
             ..Given::default()
         },
-        &["`base_url` of model provider `mock`", "ftp://h"],
+        &["`base_url` of model provider `mock`", "https://host/v1"],
     );
     refused(
         Given { provider: "http_headers = { \"x y\" = \"1\" }\n", ..Given::default() },
@@ -171,7 +171,7 @@ fn configuration() {
 fn flags() {
     let args = |args| Given { args, ..Given::default() };
     refused(args(&["-c", "model", "hi"]), &["the override `model` has no `=`"]);
-    refused(args(&["-c", "model=5", "hi"]), &["-c model=5:1:7", "`model` must be a string", "^"]);
+    refused(args(&["-c", "model=5", "hi"]), &["-c model:1:7", "`model` must be a string", "^"]);
     refused(args(&["-s", "sometimes", "hi"]), &["sometimes", "workspace-write"]);
     refused(args(&["--frobnicate", "hi"]), &["--frobnicate"]);
     refused(args(&["one", "two"]), &["two"]);

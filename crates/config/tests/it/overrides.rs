@@ -20,7 +20,7 @@ fn keys() {
     check(r#"a."q\"=".b=1"#, Ok(&["a", "q\"=", "b"]));
     check("projects.\"/a.b\".trust_level=trusted", Ok(&["projects", "/a.b", "trust_level"]));
     check(
-        "projects./home/me.trust_level=trusted",
+        "projects./somewhere/me.trust_level=trusted",
         Ok(&["projects", "/somewhere/me", "trust_level"]),
     );
     check("a=b=c", Ok(&["a"]));

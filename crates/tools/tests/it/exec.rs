@@ -61,7 +61,9 @@ fn commands() {
         &[],
         Some(("plain\n", 0)),
     );
-    check(json!({"cmd": "echo $0", "shell": "sh"}), &[], Some(("/bin/sh\n", 0)));
+    check(json!({"cmd": "echo ${0##*/}", "shell": "sh"}), &[], Some(("sh\n", 0)));
+    check(json!({"cmd": "kill -9 $$", "tty": true}), &[&exited(1)], Some(("", 1)));
+    check(json!({"cmd": "echo hi", "login": null, "tty": null}), &[&exited(0)], Some(("hi\n", 0)));
     check(json!({"cmd": "printf 'a\\xff\\0b'"}), &["a\u{fffd}\0b"], Some(("a\u{fffd}\0b", 0)));
     check(
         json!({"cmd": "seq 16", "max_output_tokens": 4}),
@@ -96,6 +98,8 @@ fn refusals() {
     check(json!({"cmd": "ls", "justification": "please"}), &["`justification` is only"], None);
     check(json!({"cmd": "ls", "sandbox_permissions": "require_escalated"}), &["never"], None);
     check(json!({"cmd": "ls", "sandbox_permissions": "whatever"}), &["unknown variant"], None);
+    check(json!({"cmd": "ls", "prefix_rule": "ls"}), &["invalid type"], None);
+    check(json!({"cmd": "*** Begin Patch\n*** End Patch"}), &["verification failed"], None);
 }
 
 #[test]
@@ -141,6 +145,37 @@ fn typing_without_a_terminal_is_refused_with_advice() {
             assert!(text.contains("no session"), "{text}");
         }
         bench.sessions.stop_all().await;
+    });
+}
+
+#[test]
+fn ctrl_c_interrupts_also_without_a_terminal() {
+    block_on(async {
+        let bench = Bench::new(WorkspaceWrite);
+        let script = "trap 'echo bye; exit 7' INT; echo ready; while :; do sleep 0.05; done";
+        let (text, _) = bench.exec(1, json!({"cmd": script, "yield_time_ms": 250})).await;
+        assert!(text.contains("ready"), "{text}");
+        let arguments = json!({"session_id": 1, "chars": "\u{3}", "yield_time_ms": 5000});
+        let text = bench.stdin(arguments).await;
+        assert!(text.contains("Process exited with code 7\n") && text.ends_with("bye\n"), "{text}");
+    });
+}
+
+#[test]
+fn jobs_of_a_shell_on_a_terminal_end_with_it() {
+    block_on(async {
+        let bench = Bench::new(WorkspaceWrite);
+        let shell = json!({"cmd": "bash --norc -i", "tty": true, "yield_time_ms": 300});
+        bench.exec(1, shell).await;
+        let typed = "sleep 1000 & echo $! > job\n";
+        bench.stdin(json!({"session_id": 1, "chars": typed, "yield_time_ms": 300})).await;
+        wait_until(|| {
+            std::fs::read_to_string(bench.path().join("job")).is_ok_and(|t| !t.is_empty())
+        });
+        let job = std::fs::read_to_string(bench.path().join("job")).unwrap();
+        assert!(alive(&job));
+        bench.sessions.stop_all().await;
+        wait_until(|| !alive(&job));
     });
 }
 

@@ -1,0 +1,90 @@
+//! Signals: the end of a turn, and the end of the program if the turn does not end.
+//!
+//! They are awaited on a thread of their own. The one that runs the turn may be stuck in a write that
+//! nobody reads, and must end all the same, with its commands.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use runtime::Control;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tools::Sessions;
+
+use crate::failure::code;
+
+/// How long a turn may take to end after it was told to.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Which signal ended the run, if one did.
+pub(crate) struct Signals(Arc<AtomicU8>);
+
+impl Signals {
+    /// Begins to listen: the first signal interrupts the turn; a second one, or too long a wait, ends
+    /// the commands and the program on the spot.
+    pub(crate) fn listen(
+        control: mpsc::Sender<Control>,
+        sessions: Arc<Sessions>,
+    ) -> std::io::Result<Self> {
+        let received = Arc::new(AtomicU8::new(code::INTERRUPTED));
+        let shared = Arc::clone(&received);
+        let (ready, listening) = std::sync::mpsc::sync_channel(1);
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let watch = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let watch = match watch {
+                Ok(watch) => watch,
+                Err(error) => return drop(ready.send(Err(error))),
+            };
+            watch.block_on(async {
+                let mut signals = match Handlers::install() {
+                    Ok(signals) => signals,
+                    Err(error) => return drop(ready.send(Err(error))),
+                };
+                // The other side waits for this.
+                let _ = ready.send(Ok(()));
+                let first = signals.next().await;
+                shared.store(first, Ordering::Relaxed);
+                // A full queue holds an interruption already.
+                let _ = control.try_send(Control::Interrupt);
+                let last = tokio::time::timeout(PATIENCE, signals.next()).await.unwrap_or(first);
+                sessions.kill_all();
+                std::process::exit(i32::from(last));
+            });
+        })?;
+        listening.recv().map_err(std::io::Error::other)??;
+        Ok(Self(received))
+    }
+
+    /// Returns the exit code of the signal that came.
+    pub(crate) fn received(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The signals that end a run.
+struct Handlers {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Handlers {
+    fn install() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            // The terminal has gone. Dying of it would leave the commands behind.
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for one and returns its exit code.
+    async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => code::INTERRUPTED,
+            _ = self.terminate.recv() => code::TERMINATED,
+            _ = self.hangup.recv() => code::HUNG_UP,
+        }
+    }
+}
