@@ -8,9 +8,8 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "heddle", version, max_term_width = 100)]
 pub(crate) struct Args {
-    /// Override a setting of config.toml: a dotted key and a TOML value (`-c model="gpt-5.5"`).
-    #[arg(short = 'c', long = "config", value_name = "KEY=VALUE")]
-    pub(crate) overrides: Vec<String>,
+    #[command(flatten)]
+    pub(crate) shared: SharedArgs,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -54,29 +53,8 @@ pub(crate) struct ExecArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) output_schema: Option<PathBuf>,
 
-    /// The model to use.
-    #[arg(short, long)]
-    pub(crate) model: Option<String>,
-
-    /// Override a setting of config.toml; later ones win.
-    #[arg(short = 'c', long = "config", value_name = "KEY=VALUE")]
-    pub(crate) overrides: Vec<String>,
-
-    /// Use the settings of a profile: a [profiles.NAME] table or a NAME.config.toml file.
-    #[arg(short, long, value_name = "NAME")]
-    pub(crate) profile: Option<String>,
-
-    /// What commands of the model may do. The default is read-only.
-    #[arg(short, long, value_name = "MODE")]
-    pub(crate) sandbox: Option<SandboxArg>,
-
-    /// Work in this directory.
-    #[arg(short = 'C', long = "cd", value_name = "DIR")]
-    pub(crate) directory: Option<PathBuf>,
-
-    /// Let the model write in this directory too.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) add_dir: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shared: SharedArgs,
 
     /// Attach images to the prompt. Takes several, so put `--` before the prompt.
     #[arg(short, long = "image", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
@@ -94,10 +72,6 @@ pub(crate) struct ExecArgs {
     #[arg(long)]
     pub(crate) ephemeral: bool,
 
-    /// Treat unknown settings as errors.
-    #[arg(long)]
-    pub(crate) strict_config: bool,
-
     /// Do not read config.toml.
     #[arg(long)]
     pub(crate) ignore_user_config: bool,
@@ -106,21 +80,9 @@ pub(crate) struct ExecArgs {
     #[arg(long)]
     pub(crate) ignore_rules: bool,
 
-    /// Run everything without a sandbox. Only for machines that are one.
-    #[arg(long, alias = "yolo")]
-    pub(crate) dangerously_bypass_approvals_and_sandbox: bool,
-
     /// Accepted for clients that send it; there are no hooks to trust.
     #[arg(long, hide = true)]
     pub(crate) dangerously_bypass_hook_trust: bool,
-
-    /// Accepted for clients that send it; there are no features to switch.
-    #[arg(long, hide = true, value_name = "FEATURE")]
-    pub(crate) enable: Vec<String>,
-
-    /// Accepted for clients that send it; there are no features to switch.
-    #[arg(long, hide = true, value_name = "FEATURE")]
-    pub(crate) disable: Vec<String>,
 
     /// Accepted for clients that send it.
     #[arg(long, hide = true, value_name = "SOURCE")]
@@ -129,6 +91,75 @@ pub(crate) struct ExecArgs {
     /// Accepted for clients that send it.
     #[arg(long, hide = true, value_name = "PROGRAM")]
     pub(crate) cyber_access_program: Option<String>,
+}
+
+/// Options that may stand before or after the command; those after it win.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SharedArgs {
+    /// Override a setting of config.toml: a dotted key and a TOML value (`-c model="gpt-5.5"`).
+    /// Later ones win.
+    #[arg(short = 'c', long = "config", value_name = "KEY=VALUE")]
+    pub(crate) overrides: Vec<String>,
+
+    /// The model to use.
+    #[arg(short, long)]
+    pub(crate) model: Option<String>,
+
+    /// Use the settings of a profile: a [profiles.NAME] table or a NAME.config.toml file.
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+
+    /// What commands of the model may do. The default is read-only.
+    #[arg(short, long, value_name = "MODE")]
+    pub(crate) sandbox: Option<SandboxArg>,
+
+    /// Work in this directory.
+    #[arg(short = 'C', long = "cd", value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+
+    /// Let the model write in this directory too.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) add_dir: Vec<PathBuf>,
+
+    /// Treat unknown settings as errors.
+    #[arg(long)]
+    pub(crate) strict_config: bool,
+
+    /// Run everything without a sandbox. Only for machines that are one.
+    #[arg(long, alias = "yolo")]
+    pub(crate) dangerously_bypass_approvals_and_sandbox: bool,
+
+    /// Accepted for clients that send it; there are no features to switch.
+    #[arg(long, hide = true, value_name = "FEATURE")]
+    pub(crate) enable: Vec<String>,
+
+    /// Accepted for clients that send it; there are no features to switch.
+    #[arg(long, hide = true, value_name = "FEATURE")]
+    pub(crate) disable: Vec<String>,
+}
+
+impl SharedArgs {
+    /// Puts what stood before the command under what stood after it.
+    pub(crate) fn over(self, before: Self) -> Self {
+        let join = |mut first: Vec<_>, second| {
+            first.extend(second);
+            first
+        };
+        let Self { overrides, add_dir, enable, disable, .. } = before;
+        Self {
+            overrides: join(overrides, self.overrides),
+            model: self.model.or(before.model),
+            profile: self.profile.or(before.profile),
+            sandbox: self.sandbox.or(before.sandbox),
+            directory: self.directory.or(before.directory),
+            add_dir: add_dir.into_iter().chain(self.add_dir).collect(),
+            strict_config: self.strict_config || before.strict_config,
+            dangerously_bypass_approvals_and_sandbox: self.dangerously_bypass_approvals_and_sandbox
+                || before.dangerously_bypass_approvals_and_sandbox,
+            enable: join(enable, self.enable),
+            disable: join(disable, self.disable),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

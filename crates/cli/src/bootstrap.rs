@@ -71,12 +71,12 @@ fn home(env: &HashMap<String, String>) -> anyhow::Result<PathBuf> {
 /// Reads the configuration; what was odd about it comes along as texts.
 pub(crate) fn load_config(
     world: &World,
-    root_overrides: &[String],
     args: &ExecArgs,
 ) -> Result<(Config, Vec<String>), Failure> {
-    let overrides = root_overrides
+    let overrides = args
+        .shared
+        .overrides
         .iter()
-        .chain(&args.overrides)
         .map(|text| Override::parse(text))
         .collect::<Result<Vec<_>, _>>()
         .map_err(Failure::usage)?;
@@ -84,19 +84,20 @@ pub(crate) fn load_config(
     let mut profile_file = false;
     if !args.ignore_user_config {
         layers.extend(layer(&world.home.join("config.toml"))?);
-        if let Some(name) = &args.profile {
+        if let Some(name) = &args.shared.profile {
             let found = layer(&world.home.join(format!("{name}.config.toml")))?;
             profile_file = found.is_some();
             layers.extend(found);
         }
     }
     let Loaded { mut config, warnings, unknown } =
-        Config::load(&layers, args.profile.as_deref(), &overrides).map_err(Failure::usage)?;
-    if args.strict_config && !unknown.is_empty() {
+        Config::load(&layers, args.shared.profile.as_deref(), &overrides)
+            .map_err(Failure::usage)?;
+    if args.shared.strict_config && !unknown.is_empty() {
         let lines: Vec<_> = unknown.iter().map(ToString::to_string).collect();
         return Err(Failure::usage(anyhow!("{}", lines.join("\n"))));
     }
-    if let Some(model) = &args.model {
+    if let Some(model) = &args.shared.model {
         if model.trim().is_empty() {
             return Err(Failure::usage(anyhow!("-m: the name of the model is empty")));
         }
@@ -171,6 +172,7 @@ pub(crate) fn thread(
     let workspace = Arc::new(Workspace {
         cwd: world.directory.clone(),
         shell: Shell::of_user(world.env.get("SHELL").map(String::as_str)),
+        login_shell: config.allow_login_shell,
         env: command_env(world, config, id),
         policy,
         output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),
@@ -213,7 +215,7 @@ pub(crate) fn thread(
 }
 
 fn profile(world: &World, config: &Config, args: &ExecArgs) -> Result<Profile, Failure> {
-    let mode = match (args.dangerously_bypass_approvals_and_sandbox, args.sandbox) {
+    let mode = match (args.shared.dangerously_bypass_approvals_and_sandbox, args.shared.sandbox) {
         (true, _) | (_, Some(SandboxArg::DangerFullAccess)) => SandboxMode::DangerFullAccess,
         (_, Some(SandboxArg::WorkspaceWrite)) => SandboxMode::WorkspaceWrite,
         (_, Some(SandboxArg::ReadOnly)) => SandboxMode::ReadOnly,
@@ -226,7 +228,7 @@ fn profile(world: &World, config: &Config, args: &ExecArgs) -> Result<Profile, F
     let workspace = &config.sandbox_workspace_write;
     let resolve = |path: &Path| world.directory.join(path).canonicalize();
     let mut writable_roots = vec![resolve(&world.directory).map_err(Failure::usage)?];
-    for directory in &args.add_dir {
+    for directory in &args.shared.add_dir {
         let root = resolve(directory).map_err(|error| {
             let shown = directory.display();
             Failure::usage(anyhow!("--add-dir {shown} cannot be used: {error}"))

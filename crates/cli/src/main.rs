@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         }
     };
     let done = match args.command {
-        Command::Exec(exec) => command::exec::run(args.overrides, *exec),
+        Command::Exec(exec) => command::exec::run(args.shared, *exec),
         Command::Completion { shell } => command::completion::run(shell),
     };
     match done {

@@ -35,6 +35,8 @@ pub struct Config {
     pub approval_policy: Option<ApprovalPolicy>,
     /// What commands may touch.
     pub sandbox_mode: Option<SandboxMode>,
+    /// Whether commands may run in a login shell.
+    pub allow_login_shell: bool,
     /// What the `workspace-write` sandbox opens or closes further.
     pub sandbox_workspace_write: WorkspaceWrite,
     /// Which environment variables commands get.
@@ -93,6 +95,7 @@ impl Config {
             service_tier: s.value("service_tier")?,
             approval_policy: s.value("approval_policy")?,
             sandbox_mode: s.value("sandbox_mode")?,
+            allow_login_shell: s.or("allow_login_shell", default.allow_login_shell)?,
             sandbox_workspace_write: s
                 .or("sandbox_workspace_write", default.sandbox_workspace_write)?,
             shell_environment_policy: s
@@ -127,6 +130,7 @@ impl Default for Config {
             service_tier: None,
             approval_policy: None,
             sandbox_mode: None,
+            allow_login_shell: true,
             sandbox_workspace_write: WorkspaceWrite::default(),
             shell_environment_policy: ShellEnvironment::default(),
             model_providers: BTreeMap::new(),
@@ -214,7 +218,6 @@ pub const ACCEPTED: &[&str] = &[
     "model_providers.*.aws",
     "model_providers.*.websocket_connect_timeout_ms",
     // Permissions and commands.
-    "allow_login_shell",
     "approvals_reviewer",
     "auto_review",
     "background_terminal_max_timeout",

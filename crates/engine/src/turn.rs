@@ -485,8 +485,10 @@ impl Turn {
                 call.call_id = self.context.unique_call_id(&call.call_id);
                 // A tool of a namespace is not the tool of the same name without one.
                 let name = match &call.namespace {
-                    Some(namespace) => format!("{namespace}.{}", call.name),
-                    None => call.name.clone(),
+                    Some(namespace) if !namespace.is_empty() => {
+                        format!("{namespace}.{}", call.name)
+                    }
+                    _ => call.name.clone(),
                 };
                 let call_id = call.call_id.clone();
                 let payload = Payload::Function(call.arguments.clone());

@@ -89,9 +89,13 @@ impl ExecCommand {
             let wall = begun.elapsed().as_secs_f64();
             return Ok(OutputBody::Text(format!("Wall time: {wall:.4} seconds\nOutput:\n{text}")));
         }
+        if arguments.login == Some(true) && !self.workspace.login_shell {
+            return refuse("login shells are switched off here; leave `login` out");
+        }
+        let login = arguments.login.unwrap_or(self.workspace.login_shell);
         let shell = arguments.shell.as_deref().map(Shell::named);
         let shell = shell.as_ref().unwrap_or(&self.workspace.shell);
-        let argv = shell.argv(&arguments.cmd, arguments.login.unwrap_or(true));
+        let argv = shell.argv(&arguments.cmd, login);
         let request = CommandRequest { argv: argv.clone(), cwd: workdir.clone(), escalated };
         if let Verdict::Refuse(reason) = self.workspace.policy.command(&request) {
             return refuse(reason);

@@ -70,7 +70,7 @@ impl Shell {
 pub(crate) fn join(argv: &[String]) -> String {
     shlex::try_join(argv.iter().map(String::as_str))
         // A word with a NUL byte cannot be quoted, and cannot be run either.
-        .unwrap_or_else(|_| argv.join(" "))
+        .unwrap_or_else(|_| "<command included NUL byte>".to_owned())
 }
 
 fn base_name(path: &str) -> &str {
@@ -105,7 +105,7 @@ mod tests {
             ("echo hi", "/bin/sh -c 'echo hi'"),
             ("echo 'hi'", "/bin/sh -c \"echo 'hi'\""),
             ("a ^b", "/bin/sh -c 'a ''^b'"),
-            ("nul\0", "/bin/sh -c nul\0"),
+            ("nul\0", "<command included NUL byte>"),
         ] {
             assert_eq!(join(&Shell::plain().argv(script, false)), want);
         }

@@ -98,6 +98,8 @@ pub struct Workspace {
     pub cwd: PathBuf,
     /// The shell that runs commands.
     pub shell: Shell,
+    /// Whether it may be a login shell.
+    pub login_shell: bool,
     /// The environment of commands, already filtered.
     pub env: Vec<(String, String)>,
     /// What may be done.

@@ -17,21 +17,22 @@ use protocol::event::Event;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use crate::args::{ColorArg, ExecArgs};
+use crate::args::{ColorArg, ExecArgs, SharedArgs};
 use crate::bootstrap::{self, Ready, World};
 use crate::failure::{Failure, code};
 use crate::signals::Signals;
 use crate::user_input;
 
-pub(crate) fn run(root_overrides: Vec<String>, args: ExecArgs) -> Result<ExitCode, Failure> {
-    let world = World::look(args.directory.as_deref())?;
-    let (config, mut odd) = bootstrap::load_config(&world, &root_overrides, &args)?;
+pub(crate) fn run(before: SharedArgs, mut args: ExecArgs) -> Result<ExitCode, Failure> {
+    args.shared = args.shared.over(before);
+    let world = World::look(args.shared.directory.as_deref())?;
+    let (config, mut odd) = bootstrap::load_config(&world, &args)?;
     if let Some(path) = &args.output_last_message {
         check_writable(path)?;
     }
     let prompt = user_input::prompt(args.prompt.as_deref()).map_err(Failure::usage)?;
     let schema = args.output_schema.as_deref().map(read_schema).transpose()?;
-    let trusted = args.skip_git_repo_check || args.dangerously_bypass_approvals_and_sandbox;
+    let trusted = args.skip_git_repo_check || args.shared.dangerously_bypass_approvals_and_sandbox;
     if !trusted && runtime::project::repository(&world.directory).is_none() {
         return Err(Failure::usage(anyhow!(
             "{} is not inside a git repository, so changes could not be undone: run it in one, or \

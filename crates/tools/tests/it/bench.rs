@@ -30,6 +30,7 @@ impl Bench {
         let workspace = Arc::new(Workspace {
             cwd: root.clone(),
             shell: Shell::named("/bin/bash"),
+            login_shell: true,
             // A home without profiles, so that a login shell says nothing of its own.
             env: vec![
                 ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
