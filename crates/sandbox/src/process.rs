@@ -284,13 +284,18 @@ impl Drop for Process {
     }
 }
 
-/// Gives the process a session of its own, and a terminal if it has one to control.
+/// Gives the process the usual signals, a session of its own, and a terminal if it has one to control.
 #[expect(unsafe_code, reason = "only between fork and exec can a process get a new session")]
 fn new_session(command: &mut Command, io: Io) {
     // SAFETY: the hook makes system calls only: it allocates nothing and takes no lock, which is
     // what the time between fork and exec demands.
     unsafe {
         command.pre_exec(move || {
+            // An agent that was started in the background may itself ignore some; that is not for its
+            // commands to inherit, since nothing could interrupt them then.
+            for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
             rustix::process::setsid()?;
             if io == Io::Terminal {
                 // SAFETY: the child has just been given its standard input.

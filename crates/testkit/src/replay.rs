@@ -415,9 +415,9 @@ mod tests {
 
     #[test]
     fn a_signal_comes_after_two_seconds() {
-        let sh = "trap 'echo caught; exit 1' INT; for i in 1 2 3 4 5 6 7 8; do sleep 1; done";
+        let sh = "trap 'echo caught; exit 1' TERM; for i in 1 2 3 4 5 6 7 8; do sleep 1; done";
         let change = json!({
-            "/runs/0/signal": "2", "/runs/0/exit": 1, "/runs/0/stdout": ["caught"],
+            "/runs/0/signal": "15", "/runs/0/exit": 1, "/runs/0/stdout": ["caught"],
         });
         check(sh, change, SAME);
     }
