@@ -3,10 +3,14 @@
 //! Every decoder here takes bytes as they come and gives the same events however they were cut.
 //! None of them fails on garbage: what cannot be read is skipped and counted.
 //!
+//! * [`utf8`]: bytes to text;
+//! * [`json`]: text to the events of a JSON document;
 //! * [`sse`]: the framing of `text/event-stream`;
 //! * [`responses`]: the events of the Responses API;
 //! * [`failure`]: what a provider's error object means.
 
 pub mod failure;
+pub mod json;
 pub mod responses;
 pub mod sse;
+pub mod utf8;

@@ -1,0 +1,507 @@
+//! JSON text to events, incrementally: any cut of the text gives the same events.
+//!
+//! One explicit state says what may come next, one bit a level says whether that level is an object.
+//! Strings come as raw pieces, escapes left as they stand, so that a consumer may pass them on
+//! unchanged; [`unescape`] reads them. What RFC 8259 does not allow is an error at its place, and the
+//! reader stays there.
+//!
+//! ```text
+//!  Value ──"{"──▶ FirstKey ──'"'──▶ key ──'"'──▶ Colon ──":"──▶ Value
+//!    ▲  └─"["─▶ FirstItem                                         │
+//!    └─────────────","──── After ◀──── string, number, word, close ┘      After at the top: Done
+//! ```
+
+use std::fmt;
+
+/// Levels that a document may nest.
+pub const DEPTH_MAX: usize = 512;
+
+/// What a document is made of. Text borrows from what was pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// `{`.
+    ObjectStart,
+    /// `}`.
+    ObjectEnd,
+    /// `[`.
+    ArrayStart,
+    /// `]`.
+    ArrayEnd,
+    /// The quote that begins a key.
+    KeyStart,
+    /// A piece of a key, raw; never empty.
+    Key(&'a str),
+    /// The quote that ends a key.
+    KeyEnd,
+    /// The quote that begins a string.
+    StringStart,
+    /// A piece of a string, raw; never empty.
+    Str(&'a str),
+    /// The quote that ends a string.
+    StringEnd,
+    /// A piece of a number; never empty.
+    Number(&'a str),
+    /// A number is whole.
+    NumberEnd,
+    /// `true` or `false`.
+    Bool(bool),
+    /// `null`.
+    Null,
+}
+
+/// Why a text is not JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} at byte {offset}")]
+pub struct JsonError {
+    /// What is wrong.
+    pub kind: ErrorKind,
+    /// Where, from the beginning of the text.
+    pub offset: u64,
+}
+
+/// What can be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A character that cannot come here.
+    Unexpected,
+    /// A control character inside a string, which must be escaped.
+    Control,
+    /// An escape that does not exist.
+    Escape,
+    /// More levels than [`DEPTH_MAX`].
+    Depth,
+    /// The text ended inside the document.
+    Truncated,
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unexpected => "unexpected character",
+            Self::Control => "unescaped control character in a string",
+            Self::Escape => "invalid escape",
+            Self::Depth => "nested too deeply",
+            Self::Truncated => "the text ends inside the document",
+        })
+    }
+}
+
+/// How far a push got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes that belong to the document; what follows its end is the caller's.
+    pub consumed: usize,
+    /// Whether the document is whole.
+    pub done: bool,
+}
+
+/// Reads one document.
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    state: State,
+    levels: Levels,
+    offset: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// A value must come.
+    #[default]
+    Value,
+    /// A value or the end of the array.
+    FirstItem,
+    /// A key or the end of the object.
+    FirstKey,
+    /// A key must come.
+    Key,
+    /// `:` must come.
+    Colon,
+    /// `,` or the end of the container.
+    After,
+    /// Inside a string; the rest of what a string can be inside of.
+    Str(Role, Inside),
+    Number(Number),
+    /// Inside a word: the word, and how many of its bytes have come.
+    Word(&'static str, usize),
+    Done,
+    Failed(ErrorKind),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Key,
+    Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inside {
+    Plain,
+    /// After a backslash.
+    Escape,
+    /// In `\uXXXX`, with this many digits to come.
+    Hex(u8),
+}
+
+/// What a number has had so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    Start,
+    Minus,
+    Zero,
+    Digits,
+    Point,
+    Fraction,
+    Exponent,
+    ExponentSign,
+    ExponentDigits,
+}
+
+impl Number {
+    /// Returns what a further byte makes of it; none if the byte does not belong to it.
+    fn next(self, byte: u8) -> Option<Self> {
+        Some(match (self, byte) {
+            (Self::Start, b'-') => Self::Minus,
+            (Self::Start | Self::Minus, b'0') => Self::Zero,
+            (Self::Start | Self::Minus, b'1'..=b'9') | (Self::Digits, b'0'..=b'9') => Self::Digits,
+            (Self::Zero | Self::Digits, b'.') => Self::Point,
+            (Self::Point | Self::Fraction, b'0'..=b'9') => Self::Fraction,
+            (Self::Zero | Self::Digits | Self::Fraction, b'e' | b'E') => Self::Exponent,
+            (Self::Exponent, b'+' | b'-') => Self::ExponentSign,
+            (Self::Exponent | Self::ExponentSign | Self::ExponentDigits, b'0'..=b'9') => {
+                Self::ExponentDigits
+            }
+            _ => return None,
+        })
+    }
+
+    /// Tells whether it may end here.
+    fn is_whole(self) -> bool {
+        matches!(self, Self::Zero | Self::Digits | Self::Fraction | Self::ExponentDigits)
+    }
+}
+
+impl Reader {
+    /// Takes the next piece of the text and gives the events that it completes.
+    ///
+    /// Stops after the document; an error stays: every later push fails with it again.
+    pub fn push(
+        &mut self,
+        text: &str,
+        mut sink: impl FnMut(Event<'_>),
+    ) -> Result<Progress, JsonError> {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() && self.state != State::Done {
+            match self.step(text, at, &mut sink) {
+                Ok(next) => at = next,
+                Err((kind, place)) => {
+                    self.offset += place as u64;
+                    self.state = State::Failed(kind);
+                    return Err(JsonError { kind, offset: self.offset });
+                }
+            }
+        }
+        self.offset += at as u64;
+        match self.state {
+            State::Failed(kind) => Err(JsonError { kind, offset: self.offset }),
+            state => Ok(Progress { consumed: at, done: state == State::Done }),
+        }
+    }
+
+    /// Ends the text: a number at the top level is whole only now.
+    pub fn finish(&mut self, mut sink: impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        match self.state {
+            State::Done => Ok(()),
+            State::Number(number) if number.is_whole() && self.levels.depth == 0 => {
+                sink(Event::NumberEnd);
+                self.state = State::Done;
+                Ok(())
+            }
+            State::Failed(kind) => Err(JsonError { kind, offset: self.offset }),
+            _ => {
+                self.state = State::Failed(ErrorKind::Truncated);
+                Err(JsonError { kind: ErrorKind::Truncated, offset: self.offset })
+            }
+        }
+    }
+
+    /// Returns how many containers are open.
+    pub fn depth(&self) -> usize {
+        self.levels.depth
+    }
+
+    /// Reads from `at` to the next change of state; returns where to go on.
+    fn step(
+        &mut self,
+        text: &str,
+        at: usize,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<usize, (ErrorKind, usize)> {
+        let bytes = text.as_bytes();
+        let byte = bytes[at];
+        match self.state {
+            State::Str(role, inside) => self.string(text, at, role, inside, sink),
+            State::Number(number) => self.number(text, at, number, sink),
+            State::Word(word, had) => self.word(byte, at, word, had, sink),
+            State::Done => Ok(at),
+            State::Failed(kind) => Err((kind, at)),
+            _ if matches!(byte, b' ' | b'\n' | b'\t' | b'\r') => Ok(at + 1),
+            State::Value => self.value(byte, at, sink),
+            State::FirstItem if byte == b']' => self.close(at, sink),
+            State::FirstItem => self.value(byte, at, sink),
+            State::FirstKey if byte == b'}' => self.close(at, sink),
+            State::FirstKey | State::Key if byte == b'"' => {
+                sink(Event::KeyStart);
+                self.state = State::Str(Role::Key, Inside::Plain);
+                Ok(at + 1)
+            }
+            State::Colon if byte == b':' => {
+                self.state = State::Value;
+                Ok(at + 1)
+            }
+            State::After => match (byte, self.levels.in_object()) {
+                (b',', true) => {
+                    self.state = State::Key;
+                    Ok(at + 1)
+                }
+                (b',', false) => {
+                    self.state = State::Value;
+                    Ok(at + 1)
+                }
+                (b'}', true) | (b']', false) => self.close(at, sink),
+                _ => Err((ErrorKind::Unexpected, at)),
+            },
+            State::FirstKey | State::Key | State::Colon => Err((ErrorKind::Unexpected, at)),
+        }
+    }
+
+    fn value(
+        &mut self,
+        byte: u8,
+        at: usize,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<usize, (ErrorKind, usize)> {
+        self.state = match byte {
+            b'{' => {
+                self.levels.open(true).map_err(|kind| (kind, at))?;
+                sink(Event::ObjectStart);
+                State::FirstKey
+            }
+            b'[' => {
+                self.levels.open(false).map_err(|kind| (kind, at))?;
+                sink(Event::ArrayStart);
+                State::FirstItem
+            }
+            b'"' => {
+                sink(Event::StringStart);
+                State::Str(Role::Value, Inside::Plain)
+            }
+            // The first byte of a number is part of its text, so it is not consumed here.
+            b'-' | b'0'..=b'9' => {
+                self.state = State::Number(Number::Start);
+                return Ok(at);
+            }
+            b't' => State::Word("true", 1),
+            b'f' => State::Word("false", 1),
+            b'n' => State::Word("null", 1),
+            _ => return Err((ErrorKind::Unexpected, at)),
+        };
+        Ok(at + 1)
+    }
+
+    fn number(
+        &mut self,
+        text: &str,
+        at: usize,
+        mut number: Number,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<usize, (ErrorKind, usize)> {
+        let bytes = text.as_bytes();
+        let mut end = at;
+        while let Some(next) = bytes.get(end).and_then(|byte| number.next(*byte)) {
+            number = next;
+            end += 1;
+        }
+        if end > at {
+            sink(Event::Number(&text[at..end]));
+        }
+        self.state = State::Number(number);
+        if end == bytes.len() {
+            return Ok(end);
+        }
+        if !number.is_whole() {
+            return Err((ErrorKind::Unexpected, end));
+        }
+        sink(Event::NumberEnd);
+        self.after();
+        Ok(end)
+    }
+
+    fn string(
+        &mut self,
+        text: &str,
+        at: usize,
+        role: Role,
+        inside: Inside,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<usize, (ErrorKind, usize)> {
+        let bytes = text.as_bytes();
+        let mut give = |from: usize, to: usize| {
+            if from < to {
+                let piece = &text[from..to];
+                sink(match role {
+                    Role::Key => Event::Key(piece),
+                    Role::Value => Event::Str(piece),
+                });
+            }
+        };
+        // One loop over everything a string holds: a piece ends only with the string or the push.
+        let (mut inside, mut end) = (inside, at);
+        while let Some(&byte) = bytes.get(end) {
+            inside = match (inside, byte) {
+                (Inside::Plain, b'"') => {
+                    give(at, end);
+                    sink(if role == Role::Key { Event::KeyEnd } else { Event::StringEnd });
+                    match role {
+                        Role::Key => self.state = State::Colon,
+                        Role::Value => self.after(),
+                    }
+                    return Ok(end + 1);
+                }
+                (Inside::Plain, b'\\') => Inside::Escape,
+                (Inside::Plain, 0..0x20) => return Err((ErrorKind::Control, end)),
+                (Inside::Plain, _) => {
+                    // The common case: skip what is neither special nor a control character.
+                    let rest = &bytes[end..];
+                    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+                    end += rest.iter().position(special).unwrap_or(rest.len());
+                    continue;
+                }
+                (Inside::Escape, b'u') => Inside::Hex(4),
+                (Inside::Escape, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                    Inside::Plain
+                }
+                (Inside::Hex(1), byte) if byte.is_ascii_hexdigit() => Inside::Plain,
+                (Inside::Hex(left), byte) if byte.is_ascii_hexdigit() => Inside::Hex(left - 1),
+                (Inside::Escape | Inside::Hex(_), _) => return Err((ErrorKind::Escape, end)),
+            };
+            end += 1;
+        }
+        give(at, end);
+        self.state = State::Str(role, inside);
+        Ok(end)
+    }
+
+    fn word(
+        &mut self,
+        byte: u8,
+        at: usize,
+        word: &'static str,
+        had: usize,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<usize, (ErrorKind, usize)> {
+        if word.as_bytes()[had] != byte {
+            return Err((ErrorKind::Unexpected, at));
+        }
+        if had + 1 < word.len() {
+            self.state = State::Word(word, had + 1);
+        } else {
+            sink(match word {
+                "true" => Event::Bool(true),
+                "false" => Event::Bool(false),
+                _ => Event::Null,
+            });
+            self.after();
+        }
+        Ok(at + 1)
+    }
+
+    fn close(
+        &mut self,
+        at: usize,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<usize, (ErrorKind, usize)> {
+        let object = self.levels.in_object();
+        self.levels.depth -= 1;
+        sink(if object { Event::ObjectEnd } else { Event::ArrayEnd });
+        self.after();
+        Ok(at + 1)
+    }
+
+    /// A value is whole.
+    fn after(&mut self) {
+        self.state = if self.levels.depth == 0 { State::Done } else { State::After };
+    }
+}
+
+/// Which of the open levels are objects: a bit each, so that a reader stays small.
+#[derive(Clone, Debug, Default)]
+struct Levels {
+    bits: [u64; DEPTH_MAX / 64],
+    depth: usize,
+}
+
+impl Levels {
+    fn open(&mut self, object: bool) -> Result<(), ErrorKind> {
+        let (word, bit) = (self.depth / 64, 1 << (self.depth % 64));
+        let bits = self.bits.get_mut(word).ok_or(ErrorKind::Depth)?;
+        *bits = if object { *bits | bit } else { *bits & !bit };
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn in_object(&self) -> bool {
+        let top = self.depth.wrapping_sub(1);
+        self.bits.get(top / 64).is_some_and(|bits| bits >> (top % 64) & 1 == 1)
+    }
+}
+
+/// Reads the raw text of a string: escapes become characters, half a surrogate pair becomes U+FFFD.
+///
+/// Takes what [`Event::Str`] and [`Event::Key`] gave, joined; what is no escape stays as it is.
+pub fn unescape(raw: &str) -> String {
+    let mut text = String::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(at) = rest.find('\\') {
+        text.push_str(&rest[..at]);
+        let escape = &rest[at + 1..];
+        let (character, length) = match escape.as_bytes().first() {
+            Some(b'u') => unicode(escape),
+            Some(b'b') => ('\u{8}', 1),
+            Some(b'f') => ('\u{c}', 1),
+            Some(b'n') => ('\n', 1),
+            Some(b'r') => ('\r', 1),
+            Some(b't') => ('\t', 1),
+            // A quote, a slash, a backslash, and whatever else a sloppy writer escaped.
+            _ => match escape.chars().next() {
+                Some(character) => (character, character.len_utf8()),
+                None => ('\\', 0),
+            },
+        };
+        text.push(character);
+        rest = &escape[length..];
+    }
+    text.push_str(rest);
+    text
+}
+
+/// Reads `uXXXX`, with the second half of a pair if there is one; returns how long it was.
+fn unicode(escape: &str) -> (char, usize) {
+    let hex = |from: usize| {
+        let digits = escape.get(from..from + 4)?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    let Some(first) = hex(1) else { return ('u', 1) };
+    if let Some(character) = char::from_u32(first) {
+        return (character, 5);
+    }
+    let second = (escape.get(5..7) == Some("\\u")).then(|| hex(7)).flatten();
+    match (first, second) {
+        (0xd800..0xdc00, Some(low @ 0xdc00..0xe000)) => {
+            let code = 0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00);
+            (char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER), 11)
+        }
+        _ => (char::REPLACEMENT_CHARACTER, 5),
+    }
+}

@@ -1,0 +1,116 @@
+//! Bytes to text, however characters are cut: at most three bytes are held back.
+//!
+//! What is not UTF-8 becomes U+FFFD, one for each sequence that cannot be a character, as in the
+//! standard library; how many there were is counted.
+
+/// An incremental decoder.
+#[derive(Clone, Debug, Default)]
+pub struct Decoder {
+    held: [u8; 4],
+    held_len: usize,
+    invalid: u64,
+}
+
+impl Decoder {
+    /// Takes the next bytes and gives the text that they complete, in pieces that borrow from them.
+    pub fn push(&mut self, mut bytes: &[u8], mut sink: impl FnMut(&str)) {
+        while self.held_len > 0 {
+            let Some((&next, rest)) = bytes.split_first() else { return };
+            self.held[self.held_len] = next;
+            match str::from_utf8(&self.held[..=self.held_len]) {
+                Ok(text) => {
+                    sink(text);
+                    self.held_len = 0;
+                    bytes = rest;
+                }
+                // Still the beginning of a character.
+                Err(error) if error.error_len().is_none() => {
+                    self.held_len += 1;
+                    bytes = rest;
+                }
+                // The new byte does not continue what is held; it may begin something itself.
+                Err(_) => self.give_up(&mut sink),
+            }
+        }
+        loop {
+            let error = match str::from_utf8(bytes) {
+                Ok("") => return,
+                Ok(text) => return sink(text),
+                Err(error) => error,
+            };
+            let (valid, rest) = bytes.split_at(error.valid_up_to());
+            let valid = str::from_utf8(valid).expect("the error says so");
+            if !valid.is_empty() {
+                sink(valid);
+            }
+            let Some(length) = error.error_len() else {
+                self.held[..rest.len()].copy_from_slice(rest);
+                self.held_len = rest.len();
+                return;
+            };
+            self.give_up(&mut sink);
+            bytes = &rest[length..];
+        }
+    }
+
+    /// Ends the stream; the beginning of a character that never came whole is invalid.
+    pub fn finish(&mut self, mut sink: impl FnMut(&str)) {
+        if self.held_len > 0 {
+            self.give_up(&mut sink);
+        }
+    }
+
+    /// Returns how many sequences were not UTF-8.
+    pub fn invalid(&self) -> u64 {
+        self.invalid
+    }
+
+    fn give_up(&mut self, sink: &mut impl FnMut(&str)) {
+        self.held_len = 0;
+        self.invalid += 1;
+        sink(REPLACEMENT);
+    }
+}
+
+const REPLACEMENT: &str = "\u{fffd}";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Decoder;
+
+    fn decode(bytes: &[u8], chunk: usize) -> (String, u64) {
+        let (mut decoder, mut text) = (Decoder::default(), String::new());
+        bytes
+            .chunks(chunk.max(1))
+            .for_each(|piece| decoder.push(piece, |part| text.push_str(part)));
+        decoder.finish(|part| text.push_str(part));
+        (text, decoder.invalid())
+    }
+
+    #[track_caller]
+    fn check(bytes: &[u8], want: &str, invalid: u64) {
+        for chunk in 1..=bytes.len().max(1) {
+            assert_eq!(decode(bytes, chunk), (want.to_owned(), invalid), "{bytes:?} by {chunk}");
+        }
+    }
+
+    #[test]
+    fn characters() {
+        check("aé日👩z".as_bytes(), "aé日👩z", 0);
+        check(b"a\xffb", "a\u{fffd}b", 1);
+        check(b"\xe6\x97", "\u{fffd}", 1);
+        check(b"\xe6\x97A", "\u{fffd}A", 1);
+        check(b"\xe6\xc3\xa9", "\u{fffd}é", 1);
+        check(b"\xed\xa0\x80", "\u{fffd}\u{fffd}\u{fffd}", 3);
+        check(b"", "", 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_as_the_standard_library_does(bytes: Vec<u8>, chunk in 1usize..9) {
+            prop_assert_eq!(decode(&bytes, chunk).0, String::from_utf8_lossy(&bytes));
+        }
+    }
+}
