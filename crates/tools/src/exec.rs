@@ -1,5 +1,6 @@
 //! `exec_command` and `write_stdin`: shell commands, and sessions of those that take longer.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -65,10 +66,46 @@ impl ExecCommand {
     ) -> Result<OutputBody, OutputBody> {
         let begun = Instant::now();
         let arguments: ExecArguments = call.arguments()?;
-        let workdir = match &arguments.workdir {
-            Some(workdir) if !workdir.is_empty() => self.workspace.resolve(workdir),
-            _ => self.workspace.cwd.clone(),
+        let request = match self.intend(&arguments, &call.call_id)? {
+            Intent::Run(request) => request,
+            Intent::Patch { base, text } => {
+                let text = patch::apply(&self.workspace, &base, &text, call.key, &progress).await?;
+                let wall = begun.elapsed().as_secs_f64();
+                let text = format!("Wall time: {wall:.4} seconds\nOutput:\n{text}");
+                return Ok(OutputBody::Text(text));
+            }
         };
+        let item = Command {
+            command: shell::join(&request.argv),
+            cwd: request.cwd.clone(),
+            output: String::new(),
+            exit_code: None,
+            status: Status::InProgress,
+        };
+        let process = match Process::spawn(&request) {
+            Ok(process) => process,
+            Err(error) => {
+                let text = error.to_string();
+                let ended = Command {
+                    output: text,
+                    exit_code: Some(-1),
+                    status: Status::Failed,
+                    ..item.clone()
+                };
+                progress.send(call.key, Progress::Started(ItemBody::Command(item))).await;
+                progress.send(call.key, Progress::Ended(ItemBody::Command(ended))).await;
+                return refuse(format!("exec_command failed: {error}"));
+            }
+        };
+        let session = self.sessions.adopt(process, call.key, item, progress);
+        let wait = clamp(arguments.yield_time_ms, YIELD_DEFAULT_MS, YIELD_MS);
+        let tokens = tokens(arguments.max_output_tokens, self.workspace.output_tokens_max);
+        let chunk = self.chunks.fetch_add(1, Ordering::Relaxed);
+        Ok(OutputBody::Text(collect(&self.sessions, &session, begun, wait, tokens, chunk).await))
+    }
+
+    /// Decides what a call comes to, or why it comes to nothing; nothing is done yet.
+    fn intend(&self, arguments: &ExecArguments, call_id: &str) -> Result<Intent, OutputBody> {
         let escalated = arguments.sandbox_permissions == Some(SandboxPermissions::RequireEscalated);
         if !escalated && arguments.justification.is_some() {
             return refuse(
@@ -82,20 +119,20 @@ impl ExecCommand {
                  apply_patch with it",
             );
         }
+        let workdir = match &arguments.workdir {
+            Some(workdir) if !workdir.is_empty() => self.workspace.resolve(workdir),
+            _ => self.workspace.cwd.clone(),
+        };
         if let Some(embedded) = ::patch::extract(&arguments.cmd).filter(|_| !escalated) {
             let base = embedded.directory.map_or(workdir.clone(), |d| workdir.join(d));
-            let text =
-                patch::apply(&self.workspace, &base, &embedded.patch, call.key, &progress).await?;
-            let wall = begun.elapsed().as_secs_f64();
-            return Ok(OutputBody::Text(format!("Wall time: {wall:.4} seconds\nOutput:\n{text}")));
+            return Ok(Intent::Patch { base, text: embedded.patch.into_owned() });
         }
         if arguments.login == Some(true) && !self.workspace.login_shell {
             return refuse("login shells are switched off here; leave `login` out");
         }
         let login = arguments.login.unwrap_or(self.workspace.login_shell);
         let shell = arguments.shell.as_deref().map(Shell::named);
-        let shell = shell.as_ref().unwrap_or(&self.workspace.shell);
-        let argv = shell.argv(&arguments.cmd, login);
+        let argv = shell.as_ref().unwrap_or(&self.workspace.shell).argv(&arguments.cmd, login);
         let request = CommandRequest { argv: argv.clone(), cwd: workdir.clone(), escalated };
         if let Verdict::Refuse(reason) = self.workspace.policy.command(&request) {
             return refuse(reason);
@@ -105,36 +142,13 @@ impl ExecCommand {
                 "{SESSIONS_MAX} commands are still running; wait for one with write_stdin first"
             ));
         }
-        let mut item = Command {
-            command: shell::join(&argv),
-            cwd: workdir.clone(),
-            output: String::new(),
-            exit_code: None,
-            status: Status::InProgress,
-        };
-        let process = match Process::spawn(&SpawnRequest {
+        Ok(Intent::Run(SpawnRequest {
             argv,
             cwd: workdir,
-            env: self.environment(&call.call_id),
+            env: self.environment(call_id),
             io: if arguments.tty.unwrap_or(false) { Io::Terminal } else { Io::Pipe },
             profile: self.workspace.policy.profile.clone(),
-        }) {
-            Ok(process) => process,
-            Err(error) => {
-                let started = Progress::Started(ItemBody::Command(item.clone()));
-                progress.send(call.key, started).await;
-                item.output = error.to_string();
-                item.exit_code = Some(-1);
-                item.status = Status::Failed;
-                progress.send(call.key, Progress::Ended(ItemBody::Command(item))).await;
-                return refuse(format!("exec_command failed: {error}"));
-            }
-        };
-        let session = self.sessions.adopt(process, call.key, item, progress);
-        let wait = clamp(arguments.yield_time_ms, YIELD_DEFAULT_MS, YIELD_MS);
-        let tokens = tokens(arguments.max_output_tokens, self.workspace.output_tokens_max);
-        let chunk = self.chunks.fetch_add(1, Ordering::Relaxed);
-        Ok(OutputBody::Text(collect(&self.sessions, &session, begun, wait, tokens, chunk).await))
+        }))
     }
 
     fn environment(&self, call_id: &str) -> Vec<(String, String)> {
@@ -202,7 +216,7 @@ async fn collect(
     output::render(chunk.wrapping_mul(0x9e_3779), begun.elapsed(), standing, &output, tokens_max)
 }
 
-fn refuse(text: impl Into<String>) -> Result<OutputBody, OutputBody> {
+fn refuse<T>(text: impl Into<String>) -> Result<T, OutputBody> {
     Err(OutputBody::Text(text.into()))
 }
 
@@ -214,6 +228,19 @@ fn clamp(given: Option<f64>, default: u64, (min, max): (u64, u64)) -> Duration {
 
 fn tokens(given: Option<f64>, max: u64) -> u64 {
     given.filter(|n| n.is_finite() && *n >= 0.0).map_or(max, |n| (n as u64).min(max))
+}
+
+/// What a call of `exec_command` comes to.
+enum Intent {
+    /// A process.
+    Run(SpawnRequest),
+    /// A patch that was wrapped into a command.
+    Patch {
+        /// Where its paths begin.
+        base: PathBuf,
+        /// The patch.
+        text: String,
+    },
 }
 
 #[derive(Deserialize)]
