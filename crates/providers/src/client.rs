@@ -1,6 +1,7 @@
 //! One attempt: a request out, a stream of bytes in.
 
-use std::error::Error as _;
+use std::error::Error;
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -206,17 +207,13 @@ fn causes(error: reqwest::Error) -> String {
 }
 
 /// Tells whether TLS itself refused: trying again will not help.
-fn is_tls(error: &reqwest::Error) -> bool {
-    let mut next = error.source();
-    while let Some(cause) = next {
-        // An I/O error hides what it wraps from `source`.
-        let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        if wrapped.and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some() {
-            return true;
-        }
-        next = cause.source();
+fn is_tls(error: &(dyn Error + 'static)) -> bool {
+    if error.is::<rustls::Error>() {
+        return true;
     }
-    false
+    // An I/O error hides what it wraps from `source`, and one may wrap another.
+    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    wrapped.is_some_and(|inner| is_tls(inner)) || error.source().is_some_and(is_tls)
 }
 
 /// Names an address without its query and user, which may be secret.
