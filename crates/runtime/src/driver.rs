@@ -13,7 +13,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use protocol::error::{ErrorClass, SampleError};
 use protocol::event::Event;
 use protocol::id::CallKey;
-use protocol::responses::{KnownItem, OutputBody, StreamEvent};
+use protocol::responses::{KnownItem, OutputBody};
 use providers::ByteStream;
 use stream::responses::Decoder;
 use tokio::sync::mpsc;
@@ -88,7 +88,8 @@ pub(crate) async fn drive(
         let answer = driver.answer;
         for input in driver.inputs(wake) {
             // The rest of an answer that the turn has closed is nobody's.
-            if matches!(input, Input::Stream(_)) && driver.answer != answer {
+            let of_answer = matches!(input, Input::Stream(_) | Input::SampleFailed(_));
+            if of_answer && driver.answer != answer {
                 break;
             }
             turn.handle(driver.now_ms(), input)
@@ -273,15 +274,9 @@ impl Source<'_> {
         if decoder.frames() > frames {
             *deadline = Instant::now() + stream.idle_timeout();
         }
-        let end = events
-            .iter()
-            .position(|event| matches!(event, StreamEvent::Completed(_) | StreamEvent::Failed(_)));
-        // What comes after the end of an answer does not belong to the next one.
-        events.truncate(end.map_or(events.len(), |end| end + 1));
-        let mut inputs: Vec<_> = events.into_iter().map(Input::Stream).collect();
-        // Whoever has had the end of an answer does not mind that the connection closes.
-        inputs.extend(failure.filter(|_| end.is_none()).map(Input::SampleFailed));
-        inputs
+        // What comes after the end of an answer, its connection's included, is dropped by the loop.
+        let failure = failure.map(Input::SampleFailed);
+        events.into_iter().map(Input::Stream).chain(failure).collect()
     }
 }
 

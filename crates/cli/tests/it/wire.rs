@@ -222,3 +222,43 @@ fn a_proxy_is_asked_for_names_that_only_it_knows() {
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     assert_eq!(proxy.requests()[0].path, "http://model.invalid/v1/responses");
 }
+
+#[test]
+fn what_the_provider_is_sent_as_secret_is_kept_from_commands_and_messages() {
+    let script = json!([running("echo [$LAB_PASS] [$LAB_AUTH] [$OTHER]"), script::response([])]);
+    let provider = "env_key = \"LAB_PASS\"\nenv_http_headers = { x-auth = \"LAB_AUTH\" }\n";
+    let env = [("LAB_PASS", "p-1"), ("LAB_AUTH", "a-1"), ("OTHER", "o-1")];
+    let requests = requests(script, provider, &env, &[]);
+    let output = String::from_utf8_lossy(&requests[1].bytes);
+    assert!(output.contains("[] [] [o-1]"), "{output}");
+
+    let page = json!([{ "json": true, "body": "<p>", "headers": { "content-type": "text/html" } }]);
+    let server = ModelServer::start(page).unwrap();
+    let lab = lab();
+    let config = testkit::lab::mock_config(server.port());
+    lab.home.write("config.toml", config + "query_params = { api-key = \"s3cret\" }\n").unwrap();
+    let ended = Run::start(exec(&lab, &["hi"])).end();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    assert!(server.requests()[0].path.contains("s3cret"));
+    assert!(!ended.stdout.contains("s3cret") && !ended.stderr.contains("s3cret"), "{ended:#?}");
+}
+
+#[test]
+fn what_follows_the_end_of_an_answer_is_not_the_next_one() {
+    let mut unfinished = script::completed(script::Usage::default());
+    unfinished["response"]["end_turn"] = json!(false);
+    let again = script::completed(script::Usage::default());
+    let first: String = [script::message("one"), unfinished, again, script::message("stray")]
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
+    let server = ModelServer::start(json!([
+        { "raw": first },
+        script::response([script::message("two")]),
+    ]))
+    .unwrap();
+    let lab = lab_for(&server);
+    let ended = Run::start(exec(&lab, &["hi"])).end();
+    assert_eq!((ended.code, server.requests().len()), (Some(0), 2), "{ended:#?}");
+    assert!(ended.stdout.contains("\"two\"") && !ended.stdout.contains("stray"), "{ended:#?}");
+}
