@@ -171,3 +171,21 @@ fn part<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> serde_json::Result
     let raw = raw.ok_or_else(|| serde_json::Error::custom("the event lacks its content"))?;
     serde_json::from_str(raw.get())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Decoder;
+
+    #[test]
+    fn a_keep_alive_is_no_event() {
+        let (mut decoder, mut events) = (Decoder::default(), Vec::new());
+        for (text, frames) in [
+            (": ping\n\n", 0),
+            ("data: {\"type\":\"response.in_progress\"}\n\n", 1),
+            ("data: no JSON\n\n: ping\n\n", 2),
+        ] {
+            decoder.push(text.as_bytes(), &mut events).expect("it is short");
+            assert_eq!((decoder.frames(), events.len()), (frames, 0), "{text}");
+        }
+    }
+}

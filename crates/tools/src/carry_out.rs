@@ -262,3 +262,61 @@ fn overwrite(from: &Path, to: &Path) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).truncate(true).open(to)?;
     file.write_all(&contents)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use patch::{Edit, WriteKind};
+
+    use super::{Step, carry_out};
+
+    fn write(directory: &Path, name: &str, kind: WriteKind) -> Edit {
+        Edit::Write { path: directory.join(name), contents: b"new".to_vec(), kind }
+    }
+
+    fn tree(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).expect("a directory").map(|entry| {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            if path.is_dir() {
+                format!("{name}/")
+            } else {
+                name + "=" + &fs::read_to_string(&path).expect("text")
+            }
+        });
+        let mut names: Vec<_> = entries.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_step_that_fails_takes_back_those_before_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path();
+        for name in ["replaced", "linked", "removed"] {
+            fs::write(root.join(name), "old").expect("a file");
+        }
+        fs::hard_link(root.join("linked"), root.join("other")).expect("a link");
+        let before = tree(root);
+        let edits = [
+            write(root, "replaced", WriteKind::Update),
+            write(root, "linked", WriteKind::Update),
+            write(root, "made/deep/file", WriteKind::Add),
+            Edit::Remove { path: root.join("removed") },
+            // Not there any more when its turn comes.
+            Edit::Remove { path: root.join("missing") },
+        ];
+        let steps: Vec<_> =
+            edits.iter().map(|edit| Step { edit, place: edit.path().to_owned() }).collect();
+        let error = carry_out(&steps).expect_err("nothing can be removed twice").to_string();
+        assert!(
+            error.contains("failed to delete") && error.contains("nothing was changed"),
+            "{error}"
+        );
+        assert_eq!(tree(root), before);
+        carry_out(&steps[..4]).expect("without the last it works");
+        assert_eq!(tree(root), ["linked=new", "made/", "other=new", "replaced=new"]);
+    }
+}

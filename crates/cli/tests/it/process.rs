@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::{ModelServer, script};
 
+use crate::BINARY;
 use crate::run::{Run, exec, lab_for, until};
 
 /// A command that runs long, three processes deep, and can be told from all others.
@@ -136,6 +137,65 @@ fn a_reader_that_goes_away_ends_the_run_and_its_commands() {
     assert_eq!(status.code(), Some(1));
     marked.wait_until_gone();
     assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn a_reader_that_stops_reading_cannot_keep_the_run_alive() {
+    let marked = Marked::new();
+    // More than a pipe holds, so that printing it blocks, while another command runs on.
+    let flood = json!({ "cmd": "seq 100000", "yield_time_ms": 30_000 });
+    let calls = [marked.call("long", 30_000), script::call("flood", "exec_command", flood)];
+    let server = ModelServer::start(json!([script::response(calls)])).unwrap();
+    let lab = lab_for(&server);
+    let mut command = exec(&lab, &["-s", "workspace-write", "go"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let unread = child.stdout.take().unwrap();
+    marked.wait_until_running();
+    let pid = rustix::process::Pid::from_child(&child);
+    until("the run to be stuck in a write", || {
+        let waiting = rustix::io::ioctl_fionread(&unread).unwrap();
+        (waiting > 32 * 1024).then_some(())
+    });
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let status = until("the end of the run", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(143));
+    marked.wait_until_gone();
+}
+
+#[test]
+fn an_end_that_nobody_was_told_of_is_no_success() {
+    let late = script::after_ms(700, script::completed(script::Usage::default()));
+    let entry = script::events([script::created(), script::message("hi"), late]);
+    let server = ModelServer::start(json!([entry])).unwrap();
+    let lab = lab_for(&server);
+    let mut command = exec(&lab, &["go"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+    stdout.find(|line| line.as_ref().unwrap().contains("item.completed")).unwrap().unwrap();
+    drop(stdout);
+    let status = until("the end of the run", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn commands_get_the_usual_signals() {
+    let cmd = json!({ "cmd": "grep SigIgn /proc/self/status" });
+    let script = json!([
+        script::response([script::call("c", "exec_command", cmd)]),
+        script::response([script::message("done")]),
+    ]);
+    let server = ModelServer::start(script).unwrap();
+    let lab = lab_for(&server);
+    // As a shell starts a job in the background.
+    let ignoring = format!("trap '' INT QUIT HUP; exec {BINARY} exec --json -s workspace-write go");
+    let mut command = lab.command("/bin/sh");
+    command.args(["-c", &ignoring]);
+    let ended = Run::start(command).end();
+    let (_, mask) = ended.stdout.split_once("SigIgn:\\t").unwrap();
+    let mask = u64::from_str_radix(&mask[..16], 16).unwrap();
+    assert_eq!(mask & 0b111, 0, "hang-up, interrupt or quit is ignored: {ended:#?}");
 }
 
 #[test]
