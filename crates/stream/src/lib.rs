@@ -9,6 +9,9 @@
 //! * [`responses`]: the events of the Responses API;
 //! * [`failure`]: what a provider's error object means.
 
+pub mod canonical;
+pub mod dialect;
+pub mod event;
 pub mod failure;
 pub mod json;
 pub mod responses;

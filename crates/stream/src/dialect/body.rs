@@ -1,0 +1,93 @@
+//! What is common to all grammars of calls: the bytes between a marker and the end of its calls.
+//!
+//! A body is given text from the byte after its marker on. Until a call is started it holds
+//! whatever it reads, so that a block that turns out to be none goes back as text, byte for byte.
+
+use std::ops::Range;
+
+use crate::dialect::{HELD_BYTES_MAX, Tools};
+use crate::event::{ErrorKind, Event, Sink};
+
+/// What a body made of a piece of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// All of it is the body's, and the body goes on.
+    More,
+    /// The body is over; this many bytes were its own, the rest is text again.
+    Done(usize),
+    /// It is no call after all: what is held goes back as text, and reading goes on as text after
+    /// this many bytes. The body has held those already.
+    Fail(usize),
+}
+
+/// Where a body says what it found.
+pub(crate) struct Out<'a> {
+    pub(crate) sink: &'a mut dyn Sink,
+    pub(crate) tools: &'a Tools,
+    /// The text since the marker, the marker included, while no call is started.
+    pub(crate) held: &'a mut Held,
+    /// The index that the next call gets.
+    pub(crate) next_index: &'a mut u32,
+}
+
+/// Text that is held back, and where it began in the input.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) text: String,
+    pub(crate) start: u64,
+}
+
+impl Held {
+    /// Holds a piece that stands at `at`; tells whether there was room for it.
+    ///
+    /// The piece is held in any case: nothing is lost, and the caller gives up.
+    #[must_use]
+    pub(crate) fn push(&mut self, piece: &str, at: u64) -> bool {
+        if self.text.is_empty() {
+            self.start = at;
+        }
+        self.text.push_str(piece);
+        self.text.len() <= HELD_BYTES_MAX
+    }
+}
+
+impl Out<'_> {
+    /// Starts a call: what was held is its beginning, and is no longer held.
+    pub(crate) fn start(&mut self, name: &str, id: Option<&str>, end: u64) -> u32 {
+        let index = *self.next_index;
+        *self.next_index += 1;
+        let start = if self.held.text.is_empty() { end } else { self.held.start };
+        self.held.text.clear();
+        self.event(Event::ToolStart { index, name, id, signature: None }, start..end);
+        index
+    }
+
+    pub(crate) fn args(&mut self, index: u32, text: &str, range: Range<u64>) {
+        if !text.is_empty() {
+            self.event(Event::ToolArgs { index, text }, range);
+        }
+    }
+
+    pub(crate) fn end(&mut self, index: u32, complete: bool, at: u64) {
+        self.event(Event::ToolEnd { index, complete }, at..at);
+    }
+
+    pub(crate) fn error(&mut self, kind: ErrorKind, detail: &str, at: u64) {
+        self.event(Event::Error { kind, detail }, at..at);
+    }
+
+    pub(crate) fn event(&mut self, event: Event<'_>, range: Range<u64>) {
+        self.sink.event(event, range);
+    }
+}
+
+/// A grammar of calls.
+pub(crate) trait Body {
+    /// Takes the next text, which stands at `at` in the input.
+    fn push(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Step;
+
+    /// Ends the stream inside of the body: a call that is open is closed, and what is missing is said.
+    ///
+    /// What is still held afterwards goes back as text.
+    fn finish(&mut self, at: u64, out: &mut Out<'_>);
+}
