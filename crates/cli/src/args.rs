@@ -20,6 +20,9 @@ pub(crate) enum Command {
     /// Run one turn without asking anything, and exit.
     #[command(visible_alias = "e", after_help = EXEC_HELP)]
     Exec(Box<ExecArgs>),
+    /// Look at what goes on inside.
+    #[command(subcommand)]
+    Debug(DebugCommand),
     /// Print a completion script for a shell.
     Completion {
         /// The shell.
@@ -91,6 +94,57 @@ pub(crate) struct ExecArgs {
     /// Accepted for clients that send it.
     #[arg(long, hide = true, value_name = "PROGRAM")]
     pub(crate) cyber_access_program: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DebugCommand {
+    /// Read raw model output and print what heddle makes of it: text, reasoning, calls, errors.
+    #[command(after_help = DECODE_HELP)]
+    Decode(DecodeArgs),
+}
+
+const DECODE_HELP: &str = "\
+Each line is one event: text, reasoning, reasoning_signature, refusal, plan_start, plan, plan_end,
+tool_start, tool_args, tool_end, error, finish.
+
+Examples:
+  heddle debug decode --list
+  heddle debug decode --format hermes < output.txt
+  heddle debug decode --format auto --tools tools.json --ranges output.txt
+  curl -sN … | heddle debug decode --format openai_chat --deltas";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DecodeArgs {
+    /// The file to read; `-` or nothing reads stdin.
+    pub(crate) file: Option<PathBuf>,
+
+    /// The format of the output, or `auto` to find out.
+    #[arg(short, long, value_name = "NAME", required_unless_present = "list")]
+    pub(crate) format: Option<String>,
+
+    /// The tools that the model may call: a JSON array of objects with `name` and `parameters`.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) tools: Option<PathBuf>,
+
+    /// Options of the format as a JSON object, such as {"start_in_reasoning": true}.
+    #[arg(short, long, value_name = "JSON")]
+    pub(crate) options: Option<String>,
+
+    /// Read N bytes at a time, as a network might cut them; the events stay the same.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) chunk: Option<u32>,
+
+    /// Add the range of input bytes that each event was made of.
+    #[arg(short, long)]
+    pub(crate) ranges: bool,
+
+    /// Print every piece at once, as it is found, instead of whole texts and calls.
+    #[arg(short, long)]
+    pub(crate) deltas: bool,
+
+    /// List the formats.
+    #[arg(short, long)]
+    pub(crate) list: bool,
 }
 
 /// Options that may stand before or after the command; those after it win.

@@ -1,4 +1,5 @@
 //! One file per command.
 
 pub(crate) mod completion;
+pub(crate) mod decode;
 pub(crate) mod exec;

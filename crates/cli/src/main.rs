@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, DebugCommand};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     };
     let done = match args.command {
         Command::Exec(exec) => command::exec::run(args.shared, *exec),
+        Command::Debug(DebugCommand::Decode(decode)) => command::decode::run(&decode),
         Command::Completion { shell } => command::completion::run(shell),
     };
     match done {

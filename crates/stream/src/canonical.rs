@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use protocol::usage::Usage;
 use serde::Serialize;
 
 use crate::event::{Event, Sink};
@@ -52,6 +53,10 @@ pub enum Kind {
         #[serde(skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
+    ToolId {
+        index: u32,
+        id: String,
+    },
     ToolArgs {
         index: u32,
         text: String,
@@ -65,9 +70,41 @@ pub enum Kind {
         #[serde(skip)]
         detail: String,
     },
+    Usage {
+        usage: Usage,
+    },
     Finish {
         reason: String,
     },
+}
+
+impl From<Event<'_>> for Kind {
+    fn from(event: Event<'_>) -> Self {
+        let owned = |text: &str| text.to_owned();
+        match event {
+            Event::Text(text) => Self::Text { text: owned(text) },
+            Event::Reasoning(text) => Self::Reasoning { text: owned(text) },
+            Event::ReasoningSignature(text) => Self::ReasoningSignature { text: owned(text) },
+            Event::Refusal(text) => Self::Refusal { text: owned(text) },
+            Event::PlanStart => Self::PlanStart,
+            Event::Plan(text) => Self::Plan { text: owned(text) },
+            Event::PlanEnd { implicit } => Self::PlanEnd { implicit },
+            Event::ToolStart { index, name, id, signature } => Self::ToolStart {
+                index,
+                name: owned(name),
+                id: id.map(owned),
+                signature: signature.map(owned),
+            },
+            Event::ToolId { index, id } => Self::ToolId { index, id: owned(id) },
+            Event::ToolArgs { index, text } => Self::ToolArgs { index, text: owned(text) },
+            Event::ToolEnd { index, complete } => Self::ToolEnd { index, complete },
+            Event::Error { kind, detail } => {
+                Self::Error { kind: kind.as_str(), detail: owned(detail) }
+            }
+            Event::Usage(usage) => Self::Usage { usage },
+            Event::Finish(reason) => Self::Finish { reason: owned(reason.as_str()) },
+        }
+    }
 }
 
 /// Gathers events into their canonical form.
@@ -126,44 +163,24 @@ impl Collector {
 
 impl Sink for Collector {
     fn event(&mut self, event: Event<'_>, range: Range<u64>) {
-        let text = |text: &str| text.to_owned();
         match event {
-            Event::Text(piece) => self.push(Kind::Text { text: text(piece) }, range),
-            Event::Reasoning(piece) => self.push(Kind::Reasoning { text: text(piece) }, range),
-            Event::ReasoningSignature(piece) => {
-                self.push(Kind::ReasoningSignature { text: text(piece) }, range);
-            }
-            Event::Refusal(piece) => self.push(Kind::Refusal { text: text(piece) }, range),
-            Event::PlanStart => self.push(Kind::PlanStart, range),
-            Event::Plan(piece) => self.push(Kind::Plan { text: text(piece) }, range),
-            Event::PlanEnd { implicit } => self.push(Kind::PlanEnd { implicit }, range),
-            Event::ToolStart { index, name, id, signature } => {
+            Event::ToolStart { index, .. } => {
                 self.calls.insert(index, self.places.len());
-                let (name, id, signature) = (text(name), id.map(text), signature.map(text));
-                self.push(Kind::ToolStart { index, name, id, signature }, range);
+                self.push(event.into(), range);
             }
             Event::ToolId { index, id: late } => {
                 let place = self.calls.get(&index).and_then(|at| self.places.get_mut(*at));
                 if let Some(Canonical { kind: Kind::ToolStart { id, .. }, .. }) =
                     place.and_then(|place| place.first_mut())
                 {
-                    *id = Some(text(late));
+                    *id = Some(late.to_owned());
                 }
             }
-            Event::ToolArgs { index, text: piece } => {
-                self.push_call(index, Kind::ToolArgs { index, text: text(piece) }, range);
-            }
-            Event::ToolEnd { index, complete } => {
-                self.push_call(index, Kind::ToolEnd { index, complete }, range);
-            }
-            Event::Error { kind, detail } => {
-                let kind = Kind::Error { kind: kind.as_str(), detail: text(detail) };
-                self.push(kind, range);
-            }
-            Event::Finish(reason) => {
-                self.push(Kind::Finish { reason: text(reason.as_str()) }, range);
+            Event::ToolArgs { index, .. } | Event::ToolEnd { index, .. } => {
+                self.push_call(index, event.into(), range);
             }
             Event::Usage(_) => {}
+            event => self.push(event.into(), range),
         }
     }
 }

@@ -5,15 +5,28 @@
 //! whatever the network brings, then finish. The events do not depend on how the input was cut.
 
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::event::Sink;
+use crate::event::{ErrorKind, Event, Sink};
+use crate::utf8;
 
 pub use crate::dialect::tools::{Tools, ToolsError};
 
 mod body;
+mod code;
+mod fence;
+mod head;
+pub(crate) mod json_calls;
+mod lexical;
+mod machine;
+mod nested;
+mod table;
+mod tagged;
 mod tools;
+mod value;
 
 /// The longest name of a tool, a key or an id.
 pub const NAME_BYTES_MAX: usize = 4096;
@@ -26,7 +39,7 @@ pub const DEPTH_MAX: usize = 512;
 
 /// How a stream is to be read, where a format leaves a choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Options {
     /// The prompt has already opened the reasoning.
     pub start_in_reasoning: bool,
@@ -42,20 +55,41 @@ pub struct Options {
     pub pythonic_anywhere: bool,
 }
 
+impl Options {
+    /// Reads options from a JSON object; also returns the names of those that do not exist.
+    pub fn from_json(json: &str) -> serde_json::Result<(Self, Vec<String>)> {
+        let given: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json)?;
+        let unknown = given.keys().filter(|name| !OPTIONS.contains(&name.as_str())).cloned();
+        let unknown = unknown.collect();
+        Ok((serde_json::from_value(given.into())?, unknown))
+    }
+}
+
+const OPTIONS: &[&str] = &[
+    "start_in_reasoning",
+    "tool_call_ends_reasoning",
+    "namespace",
+    "token_suffix",
+    "reasoning",
+    "pythonic_anywhere",
+];
+
 /// A dialect of the table.
 pub struct Format {
     name: &'static str,
     title: &'static str,
-    grammar: Grammar,
+    reader: Reader,
 }
 
 /// How a format is read.
-enum Grammar {}
+enum Reader {
+    Text(&'static machine::Spec),
+}
 
 impl Format {
     /// Returns all formats, in the order of the table.
     pub fn all() -> &'static [Format] {
-        &[]
+        table::FORMATS
     }
 
     /// Finds a format by its name.
@@ -80,8 +114,126 @@ impl fmt::Debug for Format {
     }
 }
 
+/// A format made ready with options and tools; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Dialect {
+    format: &'static Format,
+    ready: Ready,
+}
+
+#[derive(Clone, Debug)]
+enum Ready {
+    Text(Arc<machine::Compiled>),
+}
+
+impl Dialect {
+    /// Makes a format ready.
+    pub fn new(format: &'static Format, options: &Options, tools: &Tools) -> Self {
+        let ready = match format.reader {
+            Reader::Text(spec) => {
+                Ready::Text(Arc::new(machine::Compiled::new(spec, options, tools.clone())))
+            }
+        };
+        Self { format, ready }
+    }
+
+    /// Returns the format.
+    pub fn format(&self) -> &'static Format {
+        self.format
+    }
+}
+
+/// Reads one stream.
+pub struct Parser {
+    utf8: utf8::Decoder,
+    engine: Either,
+    offset: u64,
+}
+
+/// The engine of a stream. The first is by far the most frequent, and is called without a detour.
+enum Either {
+    Text(machine::Machine),
+}
+
+impl Parser {
+    /// Makes a parser for a stream of this dialect.
+    pub fn new(dialect: &Dialect) -> Self {
+        let engine = match &dialect.ready {
+            Ready::Text(compiled) => Either::Text(machine::Machine::new(Arc::clone(compiled))),
+        };
+        Self { utf8: utf8::Decoder::default(), engine, offset: 0 }
+    }
+
+    /// Takes the next bytes, cut anywhere.
+    pub fn push(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
+        if let Some(text) = self.utf8.whole(bytes) {
+            return self.push_str(text, sink);
+        }
+        let (engine, offset) = (&mut self.engine, &mut self.offset);
+        self.utf8.push(bytes, |piece| {
+            let (text, used, valid) = match piece {
+                utf8::Piece::Text(text) => (text, text.len(), true),
+                utf8::Piece::Invalid(length) => ("\u{fffd}", length, false),
+            };
+            if !valid {
+                invalid_utf8(*offset, used, sink);
+            }
+            engine.push(text, *offset, sink);
+            *offset += used as u64;
+        });
+    }
+
+    /// Takes the next text. Not to be mixed with bytes that end inside of a character.
+    #[inline]
+    pub fn push_str(&mut self, text: &str, sink: &mut dyn Sink) {
+        let at = self.offset;
+        self.offset += text.len() as u64;
+        self.engine.push(text, at, sink);
+    }
+
+    /// Ends the stream: whatever was held back comes out, whatever is open is closed.
+    pub fn finish(&mut self, sink: &mut dyn Sink) {
+        let (engine, offset) = (&mut self.engine, &mut self.offset);
+        self.utf8.finish(|piece| {
+            if let utf8::Piece::Invalid(length) = piece {
+                invalid_utf8(*offset, length, sink);
+                engine.push("\u{fffd}", *offset, sink);
+                *offset += length as u64;
+            }
+        });
+        self.engine.finish(self.offset, sink);
+    }
+}
+
+impl fmt::Debug for Parser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parser").field("offset", &self.offset).finish_non_exhaustive()
+    }
+}
+
+impl Either {
+    #[inline]
+    fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
+        match self {
+            Self::Text(machine) => machine.push(text, at, sink),
+        }
+    }
+
+    fn finish(&mut self, at: u64, sink: &mut dyn Sink) {
+        match self {
+            Self::Text(machine) => machine.finish(at, sink),
+        }
+    }
+}
+
+fn invalid_utf8(at: u64, length: usize, sink: &mut dyn Sink) {
+    let range: Range<u64> = at..at + length as u64;
+    let detail = "bytes that are not UTF-8";
+    sink.event(Event::Error { kind: ErrorKind::InvalidUtf8, detail }, range);
+}
+
 /// Reads the text of one stream.
-trait Engine {
+pub(crate) trait Engine {
     /// Takes the next text, which stands at `at` in the input.
     fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink);
 

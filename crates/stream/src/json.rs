@@ -13,6 +13,8 @@
 
 use std::fmt;
 
+use crate::escape::{Unescape, Unescaped};
+
 /// Levels that a document may nest.
 pub const DEPTH_MAX: usize = 512;
 
@@ -190,6 +192,15 @@ impl Reader {
         text: &str,
         mut sink: impl FnMut(Event<'_>),
     ) -> Result<Progress, JsonError> {
+        self.push_located(text, |event, _| sink(event))
+    }
+
+    /// As [`Self::push`]; each event comes with the place in `text` where it ends.
+    pub fn push_located(
+        &mut self,
+        text: &str,
+        mut sink: impl FnMut(Event<'_>, usize),
+    ) -> Result<Progress, JsonError> {
         let bytes = text.as_bytes();
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
@@ -236,7 +247,7 @@ impl Reader {
         &mut self,
         text: &str,
         at: usize,
-        sink: &mut impl FnMut(Event<'_>),
+        sink: &mut impl FnMut(Event<'_>, usize),
     ) -> Result<usize, (ErrorKind, usize)> {
         let bytes = text.as_bytes();
         let byte = bytes[at];
@@ -252,7 +263,7 @@ impl Reader {
             State::FirstItem => self.value(byte, at, sink),
             State::FirstKey if byte == b'}' => self.close(at, sink),
             State::FirstKey | State::Key if byte == b'"' => {
-                sink(Event::KeyStart);
+                sink(Event::KeyStart, at + 1);
                 self.state = State::Str(Role::Key, Inside::Plain);
                 Ok(at + 1)
             }
@@ -280,21 +291,21 @@ impl Reader {
         &mut self,
         byte: u8,
         at: usize,
-        sink: &mut impl FnMut(Event<'_>),
+        sink: &mut impl FnMut(Event<'_>, usize),
     ) -> Result<usize, (ErrorKind, usize)> {
         self.state = match byte {
             b'{' => {
                 self.levels.open(true).map_err(|kind| (kind, at))?;
-                sink(Event::ObjectStart);
+                sink(Event::ObjectStart, at + 1);
                 State::FirstKey
             }
             b'[' => {
                 self.levels.open(false).map_err(|kind| (kind, at))?;
-                sink(Event::ArrayStart);
+                sink(Event::ArrayStart, at + 1);
                 State::FirstItem
             }
             b'"' => {
-                sink(Event::StringStart);
+                sink(Event::StringStart, at + 1);
                 State::Str(Role::Value, Inside::Plain)
             }
             // The first byte of a number is part of its text, so it is not consumed here.
@@ -315,7 +326,7 @@ impl Reader {
         text: &str,
         at: usize,
         mut number: Number,
-        sink: &mut impl FnMut(Event<'_>),
+        sink: &mut impl FnMut(Event<'_>, usize),
     ) -> Result<usize, (ErrorKind, usize)> {
         let bytes = text.as_bytes();
         let mut end = at;
@@ -324,7 +335,7 @@ impl Reader {
             end += 1;
         }
         if end > at {
-            sink(Event::Number(&text[at..end]));
+            sink(Event::Number(&text[at..end]), end);
         }
         self.state = State::Number(number);
         if end == bytes.len() {
@@ -333,7 +344,7 @@ impl Reader {
         if !number.is_whole() {
             return Err((ErrorKind::Unexpected, end));
         }
-        sink(Event::NumberEnd);
+        sink(Event::NumberEnd, end);
         self.after();
         Ok(end)
     }
@@ -344,16 +355,17 @@ impl Reader {
         at: usize,
         role: Role,
         inside: Inside,
-        sink: &mut impl FnMut(Event<'_>),
+        sink: &mut impl FnMut(Event<'_>, usize),
     ) -> Result<usize, (ErrorKind, usize)> {
         let bytes = text.as_bytes();
         let mut give = |from: usize, to: usize| {
             if from < to {
                 let piece = &text[from..to];
-                sink(match role {
+                let event = match role {
                     Role::Key => Event::Key(piece),
                     Role::Value => Event::Str(piece),
-                });
+                };
+                sink(event, to);
             }
         };
         // One loop over everything a string holds: a piece ends only with the string or the push.
@@ -362,7 +374,8 @@ impl Reader {
             inside = match (inside, byte) {
                 (Inside::Plain, b'"') => {
                     give(at, end);
-                    sink(if role == Role::Key { Event::KeyEnd } else { Event::StringEnd });
+                    let event = if role == Role::Key { Event::KeyEnd } else { Event::StringEnd };
+                    sink(event, end + 1);
                     match role {
                         Role::Key => self.state = State::Colon,
                         Role::Value => self.after(),
@@ -399,7 +412,7 @@ impl Reader {
         at: usize,
         word: &'static str,
         had: usize,
-        sink: &mut impl FnMut(Event<'_>),
+        sink: &mut impl FnMut(Event<'_>, usize),
     ) -> Result<usize, (ErrorKind, usize)> {
         if word.as_bytes()[had] != byte {
             return Err((ErrorKind::Unexpected, at));
@@ -407,11 +420,12 @@ impl Reader {
         if had + 1 < word.len() {
             self.state = State::Word(word, had + 1);
         } else {
-            sink(match word {
+            let event = match word {
                 "true" => Event::Bool(true),
                 "false" => Event::Bool(false),
                 _ => Event::Null,
-            });
+            };
+            sink(event, at + 1);
             self.after();
         }
         Ok(at + 1)
@@ -420,11 +434,11 @@ impl Reader {
     fn close(
         &mut self,
         at: usize,
-        sink: &mut impl FnMut(Event<'_>),
+        sink: &mut impl FnMut(Event<'_>, usize),
     ) -> Result<usize, (ErrorKind, usize)> {
         let object = self.levels.in_object();
         self.levels.depth -= 1;
-        sink(if object { Event::ObjectEnd } else { Event::ArrayEnd });
+        sink(if object { Event::ObjectEnd } else { Event::ArrayEnd }, at + 1);
         self.after();
         Ok(at + 1)
     }
@@ -461,47 +475,13 @@ impl Levels {
 ///
 /// Takes what [`Event::Str`] and [`Event::Key`] gave, joined; what is no escape stays as it is.
 pub fn unescape(raw: &str) -> String {
-    let mut text = String::with_capacity(raw.len());
+    let (mut reader, mut text) = (Unescape::default(), String::with_capacity(raw.len()));
     let mut rest = raw;
-    while let Some(at) = rest.find('\\') {
-        text.push_str(&rest[..at]);
-        let escape = &rest[at + 1..];
-        let (character, length) = match escape.as_bytes().first() {
-            Some(b'u') => unicode(escape),
-            Some(b'b') => ('\u{8}', 1),
-            Some(b'f') => ('\u{c}', 1),
-            Some(b'n') => ('\n', 1),
-            Some(b'r') => ('\r', 1),
-            Some(b't') => ('\t', 1),
-            // A quote, a slash, a backslash, and whatever else a sloppy writer escaped.
-            _ => match escape.chars().next() {
-                Some(character) => (character, character.len_utf8()),
-                None => ('\\', 0),
-            },
-        };
-        text.push(character);
-        rest = &escape[length..];
+    while let Unescaped::End(used) = reader.push(rest, |piece| text.push_str(piece)) {
+        // A quote cannot be inside of a raw string; whoever passes one wants it.
+        text.push('"');
+        rest = &rest[used..];
     }
-    text.push_str(rest);
+    reader.finish(|piece| text.push_str(piece));
     text
-}
-
-/// Reads `uXXXX`, with the second half of a pair if there is one; returns how long it was.
-fn unicode(escape: &str) -> (char, usize) {
-    let hex = |from: usize| {
-        let digits = escape.get(from..from + 4)?;
-        u32::from_str_radix(digits, 16).ok()
-    };
-    let Some(first) = hex(1) else { return ('u', 1) };
-    if let Some(character) = char::from_u32(first) {
-        return (character, 5);
-    }
-    let second = (escape.get(5..7) == Some("\\u")).then(|| hex(7)).flatten();
-    match (first, second) {
-        (0xd800..0xdc00, Some(low @ 0xdc00..0xe000)) => {
-            let code = 0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00);
-            (char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER), 11)
-        }
-        _ => (char::REPLACEMENT_CHARACTER, 5),
-    }
 }

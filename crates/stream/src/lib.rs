@@ -11,7 +11,10 @@
 
 pub mod canonical;
 pub mod dialect;
+pub mod document;
+mod escape;
 pub mod event;
+pub mod face;
 pub mod failure;
 pub mod json;
 pub mod responses;

@@ -1,25 +1,49 @@
 //! Bytes to text, however characters are cut: at most three bytes are held back.
 //!
-//! What is not UTF-8 becomes U+FFFD, one for each sequence that cannot be a character, as in the
-//! standard library; how many there were is counted.
+//! What is not UTF-8 comes as pieces of its own, one for each sequence that cannot be a character, as
+//! the standard library counts them; whoever wants text puts U+FFFD there.
 
 /// An incremental decoder.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     held: [u8; 4],
     held_len: usize,
-    invalid: u64,
+}
+
+/// What bytes came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Text; never empty.
+    Text(&'a str),
+    /// This many bytes are no character.
+    Invalid(usize),
+}
+
+impl Piece<'_> {
+    /// Returns the piece as text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Invalid(_) => "\u{fffd}",
+        }
+    }
 }
 
 impl Decoder {
-    /// Takes the next bytes and gives the text that they complete, in pieces that borrow from them.
-    pub fn push(&mut self, mut bytes: &[u8], mut sink: impl FnMut(&str)) {
+    /// Returns bytes as text if they are nothing else and nothing is held back: the usual case.
+    #[inline]
+    pub fn whole<'a>(&self, bytes: &'a [u8]) -> Option<&'a str> {
+        if self.held_len > 0 { None } else { str::from_utf8(bytes).ok() }
+    }
+
+    /// Takes the next bytes and gives what they complete, in pieces that borrow from them.
+    pub fn push(&mut self, mut bytes: &[u8], mut sink: impl FnMut(Piece<'_>)) {
         while self.held_len > 0 {
             let Some((&next, rest)) = bytes.split_first() else { return };
             self.held[self.held_len] = next;
             match str::from_utf8(&self.held[..=self.held_len]) {
                 Ok(text) => {
-                    sink(text);
+                    sink(Piece::Text(text));
                     self.held_len = 0;
                     bytes = rest;
                 }
@@ -35,58 +59,51 @@ impl Decoder {
         loop {
             let error = match str::from_utf8(bytes) {
                 Ok("") => return,
-                Ok(text) => return sink(text),
+                Ok(text) => return sink(Piece::Text(text)),
                 Err(error) => error,
             };
             let (valid, rest) = bytes.split_at(error.valid_up_to());
             let valid = str::from_utf8(valid).expect("the error says so");
             if !valid.is_empty() {
-                sink(valid);
+                sink(Piece::Text(valid));
             }
             let Some(length) = error.error_len() else {
                 self.held[..rest.len()].copy_from_slice(rest);
                 self.held_len = rest.len();
                 return;
             };
-            self.give_up(&mut sink);
+            sink(Piece::Invalid(length));
             bytes = &rest[length..];
         }
     }
 
     /// Ends the stream; the beginning of a character that never came whole is invalid.
-    pub fn finish(&mut self, mut sink: impl FnMut(&str)) {
+    pub fn finish(&mut self, mut sink: impl FnMut(Piece<'_>)) {
         if self.held_len > 0 {
             self.give_up(&mut sink);
         }
     }
 
-    /// Returns how many sequences were not UTF-8.
-    pub fn invalid(&self) -> u64 {
-        self.invalid
-    }
-
-    fn give_up(&mut self, sink: &mut impl FnMut(&str)) {
-        self.held_len = 0;
-        self.invalid += 1;
-        sink(REPLACEMENT);
+    fn give_up(&mut self, sink: &mut impl FnMut(Piece<'_>)) {
+        sink(Piece::Invalid(std::mem::take(&mut self.held_len)));
     }
 }
-
-const REPLACEMENT: &str = "\u{fffd}";
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::Decoder;
+    use super::{Decoder, Piece};
 
     fn decode(bytes: &[u8], chunk: usize) -> (String, u64) {
-        let (mut decoder, mut text) = (Decoder::default(), String::new());
-        bytes
-            .chunks(chunk.max(1))
-            .for_each(|piece| decoder.push(piece, |part| text.push_str(part)));
-        decoder.finish(|part| text.push_str(part));
-        (text, decoder.invalid())
+        let (mut decoder, mut text, mut invalid) = (Decoder::default(), String::new(), 0);
+        let mut sink = |piece: Piece<'_>| {
+            text.push_str(piece.as_str());
+            invalid += u64::from(matches!(piece, Piece::Invalid(_)));
+        };
+        bytes.chunks(chunk.max(1)).for_each(|piece| decoder.push(piece, &mut sink));
+        decoder.finish(&mut sink);
+        (text, invalid)
     }
 
     #[track_caller]

@@ -15,6 +15,8 @@ pub(crate) enum Step {
     More,
     /// The body is over; this many bytes were its own, the rest is text again.
     Done(usize),
+    /// As `Done`, and what closes the block around the calls was among those bytes.
+    Closed(usize),
     /// It is no call after all: what is held goes back as text, and reading goes on as text after
     /// this many bytes. The body has held those already.
     Fail(usize),
@@ -35,6 +37,8 @@ pub(crate) struct Out<'a> {
 pub(crate) struct Held {
     pub(crate) text: String,
     pub(crate) start: u64,
+    /// Whether a bound was reached; said once, instead of calling the call malformed.
+    pub(crate) limit: bool,
 }
 
 impl Held {
@@ -47,7 +51,8 @@ impl Held {
             self.start = at;
         }
         self.text.push_str(piece);
-        self.text.len() <= HELD_BYTES_MAX
+        self.limit |= self.text.len() > HELD_BYTES_MAX;
+        !self.limit
     }
 }
 
@@ -83,6 +88,14 @@ impl Out<'_> {
 
 /// A grammar of calls.
 pub(crate) trait Body {
+    /// Takes text that only continues arguments which are being passed on, if that is all it does.
+    ///
+    /// Most of what comes is that; it goes without everything that a change of state needs.
+    #[inline]
+    fn pass(&mut self, _text: &str, _at: u64, _sink: &mut dyn Sink) -> bool {
+        false
+    }
+
     /// Takes the next text, which stands at `at` in the input.
     fn push(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Step;
 

@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod document;
+mod face;
 mod json;
 mod properties;
 mod recorded;
+mod vectors;
 
 use protocol::responses::StreamEvent;
 use stream::responses::Decoder;

@@ -1,0 +1,685 @@
+//! Calls that are JSON values: `{"name": …, "arguments": …}`, alone, in an array or one after the other.
+//!
+//! Keys may come in any order and under several names. The arguments are the exact text of their
+//! value; they stream from their first byte on if the name is known by then, and are held if not.
+//!
+//! ```text
+//!  Start ──"["──▶ Item ◀──","── AfterItem ──"]"──▶ done
+//!    └────"{"──────┴──▶ Key ─▶ Colon ─▶ Value ─▶ name | id | arguments | skipped ─▶ AfterValue
+//!                        ▲──────────────────","──────────────────────────────────────┘   "}"
+//! ```
+
+use crate::dialect::body::{Body, Out, Step};
+use crate::dialect::lexical::{self, Scan};
+use crate::dialect::{HELD_BYTES_MAX, NAME_BYTES_MAX};
+use crate::escape::{Unescape, Unescaped};
+use crate::event::{ErrorKind, Event, Sink};
+use crate::json;
+
+/// What the JSON of a format looks like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// When a value counts as a call.
+    pub(crate) proof: Proof,
+    /// What the keys of an object mean.
+    pub(crate) keys: Keys,
+    /// Whether the marker has opened an array already.
+    pub(crate) in_array: bool,
+    /// What ends the call although its value is not closed, outside of strings; may be empty.
+    pub(crate) close: &'static str,
+}
+
+/// When a JSON value counts as a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// A marker said so; a name is enough.
+    Name,
+    /// Nothing said so: it must have a name and arguments.
+    NameAndArguments,
+}
+
+/// What the keys of an object mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// They say what they hold.
+    Named,
+    /// Each is the name of a tool, its value the arguments.
+    Tool,
+    /// The first is this word, and its value is the call.
+    Envelope(&'static str),
+    /// There are none: the value is the arguments of a call whose name came before.
+    None,
+}
+
+impl Shape {
+    /// A call after a marker, which ends where its value does or, at the latest, at `close`.
+    pub(crate) const fn marked(close: &'static str) -> Self {
+        Self { proof: Proof::Name, keys: Keys::Named, in_array: false, close }
+    }
+
+    /// A call that nothing announces.
+    pub(crate) const BARE: Self =
+        Self { proof: Proof::NameAndArguments, keys: Keys::Named, in_array: false, close: "" };
+}
+
+/// Reads the calls after one marker.
+#[derive(Debug)]
+pub(crate) struct JsonCalls {
+    shape: Shape,
+    state: State,
+    /// Open objects that are read key by key: one, or two with a wrapper.
+    objects: u8,
+    in_array: bool,
+    /// Whether a call of this body has ended.
+    ended_some: bool,
+    key: String,
+    call: Call,
+}
+
+/// What is known of the call at hand.
+#[derive(Debug, Default)]
+struct Call {
+    index: Option<u32>,
+    name: Option<String>,
+    id: Option<String>,
+    /// Arguments that came before the name.
+    early: Option<String>,
+    early_range: [u64; 2],
+    has_arguments: bool,
+    word: String,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Start,
+    Item,
+    AfterItem,
+    Key,
+    InKey {
+        escape: bool,
+    },
+    Colon,
+    Value(Role),
+    Word {
+        role: Role,
+        escape: bool,
+    },
+    Skip(lexical::Value),
+    Arguments(lexical::Value),
+    /// Arguments that are the text of a JSON string.
+    Text(Unescape),
+    AfterValue,
+    /// Where only a comma or a brace may come stands what may be the end of the block.
+    Closing {
+        matched: usize,
+        inside: Inside,
+    },
+}
+
+/// What the value of a key is to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Name,
+    Id,
+    Arguments,
+    /// An object that holds the call, or a name.
+    Wrapper,
+    Other,
+}
+
+impl Role {
+    /// Says what a key means in the objects of all formats.
+    pub(crate) fn of(key: &str) -> Self {
+        match key {
+            "name" | "tool_name" | "function_name" => Self::Name,
+            "id" | "tool_call_id" | "call_id" => Self::Id,
+            "arguments" | "parameters" | "args" | "tool_input" => Self::Arguments,
+            "function" => Self::Wrapper,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What the close marker was found in.
+#[derive(Clone, Copy, Debug)]
+enum Inside {
+    Arguments(lexical::Value),
+    Object,
+}
+
+impl JsonCalls {
+    pub(crate) fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            state: if shape.in_array { State::Item } else { State::Start },
+            objects: 0,
+            in_array: shape.in_array,
+            ended_some: false,
+            key: String::new(),
+            call: Call::default(),
+        }
+    }
+
+    /// Reads the arguments of a call that is started already.
+    pub(crate) fn arguments(index: u32, close: &'static str) -> Self {
+        Self {
+            shape: Shape { proof: Proof::Name, keys: Keys::None, in_array: false, close },
+            state: State::Start,
+            objects: 0,
+            in_array: false,
+            ended_some: false,
+            key: String::new(),
+            call: Call { index: Some(index), ..Call::default() },
+        }
+    }
+
+    /// Holds a piece while no call is started.
+    fn hold(&self, piece: &str, at: u64, out: &mut Out<'_>) -> bool {
+        self.call.index.is_some() || out.held.push(piece, at)
+    }
+
+    fn role(&self) -> Role {
+        match self.shape.keys {
+            Keys::Envelope(word) if self.objects == 1 => {
+                if self.key == word {
+                    Role::Wrapper
+                } else {
+                    Role::Other
+                }
+            }
+            Keys::Tool => Role::Arguments,
+            _ => Role::of(&self.key),
+        }
+    }
+
+    /// Starts the call if enough is known; arguments that came early go with it.
+    fn start_if_known(&mut self, begun: bool, at: u64, out: &mut Out<'_>) {
+        let call = &mut self.call;
+        let enough = match self.shape.proof {
+            Proof::Name => true,
+            Proof::NameAndArguments => begun || call.early.is_some(),
+        };
+        let Some(name) = call.name.as_deref().filter(|_| enough && call.index.is_none()) else {
+            return;
+        };
+        let index = out.start(name, call.id.as_deref(), at);
+        call.index = Some(index);
+        if let Some(early) = call.early.take() {
+            let [start, end] = call.early_range;
+            out.args(index, &early, start..end);
+        }
+    }
+
+    /// Gives a piece of the arguments, or keeps it until the name is known.
+    fn argument(call: &mut Call, piece: &str, at: u64, len: usize, out: &mut Out<'_>) {
+        let end = at + len as u64;
+        match call.index {
+            Some(index) => out.args(index, piece, at..end),
+            None => {
+                let early = call.early.get_or_insert_with(|| {
+                    call.early_range = [at, end];
+                    String::new()
+                });
+                early.push_str(piece);
+                call.early_range[1] = end;
+            }
+        }
+    }
+
+    /// Ends the object at hand; returns false if it was no call.
+    fn end_object(&mut self, at: u64, out: &mut Out<'_>) -> bool {
+        self.objects -= 1;
+        if self.objects > 0 {
+            self.state = State::AfterValue;
+            return true;
+        }
+        self.start_if_known(false, at, out);
+        if !self.end_call(true, at, out) && self.shape.keys != Keys::Tool {
+            return false;
+        }
+        self.state = if self.in_array { State::AfterItem } else { State::Start };
+        true
+    }
+
+    fn end_call(&mut self, complete: bool, at: u64, out: &mut Out<'_>) -> bool {
+        let Some(index) = self.call.index else { return false };
+        out.end(index, complete, at);
+        self.call = Call::default();
+        self.ended_some = true;
+        true
+    }
+
+    /// Takes one character outside of strings and of values that pass through.
+    fn character(&mut self, next: char, at: u64, out: &mut Out<'_>) -> Next {
+        let blank = matches!(next, ' ' | '\n' | '\r' | '\t');
+        match &self.state {
+            State::Start
+            | State::Item
+            | State::AfterItem
+            | State::Key
+            | State::Colon
+            | State::Value(_)
+            | State::AfterValue
+                if blank => {}
+            State::Start if self.shape.keys == Keys::None => {
+                self.state = State::Arguments(match next {
+                    '{' | '[' | '"' | '-' | '0'..='9' | 't' | 'f' | 'n' => {
+                        lexical::Value::default()
+                    }
+                    _ if self.closes(0, next) => lexical::Value::default(),
+                    _ => lexical::Value::RAW,
+                });
+                return Next::Again;
+            }
+            State::Start if next == '[' && !self.in_array => {
+                self.in_array = true;
+                self.state = State::Item;
+            }
+            State::Start | State::Item if next == '{' => {
+                self.objects = 1;
+                self.state = State::Key;
+            }
+            State::Item | State::AfterItem if next == ']' => return Next::Done,
+            // A comma too many is no reason to lose what follows it.
+            State::AfterItem if next == ',' => self.state = State::Item,
+            State::Key if next == '"' => {
+                self.key.clear();
+                self.state = State::InKey { escape: false };
+            }
+            State::Key if next == '}' => {
+                if !self.end_object(at + 1, out) {
+                    return Next::Fail;
+                }
+                if !self.in_array && matches!(self.state, State::Start) {
+                    return Next::Done;
+                }
+            }
+            State::Colon if next == ':' => {
+                let role = self.role();
+                // The envelope must be the first word, or the object is not ours.
+                if matches!(self.shape.keys, Keys::Envelope(_))
+                    && self.objects == 1
+                    && role != Role::Wrapper
+                    && self.call.index.is_none()
+                {
+                    return Next::Fail;
+                }
+                // An answer that is JSON need not wait for its end to be known as one.
+                if self.shape.proof == Proof::NameAndArguments
+                    && self.call.index.is_none()
+                    && role == Role::Other
+                    && !matches!(self.key.as_str(), "type" | "thought" | "reasoning")
+                {
+                    return Next::Fail;
+                }
+                if self.shape.keys == Keys::Tool {
+                    self.end_call(true, at, out);
+                    self.call.name = Some(json::unescape(&self.key));
+                    self.start_if_known(false, at, out);
+                }
+                self.state = State::Value(role);
+            }
+            State::Value(role) => return self.value(*role, next, at, out),
+            State::AfterValue if next == ',' => self.state = State::Key,
+            State::AfterValue if next == '}' => {
+                if !self.end_object(at + 1, out) {
+                    return Next::Fail;
+                }
+                if !self.in_array && matches!(self.state, State::Start) {
+                    return Next::Done;
+                }
+            }
+            State::AfterValue | State::Key | State::Colon if self.closes(0, next) => {
+                self.state = State::Closing { matched: next.len_utf8(), inside: Inside::Object };
+            }
+            _ => return Next::Fail,
+        }
+        Next::Used
+    }
+
+    /// Takes the first character of a value.
+    fn value(&mut self, role: Role, next: char, at: u64, out: &mut Out<'_>) -> Next {
+        let again = |call: &Call, role| match role {
+            Role::Arguments => call.has_arguments,
+            Role::Name => call.name.is_some(),
+            _ => false,
+        };
+        match (role, next) {
+            (Role::Name | Role::Arguments, _) if again(&self.call, role) => {
+                out.error(ErrorKind::DuplicateKey, &self.key, at);
+                self.state = State::Skip(lexical::Value::default());
+                return Next::Again;
+            }
+            (Role::Name | Role::Id | Role::Wrapper, '"') => {
+                let role = if role == Role::Id { Role::Id } else { Role::Name };
+                if again(&self.call, role) {
+                    self.state = State::Skip(lexical::Value::default());
+                    return Next::Again;
+                }
+                self.call.word.clear();
+                self.state = State::Word { role, escape: false };
+            }
+            (Role::Name, _) => return Next::Fail,
+            (Role::Wrapper, '{') if self.objects == 1 => {
+                self.objects = 2;
+                self.state = State::Key;
+            }
+            (Role::Arguments, '"') => {
+                self.call.has_arguments = true;
+                self.start_if_known(true, at, out);
+                if self.call.index.is_none() {
+                    self.call.early = Some(String::new());
+                    self.call.early_range = [at, at];
+                }
+                self.state = State::Text(Unescape::default());
+            }
+            (Role::Arguments, _) => {
+                self.call.has_arguments = true;
+                self.start_if_known(true, at, out);
+                self.state = State::Arguments(lexical::Value::default());
+                return Next::Again;
+            }
+            (Role::Id | Role::Wrapper | Role::Other, _) => {
+                self.state = State::Skip(lexical::Value::default());
+                return Next::Again;
+            }
+        }
+        Next::Used
+    }
+
+    /// Tells whether a character continues the close marker.
+    fn closes(&self, matched: usize, next: char) -> bool {
+        self.shape.close.get(matched..).is_some_and(|rest| rest.starts_with(next))
+    }
+
+    /// The byte at which arguments may turn out to be cut off: JSON has none of it outside of strings.
+    fn alien(&self) -> u8 {
+        if self.shape.close.starts_with('<') { b'<' } else { 0 }
+    }
+
+    /// Ends a call at the end of its block, although its value is open.
+    fn cut_off(&mut self, inside: Inside, at: u64, out: &mut Out<'_>) {
+        let (complete, error) = match inside {
+            // A call without arguments.
+            Inside::Arguments(value) if !value.has_begun() => (true, None),
+            Inside::Arguments(value) if !value.is_json() => (
+                false,
+                Some((ErrorKind::InvalidJson, "the arguments of a call are not a JSON value")),
+            ),
+            Inside::Arguments(_) => (false, Some((ErrorKind::MalformedCall, CUT_OFF))),
+            // With whole arguments only braces are missing, and the call can be run.
+            Inside::Object => (self.call.has_arguments, Some((ErrorKind::MalformedCall, CUT_OFF))),
+        };
+        if let Some((kind, detail)) = error {
+            out.error(kind, detail, at);
+        }
+        self.end_call(complete, at, out);
+    }
+
+    /// Ends an argument value; the whole body if it is nothing but that.
+    fn end_arguments(&mut self, at: u64, out: &mut Out<'_>) -> bool {
+        if self.shape.keys == Keys::None {
+            self.end_call(true, at, out);
+            return true;
+        }
+        self.start_if_known(true, at, out);
+        self.state = State::AfterValue;
+        false
+    }
+}
+
+enum Next {
+    /// The character is used up.
+    Used,
+    /// The state has changed and takes the character itself.
+    Again,
+    /// The character ends the body.
+    Done,
+    /// The character cannot come here.
+    Fail,
+}
+
+impl Body for JsonCalls {
+    #[inline]
+    fn pass(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> bool {
+        let alien = self.alien();
+        let (State::Arguments(value), Some(index)) = (&mut self.state, self.call.index) else {
+            return false;
+        };
+        let mut next = *value;
+        if next.scan(text.as_bytes(), alien) != Scan::More {
+            return false;
+        }
+        *value = next;
+        sink.event(Event::ToolArgs { index, text }, at..at + text.len() as u64);
+        true
+    }
+
+    fn push(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Step {
+        let bytes = text.as_bytes();
+        let mut pos = 0;
+        while pos < bytes.len() {
+            let here = at + pos as u64;
+            let rest = &text[pos..];
+            let alien = self.alien();
+            match &mut self.state {
+                State::Arguments(value) => {
+                    let scan = value.scan(rest.as_bytes(), alien);
+                    let used = match scan {
+                        Scan::More => rest.len(),
+                        Scan::End(used) | Scan::Alien(used) => used,
+                    };
+                    let inside = *value;
+                    Self::argument(&mut self.call, &rest[..used], here, used, out);
+                    if !self.hold(&rest[..used], here, out) {
+                        return Step::Fail(pos + used);
+                    }
+                    pos += used;
+                    match scan {
+                        Scan::More => {}
+                        Scan::End(_) => {
+                            if self.end_arguments(here + used as u64, out) {
+                                return Step::Done(pos);
+                            }
+                        }
+                        Scan::Alien(_) => {
+                            self.state =
+                                State::Closing { matched: 0, inside: Inside::Arguments(inside) };
+                        }
+                    }
+                }
+                State::Text(reader) => {
+                    let call = &mut self.call;
+                    let done = reader
+                        .push(rest, |piece| Self::argument(call, piece, here, rest.len(), out));
+                    let used = match done {
+                        Unescaped::More => rest.len(),
+                        Unescaped::End(used) => used,
+                    };
+                    if !self.hold(&rest[..used], here, out) {
+                        return Step::Fail(pos + used);
+                    }
+                    pos += used;
+                    if let Unescaped::End(_) = done
+                        && self.end_arguments(here + used as u64, out)
+                    {
+                        return Step::Done(pos);
+                    }
+                }
+                State::Skip(value) => {
+                    let scan = value.scan(rest.as_bytes(), 0);
+                    let used = match scan {
+                        Scan::More => rest.len(),
+                        Scan::End(used) | Scan::Alien(used) => used,
+                    };
+                    if !self.hold(&rest[..used], here, out) {
+                        return Step::Fail(pos + used);
+                    }
+                    pos += used;
+                    if scan != Scan::More {
+                        self.state = State::AfterValue;
+                    }
+                }
+                State::InKey { escape } | State::Word { escape, .. } => {
+                    let used = if *escape {
+                        rest.chars().next().map_or(0, char::len_utf8)
+                    } else {
+                        memchr::memchr2(b'"', b'\\', rest.as_bytes()).unwrap_or(rest.len())
+                    };
+                    let plain = used > 0;
+                    let (piece, closes) = if plain {
+                        *escape = false;
+                        (&rest[..used], false)
+                    } else {
+                        *escape = rest.starts_with('\\');
+                        (&rest[..1], !*escape)
+                    };
+                    let word = match &self.state {
+                        State::InKey { .. } => &mut self.key,
+                        _ => &mut self.call.word,
+                    };
+                    if !closes {
+                        word.push_str(piece);
+                    }
+                    let too_long = word.len() > NAME_BYTES_MAX;
+                    if !self.hold(piece, here, out) || (too_long && self.call.index.is_none()) {
+                        out.held.limit = true;
+                        return Step::Fail(pos + piece.len());
+                    }
+                    pos += piece.len();
+                    if too_long {
+                        // A key of a started call that nobody can mean: cut, since it is only skipped.
+                        self.key.truncate(0);
+                        self.call.word.truncate(0);
+                    }
+                    if closes {
+                        match self.state {
+                            State::Word { role: Role::Id, .. } => {
+                                let id = json::unescape(&self.call.word);
+                                match self.call.index {
+                                    Some(index) => {
+                                        out.event(Event::ToolId { index, id: &id }, here..here + 1)
+                                    }
+                                    None => self.call.id = Some(id),
+                                }
+                                self.state = State::AfterValue;
+                            }
+                            State::Word { .. } => {
+                                let name = json::unescape(&self.call.word);
+                                if name.is_empty() {
+                                    return Step::Fail(pos);
+                                }
+                                self.call.name = Some(name);
+                                self.start_if_known(false, here + 1, out);
+                                self.state = State::AfterValue;
+                            }
+                            _ => self.state = State::Colon,
+                        }
+                    }
+                }
+                State::Closing { matched, inside } => {
+                    let (matched, inside) = (*matched, *inside);
+                    let next = rest.chars().next().expect("the rest is not empty");
+                    if self.closes(matched, next) {
+                        let len = next.len_utf8();
+                        if !self.hold(&rest[..len], here, out) {
+                            return Step::Fail(pos + len);
+                        }
+                        pos += len;
+                        if self.shape.close.len() == matched + len {
+                            if self.call.index.is_none() {
+                                return Step::Fail(pos);
+                            }
+                            self.cut_off(inside, at + pos as u64, out);
+                            return Step::Closed(pos);
+                        }
+                        self.state = State::Closing { matched: matched + len, inside };
+                        continue;
+                    }
+                    match inside {
+                        Inside::Arguments(mut value) => {
+                            // It was no end after all: what was held of it is part of the value.
+                            let begun = &self.shape.close[..matched.max(1)];
+                            let from = here - matched as u64;
+                            Self::argument(&mut self.call, begun, from, begun.len(), out);
+                            if matched == 0 {
+                                pos += 1;
+                                if !self.hold("<", here, out) {
+                                    return Step::Fail(pos);
+                                }
+                            }
+                            value.scan(begun.as_bytes(), 0);
+                            self.state = State::Arguments(value);
+                        }
+                        Inside::Object => return self.give_up(pos, here, out),
+                    }
+                }
+                _ => {
+                    let next = rest.chars().next().expect("the rest is not empty");
+                    let len = next.len_utf8();
+                    let started = self.call.index.is_some();
+                    match self.character(next, here, out) {
+                        Next::Again => {}
+                        Next::Fail => return self.give_up(pos, here, out),
+                        result => {
+                            if !started
+                                && self.call.index.is_none()
+                                && !out.held.push(&rest[..len], here)
+                            {
+                                return Step::Fail(pos + len);
+                            }
+                            pos += len;
+                            if matches!(result, Next::Done) {
+                                return Step::Done(pos);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Step::More
+    }
+
+    fn finish(&mut self, at: u64, out: &mut Out<'_>) {
+        if let State::Text(reader) = &mut self.state {
+            let call = &mut self.call;
+            reader.finish(|piece| Self::argument(call, piece, at, 0, out));
+        }
+        if let State::Closing { matched, inside: Inside::Arguments(_) } = self.state {
+            let begun = &self.shape.close[..matched];
+            Self::argument(&mut self.call, begun, at - matched as u64, matched, out);
+        }
+        if let State::Arguments(value) = self.state
+            && !value.is_json()
+            && self.call.index.is_some()
+        {
+            out.error(ErrorKind::InvalidJson, "the arguments of a call are not a JSON value", at);
+            self.end_call(false, at, out);
+            return;
+        }
+        // Of a list that only lacks its end nothing is missing but markup.
+        let whole = self.ended_some && matches!(self.state, State::Item | State::AfterItem);
+        if self.end_call(false, at, out) {
+            out.error(ErrorKind::Truncated, "the stream ends inside of a call", at);
+        } else if whole {
+            out.held.text.clear();
+        }
+    }
+}
+
+impl JsonCalls {
+    /// Leaves at a character that cannot come here: a started call is ended, anything else goes back.
+    fn give_up(&mut self, pos: usize, here: u64, out: &mut Out<'_>) -> Step {
+        if self.call.index.is_none() {
+            return Step::Fail(pos);
+        }
+        let complete = self.call.has_arguments && matches!(self.state, State::AfterValue);
+        out.error(ErrorKind::MalformedCall, CUT_OFF, here);
+        self.end_call(complete, here, out);
+        Step::Done(pos)
+    }
+}
+
+const CUT_OFF: &str = "the call ends before its JSON value does";
+
+const _: () = assert!(NAME_BYTES_MAX < HELD_BYTES_MAX);

@@ -1,0 +1,155 @@
+//! Finds the end of a JSON value without judging what is in it.
+//!
+//! Models write raw line feeds into strings and forget commas; arguments pass through as they stand, so
+//! all that is needed is where they end: a depth, whether a string is open, whether a backslash came.
+
+use memchr::{memchr, memchr2};
+
+/// Where a value that is being passed through stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Value {
+    depth: u32,
+    inside: Inside,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Inside {
+    /// Nothing of the value has come.
+    #[default]
+    Before,
+    /// Between the tokens of an object or an array.
+    Open,
+    Text,
+    /// After a backslash inside a string.
+    Escape,
+    /// Inside a number or a word at the top.
+    Word,
+    /// Inside of something that is no JSON, which only an alien byte can end.
+    Raw,
+}
+
+/// What a scan came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scan {
+    /// All bytes belong to the value, which goes on.
+    More,
+    /// The value ends after this many bytes.
+    End(usize),
+    /// After this many bytes stands one that no value has outside of its strings.
+    Alien(usize),
+}
+
+impl Value {
+    /// Something that is no JSON value, and ends where its block does.
+    pub(crate) const RAW: Self = Self { depth: 0, inside: Inside::Raw };
+
+    /// Tells whether anything of the value has come.
+    pub(crate) fn has_begun(self) -> bool {
+        self.inside != Inside::Before
+    }
+
+    /// Tells whether it is a JSON value at all.
+    pub(crate) fn is_json(self) -> bool {
+        self.inside != Inside::Raw
+    }
+
+    /// Reads on; `alien` is a byte at which to stop outside of strings, and 0 for none.
+    #[inline]
+    pub(crate) fn scan(&mut self, bytes: &[u8], alien: u8) -> Scan {
+        let mut at = 0;
+        while at < bytes.len() {
+            match self.inside {
+                Inside::Text => match memchr2(b'"', b'\\', &bytes[at..]) {
+                    None => return Scan::More,
+                    Some(found) => {
+                        at += found + 1;
+                        if bytes[at - 1] == b'\\' {
+                            self.inside = Inside::Escape;
+                        } else if self.depth == 0 {
+                            return Scan::End(at);
+                        } else {
+                            self.inside = Inside::Open;
+                        }
+                    }
+                },
+                Inside::Escape => {
+                    self.inside = Inside::Text;
+                    at += 1;
+                }
+                Inside::Open => {
+                    let byte = bytes[at];
+                    match byte {
+                        b'"' => self.inside = Inside::Text,
+                        b'{' | b'[' => self.depth = self.depth.saturating_add(1),
+                        b'}' | b']' => {
+                            self.depth -= 1;
+                            if self.depth == 0 {
+                                return Scan::End(at + 1);
+                            }
+                        }
+                        _ if byte == alien && byte != 0 => return Scan::Alien(at),
+                        _ => {}
+                    }
+                    at += 1;
+                }
+                Inside::Word => match bytes[at] {
+                    b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' => return Scan::End(at),
+                    byte if byte == alien && byte != 0 => return Scan::Alien(at),
+                    _ => at += 1,
+                },
+                Inside::Raw => {
+                    return match memchr(alien, &bytes[at..]).filter(|_| alien != 0) {
+                        Some(found) => Scan::Alien(at + found),
+                        None => Scan::More,
+                    };
+                }
+                Inside::Before => {
+                    match bytes[at] {
+                        b'{' | b'[' => {
+                            self.depth = 1;
+                            self.inside = Inside::Open;
+                        }
+                        b'"' => self.inside = Inside::Text,
+                        byte if byte == alien && byte != 0 => return Scan::Alien(at),
+                        _ => self.inside = Inside::Word,
+                    }
+                    at += 1;
+                }
+            }
+        }
+        Scan::More
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scan, Value};
+
+    /// Finds the end of the value at the beginning of `text`, one byte at a time and at once.
+    #[track_caller]
+    fn check(text: &str, want: Option<usize>) {
+        let whole = match Value::default().scan(text.as_bytes(), b'<') {
+            Scan::More => None,
+            Scan::End(at) | Scan::Alien(at) => Some(at),
+        };
+        let mut value = Value::default();
+        let single =
+            (0..text.len()).find_map(|at| match value.scan(&text.as_bytes()[at..=at], b'<') {
+                Scan::More => None,
+                Scan::End(used) | Scan::Alien(used) => Some(at + used),
+            });
+        assert_eq!((whole, single), (want, want), "{text}");
+    }
+
+    #[test]
+    fn ends() {
+        check(r#"{"a":[1,{"b":"}"}]} x"#, Some(19));
+        check(r#""a\"b\\"c"#, Some(8));
+        check("12, 3", Some(2));
+        check("true}", Some(4));
+        check("{\"a\":\"\n\"}", Some(9));
+        check(r#"{"a":"<"<"#, Some(8));
+        check(r#"{"a":"x"#, None);
+        check(r"12", None);
+    }
+}

@@ -1,0 +1,873 @@
+//! The text of a stream: answer, reasoning, and where calls begin in it.
+//!
+//! Between calls a few markers are alive. Text is given at once, but for the longest end of it
+//! that may still become a marker. After a marker a body reads the calls; when it is done, or finds
+//! that there is no call, reading goes on here.
+//!
+//! ```text
+//!  Text ◀──▶ Reasoning          Text ──marker──▶ body ──▶ Closing ──close marker──▶ Text
+//!   └──marker──▶ Section ──marker──▶ body ──▶ Section ──end──▶ Text
+//! ```
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::dialect::body::{Body, Held, Out, Step};
+use crate::dialect::code::{Code, CodeSpec};
+use crate::dialect::fence::Fenced;
+use crate::dialect::head::{Head, Headed};
+use crate::dialect::json_calls::{JsonCalls, Shape};
+use crate::dialect::nested::{Nested, NestedSpec};
+use crate::dialect::tagged::{Spelling, Tagged, Tags};
+use crate::dialect::{Engine, Options, Tools};
+use crate::event::{ErrorKind, Event, Sink};
+
+/// How the text of a format is read.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    /// What begins calls, and what means nothing.
+    pub(crate) marks: &'static [Mark],
+    /// What begins and ends reasoning.
+    pub(crate) reasoning: &'static [(&'static str, &'static str)],
+    /// Blocks of calls.
+    pub(crate) sections: &'static [Section],
+    /// Whether tags may carry the namespace of the options.
+    pub(crate) namespaced: bool,
+    /// A suffix that tokens may carry.
+    pub(crate) suffix: Option<&'static str>,
+}
+
+/// A text that means something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub(crate) text: &'static str,
+    pub(crate) place: Place,
+    pub(crate) effect: Effect,
+}
+
+/// Where a mark counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Anywhere,
+    LineStart,
+    /// Before anything but blanks has been said, or since the reasoning ended.
+    MessageStart,
+}
+
+/// What a mark does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Effect {
+    /// Nothing; it is not shown.
+    Markup,
+    ReasoningStart,
+    ReasoningEnd,
+    /// Opens a block of calls.
+    Section(usize),
+    SectionEnd,
+    Calls(&'static Calls),
+    /// Closes a block that was left before; without one it is text.
+    Orphan,
+}
+
+/// Calls after a marker.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    /// What may follow, in the order in which it is tried.
+    pub(crate) bodies: &'static [Grammar],
+    /// How many bytes at the end of the marker are the body's already.
+    pub(crate) keep: usize,
+    /// What closes the calls, and is not shown.
+    pub(crate) close: &'static [&'static str],
+    /// Whether another JSON value may follow the first.
+    pub(crate) repeats: bool,
+    /// Whether it is an error if no call follows the marker.
+    pub(crate) loud: bool,
+    /// Whether the marker opens and closes in turns, as a fence does.
+    pub(crate) fence: bool,
+}
+
+/// A block of calls.
+#[derive(Debug)]
+pub(crate) struct Section {
+    pub(crate) marks: &'static [Mark],
+    /// What becomes of text between the calls.
+    pub(crate) noise: Noise,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Noise {
+    /// Reported, not shown.
+    Dropped,
+    /// It ends the block.
+    Text,
+    /// It is the header of a message, and means nothing to us.
+    Header,
+}
+
+/// The grammar of a body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Grammar {
+    Json(Shape),
+    Head(Head),
+    Tagged(Tags),
+    Nested(NestedSpec),
+    Code(CodeSpec),
+    /// In a fence whose first line says one of these words.
+    Fence(&'static [&'static str], &'static Grammar),
+}
+
+impl Grammar {
+    fn body(&self, spelling: &Spelling) -> Box<dyn Body + Send> {
+        match self {
+            Self::Json(shape) => Box::new(JsonCalls::new(*shape)),
+            Self::Head(head) => Box::new(Headed::new(*head)),
+            Self::Tagged(tags) => Box::new(Tagged::new(*tags, spelling.clone())),
+            Self::Nested(spec) => Box::new(Nested::new(*spec)),
+            Self::Code(spec) => Box::new(Code::new(*spec)),
+            Self::Fence(words, inner) => Box::new(Fenced::new(words, inner.body(spelling))),
+        }
+    }
+}
+
+/// A format made ready.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    tools: Tools,
+    start_in_reasoning: bool,
+    noise: Vec<Noise>,
+    spelling: Spelling,
+    text: Marks,
+    reasoning: Marks,
+    sections: Vec<Marks>,
+}
+
+impl Compiled {
+    pub(crate) fn new(spec: &'static Spec, options: &Options, tools: Tools) -> Self {
+        // Nobody means one that is longer, and it would not fit where marks are held.
+        let short = |affix: &String| !affix.is_empty() && affix.len() <= AFFIX_BYTES_MAX;
+        let suffix = options.token_suffix.clone().filter(short);
+        let spelling = Spelling {
+            namespace: options.namespace.clone().filter(|affix| spec.namespaced && short(affix)),
+            suffix: spec.suffix.map(|usual| suffix.unwrap_or_else(|| usual.to_owned())),
+        };
+        let phrases = match options.reasoning.as_deref() {
+            Some("granite") => GRANITE,
+            Some("none") => &[],
+            _ => spec.reasoning,
+        };
+        let mark = |text, effect| Mark { text, place: Place::Anywhere, effect };
+        let mut text = Marks::default();
+        let mut reasoning = Marks::default();
+        for mark in spec.marks {
+            let place = match mark.place {
+                Place::MessageStart if options.pythonic_anywhere => Place::Anywhere,
+                place => place,
+            };
+            text.add(Mark { place, ..*mark }, &spelling);
+            let call = matches!(mark.effect, Effect::Calls(_) | Effect::Section(_));
+            if call && options.tool_call_ends_reasoning && place == Place::Anywhere {
+                reasoning.add(*mark, &spelling);
+            }
+        }
+        // What closes a block means something only where the table does not say otherwise.
+        for spec in spec.marks {
+            if let Effect::Calls(calls) = spec.effect {
+                calls
+                    .close
+                    .iter()
+                    .for_each(|close| text.add(mark(close, Effect::Orphan), &spelling));
+            }
+        }
+        for (open, close) in phrases {
+            text.add(mark(open, Effect::ReasoningStart), &spelling);
+            reasoning.add(mark(close, Effect::ReasoningEnd), &spelling);
+        }
+        let sections = spec.sections.iter().map(|section| {
+            let mut marks = Marks::default();
+            section.marks.iter().for_each(|mark| marks.add(*mark, &spelling));
+            marks
+        });
+        let sections: Vec<_> = sections.collect();
+        for section in spec.sections {
+            for end in section.marks.iter().filter(|mark| matches!(mark.effect, Effect::SectionEnd))
+            {
+                text.add(mark(end.text, Effect::Orphan), &spelling);
+            }
+        }
+        text.seal();
+        reasoning.seal();
+        Self {
+            tools,
+            start_in_reasoning: options.start_in_reasoning,
+            noise: spec.sections.iter().map(|section| section.noise).collect(),
+            spelling,
+            text,
+            reasoning,
+            sections: sections
+                .into_iter()
+                .map(|mut marks| {
+                    marks.seal();
+                    marks
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Marks that are alive at the same time.
+#[derive(Debug, Default)]
+struct Marks {
+    list: Vec<(Cow<'static, str>, Mark)>,
+    first: Vec<u8>,
+}
+
+impl Marks {
+    fn add(&mut self, mark: Mark, spelling: &Spelling) {
+        for text in spelling.of(mark.text) {
+            // The first entry of the table decides what a text means.
+            if !self.list.iter().any(|(known, old)| *known == text && old.place == mark.place) {
+                self.list.push((text, mark));
+            }
+        }
+    }
+
+    fn seal(&mut self) {
+        // One more character is held with it before it is known to be none.
+        let longest = self.list.iter().map(|(text, _)| text.len()).max().unwrap_or_default();
+        assert!(longest + 4 <= MARK_BYTES_MAX, "a mark of the table is too long");
+        self.first = self.list.iter().filter_map(|(text, _)| text.bytes().next()).collect();
+        self.first.sort_unstable();
+        self.first.dedup();
+    }
+
+    /// Finds the next byte that may begin a mark.
+    #[inline]
+    fn find(&self, bytes: &[u8]) -> Option<usize> {
+        match *self.first {
+            [] => None,
+            [a] => memchr::memchr(a, bytes),
+            [a, b] => memchr::memchr2(a, b, bytes),
+            [a, b, c] => memchr::memchr3(a, b, c, bytes),
+            _ => bytes.iter().position(|byte| self.first.contains(byte)),
+        }
+    }
+
+    /// Looks which mark a text begins with.
+    fn probe(&self, text: &str, place: impl Fn(Place) -> bool) -> Probe {
+        let (mut best, mut longest) = (None, 0);
+        for (known, mark) in &self.list {
+            if known.len() <= text.len() {
+                if text.starts_with(&**known)
+                    && best.is_none_or(|(len, _)| len < known.len())
+                    && place(mark.place)
+                {
+                    best = Some((known.len(), *mark));
+                }
+            } else if known.starts_with(text) && place(mark.place) {
+                longest = longest.max(known.len());
+            }
+        }
+        match best {
+            // A longer one may still come of it.
+            Some((len, _)) if longest > len => Probe::Begun,
+            Some((len, mark)) => Probe::Whole(len, mark),
+            None if longest > 0 => Probe::Begun,
+            None => Probe::No,
+        }
+    }
+
+    /// As [`Self::probe`], when nothing more will come.
+    fn probe_last(&self, text: &str, place: impl Fn(Place) -> bool) -> Option<(usize, Mark)> {
+        self.list
+            .iter()
+            .filter(|(known, mark)| text.starts_with(&**known) && place(mark.place))
+            .max_by_key(|(known, _)| known.len())
+            .map(|(known, mark)| (known.len(), *mark))
+    }
+}
+
+enum Probe {
+    No,
+    Begun,
+    Whole(usize, Mark),
+}
+
+/// Reads the text of one stream.
+pub(crate) struct Machine {
+    compiled: Arc<Compiled>,
+    run: Run,
+}
+
+impl Machine {
+    pub(crate) fn new(compiled: Arc<Compiled>) -> Self {
+        let mode = if compiled.start_in_reasoning { Mode::Reasoning } else { Mode::Text };
+        let run = Run {
+            mode,
+            partial: Held::default(),
+            held: Held::default(),
+            body: None,
+            next_index: 0,
+            line_start: true,
+            fresh: true,
+            owed: false,
+            reported: false,
+            in_fence: false,
+        };
+        Self { compiled, run }
+    }
+}
+
+impl Engine for Machine {
+    #[inline]
+    fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
+        self.run.push(&self.compiled, text, at, sink);
+    }
+
+    fn finish(&mut self, at: u64, sink: &mut dyn Sink) {
+        self.run.finish(&self.compiled, at, sink);
+    }
+}
+
+/// Where a stream stands.
+struct Run {
+    mode: Mode,
+    /// What may still become a mark.
+    partial: Held,
+    /// What goes back as text if no call comes of it.
+    held: Held,
+    body: Option<Active>,
+    next_index: u32,
+    line_start: bool,
+    /// Nothing but blanks has been said, or since the reasoning ended.
+    fresh: bool,
+    /// A block was left before its close marker came.
+    owed: bool,
+    /// Whether noise of this block has been reported.
+    reported: bool,
+    /// Inside of a fence that holds no calls.
+    in_fence: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    Text,
+    Reasoning,
+    Section {
+        at: usize,
+        started: bool,
+    },
+    /// After calls, where their close marker may come.
+    Closing(&'static Calls),
+}
+
+struct Active {
+    body: Box<dyn Body + Send>,
+    calls: &'static Calls,
+    /// Which of the bodies of `calls` it is.
+    tried: usize,
+    /// How many bytes of what is held came before the body's own.
+    marker: usize,
+    /// Where to go on when it fails.
+    back: Mode,
+    first_index: u32,
+}
+
+impl Run {
+    #[inline]
+    fn push(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) {
+        if let Some(active) = &mut self.body
+            && !text.is_empty()
+            && active.body.pass(text, at, sink)
+        {
+            return;
+        }
+        self.read(c, text, at, sink);
+    }
+
+    fn read(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) {
+        let mut pos = 0;
+        while pos < text.len() {
+            let (rest, here) = (&text[pos..], at + pos as u64);
+            pos += if self.body.is_some() {
+                self.push_body(c, rest, here, sink)
+            } else if let Mode::Closing(calls) = self.mode {
+                self.closing(c, calls, rest, here, sink)
+            } else {
+                self.scan(c, rest, here, sink)
+            };
+        }
+    }
+
+    fn finish(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
+        if self.body.is_some() {
+            self.finish_body(c, at, sink);
+        }
+        if let Mode::Closing(_) = self.mode {
+            // Half a close marker is what a limit on tokens leaves of it.
+            if self.partial.text.len() > 1 {
+                self.partial.text.clear();
+            }
+            self.give_back(Mode::Text, false, at, sink);
+        }
+        let text = std::mem::take(&mut self.partial.text);
+        if !text.is_empty() {
+            let start = self.partial.start;
+            match marks(c, self.mode).probe_last(&text, |place| self.is_at(place, "")) {
+                Some((len, mark)) => {
+                    self.apply(c, mark, &text[..len], start, sink);
+                    self.push(c, &text[len..], start + len as u64, sink);
+                    return self.finish(c, at, sink);
+                }
+                None => self.flush(c, &text, start, sink),
+            }
+        }
+        match self.mode {
+            Mode::Section { at: section, started } => {
+                let dropped = c.noise[section] != Noise::Text;
+                if !dropped || started {
+                    self.give_back(Mode::Text, false, at, sink);
+                }
+                if !started {
+                    truncated("the stream ends where calls should follow", at, sink);
+                }
+            }
+            Mode::Reasoning => truncated("the stream ends inside of reasoning", at, sink),
+            Mode::Text | Mode::Closing(_) => {}
+        }
+    }
+
+    /// Gives text as the mode has it.
+    #[inline]
+    fn emit(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
+        if text.is_empty() {
+            return;
+        }
+        let range = at..at + text.len() as u64;
+        if let Mode::Reasoning = self.mode {
+            return sink.event(Event::Reasoning(text), range);
+        }
+        self.line_start = text.ends_with('\n');
+        if self.fresh {
+            self.fresh = text.trim_start().is_empty();
+        }
+        sink.event(Event::Text(text), range);
+    }
+
+    /// Gives text that holds no mark, or takes it as what stands between calls; returns how much was
+    /// used, which is less if the mode has changed.
+    #[inline]
+    fn plain(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
+        let Mode::Section { at: section, started } = self.mode else {
+            self.emit(text, at, sink);
+            return text.len();
+        };
+        let blank = text.len() - text.trim_start().len();
+        if c.noise[section] != Noise::Text {
+            if blank < text.len() && !self.reported && c.noise[section] == Noise::Dropped {
+                self.reported = true;
+                let end = at + text.len() as u64;
+                let detail = "text between calls is not shown";
+                sink.event(Event::Error { kind: ErrorKind::UnexpectedData, detail }, at..end);
+            }
+            return text.len();
+        }
+        let room = self.held.push(&text[..blank], at);
+        if blank < text.len() || !room {
+            // Text ends the block: it was none, or its close marker is still to come.
+            self.give_back(Mode::Text, !started, at + blank as u64, sink);
+            self.owed = started;
+        }
+        blank
+    }
+
+    /// Gives text in whatever mode, all of it.
+    fn flush(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) {
+        let used = self.plain(c, text, at, sink);
+        if used < text.len() {
+            self.emit(&text[used..], at + used as u64, sink);
+        }
+    }
+
+    /// Gives what is held back as text.
+    fn give_back(&mut self, mode: Mode, loud: bool, at: u64, sink: &mut dyn Sink) {
+        let text = std::mem::take(&mut self.held.text);
+        let limit = std::mem::take(&mut self.held.limit);
+        self.mode = mode;
+        self.emit(&text, self.held.start, sink);
+        self.held.text = text;
+        self.held.text.clear();
+        if limit {
+            let detail = "what was held back grew beyond its bound";
+            sink.event(Event::Error { kind: ErrorKind::Limit, detail }, at..at);
+        } else if loud {
+            let detail = "no call follows what announces one";
+            sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, at..at);
+        }
+    }
+
+    /// Tells whether a mark after `before` stands where it counts.
+    fn is_at(&self, place: Place, before: &str) -> bool {
+        match place {
+            Place::Anywhere => true,
+            Place::LineStart if before.is_empty() => self.line_start,
+            Place::LineStart => before.ends_with('\n'),
+            Place::MessageStart => self.fresh && before.trim_start().is_empty(),
+        }
+    }
+
+    /// Reads text up to the next mark; returns how much was used.
+    #[inline]
+    fn scan(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
+        if !self.partial.text.is_empty() {
+            return self.scan_partial(c, text, sink);
+        }
+        let marks = marks(c, self.mode);
+        let mut from = 0;
+        while let Some(found) = marks.find(&text.as_bytes()[from..]) {
+            let start = from + found;
+            let probe = marks.probe(&text[start..], |place| self.is_at(place, &text[..start]));
+            if let Probe::No = probe {
+                from = start + 1;
+                continue;
+            }
+            if start > 0 {
+                // The text before the mark may change what is alive.
+                return self.plain(c, &text[..start], at, sink);
+            }
+            match probe {
+                Probe::Whole(len, mark) => {
+                    self.apply(c, mark, &text[..len], at, sink);
+                    return len;
+                }
+                _ => {
+                    self.partial.start = at;
+                    self.partial.text.push_str(text);
+                    return text.len();
+                }
+            }
+        }
+        self.plain(c, text, at, sink)
+    }
+
+    /// Reads on behind what may still become a mark.
+    fn scan_partial(&mut self, c: &Compiled, text: &str, sink: &mut dyn Sink) -> usize {
+        let next = text.chars().next().map_or(0, char::len_utf8);
+        self.partial.text.push_str(&text[..next]);
+        let probe = marks(c, self.mode).probe(&self.partial.text, |place| self.is_at(place, ""));
+        if let Probe::Begun = probe {
+            return next;
+        }
+        // A mark is short: what is held of one fits here, and keeps its place for the next.
+        let (mut copy, len) = ([0; MARK_BYTES_MAX], self.partial.text.len());
+        copy[..len].copy_from_slice(self.partial.text.as_bytes());
+        let held = str::from_utf8(&copy[..len]).expect("it was text before");
+        self.partial.text.clear();
+        let start = self.partial.start;
+        let used = match probe {
+            Probe::Whole(len, mark) => {
+                self.apply(c, mark, &held[..len], start, sink);
+                len
+            }
+            _ => {
+                let first = held.chars().next().map_or(0, char::len_utf8);
+                let used = self.plain(c, &held[..first], start, sink);
+                debug_assert!(
+                    used == first || !matches!(self.mode, Mode::Section { .. }),
+                    "progress"
+                );
+                used
+            }
+        };
+        // What is left may begin another mark. It is shorter than before, so this ends.
+        self.push(c, &held[used..], start + used as u64, sink);
+        next
+    }
+
+    /// Does what a mark says.
+    fn apply(&mut self, c: &Compiled, mark: Mark, text: &str, at: u64, sink: &mut dyn Sink) {
+        self.reported = false;
+        match mark.effect {
+            Effect::Markup => {}
+            Effect::ReasoningStart => self.mode = Mode::Reasoning,
+            Effect::ReasoningEnd => {
+                self.mode = Mode::Text;
+                self.fresh = true;
+                self.line_start = true;
+            }
+            Effect::Section(section) => {
+                self.held.text.clear();
+                self.reported = false;
+                self.owed = false;
+                if c.noise[section] == Noise::Text {
+                    self.hold(text, at);
+                }
+                self.mode = Mode::Section { at: section, started: false };
+            }
+            Effect::SectionEnd => match self.mode {
+                Mode::Section { at: section, started: false }
+                    if c.noise[section] == Noise::Text =>
+                {
+                    self.hold(text, at);
+                    self.give_back(Mode::Text, true, at + text.len() as u64, sink);
+                }
+                _ => {
+                    self.held.text.clear();
+                    self.mode = Mode::Text;
+                    self.line_start = false;
+                }
+            },
+            Effect::Calls(calls) if calls.fence && self.in_fence => {
+                self.in_fence = false;
+                self.emit(text, at, sink);
+            }
+            Effect::Calls(calls) => {
+                let marker = text.len() - calls.keep;
+                let back = match self.mode {
+                    Mode::Section { started: false, .. } => self.mode,
+                    mode => {
+                        self.held.text.clear();
+                        mode
+                    }
+                };
+                self.hold(&text[..marker], at);
+                self.open(c, calls, back);
+                self.push(c, &text[marker..], at + marker as u64, sink);
+            }
+            Effect::Orphan if self.owed => {
+                self.owed = false;
+                let detail = "a block of calls is closed after text";
+                let range = at..at + text.len() as u64;
+                sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, range);
+            }
+            Effect::Orphan => self.emit(text, at, sink),
+        }
+    }
+
+    /// Holds a mark, which is short.
+    fn hold(&mut self, text: &str, at: u64) {
+        let _room = self.held.push(text, at);
+    }
+
+    /// Begins to read calls; what is held up to now is their marker.
+    fn open(&mut self, c: &Compiled, calls: &'static Calls, back: Mode) {
+        self.body = calls.bodies.first().map(|grammar| Active {
+            body: grammar.body(&c.spelling),
+            calls,
+            tried: 0,
+            marker: self.held.text.len(),
+            back,
+            first_index: self.next_index,
+        });
+    }
+
+    fn push_body(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
+        let Some(active) = &mut self.body else { return 0 };
+        let mut out =
+            Out { sink, tools: &c.tools, held: &mut self.held, next_index: &mut self.next_index };
+        match active.body.push(text, at, &mut out) {
+            Step::More => text.len(),
+            Step::Done(used) => {
+                let (calls, back) = (active.calls, active.back);
+                self.after_body(calls, back, false);
+                used
+            }
+            Step::Closed(used) => {
+                let (calls, back) = (active.calls, active.back);
+                self.after_body(calls, back, true);
+                used
+            }
+            Step::Fail(used) => {
+                self.fail(c, at + used as u64, sink);
+                used
+            }
+        }
+    }
+
+    /// Goes on after calls.
+    fn after_body(&mut self, calls: &'static Calls, back: Mode, closed: bool) {
+        self.body = None;
+        self.held.text.clear();
+        self.owed = false;
+        self.reported = false;
+        self.line_start = false;
+        self.fresh = false;
+        self.mode = match back {
+            Mode::Section { at, .. } if !closed || calls.close.is_empty() => {
+                Mode::Section { at, started: true }
+            }
+            _ if closed => Mode::Text,
+            _ => Mode::Closing(calls),
+        };
+    }
+
+    /// Tries the next grammar, or goes on as if there had been no marker.
+    fn fail(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
+        let Some(active) = &mut self.body else { return };
+        active.tried += 1;
+        let begun = active.first_index != self.next_index;
+        let next = active.calls.bodies.get(active.tried).filter(|_| !begun && !self.held.limit);
+        if let Some(grammar) = next {
+            active.body = grammar.body(&c.spelling);
+            let again = self.held.text.split_off(active.marker);
+            let start = at - again.len() as u64;
+            return self.push(c, &again, start, sink);
+        }
+        let (calls, back) = (active.calls, active.back);
+        self.body = None;
+        // After a first call the block was one, whatever came next.
+        let mode = match back {
+            Mode::Reasoning if !begun => Mode::Reasoning,
+            _ => Mode::Text,
+        };
+        self.give_back(mode, calls.loud, at, sink);
+        self.owed = begun;
+        self.in_fence = calls.fence && !begun;
+    }
+
+    fn finish_body(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
+        while let Some(mut active) = self.body.take() {
+            let mut out = Out {
+                sink: &mut *sink,
+                tools: &c.tools,
+                held: &mut self.held,
+                next_index: &mut self.next_index,
+            };
+            active.body.finish(at, &mut out);
+            let begun = active.first_index != self.next_index;
+            if begun || self.held.text.is_empty() {
+                let loud = begun && !self.held.text.is_empty() && active.calls.loud;
+                self.give_back(Mode::Text, false, at, sink);
+                if loud {
+                    truncated("the stream ends inside of a call", at, sink);
+                }
+                return;
+            }
+            // Nothing has been found yet: another grammar may make something of it.
+            active.tried += 1;
+            if let Some(grammar) = active.calls.bodies.get(active.tried) {
+                active.body = grammar.body(&c.spelling);
+                let again = self.held.text.split_off(active.marker);
+                let start = at - again.len() as u64;
+                self.body = Some(active);
+                self.push(c, &again, start, sink);
+                continue;
+            }
+            let mode = match active.back {
+                Mode::Reasoning => Mode::Reasoning,
+                _ => Mode::Text,
+            };
+            let marker_only = self.held.text[active.marker..].trim_start().is_empty();
+            if marker_only && is_token(&self.held.text[..active.marker]) {
+                // A token is never part of an answer.
+                self.held.text.clear();
+            }
+            self.give_back(mode, false, at, sink);
+            if active.calls.loud {
+                truncated("the stream ends inside of a call", at, sink);
+            }
+            if let Mode::Reasoning = self.mode {
+                // Said once is enough.
+                self.mode = Mode::Text;
+            }
+        }
+    }
+
+    /// Looks for the close marker of calls; returns how much was used.
+    fn closing(
+        &mut self,
+        c: &Compiled,
+        calls: &'static Calls,
+        text: &str,
+        at: u64,
+        sink: &mut dyn Sink,
+    ) -> usize {
+        let Some(next) = text.chars().next() else { return 0 };
+        let len = next.len_utf8();
+        if self.partial.text.is_empty() {
+            match next {
+                ' ' | '\n' | '\r' | '\t' if !calls.close.is_empty() || calls.repeats => {
+                    if !self.held.push(&text[..len], at) {
+                        self.held.limit = false;
+                        self.give_back(Mode::Text, false, at, sink);
+                        self.owed = true;
+                    }
+                    return len;
+                }
+                ',' | ';' if calls.repeats && !self.held.text.contains([',', ';']) => {
+                    self.hold(&text[..len], at);
+                    return len;
+                }
+                '{' if calls.repeats => {
+                    self.open(c, calls, Mode::Text);
+                    return 0;
+                }
+                '}' | ']' if calls.repeats && !calls.close.is_empty() => {
+                    if !self.reported {
+                        self.reported = true;
+                        let detail = "a bracket too many";
+                        let range = at..at + 1;
+                        sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, range);
+                    }
+                    return len;
+                }
+                _ => {}
+            }
+        }
+        if self.partial.text.is_empty() {
+            self.partial.start = at;
+        }
+        self.partial.text.push(next);
+        let partial = &self.partial.text;
+        let mut begun = false;
+        for close in calls.close {
+            for close in c.spelling.of(close) {
+                if *close == **partial {
+                    self.partial.text.clear();
+                    self.held.text.clear();
+                    self.mode = Mode::Text;
+                    return len;
+                }
+                begun |= close.starts_with(&**partial);
+            }
+        }
+        if begun {
+            return len;
+        }
+        // It is text after all, and may begin a mark.
+        let again = std::mem::take(&mut self.partial.text);
+        let start = self.partial.start;
+        self.give_back(Mode::Text, false, at, sink);
+        self.owed = !calls.close.is_empty();
+        self.push(c, &again, start, sink);
+        len
+    }
+}
+
+fn marks(c: &Compiled, mode: Mode) -> &Marks {
+    match mode {
+        Mode::Text | Mode::Closing(_) => &c.text,
+        Mode::Reasoning => &c.reasoning,
+        Mode::Section { at, .. } => &c.sections[at],
+    }
+}
+
+fn truncated(detail: &str, at: u64, sink: &mut dyn Sink) {
+    sink.event(Event::Error { kind: ErrorKind::Truncated, detail }, at..at);
+}
+
+/// Tells whether a marker is a token of its own in the vocabulary, which nobody types.
+fn is_token(marker: &str) -> bool {
+    marker.starts_with("<|") || marker.starts_with("<｜") || marker.starts_with('[')
+}
+
+/// The longest mark, and a character more.
+const MARK_BYTES_MAX: usize = 128;
+
+/// The longest namespace or suffix that options may give to tags.
+const AFFIX_BYTES_MAX: usize = 32;
+
+/// The phrases of Granite 3, which has no tags for reasoning.
+const GRANITE: &[(&str, &str)] = &[
+    ("Here is my thought process:", "Here is my response:"),
+    ("Here's my thought process:", "Here's my response:"),
+];

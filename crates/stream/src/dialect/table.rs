@@ -1,0 +1,799 @@
+//! The formats. A format of a known family is an entry here and its vectors, not code.
+
+use crate::dialect::code::CodeSpec;
+use crate::dialect::head::{Head, Name};
+use crate::dialect::json_calls::{Keys, Proof, Shape};
+use crate::dialect::machine::{Calls, Effect, Grammar, Mark, Noise, Place, Section, Spec};
+use crate::dialect::nested::NestedSpec;
+use crate::dialect::tagged::{self, Key, Tags};
+use crate::dialect::{Format, Reader};
+
+pub(crate) static FORMATS: &[Format] = &[
+    text("hermes", "Hermes, Qwen 2.5 and 3, Nemotron, SmolLM3", &HERMES),
+    text("qwen3_coder", "Qwen3-Coder, Qwen 3.5 and later, MiMo, Step-3.5", &QWEN3_CODER),
+    text("llama3_json", "Llama 3 JSON and python tag", &LLAMA3_JSON),
+    text("mistral", "Mistral before v11", &MISTRAL),
+    text("mistral_v11", "Mistral v11 and later", &MISTRAL_V11),
+    text("deepseek_v3", "DeepSeek V3 and R1", &DEEPSEEK),
+    text("deepseek_v31", "DeepSeek V3.1", &DEEPSEEK),
+    text("deepseek_v32", "DeepSeek V3.2", &DSML),
+    text("deepseek_v4", "DeepSeek V4", &DSML),
+    text("kimi_k2", "Kimi K2", &KIMI_K2),
+    text("kimi_k3", "Kimi K3", &KIMI_K3),
+    text("glm45", "GLM 4.5 and 4.6", &GLM),
+    text("glm47", "GLM 4.7 and 5", &GLM),
+    text("minimax_m2", "MiniMax M2", &MINIMAX_M2),
+    text("minimax_m3", "MiniMax M3", &MINIMAX_M3),
+    text("granite", "Granite 3", &GRANITE),
+    text("granite_20b_fc", "Granite 20B function calling", &GRANITE_20B),
+    text("granite4", "Granite 4", &HERMES),
+    text("jamba", "Jamba", &TOOL_CALLS_ARRAY),
+    text("command_a", "Command A and R", &COMMAND_A),
+    text("phi4_mini", "Phi-4-mini", &PHI4_MINI),
+    text("xlam", "xLAM", &XLAM),
+    text("internlm2", "InternLM 2, Intern-S1", &INTERNLM2),
+    text("seed_oss", "Seed-OSS", &SEED_OSS),
+    text("step3", "Step-3", &STEP3),
+    text("hunyuan_a13b", "Hunyuan A13B", &TOOL_CALLS_ARRAY),
+    text("hy_v3", "Hunyuan V3 and V4", &HY_V3),
+    text("claude_xml", "Claude-style XML", &CLAUDE_XML),
+    text("dots", "dots.llm", &DOTS),
+    text("minicpm5", "MiniCPM5", &MINICPM5),
+    text("ernie45", "ERNIE 4.5", &ERNIE45),
+    text("longcat", "LongCat", &LONGCAT),
+    text("apertus", "Apertus", &APERTUS),
+    text("inkling", "Inkling", &INKLING),
+    text("gigachat3", "GigaChat 3", &GIGACHAT3),
+    text("json_fence", "JSON in a Markdown fence", &JSON_FENCE),
+    text("toolcall_v2", "ToolCall_V2 envelopes", &TOOLCALL_V2),
+];
+
+const fn text(name: &'static str, title: &'static str, spec: &'static Spec) -> Format {
+    Format { name, title, reader: Reader::Text(spec) }
+}
+
+const fn mark(text: &'static str, effect: Effect) -> Mark {
+    Mark { text, place: Place::Anywhere, effect }
+}
+
+const fn markup(text: &'static str) -> Mark {
+    mark(text, Effect::Markup)
+}
+
+const fn calls(text: &'static str, calls: &'static Calls) -> Mark {
+    mark(text, Effect::Calls(calls))
+}
+
+/// JSON calls after a marker that only calls have.
+const fn json(shape: &'static [Grammar], close: &'static [&'static str]) -> Calls {
+    Calls { bodies: shape, keep: 0, close, repeats: true, loud: true, fence: false }
+}
+
+/// Calls inside of a section: what ends them are marks of the section.
+const fn inner(bodies: &'static [Grammar]) -> Calls {
+    Calls { bodies, keep: 0, close: &[], repeats: false, loud: true, fence: false }
+}
+
+const THINK: &[(&str, &str)] = &[("<think>", "</think>")];
+
+const PLAIN: Spec =
+    Spec { marks: &[], reasoning: THINK, sections: &[], namespaced: false, suffix: None };
+
+// Marker and JSON value.
+
+static HERMES: Spec = Spec {
+    marks: &[calls(
+        "<tool_call>",
+        &json(&[Grammar::Json(Shape::marked("</tool_call>"))], &["</tool_call>"]),
+    )],
+    ..PLAIN
+};
+
+static LONGCAT: Spec = Spec {
+    marks: &[calls(
+        "<longcat_tool_call>",
+        &json(&[Grammar::Json(Shape::marked("</longcat_tool_call>"))], &["</longcat_tool_call>"]),
+    )],
+    reasoning: &[("<longcat_think>", "</longcat_think>"), ("<think>", "</think>")],
+    ..PLAIN
+};
+
+static ERNIE45: Spec = Spec {
+    marks: &[
+        calls(
+            "<tool_call>",
+            &json(&[Grammar::Json(Shape::marked("</tool_call>"))], &["</tool_call>"]),
+        ),
+        markup("\n\n<response>\n"),
+        markup("\n<response>\n"),
+        markup("<response>\n"),
+        markup("<response>"),
+        markup("</response>\n"),
+        markup("</response>"),
+    ],
+    ..PLAIN
+};
+
+static GRANITE: Spec = Spec {
+    marks: &[
+        calls("<|tool_call|>", &json(&[Grammar::Json(Shape::marked(""))], &["<|end_of_text|>"])),
+        calls(
+            "<tool_call>",
+            &json(
+                &[Grammar::Json(Shape::marked("</tool_call>"))],
+                &["</tool_call>", "<|end_of_text|>"],
+            ),
+        ),
+        markup("<|end_of_text|>"),
+    ],
+    ..PLAIN
+};
+
+static GRANITE_20B: Spec = Spec {
+    marks: &[
+        calls("<function_call>", &json(&[Grammar::Json(Shape::marked(""))], &["<|endoftext|>"])),
+        markup("<|endoftext|>"),
+    ],
+    ..PLAIN
+};
+
+static TOOL_CALLS_ARRAY: Spec = Spec {
+    marks: &[
+        calls(
+            "<tool_calls>",
+            &json(&[Grammar::Json(Shape::marked("</tool_calls>"))], &["</tool_calls>"]),
+        ),
+        markup("<answer>"),
+        markup("</answer>"),
+    ],
+    ..PLAIN
+};
+
+static COMMAND_A: Spec = Spec {
+    marks: &[
+        calls(
+            "<|START_ACTION|>",
+            &json(&[Grammar::Json(Shape::marked("<|END_ACTION|>"))], &["<|END_ACTION|>"]),
+        ),
+        Mark {
+            text: "Action: ```json\n",
+            place: Place::LineStart,
+            effect: Effect::Calls(&json(&[Grammar::Json(Shape::marked(""))], &["```"])),
+        },
+        Mark {
+            text: "Action:```json\n",
+            place: Place::LineStart,
+            effect: Effect::Calls(&json(&[Grammar::Json(Shape::marked(""))], &["```"])),
+        },
+        markup("<|START_RESPONSE|>"),
+        markup("<|END_RESPONSE|>"),
+        markup("<|START_TEXT|>"),
+        markup("<|END_TEXT|>"),
+        markup("<|END_OF_TURN_TOKEN|>"),
+    ],
+    reasoning: &[("<|START_THINKING|>", "<|END_THINKING|>")],
+    ..PLAIN
+};
+
+static PHI4_MINI: Spec = Spec {
+    marks: &[calls("functools[{", &FUNCTOOLS_ITEM), calls("functools[]", &FUNCTOOLS_EMPTY)],
+    ..PLAIN
+};
+
+static FUNCTOOLS_ITEM: Calls = Calls {
+    bodies: &[Grammar::Json(Shape { in_array: true, ..Shape::marked("") })],
+    keep: 1,
+    close: &[],
+    repeats: false,
+    loud: true,
+    fence: false,
+};
+
+static FUNCTOOLS_EMPTY: Calls = Calls { keep: 2, ..json(&[Grammar::Json(Shape::marked(""))], &[]) };
+
+static APERTUS: Spec = Spec {
+    marks: &[
+        calls(
+            "<|tools_prefix|>",
+            &json(
+                &[Grammar::Json(Shape { keys: Keys::Tool, ..Shape::marked("<|tools_suffix|>") })],
+                &["<|tools_suffix|>"],
+            ),
+        ),
+        markup("<|assistant_end|>"),
+    ],
+    reasoning: &[("<|inner_prefix|>", "<|inner_suffix|>"), ("<think>", "</think>")],
+    ..PLAIN
+};
+
+static INTERNLM2: Spec = Spec {
+    marks: &[
+        calls("<|action_start|><|plugin|>", &PLUGIN),
+        calls("<|action_start|> <|plugin|>", &PLUGIN),
+        calls("<|action_start|><|interpreter|>", &INTERPRETER),
+        calls("<|action_start|> <|interpreter|>", &INTERPRETER),
+        markup("<|action_end|>"),
+        markup("<|im_end|>"),
+    ],
+    ..PLAIN
+};
+
+static INTERPRETER: Calls = alone(
+    &[Grammar::Code(CodeSpec {
+        tool: "python",
+        close: &["<|action_end|>"],
+        ends_with_stream: false,
+    })],
+    &["<|action_end|>"],
+);
+
+static PLUGIN: Calls = json(&[Grammar::Json(Shape::marked("<|action_end|>"))], &["<|action_end|>"]);
+
+static LLAMA3_JSON: Spec = Spec {
+    marks: &[
+        Mark {
+            text: "{",
+            place: Place::MessageStart,
+            effect: Effect::Calls(&Calls {
+                bodies: &[Grammar::Json(Shape::BARE)],
+                keep: 1,
+                close: &["<|eom_id|>", "<|eot_id|>"],
+                repeats: true,
+                loud: false,
+                fence: false,
+            }),
+        },
+        calls(
+            "<|python_tag|>",
+            &json(
+                &[
+                    Grammar::Json(Shape::marked("")),
+                    Grammar::Code(CodeSpec {
+                        tool: "python",
+                        close: &["<|eom_id|>", "<|eot_id|>"],
+                        ends_with_stream: true,
+                    }),
+                ],
+                &["<|eom_id|>", "<|eot_id|>"],
+            ),
+        ),
+        markup("<|eom_id|>"),
+        markup("<|eot_id|>"),
+    ],
+    ..PLAIN
+};
+
+static BARE_ARRAY: Calls = Calls {
+    bodies: &[Grammar::Json(Shape::BARE)],
+    keep: 1,
+    close: &[],
+    repeats: false,
+    loud: false,
+    fence: false,
+};
+
+static XLAM: Spec = Spec {
+    marks: &[
+        Mark { text: "[", place: Place::MessageStart, effect: Effect::Calls(&BARE_ARRAY) },
+        Mark { text: "```", place: Place::LineStart, effect: Effect::Calls(&FENCED) },
+        calls(
+            "<tool_call>",
+            &json(&[Grammar::Json(Shape::marked("</tool_call>"))], &["</tool_call>"]),
+        ),
+        calls("[TOOL_CALLS]", &json(&[Grammar::Json(Shape::marked(""))], &["</s>"])),
+    ],
+    ..PLAIN
+};
+
+static FENCED: Calls = Calls {
+    bodies: &[Grammar::Fence(
+        &["json", "", "tool_call", "tool_calls"],
+        &Grammar::Json(Shape::BARE),
+    )],
+    keep: 0,
+    close: &["```"],
+    repeats: true,
+    loud: false,
+    fence: true,
+};
+
+static JSON_FENCE: Spec = Spec {
+    marks: &[Mark { text: "```", place: Place::LineStart, effect: Effect::Calls(&FENCED) }],
+    ..PLAIN
+};
+
+static TOOLCALL_V2: Spec = Spec {
+    marks: &[calls(
+        "{",
+        &Calls {
+            bodies: &[Grammar::Json(Shape {
+                proof: Proof::Name,
+                keys: Keys::Envelope("ToolCall_V2"),
+                in_array: false,
+                close: "",
+            })],
+            keep: 1,
+            close: &[],
+            repeats: false,
+            loud: false,
+            fence: false,
+        },
+    )],
+    ..PLAIN
+};
+
+static INKLING: Spec = Spec {
+    marks: &[
+        calls("<|content_invoke_tool_json|>", &INKLING_CALL),
+        markup("<|content_text|>"),
+        markup("<|end_message|>"),
+        mark("<|message_model|>", Effect::Section(0)),
+    ],
+    reasoning: &[("<|content_thinking|>", "<|end_message|>")],
+    sections: &[Section {
+        marks: &[
+            calls("<|content_invoke_tool_json|>", &inner(&[INKLING_JSON])),
+            mark("<|content_thinking|>", Effect::ReasoningStart),
+            mark("<|content_text|>", Effect::SectionEnd),
+            mark("<|end_message|>", Effect::SectionEnd),
+        ],
+        noise: Noise::Header,
+    }],
+    ..PLAIN
+};
+
+const INKLING_JSON: Grammar = Grammar::Json(Shape::marked("<|end_message|>"));
+
+static INKLING_CALL: Calls = json(&[INKLING_JSON], &["<|end_message|>"]);
+
+static GIGACHAT3: Spec = Spec {
+    marks: &[
+        calls("<|message_sep|>\n\nfunction call<|role_sep|>\n", &GIGACHAT3_CALL),
+        calls("function call<|role_sep|>\n", &GIGACHAT3_CALL),
+        calls("<|function_call|>", &GIGACHAT3_CALL),
+        markup("<|message_sep|>"),
+        markup("</s>"),
+    ],
+    ..PLAIN
+};
+
+static GIGACHAT3_CALL: Calls =
+    json(&[Grammar::Json(Shape::marked("</s>"))], &["</s>", "<|message_sep|>"]);
+
+// Name, then arguments.
+
+static MISTRAL: Spec = Spec {
+    marks: &[
+        calls("[TOOL_CALLS]", &json(&[Grammar::Json(Shape::marked("")), MISTRAL_HEAD], &["</s>"])),
+        markup("</s>"),
+    ],
+    reasoning: &[("[THINK]", "[/THINK]"), ("<think>", "</think>")],
+    ..PLAIN
+};
+
+static MISTRAL_V11: Spec = Spec {
+    marks: &[
+        calls(
+            "[TOOL_CALLS]",
+            &Calls {
+                bodies: &[MISTRAL_HEAD, Grammar::Json(Shape::marked(""))],
+                keep: 0,
+                close: &["</s>"],
+                repeats: false,
+                loud: true,
+                fence: false,
+            },
+        ),
+        markup("</s>"),
+    ],
+    reasoning: &[("[THINK]", "[/THINK]"), ("<think>", "</think>")],
+    ..PLAIN
+};
+
+const MISTRAL_HEAD: Grammar = Grammar::Head(Head {
+    separator: "[ARGS]",
+    id_separator: "[CALL_ID]",
+    brace: true,
+    name: Name::Plain,
+    close: "",
+});
+
+static DEEPSEEK: Spec = Spec {
+    marks: &[
+        mark("<｜tool▁calls▁begin｜>", Effect::Section(0)),
+        calls(
+            "<｜tool▁call▁begin｜>",
+            &Calls {
+                bodies: &[DEEPSEEK_HEAD],
+                keep: 0,
+                close: &["```<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>"],
+                repeats: false,
+                loud: true,
+                fence: false,
+            },
+        ),
+        markup("<｜tool▁calls▁end｜>"),
+        markup("<｜end▁of▁sentence｜>"),
+    ],
+    sections: &[Section {
+        marks: &[
+            calls("<｜tool▁call▁begin｜>", &inner(&[DEEPSEEK_HEAD])),
+            markup("<｜tool▁call▁end｜>"),
+            markup("```"),
+            markup("<｜end▁of▁sentence｜>"),
+            mark("<｜tool▁calls▁end｜>", Effect::SectionEnd),
+        ],
+        noise: Noise::Dropped,
+    }],
+    ..PLAIN
+};
+
+const DEEPSEEK_HEAD: Grammar = Grammar::Head(Head {
+    separator: "<｜tool▁sep｜>",
+    id_separator: "",
+    brace: false,
+    name: Name::Kind,
+    close: "<｜tool▁call▁end｜>",
+});
+
+static KIMI_K2: Spec = Spec {
+    marks: &[
+        mark("<|tool_calls_section_begin|>", Effect::Section(0)),
+        calls(
+            "<|tool_call_begin|>",
+            &Calls {
+                bodies: &[KIMI_HEAD],
+                keep: 0,
+                close: &["<|tool_call_end|>"],
+                repeats: false,
+                loud: true,
+                fence: false,
+            },
+        ),
+        markup("<|tool_calls_section_end|>"),
+        markup("<|im_end|>"),
+    ],
+    sections: &[Section {
+        marks: &[
+            calls("<|tool_call_begin|>", &inner(&[KIMI_HEAD])),
+            markup("<|tool_call_end|>"),
+            mark("<|tool_calls_section_end|>", Effect::SectionEnd),
+        ],
+        noise: Noise::Dropped,
+    }],
+    ..PLAIN
+};
+
+const KIMI_HEAD: Grammar = Grammar::Head(Head {
+    separator: "<|tool_call_argument_begin|>",
+    id_separator: "",
+    brace: false,
+    name: Name::Id,
+    close: "<|tool_call_end|>",
+});
+
+// Tagged parameters.
+
+/// The tags of Qwen3-Coder inside of a wrapper.
+const fn function_tags(outer_close: &'static str) -> Tags {
+    Tags {
+        head: tagged::Head::Bare,
+        tag_end: ">",
+        call_close: "</function>",
+        outer_close,
+        param_open: "<parameter=",
+        key: Key::Bare,
+        param_close: "</parameter>",
+        name_end: "",
+        trim: true,
+        cdata: false,
+    }
+}
+
+/// The tags of `invoke` and `parameter`.
+const fn invoke_tags(
+    call_close: &'static str,
+    outer_close: &'static str,
+    param_open: &'static str,
+    param_close: &'static str,
+) -> Tags {
+    Tags {
+        head: tagged::Head::Attribute("name", Some("id")),
+        tag_end: ">",
+        call_close,
+        outer_close,
+        param_open,
+        key: Key::Attribute("name"),
+        param_close,
+        name_end: "",
+        trim: false,
+        cdata: false,
+    }
+}
+
+/// A call outside of its section.
+const fn alone(bodies: &'static [Grammar], close: &'static [&'static str]) -> Calls {
+    Calls { bodies, keep: 0, close, repeats: false, loud: true, fence: false }
+}
+
+static QWEN3_CODER: Spec = Spec {
+    marks: &[
+        mark("<tool_call>", Effect::Section(0)),
+        calls(
+            "<function=",
+            &alone(&[Grammar::Tagged(function_tags("</tool_call>"))], &["</tool_call>"]),
+        ),
+    ],
+    sections: &[Section {
+        marks: &[
+            calls("<function=", &inner(&[Grammar::Tagged(function_tags("</tool_call>"))])),
+            mark("</tool_call>", Effect::SectionEnd),
+        ],
+        noise: Noise::Text,
+    }],
+    ..PLAIN
+};
+
+static SEED_OSS: Spec = Spec {
+    marks: &[
+        mark("<seed:tool_call>", Effect::Section(0)),
+        calls(
+            "<function=",
+            &alone(&[Grammar::Tagged(function_tags("</seed:tool_call>"))], &["</seed:tool_call>"]),
+        ),
+    ],
+    reasoning: &[("<seed:think>", "</seed:think>")],
+    sections: &[Section {
+        marks: &[
+            calls("<function=", &inner(&[Grammar::Tagged(function_tags("</seed:tool_call>"))])),
+            mark("</seed:tool_call>", Effect::SectionEnd),
+        ],
+        noise: Noise::Text,
+    }],
+    ..PLAIN
+};
+
+static CLAUDE_XML: Spec = Spec {
+    marks: &[mark("<function_calls>", Effect::Section(0))],
+    sections: &[Section {
+        marks: &[
+            calls(
+                "<invoke",
+                &inner(&[Grammar::Tagged(invoke_tags(
+                    "</invoke>",
+                    "</function_calls>",
+                    "<parameter",
+                    "</parameter>",
+                ))]),
+            ),
+            mark("</function_calls>", Effect::SectionEnd),
+        ],
+        noise: Noise::Text,
+    }],
+    namespaced: true,
+    ..PLAIN
+};
+
+static MINIMAX_M2: Spec = Spec {
+    marks: &[mark("<minimax:tool_call>", Effect::Section(0))],
+    sections: &[Section {
+        marks: &[
+            calls(
+                "<invoke",
+                &inner(&[Grammar::Tagged(invoke_tags(
+                    "</invoke>",
+                    "</minimax:tool_call>",
+                    "<parameter",
+                    "</parameter>",
+                ))]),
+            ),
+            mark("</minimax:tool_call>", Effect::SectionEnd),
+        ],
+        noise: Noise::Text,
+    }],
+    ..PLAIN
+};
+
+static DOTS: Spec = Spec {
+    marks: &[mark("<dots_function_call>", Effect::Section(0))],
+    sections: &[Section {
+        marks: &[
+            calls(
+                "<invoke",
+                &inner(&[Grammar::Tagged(invoke_tags(
+                    "</invoke>",
+                    "</dots_function_call>",
+                    "<parameter",
+                    "</parameter>",
+                ))]),
+            ),
+            calls("{", &DOTS_JSON),
+            calls("[", &DOTS_JSON),
+            mark("</dots_function_call>", Effect::SectionEnd),
+        ],
+        noise: Noise::Text,
+    }],
+    ..PLAIN
+};
+
+static DOTS_JSON: Calls =
+    Calls { keep: 1, ..inner(&[Grammar::Json(Shape::marked("</dots_function_call>"))]) };
+
+static MINIMAX_M3: Spec = Spec {
+    marks: &[mark("]<]minimax[>[<tool_call>", Effect::Section(0))],
+    reasoning: &[("<mm:think>", "</mm:think>"), ("<think>", "</think>")],
+    sections: &[Section {
+        marks: &[
+            calls(
+                "]<]minimax[>[<invoke",
+                &inner(&[Grammar::Nested(NestedSpec {
+                    prefix: "]<]minimax[>[",
+                    call: "invoke",
+                    item: "item",
+                })]),
+            ),
+            mark("]<]minimax[>[</tool_call>", Effect::SectionEnd),
+        ],
+        noise: Noise::Text,
+    }],
+    ..PLAIN
+};
+
+static DSML: Spec = Spec {
+    marks: &[
+        mark("<｜DSML｜function_calls>", Effect::Section(0)),
+        mark("<｜DSML｜tool_calls>", Effect::Section(1)),
+        markup("<｜end▁of▁sentence｜>"),
+    ],
+    sections: &[
+        Section {
+            marks: &[
+                calls(
+                    "<｜DSML｜invoke",
+                    &inner(&[Grammar::Tagged(dsml_tags("</｜DSML｜function_calls>"))]),
+                ),
+                mark("</｜DSML｜function_calls>", Effect::SectionEnd),
+            ],
+            noise: Noise::Text,
+        },
+        Section {
+            marks: &[
+                calls(
+                    "<｜DSML｜invoke",
+                    &inner(&[Grammar::Tagged(dsml_tags("</｜DSML｜tool_calls>"))]),
+                ),
+                mark("</｜DSML｜tool_calls>", Effect::SectionEnd),
+            ],
+            noise: Noise::Text,
+        },
+    ],
+    ..PLAIN
+};
+
+const fn dsml_tags(outer_close: &'static str) -> Tags {
+    invoke_tags("</｜DSML｜invoke>", outer_close, "<｜DSML｜parameter", "</｜DSML｜parameter>")
+}
+
+static STEP3: Spec = Spec {
+    marks: &[
+        mark("<｜tool_calls_begin｜>", Effect::Section(0)),
+        calls("<steptml:invoke", &alone(&[STEP3_TAGS], &["<｜tool_call_end｜>"])),
+        markup("<｜tool_call_begin｜>function<｜tool_sep｜>"),
+        markup("<｜tool_calls_end｜>"),
+    ],
+    sections: &[Section {
+        marks: &[
+            calls("<steptml:invoke", &inner(&[STEP3_TAGS])),
+            markup("<｜tool_call_begin｜>function<｜tool_sep｜>"),
+            markup("<｜tool_call_begin｜>"),
+            markup("<｜tool_sep｜>"),
+            markup("<｜tool_call_end｜>"),
+            mark("<｜tool_calls_end｜>", Effect::SectionEnd),
+        ],
+        noise: Noise::Dropped,
+    }],
+    ..PLAIN
+};
+
+const STEP3_TAGS: Grammar = Grammar::Tagged(invoke_tags(
+    "</steptml:invoke>",
+    "<｜tool_call_end｜>",
+    "<steptml:parameter",
+    "</steptml:parameter>",
+));
+
+static MINICPM5: Spec = Spec {
+    marks: &[
+        calls(
+            "<function",
+            &alone(
+                &[Grammar::Tagged(Tags {
+                    cdata: true,
+                    ..invoke_tags("</function>", "", "<param", "</param>")
+                })],
+                &[],
+            ),
+        ),
+        markup("<|im_end|>"),
+    ],
+    ..PLAIN
+};
+
+/// The tags of GLM, where key and value are elements of their own.
+const fn arg_tags(outer_close: &'static str) -> Tags {
+    Tags {
+        head: tagged::Head::Line,
+        tag_end: ">",
+        call_close: "</tool_call>",
+        outer_close,
+        param_open: "<arg_key>",
+        key: Key::Element { close: "</arg_key>", value_open: "<arg_value>" },
+        param_close: "</arg_value>",
+        name_end: "<tool_sep>",
+        trim: false,
+        cdata: false,
+    }
+}
+
+static GLM: Spec = Spec {
+    marks: &[
+        calls("<tool_call>", &alone(&[Grammar::Tagged(arg_tags(""))], &[])),
+        markup("<|observation|>"),
+        markup("<|user|>"),
+    ],
+    ..PLAIN
+};
+
+static HY_V3: Spec = Spec {
+    marks: &[
+        mark("<tool_calls>", Effect::Section(0)),
+        calls(
+            "<tool_call>",
+            &alone(&[Grammar::Tagged(arg_tags("</tool_calls>"))], &["</tool_calls>"]),
+        ),
+    ],
+    sections: &[Section {
+        marks: &[
+            calls("<tool_call>", &inner(&[Grammar::Tagged(arg_tags("</tool_calls>"))])),
+            mark("</tool_calls>", Effect::SectionEnd),
+        ],
+        noise: Noise::Text,
+    }],
+    suffix: Some(":opensource"),
+    ..PLAIN
+};
+
+static KIMI_K3: Spec = Spec {
+    marks: &[
+        mark("<|open|>tools<|sep|>", Effect::Section(0)),
+        mark("<|open|>think<|sep|>", Effect::ReasoningStart),
+        markup("<|open|>response<|sep|>"),
+        markup("<|close|>response<|sep|>"),
+        markup("<|close|>think<|sep|>"),
+        markup("<|close|>message<|sep|>"),
+        markup("<|open|>message<|sep|>"),
+    ],
+    reasoning: &[("<|open|>think<|sep|>", "<|close|>think<|sep|>")],
+    sections: &[Section {
+        marks: &[
+            calls(
+                "<|open|>call",
+                &inner(&[Grammar::Tagged(Tags {
+                    head: tagged::Head::Attribute("tool", Some("index")),
+                    tag_end: "<|sep|>",
+                    call_close: "<|close|>call<|sep|>",
+                    outer_close: "<|close|>tools<|sep|>",
+                    param_open: "<|open|>argument",
+                    key: Key::Attribute("key"),
+                    param_close: "<|close|>argument<|sep|>",
+                    name_end: "",
+                    trim: false,
+                    cdata: false,
+                })]),
+            ),
+            mark("<|close|>tools<|sep|>", Effect::SectionEnd),
+        ],
+        noise: Noise::Dropped,
+    }],
+    ..PLAIN
+};

@@ -1,0 +1,162 @@
+//! Raw text on its way into JSON: a string, or the number, word or structure that its schema wants.
+//!
+//! Text is written as it comes. What may be JSON is kept until it has ended, or cannot be JSON any
+//! more; what fails to be what its schema wants stays a string.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::dialect::HELD_BYTES_MAX;
+use crate::dialect::body::Out;
+use crate::dialect::tools::Hint;
+use crate::escape::escape;
+use crate::event::ErrorKind;
+use crate::json;
+
+/// A value of a call.
+#[derive(Debug)]
+pub(crate) struct Value {
+    index: u32,
+    hint: Hint,
+    form: Form,
+    /// What has come, while it is open what it is.
+    raw: String,
+    reader: json::Reader,
+    readable: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Nothing of it has come.
+    Empty,
+    /// It may be JSON.
+    Open,
+    /// It is text, and its quote is written.
+    Text,
+}
+
+impl Value {
+    pub(crate) fn new(index: u32, hint: Hint) -> Self {
+        Self {
+            index,
+            hint,
+            form: Form::Empty,
+            raw: String::new(),
+            reader: json::Reader::default(),
+            readable: true,
+        }
+    }
+
+    /// Tells whether nothing of it has come.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.form == Form::Empty
+    }
+
+    /// Tells whether it is text that goes out as it comes.
+    #[inline]
+    pub(crate) fn is_text(&self) -> bool {
+        self.form == Form::Text
+    }
+
+    /// Takes a piece.
+    pub(crate) fn text(&mut self, piece: &str, range: Range<u64>, out: &mut Out<'_>) {
+        if self.form == Form::Empty {
+            self.form = Form::Open;
+            if self.hint == Hint::Text {
+                self.open_text(range.start, out);
+            }
+        }
+        if self.form == Form::Text {
+            let index = self.index;
+            return escape(piece, |text| out.args(index, text, range.clone()));
+        }
+        self.raw.push_str(piece);
+        let settled = match self.hint {
+            Hint::TextOrNull => !"null".starts_with(&self.raw),
+            _ => {
+                if self.readable {
+                    let read = self.reader.push(piece, |_| ());
+                    self.readable = read
+                        .is_ok_and(|progress| piece[progress.consumed..].trim_start().is_empty());
+                }
+                // The words of other languages are short; anything longer that is no JSON is text.
+                !self.readable && self.raw.trim_start().len() > WORD_BYTES_MAX
+            }
+        };
+        let full = self.raw.len() > HELD_BYTES_MAX;
+        if full && !settled {
+            out.error(ErrorKind::Limit, "a value is too long to be held; it is text", range.end);
+        }
+        if settled || full {
+            self.become_text(range, out);
+        }
+    }
+
+    /// Ends it.
+    pub(crate) fn end(&mut self, at: u64, out: &mut Out<'_>) {
+        if self.form == Form::Empty {
+            self.form = Form::Open;
+        }
+        if self.form == Form::Open {
+            match self.json() {
+                Some(json) => return out.args(self.index, &json, at..at),
+                None => self.become_text(at..at, out),
+            }
+        }
+        out.args(self.index, "\"", at..at);
+    }
+
+    /// Leaves it open at the end of the stream, with all of it written.
+    pub(crate) fn leave_open(&mut self, at: u64, out: &mut Out<'_>) {
+        if self.form != Form::Open {
+            return;
+        }
+        let raw = self.raw.trim_start();
+        if self.readable && self.hint != Hint::TextOrNull && !raw.is_empty() {
+            out.args(self.index, raw, at..at);
+        } else {
+            self.become_text(at..at, out);
+        }
+    }
+
+    /// Writes what was kept as text.
+    fn become_text(&mut self, range: Range<u64>, out: &mut Out<'_>) {
+        self.open_text(range.start, out);
+        let (index, raw) = (self.index, std::mem::take(&mut self.raw));
+        escape(&raw, |text| out.args(index, text, range.clone()));
+    }
+
+    fn open_text(&mut self, at: u64, out: &mut Out<'_>) {
+        out.args(self.index, "\"", at..at);
+        self.form = Form::Text;
+    }
+
+    /// Returns it as JSON, if that is what it is and the schema wants.
+    fn json(&mut self) -> Option<Cow<'static, str>> {
+        let text = self.raw.trim();
+        let word = match text {
+            "true" | "True" | "TRUE" => Some("true"),
+            "false" | "False" | "FALSE" => Some("false"),
+            "null" | "None" => Some("null"),
+            _ => None,
+        };
+        let readable = self.readable && self.reader.finish(|_| ()).is_ok();
+        let number = readable && text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+        let structure = readable && text.starts_with(['{', '[']);
+        match (self.hint, word) {
+            (Hint::Text, _) => None,
+            (Hint::TextOrNull, _) => (text == "null").then_some(Cow::Borrowed("null")),
+            (Hint::Any, _) => readable.then(|| Cow::Owned(text.to_owned())),
+            (Hint::Bool, Some(word)) => Some(Cow::Borrowed(word)),
+            (Hint::Number | Hint::Object | Hint::Array, Some("null")) => {
+                Some(Cow::Borrowed("null"))
+            }
+            (Hint::Number, _) => number.then(|| Cow::Owned(text.to_owned())),
+            (Hint::Object | Hint::Array, _) => structure.then(|| Cow::Owned(text.to_owned())),
+            (Hint::Bool, None) => None,
+        }
+    }
+}
+
+/// The longest word that a value may be without being JSON or text.
+const WORD_BYTES_MAX: usize = 8;

@@ -1,0 +1,221 @@
+//! JSON string escapes, written and read piece by piece.
+
+/// Gives `raw` as the inside of a JSON string, in pieces that borrow from it where they can.
+pub(crate) fn escape(raw: &str, mut sink: impl FnMut(&str)) {
+    let bytes = raw.as_bytes();
+    let mut clean = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        if clean < at {
+            sink(&raw[clean..at]);
+        }
+        clean = at + 1;
+        match byte {
+            b'"' => sink("\\\""),
+            b'\\' => sink("\\\\"),
+            b'\n' => sink("\\n"),
+            b'\r' => sink("\\r"),
+            b'\t' => sink("\\t"),
+            _ => {
+                let mut text = *b"\\u0000";
+                text[4] = b'0' + (byte >> 4);
+                text[5] = b"0123456789abcdef"[usize::from(byte & 15)];
+                sink(str::from_utf8(&text).expect("all of it is ASCII"));
+            }
+        }
+    }
+    if clean < bytes.len() {
+        sink(&raw[clean..]);
+    }
+}
+
+/// Reads the inside of a JSON string, however it is cut.
+///
+/// What is no escape passes as it stands: a model that forgot to escape still meant what it wrote.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unescape {
+    /// An escape that is not whole: at most `\uXXXX\uXXXX`.
+    held: [u8; 12],
+    len: usize,
+}
+
+/// What [`Unescape::push`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unescaped {
+    /// All of it is inside of the string.
+    More,
+    /// The string ends after this many bytes, the quote included.
+    End(usize),
+}
+
+impl Unescape {
+    /// Takes the next raw text up to the quote that ends the string.
+    pub(crate) fn push(&mut self, raw: &str, mut sink: impl FnMut(&str)) -> Unescaped {
+        let bytes = raw.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.len > 0 {
+                at += self.step(&raw[at..], &mut sink);
+                continue;
+            }
+            let Some(found) = memchr::memchr2(b'"', b'\\', &bytes[at..]) else {
+                sink(&raw[at..]);
+                return Unescaped::More;
+            };
+            if found > 0 {
+                sink(&raw[at..at + found]);
+            }
+            at += found + 1;
+            if bytes[at - 1] == b'"' {
+                return Unescaped::End(at);
+            }
+            self.held[0] = b'\\';
+            self.len = 1;
+        }
+        Unescaped::More
+    }
+
+    /// Gives what is held of an escape that never came whole.
+    pub(crate) fn finish(&mut self, mut sink: impl FnMut(&str)) {
+        while self.len > 0 {
+            self.give_up(&mut sink);
+        }
+    }
+
+    /// Takes one character of an escape; returns how many bytes it used, which may be none.
+    fn step(&mut self, raw: &str, sink: &mut impl FnMut(&str)) -> usize {
+        let Some(next) = raw.chars().next() else { return 0 };
+        match (self.len, next) {
+            (1, 'u') | (7, 'u') => {}
+            (1, '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't') => {
+                self.len = 0;
+                sink(match next {
+                    'b' => "\u{8}",
+                    'f' => "\u{c}",
+                    'n' => "\n",
+                    'r' => "\r",
+                    't' => "\t",
+                    '"' => "\"",
+                    '/' => "/",
+                    _ => "\\",
+                });
+                return 1;
+            }
+            // After a first surrogate only a second one makes a character.
+            (6, '\\') => {}
+            (2..=5 | 8..=11, digit) if digit.is_ascii_hexdigit() => {}
+            _ => {
+                self.give_up(sink);
+                // A lone backslash that is left may still begin an escape with this character.
+                if self.len > 1 {
+                    self.give_up(sink);
+                }
+                return 0;
+            }
+        }
+        self.held[self.len] = next as u8;
+        self.len += 1;
+        match self.len {
+            6 if !(0xd800..0xdc00).contains(&self.unit(2)) => {
+                let single = char::from_u32(self.unit(2)).unwrap_or(char::REPLACEMENT_CHARACTER);
+                self.len = 0;
+                sink(single.encode_utf8(&mut [0; 4]));
+            }
+            12 => {
+                let (high, low) = (self.unit(2), self.unit(8));
+                if (0xdc00..0xe000).contains(&low) {
+                    let code = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+                    self.len = 0;
+                    let both = char::from_u32(code).expect("two surrogates make a character");
+                    sink(both.encode_utf8(&mut [0; 4]));
+                } else {
+                    sink("\u{fffd}");
+                    self.held.copy_within(6..12, 0);
+                    self.len = 6;
+                    if !(0xd800..0xdc00).contains(&low) {
+                        let single = char::from_u32(low).unwrap_or(char::REPLACEMENT_CHARACTER);
+                        self.len = 0;
+                        sink(single.encode_utf8(&mut [0; 4]));
+                    }
+                }
+            }
+            _ => {}
+        }
+        1
+    }
+
+    fn unit(&self, from: usize) -> u32 {
+        self.held[from..from + 4]
+            .iter()
+            .fold(0, |code, digit| code * 16 + char::from(*digit).to_digit(16).unwrap_or(0))
+    }
+
+    fn give_up(&mut self, sink: &mut impl FnMut(&str)) {
+        let len = std::mem::take(&mut self.len);
+        if len >= 6 {
+            // A first surrogate alone is no character; what came after it may be an escape itself.
+            sink("\u{fffd}");
+            self.held.copy_within(6..12, 0);
+            self.len = len - 6;
+        } else if len > 0 {
+            sink(str::from_utf8(&self.held[..len]).expect("all of it is ASCII"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Unescape, Unescaped, escape};
+
+    fn read(raw: &str, chunk: usize) -> String {
+        let (mut reader, mut text) = (Unescape::default(), String::new());
+        let mut rest = raw;
+        while !rest.is_empty() {
+            let mut cut = chunk.min(rest.len());
+            while !rest.is_char_boundary(cut) {
+                cut += 1;
+            }
+            let (piece, more) = rest.split_at(cut);
+            assert_eq!(reader.push(piece, |part| text.push_str(part)), Unescaped::More, "{raw}");
+            rest = more;
+        }
+        reader.finish(|part| text.push_str(part));
+        text
+    }
+
+    #[track_caller]
+    fn check(raw: &str, want: &str) {
+        for chunk in 1..=raw.len().max(1) {
+            assert_eq!(read(raw, chunk), want, "{raw} by {chunk}");
+        }
+    }
+
+    #[test]
+    fn escapes() {
+        check(r"a\nb\\c\/\u00e9", "a\nb\\c/é");
+        check(r"\ud83d\ude00!", "😀!");
+        check(r"\ud83dx", "\u{fffd}x");
+        check(r"\ud83d\n", "\u{fffd}\n");
+        check(r"\ud83d\ud83d\ude00", "\u{fffd}😀");
+        check(r"\ud83d\u0041", "\u{fffd}A");
+        check(r"\ud83d", "\u{fffd}");
+        check(r"\ud83d\u00", "\u{fffd}\\u00");
+        check(r"\x\u12z", r"\x\u12z");
+        check("\\", "\\");
+        check("\\é", "\\é");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(text: String, chunk in 1usize..9) {
+            let mut raw = String::new();
+            escape(&text, |part| raw.push_str(part));
+            prop_assert_eq!(&serde_json::from_str::<String>(&format!("\"{raw}\"")).unwrap(), &text);
+            prop_assert_eq!(read(&raw, chunk), text);
+        }
+    }
+}
