@@ -1,9 +1,10 @@
 //! The framing of `text/event-stream`: lines to the data of events.
 //!
-//! Only `data` matters to us: the events of model endpoints name their type inside it. Lines end
-//! with LF, CR or CRLF; a byte order mark at the start, comments and other fields are skipped.
+//! `data` is what matters: the events of most model endpoints name their type inside it. The name of
+//! an event is kept for those that do not. Lines end with LF, CR or CRLF; a byte order mark at the
+//! start, comments and other fields are skipped.
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
 /// The most bytes one event may have; beyond it the stream is not one we can hold.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -14,9 +15,22 @@ pub struct Decoder {
     /// The beginning of a line whose end has not come yet.
     line: Vec<u8>,
     data: Vec<u8>,
+    name: Vec<u8>,
     has_data: bool,
     after_cr: bool,
     begun: bool,
+    errors_are_data: bool,
+}
+
+/// An event with what stands around its data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named<'a> {
+    /// What the event is called; empty if it has no name.
+    pub(crate) name: &'a [u8],
+    pub(crate) data: &'a [u8],
+    /// Bytes of the push up to the end of the event; the line feed of a CRLF is not counted, because
+    /// it may come later.
+    pub(crate) end: usize,
 }
 
 /// An event grew beyond [`EVENT_BYTES_MAX`].
@@ -26,7 +40,23 @@ pub struct EventTooLong;
 
 impl Decoder {
     /// Takes the next bytes and gives the data of each event that they complete to `sink`.
-    pub fn push(&mut self, bytes: &[u8], sink: impl FnMut(&[u8])) -> Result<(), EventTooLong> {
+    pub fn push(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> Result<(), EventTooLong> {
+        self.push_bounded(bytes, EVENT_BYTES_MAX, |event| sink(event.data))
+    }
+
+    /// Returns a decoder that reads a field `error` as the data of an event of that name.
+    ///
+    /// The standard has no such field; servers that report their failures in one exist.
+    pub(crate) fn with_errors() -> Self {
+        Self { errors_are_data: true, ..Self::default() }
+    }
+
+    /// Takes the next bytes and gives each event that they complete to `sink`, with its name.
+    pub(crate) fn push_named(
+        &mut self,
+        bytes: &[u8],
+        sink: impl FnMut(Named<'_>),
+    ) -> Result<(), EventTooLong> {
         self.push_bounded(bytes, EVENT_BYTES_MAX, sink)
     }
 
@@ -35,17 +65,23 @@ impl Decoder {
     /// The standard drops such an event. Endpoints that close right after the last one exist, and
     /// half an event does not parse, so nothing false can come of it.
     pub fn finish(&mut self, mut sink: impl FnMut(&[u8])) {
+        self.finish_named(|event| sink(event.data));
+    }
+
+    /// Ends the stream as [`Self::finish`] does, and gives the name of the last event too.
+    pub(crate) fn finish_named(&mut self, mut sink: impl FnMut(Named<'_>)) {
         let line = std::mem::take(&mut self.line);
-        self.take_line(&line, &mut sink);
-        self.dispatch(&mut sink);
+        self.take_line(&line, 0, &mut sink);
+        self.dispatch(0, &mut sink);
     }
 
     fn push_bounded(
         &mut self,
         mut bytes: &[u8],
         bytes_max: usize,
-        mut sink: impl FnMut(&[u8]),
+        mut sink: impl FnMut(Named<'_>),
     ) -> Result<(), EventTooLong> {
+        let length = bytes.len();
         // A line feed right after a carriage return belongs to it, also across a cut.
         if self.after_cr && bytes.first() == Some(&b'\n') {
             bytes = &bytes[1..];
@@ -54,12 +90,13 @@ impl Decoder {
             self.after_cr = false;
         }
         while let Some(end) = memchr2(b'\n', b'\r', bytes) {
+            let taken = length - bytes.len() + end + 1;
             if self.line.is_empty() {
-                self.take_line(&bytes[..end], &mut sink);
+                self.take_line(&bytes[..end], taken, &mut sink);
             } else {
                 self.line.extend_from_slice(&bytes[..end]);
                 let line = std::mem::take(&mut self.line);
-                self.take_line(&line, &mut sink);
+                self.take_line(&line, taken, &mut sink);
                 self.line = line;
                 self.line.clear();
             }
@@ -79,32 +116,50 @@ impl Decoder {
         if self.line.len() + self.data.len() > bytes_max { Err(EventTooLong) } else { Ok(()) }
     }
 
-    fn take_line(&mut self, line: &[u8], sink: &mut impl FnMut(&[u8])) {
+    fn take_line(&mut self, line: &[u8], end: usize, sink: &mut impl FnMut(Named<'_>)) {
         let line =
             if self.begun { line } else { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) };
         self.begun = true;
         if line.is_empty() {
-            self.dispatch(sink);
-        } else if let Some(value) = line.strip_prefix(b"data:") {
-            if self.has_data {
-                self.data.push(b'\n');
+            self.dispatch(end, sink);
+            return;
+        }
+        let (field, value) = match memchr(b':', line) {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &[][..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => self.take_data(value),
+            b"event" => self.set_name(value),
+            b"error" if self.errors_are_data => {
+                self.set_name(b"error");
+                self.take_data(value);
             }
-            self.has_data = true;
-            self.data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
-        } else if line == b"data" {
-            if self.has_data {
-                self.data.push(b'\n');
-            }
-            self.has_data = true;
+            _ => {}
         }
     }
 
-    fn dispatch(&mut self, sink: &mut impl FnMut(&[u8])) {
+    fn take_data(&mut self, value: &[u8]) {
         if self.has_data {
-            sink(&self.data);
+            self.data.push(b'\n');
+        }
+        self.has_data = true;
+        self.data.extend_from_slice(value);
+    }
+
+    fn set_name(&mut self, name: &[u8]) {
+        self.name.clear();
+        self.name.extend_from_slice(name);
+    }
+
+    fn dispatch(&mut self, end: usize, sink: &mut impl FnMut(Named<'_>)) {
+        if self.has_data {
+            sink(Named { name: &self.name, data: &self.data, end });
             self.has_data = false;
             self.data.clear();
         }
+        self.name.clear();
     }
 }
 
@@ -112,7 +167,7 @@ impl Decoder {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Decoder, EventTooLong};
+    use super::{Decoder, EventTooLong, Named};
 
     fn decode(bytes: &[u8], chunk: usize) -> Vec<String> {
         let (mut decoder, mut out) = (Decoder::default(), Vec::new());
@@ -146,6 +201,33 @@ mod tests {
         check("\n\n\n", &[]);
         check("data: unfinished", &["unfinished"]);
         check("garbage without a colon\n\ndata: a\n\n", &["a"]);
+    }
+
+    #[test]
+    fn names_and_places() {
+        for (text, want) in [
+            ("event: a\ndata: 1\n\ndata: 2\n\n", &["a 1 @18", " 2 @27"][..]),
+            ("event:a\r\n\r\ndata: 1\r\n\r\n", &[" 1 @21"]),
+            ("event: a\nevent: b\ndata: 1", &["b 1 at the end"]),
+            ("error: oh\n\n", &["error oh @11"]),
+        ] {
+            for chunk in 1..=text.len() {
+                let (mut decoder, mut at, mut got) = (Decoder::with_errors(), 0, Vec::new());
+                let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                for piece in text.as_bytes().chunks(chunk) {
+                    let sink = |event: Named<'_>| {
+                        let (name, data) = (show(event.name), show(event.data));
+                        got.push(format!("{name} {data} @{}", at + event.end));
+                    };
+                    decoder.push_named(piece, sink).expect("it is short");
+                    at += piece.len();
+                }
+                decoder.finish_named(|event| {
+                    got.push(format!("{} {} at the end", show(event.name), show(event.data)));
+                });
+                assert_eq!(got, want, "{text:?} by {chunk}");
+            }
+        }
     }
 
     #[test]
