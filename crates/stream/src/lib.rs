@@ -18,5 +18,7 @@ pub mod face;
 pub mod failure;
 pub mod json;
 pub mod responses;
+mod shape;
 pub mod sse;
 pub mod utf8;
+mod wire;
