@@ -18,14 +18,20 @@ pub use crate::dialect::tools::{Tools, ToolsError};
 mod body;
 mod code;
 mod fence;
+pub mod harmony;
 mod head;
 pub(crate) mod json_calls;
 mod lexical;
 mod machine;
+mod markers;
+mod messages;
+mod muse;
 mod nested;
 mod table;
 mod tagged;
 mod tools;
+#[cfg(test)]
+mod trial;
 mod value;
 
 /// The longest name of a tool, a key or an id.

@@ -1,0 +1,712 @@
+//! OpenAI Harmony: messages with a role, a channel and perhaps a recipient.
+//!
+//! ```text
+//! <|start|>ROLE[ to=R]<|channel|>CHANNEL[ to=R][ <|constrain|>TYPE]<|message|>…<|end|>
+//! ```
+//!
+//! A stream begins after the prompt's `<|start|>assistant`. What goes to a recipient is a call, its
+//! arguments the exact text; analysis is reasoning, everything else is shown. Nothing here needs a
+//! vocabulary: text is searched for markers, and [`Tokens`] knows the few ids that are markers and
+//! asks for the bytes of all others. Only the latter can tell a marker from its quotation, but a
+//! marker inside of a JSON string of arguments counts as quoted in text as well.
+//!
+//! The end of a stream also ends a call if its arguments are one whole JSON value, because servers
+//! leave the stop token out. Any other message without an end is truncated.
+
+use std::ops::Range;
+
+use crate::dialect::Engine;
+use crate::dialect::markers::{Lexer, Piece, Table};
+use crate::dialect::messages::{
+    Channel, Close, ContentType, Flavor, Header, Machine, Marker, Route, Source,
+};
+use crate::event::{ErrorKind, Event, Sink};
+use crate::json;
+use crate::utf8::Decoder;
+
+/// Reads Harmony as text.
+#[derive(Clone, Debug)]
+pub(crate) struct Harmony {
+    lexer: Lexer<Marker>,
+    machine: Machine<Calls>,
+}
+
+impl Harmony {
+    /// Reads what follows the prompt's `<|start|>assistant`.
+    pub(crate) fn new() -> Self {
+        Self { lexer: Lexer::new(MARKERS), machine: Machine::new(Calls::default()) }
+    }
+
+    /// Reads what follows a prompt that has already opened the reasoning.
+    pub(crate) fn in_reasoning() -> Self {
+        let machine = Machine::inside(Calls::default(), Route::Reasoning);
+        Self { lexer: Lexer::new(MARKERS), machine }
+    }
+}
+
+impl Engine for Harmony {
+    fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
+        let machine = &mut self.machine;
+        self.lexer.push(text, at, |piece, range| match piece {
+            Piece::Text(text) => machine.text(text, range, sink),
+            Piece::Marker(marker, word) => {
+                machine.marker(marker, word, Source::Text, range, sink);
+            }
+        });
+    }
+
+    fn finish(&mut self, at: u64, sink: &mut dyn Sink) {
+        let rest = self.lexer.finish();
+        self.machine.finish(rest, at, sink);
+    }
+}
+
+/// Says what the tokens of `o200k_harmony` stand for that are not markers.
+pub trait Vocabulary {
+    /// Returns the bytes of a token; they need not be whole characters.
+    fn bytes(&self, id: u32) -> Option<&[u8]>;
+}
+
+/// Reads Harmony as the token ids of `o200k_harmony`.
+///
+/// A marker is a token of its own here; the same characters spelled by other tokens are text. The
+/// ranges of events count the bytes that the tokens spell, markers included.
+#[derive(Clone, Debug)]
+pub struct Tokens<V> {
+    vocabulary: V,
+    decoder: Decoder,
+    machine: Machine<Calls>,
+    at: u64,
+}
+
+impl<V: Vocabulary> Tokens<V> {
+    /// Reads what follows the prompt's `<|start|>assistant`.
+    pub fn new(vocabulary: V) -> Self {
+        let machine = Machine::new(Calls::default());
+        Self { vocabulary, decoder: Decoder::default(), machine, at: 0 }
+    }
+
+    /// Takes the next token.
+    pub fn push(&mut self, id: u32, sink: &mut dyn Sink) {
+        let special = SPECIAL.iter().find(|(known, _)| *known == id);
+        if let Some((_, marker)) = special {
+            self.end_text(sink);
+            let word = MARKERS.iter().find(|(_, known)| known == marker);
+            let (word, marker) = *word.expect("both tables list all markers");
+            let range = self.at..self.at + word.len() as u64;
+            self.at = range.end;
+            return self.machine.marker(marker, word, Source::Token, range, sink);
+        }
+        let Some(bytes) = self.vocabulary.bytes(id) else {
+            let detail = "a token that is not in the vocabulary";
+            let event = Event::Error { kind: ErrorKind::UnexpectedData, detail };
+            return sink.event(event, self.at..self.at);
+        };
+        let (machine, at, invalid) = (&mut self.machine, &mut self.at, self.decoder.invalid());
+        self.decoder.push(bytes, |text| give(machine, text, at, sink));
+        self.count_invalid(invalid, sink);
+    }
+
+    /// Ends the stream.
+    pub fn finish(&mut self, sink: &mut dyn Sink) {
+        self.end_text(sink);
+        self.machine.finish("", self.at, sink);
+    }
+
+    /// A character cannot go on after a marker.
+    fn end_text(&mut self, sink: &mut dyn Sink) {
+        let (machine, at, invalid) = (&mut self.machine, &mut self.at, self.decoder.invalid());
+        self.decoder.finish(|text| give(machine, text, at, sink));
+        self.count_invalid(invalid, sink);
+    }
+
+    fn count_invalid(&self, before: u64, sink: &mut dyn Sink) {
+        for _ in before..self.decoder.invalid() {
+            let detail = "a token that is not UTF-8";
+            let event = Event::Error { kind: ErrorKind::InvalidUtf8, detail };
+            sink.event(event, self.at..self.at);
+        }
+    }
+}
+
+fn give(machine: &mut Machine<Calls>, text: &str, at: &mut u64, sink: &mut dyn Sink) {
+    let range = *at..*at + text.len() as u64;
+    *at = range.end;
+    machine.text(text, range, sink);
+}
+
+/// The calls of a stream; each is a message to a tool.
+#[derive(Clone, Debug, Default)]
+struct Calls {
+    next_index: u32,
+    /// The call that is open.
+    index: u32,
+    arguments: Arguments,
+}
+
+impl Flavor for Calls {
+    fn route(&self, header: &Header) -> Route {
+        match (header.recipient.as_str(), header.channel) {
+            ("" | "all" | "user" | "assistant", Channel::Analysis) => Route::Reasoning,
+            ("" | "all" | "user" | "assistant", _) => Route::Text,
+            _ => Route::Call,
+        }
+    }
+
+    fn open(&mut self, header: &Header, range: Range<u64>, sink: &mut dyn Sink) {
+        self.index = self.next_index;
+        self.next_index += 1;
+        let function = header.recipient.strip_prefix("functions.");
+        let name = function.unwrap_or(&header.recipient);
+        let event = Event::ToolStart { index: self.index, name, id: None, signature: None };
+        sink.event(event, range);
+        self.arguments = Arguments::new(match (header.content_type, function) {
+            (ContentType::Json, _) => Expect::Json,
+            (ContentType::None, Some(_)) => Expect::Object,
+            _ => Expect::Anything,
+        });
+    }
+
+    fn quotes(&self) -> bool {
+        self.arguments.in_string
+    }
+
+    fn push(&mut self, text: &str, range: Range<u64>, sink: &mut dyn Sink) {
+        self.arguments.push(text);
+        sink.event(Event::ToolArgs { index: self.index, text }, range);
+    }
+
+    fn close(&mut self, how: Close, range: Range<u64>, sink: &mut dyn Sink) {
+        use Seen::{Blank, Broken, Open, Unknown, Whole};
+        if let Close::Stream(rest) = how
+            && !rest.is_empty()
+            && self.arguments.seen != Whole
+        {
+            self.push(rest, range.clone(), sink);
+        }
+        let (seen, strict) = (self.arguments.finish(), self.arguments.expect != Expect::Anything);
+        let complete = match how {
+            Close::Marker => !(strict && seen == Open),
+            Close::Stream(_) => seen == Whole,
+        };
+        self.arguments = Arguments::default();
+        let end = range.end;
+        sink.event(Event::ToolEnd { index: self.index, complete }, range);
+        let mut error = |kind, detail| sink.event(Event::Error { kind, detail }, end..end);
+        if !complete {
+            error(ErrorKind::Truncated, "a call ended inside of its arguments");
+        }
+        match seen {
+            Broken if strict => error(ErrorKind::InvalidJson, "the arguments are not JSON"),
+            Blank | Open | Whole | Broken | Unknown => {}
+        }
+    }
+}
+
+/// What arguments are, as far as they have come: their text is passed on and not kept.
+#[derive(Clone, Debug, Default)]
+struct Arguments {
+    expect: Expect,
+    seen: Seen,
+    reader: json::Reader,
+    in_string: bool,
+}
+
+/// What arguments should be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Expect {
+    /// Whatever the tool reads; if it is JSON, its end can be told.
+    #[default]
+    Anything,
+    /// A function's object; but a function may also take text.
+    Object,
+    /// The header says JSON.
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Seen {
+    #[default]
+    Blank,
+    /// The beginning of a JSON value.
+    Open,
+    /// A JSON value.
+    Whole,
+    /// What began like JSON, or should have, and is not.
+    Broken,
+    /// Something else, or nested too deeply to tell.
+    Unknown,
+}
+
+impl Arguments {
+    fn new(expect: Expect) -> Self {
+        Self { expect, ..Self::default() }
+    }
+
+    fn push(&mut self, text: &str) {
+        let text = match self.seen {
+            Seen::Broken | Seen::Unknown => return,
+            Seen::Open => text,
+            Seen::Blank | Seen::Whole => text.trim_ascii_start(),
+        };
+        match (self.seen, text.as_bytes().first()) {
+            (_, None) => return,
+            (Seen::Whole, Some(_)) => return self.seen = Seen::Broken,
+            (Seen::Blank, Some(first)) if *first != b'{' && self.expect != Expect::Json => {
+                return self.seen = Seen::Unknown;
+            }
+            _ => self.seen = Seen::Open,
+        }
+        let in_string = &mut self.in_string;
+        let progress = self.reader.push(text, |event| match event {
+            json::Event::KeyStart | json::Event::StringStart => *in_string = true,
+            json::Event::KeyEnd | json::Event::StringEnd => *in_string = false,
+            _ => {}
+        });
+        match progress {
+            Ok(progress) if progress.done => {
+                self.seen = Seen::Whole;
+                self.push(&text[progress.consumed..]);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.in_string = false;
+                let too_deep = error.kind == json::ErrorKind::Depth;
+                self.seen = if too_deep { Seen::Unknown } else { Seen::Broken };
+            }
+        }
+    }
+
+    /// Ends the arguments: a number is whole only now.
+    fn finish(&mut self) -> Seen {
+        if self.seen == Seen::Open && self.reader.finish(|_| {}).is_ok() {
+            self.seen = Seen::Whole;
+        }
+        self.seen
+    }
+}
+
+const MARKERS: Table<Marker> = &[
+    ("<|start|>", Marker::Start),
+    ("<|end|>", Marker::End),
+    ("<|message|>", Marker::Message),
+    ("<|channel|>", Marker::Channel),
+    ("<|constrain|>", Marker::Constrain),
+    ("<|return|>", Marker::Return),
+    ("<|call|>", Marker::Call),
+    ("<|endoftext|>", Marker::EndOfText),
+];
+
+/// The ids of the markers in `o200k_harmony`.
+const SPECIAL: [(u32, Marker); 8] = [
+    (199_999, Marker::EndOfText),
+    (200_002, Marker::Return),
+    (200_003, Marker::Constrain),
+    (200_005, Marker::Channel),
+    (200_006, Marker::Start),
+    (200_007, Marker::End),
+    (200_008, Marker::Message),
+    (200_012, Marker::Call),
+];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::{Harmony, MARKERS, SPECIAL, Tokens, Vocabulary};
+    use crate::canonical::Collector;
+    use crate::dialect::messages::HEADER_BYTES_MAX;
+    use crate::dialect::{Engine, NAME_BYTES_MAX, trial};
+
+    fn engine() -> Box<dyn Engine> {
+        Box::new(Harmony::new())
+    }
+
+    /// Reads text through token ids: markers by their ids, every other byte as a token of its own.
+    fn by_tokens(text: &str) -> Vec<Value> {
+        let bytes = Bytes::default();
+        let (mut tokens, mut collector) = (Tokens::new(&bytes), Collector::default());
+        let mut rest = text;
+        while !rest.is_empty() {
+            let marker = MARKERS.iter().find(|(word, _)| rest.starts_with(word));
+            if let Some((word, marker)) = marker {
+                let (id, _) = SPECIAL.iter().find(|(_, known)| known == marker).unwrap();
+                tokens.push(*id, &mut collector);
+                rest = &rest[word.len()..];
+            } else {
+                let next = rest.chars().next().unwrap().len_utf8();
+                for byte in rest[..next].bytes() {
+                    tokens.push(u32::from(byte), &mut collector);
+                }
+                rest = &rest[next..];
+            }
+        }
+        tokens.finish(&mut collector);
+        let events = collector.into_events(false);
+        events.iter().map(|event| serde_json::to_value(event).unwrap()).collect()
+    }
+
+    /// A vocabulary whose tokens are bytes, but for one that spells a marker.
+    struct Bytes(Vec<[u8; 1]>);
+
+    const SPELLED: u32 = 300;
+
+    impl Default for Bytes {
+        fn default() -> Self {
+            Self((0..=255).map(|byte| [byte]).collect())
+        }
+    }
+
+    impl Vocabulary for &Bytes {
+        fn bytes(&self, id: u32) -> Option<&[u8]> {
+            match id {
+                SPELLED => Some(b"<|end|>"),
+                _ => self.0.get(id as usize).map(|byte| &byte[..]),
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check(input: &str, want: &[&str]) {
+        trial::row(engine, input, want);
+        assert_eq!(trial::short(&by_tokens(input)), want, "{input:?} as tokens");
+    }
+
+    #[test]
+    fn vectors() {
+        let file = include_str!("../../tests/vectors/harmony.json");
+        trial::vectors(file, |_| engine());
+        for vector in serde_json::from_str::<Vec<Value>>(file).unwrap() {
+            let got = by_tokens(vector["input"].as_str().unwrap());
+            let want = vector["expected"].as_array().unwrap();
+            trial::compare(&got, want, vector["id"].as_str().unwrap());
+        }
+    }
+
+    #[test]
+    fn where_a_stream_begins() {
+        check("", &[]);
+        check("<|start|>assistant<|channel|>final<|message|>a<|return|>", &["text \"a\""]);
+        check("<|channel|>final<|message|>a<|return|>", &["text \"a\""]);
+        check("<|message|>a<|end|>", &["text \"a\""]);
+        check("assistant<|channel|>final<|message|>a<|end|>", &["text \"a\""]);
+        check(
+            " to=functions.f<|channel|>commentary<|message|>{}<|call|>",
+            &["call 0 f", "args 0 \"{}\"", "end 0 true"],
+        );
+        check(" to=functions.f<|message|>{}<|call|>", &["call 0 f", "args 0 \"{}\"", "end 0 true"]);
+        // A server that leaves the headers out.
+        check("Just an answer.", &["text \"Just an answer.\"", "! malformed_header"]);
+        check("Just <|this", &["text \"Just <|this\"", "! malformed_header"]);
+        check("Just this<|return|>", &["text \"Just this\"", "! malformed_header"]);
+        check(" \n", &["text \" \\n\""]);
+        check(" <|return|>", &[]);
+        check("json", &["text \"json\"", "! malformed_header"]);
+        check(" to=functions.sea", &["! truncated"]);
+        check(
+            "a <|start|>assistant<|channel|>final<|message|>b<|end|>",
+            &["text \"b\"", "! malformed_header"],
+        );
+        let long = "long ".repeat(HEADER_BYTES_MAX);
+        check(&long, &[&trial::text("text", &long), "! malformed_header"]);
+        let then = format!("{long}<|channel|>analysis<|message|>b<|end|>");
+        check(&then, &[&trial::text("text", &long), "reasoning \"b\"", "! malformed_header"]);
+    }
+
+    #[test]
+    fn a_prompt_may_open_the_reasoning() {
+        trial::row(
+            || Box::new(Harmony::in_reasoning()),
+            "a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>",
+            &["reasoning \"a\"", "text \"b\""],
+        );
+    }
+
+    #[test]
+    fn headers() {
+        let call = &["call 0 f", "args 0 \"{}\"", "end 0 true"];
+        for header in [
+            "<|channel|>commentary to=functions.f<|constrain|>json",
+            "<|channel|>commentary to=functions.f <|constrain|>json",
+            "<|channel|>commentary to=functions.f <|constrain|> json ",
+            "<|channel|>commentary  to=functions.f\njson",
+            "<|channel|> commentary to= functions.f",
+            "<|channel|>commentary\u{202f}to=functions.f",
+            "<|channel|>commentary <|constrain|>json to=functions.f",
+            "<|channel|>final to=functions.f",
+            "<|channel|>commentary to=f",
+            "<|start|>assistant to=functions.f<|channel|>analysis code",
+            "<|start|>assistant to=functions.f json",
+            "<|start|>assistant:x to=functions.f<|channel|>commentary",
+        ] {
+            check(&format!("{header}<|message|>{{}}<|call|>"), call);
+        }
+        let call = &["call 0 f", "args 0 \"{}\"", "end 0 true", "! malformed_header"];
+        for header in [
+            "<|channel|>commentary to=functions.f to=functions.g",
+            "<|start|>assistant to=functions.f<|channel|>commentary to=functions.f",
+            "<|channel|>commentary to=functions.f<|channel|>commentary",
+            "<|channel|>commentary functions.f",
+            "<|channel|>commentaryto=functions.f",
+            "<|channel|> to=functions.f",
+            "<|channel|>commentary?? to=functions.f",
+            "<|channel|>odd to=functions.f",
+            "<|channel|>commentary 2? to=functions.f",
+            "<|start|>assistantassistant to=functions.f<|channel|>commentary",
+            "<|start|>assistantto=functions.f<|channel|>commentary",
+            "<|start|> to=functions.f<|channel|>commentary",
+            "<|start|>commentary to=functions.f",
+            "<|start|>assistant<|start|>assistant<|channel|>commentary to=functions.f",
+        ] {
+            check(&format!("{header}<|message|>{{}}<|call|>"), call);
+        }
+        for (header, kind, error) in [
+            ("<|channel|>analysis to=assistant", "reasoning", false),
+            ("<|channel|>commentary to=all", "text", false),
+            ("<|channel|>commentary json", "text", false),
+            ("<|channel|>final <|constrain|>json", "text", false),
+            ("<|channel|>analysis?", "reasoning", true),
+            ("<|channel|>odd", "text", true),
+            ("<|channel|>analysis free words", "reasoning", true),
+            ("<|channel|>", "text", true),
+            ("<|channel|>commentary to=", "text", true),
+            ("<|channel|>commentary to=functions.", "text", true),
+            ("<|channel|>analysis<|channel|>final", "text", true),
+            ("<|start|><|channel|>analysis", "reasoning", true),
+            ("<|start|>analysis", "reasoning", true),
+        ] {
+            let (text, error) = (format!("{kind} \"a\""), error.then_some("! malformed_header"));
+            let want: Vec<_> = [Some(&*text), error].into_iter().flatten().collect();
+            check(&format!("{header}<|message|>a<|end|>"), &want);
+        }
+    }
+
+    #[test]
+    fn a_header_that_is_no_header_is_dropped() {
+        let rest = "<|start|>assistant<|channel|>final<|message|>b<|return|>";
+        for garbage in [
+            "<|channel|>free text without end<|end|>",
+            "<|channel|>??<|end|>",
+            "<|channel|>commentary to=functions.f<|end|>",
+            "<|channel|>commentary to=assistant<|channel|>commentary?<|end|>",
+            "<|start|>assistant",
+        ] {
+            check(&format!("{garbage}{rest}"), &["text \"b\"", "! malformed_header"]);
+        }
+        check(
+            "<|channel|>commentary to=functions.f<|call|>",
+            &["call 0 f", "end 0 true", "! malformed_header"],
+        );
+    }
+
+    #[test]
+    fn a_name_is_bounded() {
+        let name = "f".repeat(NAME_BYTES_MAX - "to=".len());
+        let input = format!("<|channel|>commentary to={name}<|message|>{{}}<|call|>");
+        check(&input, &[&*format!("call 0 {name}"), "args 0 \"{}\"", "end 0 true"]);
+        let input = format!("<|channel|>commentary to={name}f<|message|>a<|call|>");
+        check(&input, &["text \"a\"", "! limit"]);
+        let input = format!("<|start|>{name}{name}<|message|>a<|end|>");
+        check(&input, &["! unexpected_data"]);
+    }
+
+    #[test]
+    fn between_messages() {
+        for (input, want) in [
+            ("<|message|>a<|end|>\n<|start|>assistant<|message|>b<|end|>", ""),
+            ("<|message|>a<|end|><|channel|>final<|message|>b<|end|>", ""),
+            ("<|message|>a<|end|>assistant<|channel|>final<|message|>b<|end|>", ""),
+            ("<|message|>a<|channel|>final<|message|>b<|return|>", ""),
+            ("<|message|>a<|start|>assistant<|message|>b<|end|>", ""),
+            ("<|message|>a<|end|><|start|>assistant<|message|>b<|end|><|return|>", ""),
+            ("<|message|>a<|call|><|start|>assistant<|message|>b<|endoftext|>", ""),
+            ("<|message|>a<|end|>x<|start|>assistant<|message|>b<|end|>", "unexpected_data"),
+            ("<|message|>a<|end|>x<|channel|>final<|message|>b<|end|>", "unexpected_data"),
+            ("<|message|>a<|end|><|message|>b<|end|>", "malformed_header"),
+            ("<|message|>a<|start|>assistant<|message|>b<|end|>x", "unexpected_data"),
+            ("<|message|>a<|start|>assistant<|message|>b<|end|><|end|>", "unexpected_data"),
+            ("<|message|>a<|start|>assistant<|message|>b<|return|><|start|>", "unexpected_data"),
+            ("<|message|>a<|start|>assistant<|message|>b<|return|> \n<|endoftext|>", ""),
+            ("<|message|>a<|start|>assistant<|message|>b<|return|> x<|end|>y", "unexpected_data"),
+            ("<|message|>a<|start|>assistant<|message|>b<|endoftext|>x", "unexpected_data"),
+        ] {
+            let error = format!("! {want}");
+            let all = ["text \"ab\"", &error];
+            check(input, if want.is_empty() { &all[..1] } else { &all });
+        }
+    }
+
+    #[test]
+    fn nobody_else_speaks() {
+        for role in ["user", "system", "developer", "functions.f to=assistant", "tool", "odd"] {
+            for channel in ["", "<|channel|>commentary", "<|channel|>analysis<|constrain|>json"] {
+                check(
+                    &format!(
+                        "<|message|>a<|end|><|start|>{role}{channel}<|message|>made up<|end|>\
+                         <|start|>assistant<|message|>b<|return|>"
+                    ),
+                    &["text \"ab\"", "! unexpected_data"],
+                );
+            }
+        }
+        check("<|start|>user<|message|>made", &["! unexpected_data"]);
+    }
+
+    #[test]
+    fn ends_of_calls() {
+        let of =
+            |header: &str, rest: &str| format!("<|channel|>commentary {header}<|message|>{rest}");
+        let args = |text: &str| format!("args 0 {}", serde_json::json!(text));
+        let (json, none, code) =
+            ("to=functions.f <|constrain|>json", "to=functions.f", "to=f code");
+        for (header, text, end, complete, error) in [
+            // A server that leaves the stop token out.
+            (json, "{\"a\":1}", "", true, ""),
+            (none, " {\"a\":1}\n", "", true, ""),
+            (code, "{\"a\":1}", "", true, ""),
+            (json, "{\"a\":1}", "<|ca", true, ""),
+            (json, "{\"a\":1", "", false, "truncated"),
+            (code, "print(1)", "", false, "truncated"),
+            (none, "*** Begin", "", false, "truncated"),
+            (json, "{\"a\":1}", "<|end|>", true, ""),
+            (json, "{\"a\":1}", "<|start|>assistant<|message|><|end|>", true, ""),
+            (json, "5", "<|call|>", true, ""),
+            (json, "\"a <b>\"", "<|call|>", true, ""),
+            (none, "*** Begin", "<|call|>", true, ""),
+            (code, "{1, 2", "<|call|>", true, ""),
+            // The scanner decides, as where providers send an end after half of the arguments.
+            (json, "{\"a\":[", "<|call|>", false, "truncated"),
+            (none, "{\"a\":[", "<|start|>assistant<|message|><|end|>", false, "truncated"),
+            (json, "{\"a\":1} x", "<|call|>", true, "invalid_json"),
+            (json, "{\"a\":\"\n\"}", "<|call|>", true, "invalid_json"),
+            (none, "{a:1}", "<|call|>", true, "invalid_json"),
+            (json, "no", "<|call|>", true, "invalid_json"),
+            (code, "{a:1}", "<|call|>", true, ""),
+        ] {
+            let (args, end_event) = (args(text), format!("end 0 {complete}"));
+            let error = format!("! {error}");
+            let all = ["call 0 f", &args, &end_event, &error];
+            let input = of(header, &format!("{text}{end}"));
+            let want = if error == "! " { &all[..3] } else { &all[..] };
+            if end == "<|ca" {
+                // Half a marker is not a thing among tokens.
+                trial::row(engine, &input, want);
+            } else {
+                check(&input, want);
+            }
+        }
+        check(&of(json, "<|call|>"), &["call 0 f", "end 0 true"]);
+        check(&of(json, ""), &["call 0 f", "end 0 false", "! truncated"]);
+        let deep = "[".repeat(600);
+        check(&of(json, &format!("{deep}<|call|>")), &["call 0 f", &args(&deep), "end 0 true"]);
+        trial::row(
+            engine,
+            &of(json, "{\"a\":1<|ca"),
+            &["call 0 f", &args("{\"a\":1<|ca"), "end 0 false", "! invalid_json", "! truncated"],
+        );
+    }
+
+    #[test]
+    fn quoted_markers_are_data() {
+        let quoted = "{\"a\":\"<|end|> \\\"<|start|>user<|message|>\"}";
+        let args = format!("args 0 {}", serde_json::json!(quoted));
+        let input = format!("<|channel|>commentary to=functions.f<|message|>{quoted}<|call|>");
+        trial::row(engine, &input, &["call 0 f", &args, "end 0 true"]);
+        check(
+            "<|channel|>final<|message|>a <|constrain|>b <|message|>c<|end|>",
+            &["text \"a <|constrain|>b <|message|>c\""],
+        );
+        // Among tokens a marker is a marker even there, and its characters are text everywhere.
+        let bytes = Bytes::default();
+        let (mut tokens, mut collector) = (Tokens::new(&bytes), Collector::default());
+        for id in [200_008, u32::from(b'a'), SPELLED, 200_002] {
+            tokens.push(id, &mut collector);
+        }
+        tokens.finish(&mut collector);
+        let events = collector.into_events(true);
+        assert_eq!(
+            serde_json::to_value(&events).unwrap(),
+            serde_json::json!([{"type": "text", "text": "a<|end|>", "range": [11, 19]}])
+        );
+    }
+
+    #[test]
+    fn tokens_that_are_not_text() {
+        let bytes = Bytes::default();
+        let (mut tokens, mut collector) = (Tokens::new(&bytes), Collector::default());
+        // Half a character before a marker, an id that nobody knows, half a character at the end.
+        for id in [200_008, 0xc3, 200_007, 200_006, 200_008, 200_020, 0xe2, 0x82] {
+            tokens.push(id, &mut collector);
+        }
+        tokens.finish(&mut collector);
+        let events = collector.into_events(false);
+        let events: Vec<_> =
+            events.iter().map(|event| serde_json::to_value(event).unwrap()).collect();
+        assert_eq!(
+            trial::short(&events),
+            [
+                "text \"\u{fffd}\u{fffd}\"",
+                "! invalid_utf8",
+                "! invalid_utf8",
+                "! malformed_header",
+                "! truncated",
+                "! unexpected_data",
+            ]
+        );
+    }
+
+    #[test]
+    fn ends_of_streams() {
+        check("<|channel|>final<|message|>a", &["text \"a\"", "! truncated"]);
+        check("<|channel|>commentary<|message|>", &["! truncated"]);
+        check("<|channel|>", &["! truncated"]);
+        check("<|start|>", &["! truncated"]);
+        check("<|message|>a<|end|><|start|>assist", &["text \"a\"", "! truncated"]);
+        check("<|channel|>commentary to=functions.f", &["! truncated"]);
+        trial::row(engine, "<|channel|>final<|message|>a<|en", &["text \"a<|en\"", "! truncated"]);
+        trial::row(engine, "<|message|>a<|end|><|st", &["text \"a\""]);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics_and_no_cut_matters(
+            parts in prop::collection::vec(
+                prop::sample::select(vec![
+                    "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>",
+                    "<|return|>", "<|endoftext|>", "<|", "assistant", "user", " to=", "functions.f",
+                    "analysis", "final", "commentary", " ", "json", "{\"a\":", "\"", "}", "é👩", "\n",
+                ]),
+                0..30,
+            ),
+            seed in 1u64..1000,
+        ) {
+            let text = parts.concat();
+            let whole = trial::run(&mut *engine(), text.as_bytes(), || usize::MAX);
+            let mut random = trial::Random(seed);
+            let cut = trial::run(&mut *engine(), text.as_bytes(), || random.below(9));
+            prop_assert_eq!(whole, cut);
+        }
+
+        /// Whatever a message says comes out unchanged, and so do arguments.
+        #[test]
+        fn content_is_lossless(
+            messages in prop::collection::vec((0usize..3, "[a-z<|>é \\n]{0,12}"), 0..6),
+        ) {
+            let headers = ["analysis", "final", "commentary to=functions.f code"];
+            let (mut input, mut want) = (String::new(), String::new());
+            for (kind, content) in &messages {
+                prop_assume!(!MARKERS.iter().any(|(word, _)| content.contains(word)));
+                input += &format!(
+                    "<|start|>assistant<|channel|>{}<|message|>{content}<|end|>", headers[*kind]
+                );
+                want += content;
+            }
+            let got: String = trial::run(&mut *engine(), input.as_bytes(), || 3)
+                .iter()
+                .filter_map(|event| event["text"].as_str())
+                .collect();
+            prop_assert_eq!(got, want);
+        }
+    }
+}

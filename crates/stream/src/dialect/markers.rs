@@ -1,0 +1,196 @@
+//! Text to markers and the text between them, incrementally.
+//!
+//! What is held back is always the beginning of a marker, so it need not be kept: it is read from
+//! the table again if it turns out to be text.
+
+use std::ops::Range;
+
+/// A token that a dialect writes for a model, and what it stands for.
+pub(crate) type Table<M> = &'static [(&'static str, M)];
+
+/// What text is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'a, M> {
+    /// Text without a marker in it; never empty.
+    Text(&'a str),
+    /// A marker, and how it is written.
+    Marker(M, &'static str),
+}
+
+/// Finds the markers of a table.
+///
+/// The first character of a marker occurs nowhere else in any of them, so that what fails to be a
+/// marker cannot hold the beginning of another.
+#[derive(Clone, Debug)]
+pub(crate) struct Lexer<M: 'static> {
+    table: Table<M>,
+    /// The beginning of a marker, as the table writes it.
+    held: &'static str,
+}
+
+impl<M: Copy> Lexer<M> {
+    pub(crate) fn new(table: Table<M>) -> Self {
+        debug_assert!(
+            table.iter().all(|(word, _)| word.starts_with('<') && !word[1..].contains('<')),
+            "markers begin with the only `<` they have"
+        );
+        Self { table, held: "" }
+    }
+
+    /// Takes the next text, which stands at `at` in the input.
+    pub(crate) fn push(
+        &mut self,
+        text: &str,
+        at: u64,
+        mut give: impl FnMut(Piece<'_, M>, Range<u64>),
+    ) {
+        let mut from = self.go_on(text, at, &mut give);
+        let mut look = from;
+        while let Some(found) = memchr::memchr(b'<', &text.as_bytes()[look..]) {
+            let start = look + found;
+            let rest = &text[start..];
+            let before = &text[from..start];
+            let here = at + start as u64;
+            if let Some(&(word, marker)) =
+                self.table.iter().find(|(word, _)| rest.starts_with(word))
+            {
+                if !before.is_empty() {
+                    give(Piece::Text(before), at + from as u64..here);
+                }
+                give(Piece::Marker(marker, word), here..here + word.len() as u64);
+                from = start + word.len();
+                look = from;
+            } else if let Some((word, _)) =
+                self.table.iter().find(|(word, _)| word.starts_with(rest))
+            {
+                if !before.is_empty() {
+                    give(Piece::Text(before), at + from as u64..here);
+                }
+                self.held = &word[..rest.len()];
+                return;
+            } else {
+                look = start + 1;
+            }
+        }
+        if from < text.len() {
+            give(Piece::Text(&text[from..]), at + from as u64..at + text.len() as u64);
+        }
+    }
+
+    /// Ends the text and returns what was held back.
+    pub(crate) fn finish(&mut self) -> &'static str {
+        std::mem::take(&mut self.held)
+    }
+
+    /// Continues what was held back; returns where to go on.
+    fn go_on(
+        &mut self,
+        text: &str,
+        at: u64,
+        give: &mut impl FnMut(Piece<'_, M>, Range<u64>),
+    ) -> usize {
+        let start = at.saturating_sub(self.held.len() as u64);
+        for (used, byte) in text.bytes().enumerate() {
+            if self.held.is_empty() {
+                return used;
+            }
+            let had = self.held.len();
+            let goes_on =
+                |word: &str| word.as_bytes().get(had) == Some(&byte) && word.starts_with(self.held);
+            match self.table.iter().find(|(word, _)| goes_on(word)) {
+                Some(&(word, marker)) if word.len() == had + 1 => {
+                    self.held = "";
+                    give(Piece::Marker(marker, word), start..start + word.len() as u64);
+                }
+                Some((word, _)) => self.held = &word[..=had],
+                None => {
+                    // The pieces of a marker that came earlier than this text were no marker.
+                    give(Piece::Text(self.held), start..start + had as u64);
+                    self.held = "";
+                    return used;
+                }
+            }
+        }
+        text.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Lexer, Piece, Table};
+
+    const TABLE: Table<char> =
+        &[("<|end|>", 'e'), ("<|endoftext|>", 'x'), ("<|start|>", 's'), ("<b>", 'b')];
+
+    /// Reads the pieces back into one string, markers as `[x]`, and checks that nothing is missing.
+    fn read(text: &str, cut: usize) -> String {
+        let mut lexer = Lexer::new(TABLE);
+        let (mut read, mut end, mut from) = (String::new(), 0, 0);
+        let mut take = |piece: Piece<'_, char>, range: std::ops::Range<u64>| {
+            assert_eq!(range.start, end, "no byte between pieces");
+            end = range.end;
+            let written = match piece {
+                Piece::Text(part) => {
+                    assert!(!part.is_empty());
+                    read.push_str(part);
+                    part
+                }
+                Piece::Marker(marker, word) => {
+                    read.extend(['[', marker, ']']);
+                    word
+                }
+            };
+            assert_eq!(written, &text[range.start as usize..range.end as usize]);
+        };
+        while from < text.len() {
+            let mut to = (from + cut).min(text.len());
+            while !text.is_char_boundary(to) {
+                to += 1;
+            }
+            lexer.push(&text[from..to], from as u64, &mut take);
+            from = to;
+        }
+        let held = lexer.finish();
+        if !held.is_empty() {
+            take(Piece::Text(held), (text.len() - held.len()) as u64..text.len() as u64);
+        }
+        assert_eq!(end as usize, text.len());
+        read
+    }
+
+    #[test]
+    fn markers_and_text() {
+        for (text, want) in [
+            ("", ""),
+            ("a<|end|>b", "a[e]b"),
+            ("<|end|><|start|>", "[e][s]"),
+            ("<|endoftext|>", "[x]"),
+            ("<|endoftex|>", "<|endoftex|>"),
+            ("<<|end|>", "<[e]"),
+            ("<|e<|end|>", "<|e[e]"),
+            ("<|en", "<|en"),
+            ("<|end|", "<|end|"),
+            ("a <é <b> <|é", "a <é [b] <|é"),
+        ] {
+            for cut in 1..=text.len().max(1) {
+                assert_eq!(read(text, cut), want, "{text:?} by {cut}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_changes_nothing(
+            parts in prop::collection::vec(
+                prop::sample::select(vec!["<", "|", "<|end", "oftext|>", "|>", "<|start|>", "é", "x", "<b"]),
+                0..20,
+            ),
+            cut in 1usize..9,
+        ) {
+            let text = parts.concat();
+            prop_assert_eq!(read(&text, cut), read(&text, text.len().max(1)));
+        }
+    }
+}
