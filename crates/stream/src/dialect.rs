@@ -15,6 +15,7 @@ use crate::utf8;
 
 pub use crate::dialect::tools::{Tools, ToolsError};
 
+pub mod blocks;
 mod body;
 mod code;
 mod fence;
