@@ -28,6 +28,7 @@ mod markers;
 mod messages;
 mod muse;
 mod nested;
+mod react;
 mod table;
 mod tagged;
 mod tools;
