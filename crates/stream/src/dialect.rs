@@ -13,15 +13,18 @@ use serde::Deserialize;
 use crate::event::{ErrorKind, Event, Sink};
 use crate::utf8;
 
+pub use crate::dialect::detect::{Detection, detect};
 pub use crate::dialect::tools::{Tools, ToolsError};
 
 pub mod blocks;
 mod body;
 mod code;
+mod detect;
 mod fence;
 pub mod harmony;
 mod head;
 pub(crate) mod json_calls;
+mod legacy;
 mod lexical;
 mod machine;
 mod markers;
@@ -91,7 +94,10 @@ pub struct Format {
 
 /// How a format is read.
 enum Reader {
+    /// Marks in text, and what follows them.
     Text(&'static machine::Spec),
+    /// An engine of its own.
+    Other(fn(&Options, &Tools) -> Box<dyn Engine + Send>),
 }
 
 impl Format {
@@ -132,6 +138,7 @@ pub struct Dialect {
 #[derive(Clone, Debug)]
 enum Ready {
     Text(Arc<machine::Compiled>),
+    Other(Arc<(Options, Tools)>, fn(&Options, &Tools) -> Box<dyn Engine + Send>),
 }
 
 impl Dialect {
@@ -141,6 +148,9 @@ impl Dialect {
             Reader::Text(spec) => {
                 Ready::Text(Arc::new(machine::Compiled::new(spec, options, tools.clone())))
             }
+            Reader::Other(engine) => {
+                Ready::Other(Arc::new((options.clone(), tools.clone())), engine)
+            }
         };
         Self { format, ready }
     }
@@ -148,6 +158,14 @@ impl Dialect {
     /// Returns the format.
     pub fn format(&self) -> &'static Format {
         self.format
+    }
+
+    /// Makes an engine for a stream.
+    fn engine(&self) -> Box<dyn Engine + Send> {
+        match &self.ready {
+            Ready::Text(compiled) => Box::new(machine::Machine::new(Arc::clone(compiled), 0)),
+            Ready::Other(given, engine) => engine(&given.0, &given.1),
+        }
     }
 }
 
@@ -161,13 +179,15 @@ pub struct Parser {
 /// The engine of a stream. The first is by far the most frequent, and is called without a detour.
 enum Either {
     Text(machine::Machine),
+    Other(Box<dyn Engine + Send>),
 }
 
 impl Parser {
     /// Makes a parser for a stream of this dialect.
     pub fn new(dialect: &Dialect) -> Self {
         let engine = match &dialect.ready {
-            Ready::Text(compiled) => Either::Text(machine::Machine::new(Arc::clone(compiled))),
+            Ready::Text(compiled) => Either::Text(machine::Machine::new(Arc::clone(compiled), 0)),
+            Ready::Other(..) => Either::Other(dialect.engine()),
         };
         Self { utf8: utf8::Decoder::default(), engine, offset: 0 }
     }
@@ -199,6 +219,14 @@ impl Parser {
         self.engine.push(text, at, sink);
     }
 
+    /// Returns in which format the stream seems to be, if that had to be found out.
+    pub fn detected(&self) -> Option<Detection> {
+        match &self.engine {
+            Either::Text(_) => None,
+            Either::Other(engine) => engine.detected(),
+        }
+    }
+
     /// Ends the stream: whatever was held back comes out, whatever is open is closed.
     pub fn finish(&mut self, sink: &mut dyn Sink) {
         let (engine, offset) = (&mut self.engine, &mut self.offset);
@@ -224,12 +252,14 @@ impl Either {
     fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
         match self {
             Self::Text(machine) => machine.push(text, at, sink),
+            Self::Other(engine) => engine.push(text, at, sink),
         }
     }
 
     fn finish(&mut self, at: u64, sink: &mut dyn Sink) {
         match self {
             Self::Text(machine) => machine.finish(at, sink),
+            Self::Other(engine) => engine.finish(at, sink),
         }
     }
 }
@@ -247,4 +277,9 @@ pub(crate) trait Engine {
 
     /// Ends the stream, which is `at` bytes long.
     fn finish(&mut self, at: u64, sink: &mut dyn Sink);
+
+    /// Returns in which format the stream seems to be, if that had to be found out.
+    fn detected(&self) -> Option<Detection> {
+        None
+    }
 }

@@ -193,6 +193,11 @@ impl Document {
         self.inner.next_index
     }
 
+    /// Returns how many bytes of the document have come.
+    pub fn offset(&self) -> u64 {
+        self.inner.base
+    }
+
     /// Takes the next text. Stops after the document; an error stays.
     pub fn push(
         &mut self,

@@ -83,11 +83,11 @@ impl Decoder {
     ) -> Result<(), EventTooLong> {
         let length = bytes.len();
         // A line feed right after a carriage return belongs to it, also across a cut.
-        if self.after_cr && bytes.first() == Some(&b'\n') {
-            bytes = &bytes[1..];
-        }
-        if !bytes.is_empty() {
+        if let (true, Some(first)) = (self.after_cr, bytes.first()) {
             self.after_cr = false;
+            if *first == b'\n' {
+                bytes = &bytes[1..];
+            }
         }
         while let Some(end) = memchr2(b'\n', b'\r', bytes) {
             let taken = length - bytes.len() + end + 1;
@@ -193,6 +193,7 @@ mod tests {
         check("data: a\n\n", &["a"]);
         check("data: a\r\n\r\ndata: b\r\n\r\n", &["a", "b"]);
         check("data: a\r\rdata: b\r\r", &["a", "b"]);
+        check("data: a\r\n\ndata: b\n\r\ndata: c\r\n\n", &["a", "b", "c"]);
         check("data: a\ndata: b\n\n", &["a\nb"]);
         check("data:a\ndata:  b\n\n", &["a\n b"]);
         check("event: x\nid: 1\nretry: 5\n: note\ndata: a\n\n", &["a"]);

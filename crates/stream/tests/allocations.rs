@@ -12,7 +12,10 @@ fn check(name: &str, tools: &Tools, before: &str, repeated: &str) {
         let mut parser = Parser::new(&dialect);
         let mut bytes = 0;
         let mut sink = |event: Event<'_>, _| match event {
-            Event::Text(text) | Event::Reasoning(text) | Event::ToolArgs { text, .. } => {
+            Event::Text(text)
+            | Event::Reasoning(text)
+            | Event::Plan(text)
+            | Event::ToolArgs { text, .. } => {
                 bytes += text.len();
             }
             _ => {}
@@ -40,15 +43,22 @@ fn no_push_allocates_in_text_reasoning_or_arguments() {
     .expect("it is a list of tools");
     let prose = "a < b, [x] {y} and `z` \u{65e5}\u{672c}\n";
     for format in Format::all() {
+        // A provider's frames are read whole.
         let wire = ["openai_chat", "openai_chat_legacy", "openai_responses", "anthropic", "gemini"];
-        // A provider's frames are read whole; a list of calls or a document may be bare JSON.
-        if wire.contains(&format.name()) {
-            continue;
-        }
+        let before = match format.name() {
+            name if wire.contains(&name) => continue,
+            "harmony" => "<|channel|>final<|message|>",
+            "muse" => " to=user<|message|>",
+            _ => "text ",
+        };
         // Where any brace may begin an envelope, each is looked into.
         let text = if format.name() == "toolcall_v2" { "a < b, [x] and `z`\n" } else { prose };
-        check(format.name(), &tools, "text ", text);
+        check(format.name(), &tools, before, text);
     }
+    check("harmony", &tools, "<|channel|>analysis<|message|>", prose);
+    check("harmony", &tools, "<|channel|>commentary to=functions.f<|message|>{\"q\":\"", "a < b ");
+    check("react", &tools, "Action: f\nAction Input: {\"q\":\"", "some \\\" { ");
+    check("plan", &tools, "<proposed_plan>\n", prose);
     let json = r#"some \"text\" </x> {[ "#;
     check("hermes", &tools, r#"<tool_call>{"name":"f","arguments":{"q":""#, json);
     check("hermes", &tools, "<think>", prose);

@@ -114,9 +114,17 @@ fn decode(
     }
     if args.deltas {
         parser.finish(&mut deltas);
+    } else {
+        parser.finish(&mut collector);
+    }
+    if let Some(found) = parser.detected() {
+        let (name, confidence) = (found.format.name(), found.confidence);
+        // With nobody to read it, there is nobody to tell that either.
+        let _ = writeln!(io::stderr(), "heddle: this is {name}, {confidence} % sure");
+    }
+    if args.deltas {
         return deltas.flush();
     }
-    parser.finish(&mut collector);
     for event in collector.into_events(args.ranges) {
         line(out, &event)?;
     }

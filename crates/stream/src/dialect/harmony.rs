@@ -22,7 +22,7 @@ use crate::dialect::messages::{
 };
 use crate::event::{ErrorKind, Event, Sink};
 use crate::json;
-use crate::utf8::Decoder;
+use crate::utf8::{self, Decoder};
 
 /// Reads Harmony as text.
 #[derive(Clone, Debug)]
@@ -102,9 +102,8 @@ impl<V: Vocabulary> Tokens<V> {
             let event = Event::Error { kind: ErrorKind::UnexpectedData, detail };
             return sink.event(event, self.at..self.at);
         };
-        let (machine, at, invalid) = (&mut self.machine, &mut self.at, self.decoder.invalid());
-        self.decoder.push(bytes, |text| give(machine, text, at, sink));
-        self.count_invalid(invalid, sink);
+        let (machine, at) = (&mut self.machine, &mut self.at);
+        self.decoder.push(bytes, |piece| give(machine, piece, at, sink));
     }
 
     /// Ends the stream.
@@ -115,24 +114,23 @@ impl<V: Vocabulary> Tokens<V> {
 
     /// A character cannot go on after a marker.
     fn end_text(&mut self, sink: &mut dyn Sink) {
-        let (machine, at, invalid) = (&mut self.machine, &mut self.at, self.decoder.invalid());
-        self.decoder.finish(|text| give(machine, text, at, sink));
-        self.count_invalid(invalid, sink);
-    }
-
-    fn count_invalid(&self, before: u64, sink: &mut dyn Sink) {
-        for _ in before..self.decoder.invalid() {
-            let detail = "a token that is not UTF-8";
-            let event = Event::Error { kind: ErrorKind::InvalidUtf8, detail };
-            sink.event(event, self.at..self.at);
-        }
+        let (machine, at) = (&mut self.machine, &mut self.at);
+        self.decoder.finish(|piece| give(machine, piece, at, sink));
     }
 }
 
-fn give(machine: &mut Machine<Calls>, text: &str, at: &mut u64, sink: &mut dyn Sink) {
-    let range = *at..*at + text.len() as u64;
+fn give(machine: &mut Machine<Calls>, piece: utf8::Piece<'_>, at: &mut u64, sink: &mut dyn Sink) {
+    let length = match piece {
+        utf8::Piece::Text(text) => text.len(),
+        utf8::Piece::Invalid(length) => length,
+    };
+    let range = *at..*at + length as u64;
     *at = range.end;
-    machine.text(text, range, sink);
+    if let utf8::Piece::Invalid(_) = piece {
+        let detail = "a token that is not UTF-8";
+        sink.event(Event::Error { kind: ErrorKind::InvalidUtf8, detail }, range.clone());
+    }
+    machine.text(piece.as_str(), range, sink);
 }
 
 /// The calls of a stream; each is a message to a tool.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::dialect::body::{Body, Held, Out, Step};
 use crate::dialect::code::{Code, CodeSpec};
+use crate::dialect::detect::Guess;
 use crate::dialect::fence::Fenced;
 use crate::dialect::head::{Head, Headed};
 use crate::dialect::json_calls::{JsonCalls, Shape};
@@ -67,7 +68,21 @@ pub(crate) enum Effect {
     Calls(&'static Calls),
     /// Closes a block that was left before; without one it is text.
     Orphan,
+    /// Shows in which dialect the stream is written, from here on.
+    Switch(&'static Switch),
 }
+
+/// What a mark says about the dialect of a stream.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    /// Judges what follows the mark, which may be all that will come.
+    pub(crate) guess: fn(&str, bool) -> Guess,
+    /// What it is when nothing decides.
+    pub(crate) usual: &'static str,
+}
+
+/// A mark that shows the dialect: what it says, how long it is, the text from it on, and where that is.
+pub(crate) type Switched = (&'static Switch, usize, String, u64);
 
 /// Calls after a marker.
 #[derive(Debug)]
@@ -164,7 +179,8 @@ impl Compiled {
                 place => place,
             };
             text.add(Mark { place, ..*mark }, &spelling);
-            let call = matches!(mark.effect, Effect::Calls(_) | Effect::Section(_));
+            let call =
+                matches!(mark.effect, Effect::Calls(_) | Effect::Section(_) | Effect::Switch(_));
             if call && options.tool_call_ends_reasoning && place == Place::Anywhere {
                 reasoning.add(*mark, &spelling);
             }
@@ -299,21 +315,50 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(compiled: Arc<Compiled>) -> Self {
+    /// Makes a machine whose first call gets this index.
+    pub(crate) fn new(compiled: Arc<Compiled>, next_index: u32) -> Self {
         let mode = if compiled.start_in_reasoning { Mode::Reasoning } else { Mode::Text };
         let run = Run {
             mode,
             partial: Held::default(),
             held: Held::default(),
             body: None,
-            next_index: 0,
+            next_index,
             line_start: true,
             fresh: true,
+            said: true,
             owed: false,
             reported: false,
             in_fence: false,
+            switched: None,
         };
         Self { compiled, run }
+    }
+
+    /// Returns the mark that shows the dialect, if it has come: the machine has stopped there.
+    pub(crate) fn take_switch(&mut self) -> Option<Switched> {
+        self.run.switched.take()
+    }
+
+    /// Goes on after a mark that showed no dialect after all: it is text.
+    pub(crate) fn resume(&mut self, mark: &str, at: u64, sink: &mut dyn Sink) {
+        self.run.emit(mark, at, sink);
+    }
+
+    /// Returns the index that the next call would get.
+    pub(crate) fn next_index(&self) -> u32 {
+        self.run.next_index
+    }
+
+    /// Tells whether a call has ended and nothing has followed it yet.
+    pub(crate) fn is_between_calls(&self) -> bool {
+        let between = match self.run.mode {
+            Mode::Closing(_) => true,
+            Mode::Section { started, .. } => started,
+            Mode::Text => !self.run.said,
+            Mode::Reasoning => false,
+        };
+        between && self.run.body.is_none()
     }
 }
 
@@ -340,12 +385,16 @@ struct Run {
     line_start: bool,
     /// Nothing but blanks has been said, or since the reasoning ended.
     fresh: bool,
+    /// Text has been given since the last call.
+    said: bool,
     /// A block was left before its close marker came.
     owed: bool,
     /// Whether noise of this block has been reported.
     reported: bool,
     /// Inside of a fence that holds no calls.
     in_fence: bool,
+    /// Where the dialect showed itself, and everything since.
+    switched: Option<Switched>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -388,6 +437,10 @@ impl Run {
         let mut pos = 0;
         while pos < text.len() {
             let (rest, here) = (&text[pos..], at + pos as u64);
+            if let Some((_, _, since, _)) = &mut self.switched {
+                since.push_str(rest);
+                return;
+            }
             pos += if self.body.is_some() {
                 self.push_body(c, rest, here, sink)
             } else if let Mode::Closing(calls) = self.mode {
@@ -416,7 +469,10 @@ impl Run {
                 Some((len, mark)) => {
                     self.apply(c, mark, &text[..len], start, sink);
                     self.push(c, &text[len..], start + len as u64, sink);
-                    return self.finish(c, at, sink);
+                    if self.switched.is_none() {
+                        self.finish(c, at, sink);
+                    }
+                    return;
                 }
                 None => self.flush(c, &text, start, sink),
             }
@@ -446,6 +502,7 @@ impl Run {
         if let Mode::Reasoning = self.mode {
             return sink.event(Event::Reasoning(text), range);
         }
+        self.said = true;
         self.line_start = text.ends_with('\n');
         if self.fresh {
             self.fresh = text.trim_start().is_empty();
@@ -640,6 +697,9 @@ impl Run {
                 sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, range);
             }
             Effect::Orphan => self.emit(text, at, sink),
+            Effect::Switch(switch) => {
+                self.switched = Some((switch, text.len(), text.to_owned(), at));
+            }
         }
     }
 
@@ -688,6 +748,7 @@ impl Run {
         self.body = None;
         self.held.text.clear();
         self.owed = false;
+        self.said = false;
         self.reported = false;
         self.line_start = false;
         self.fresh = false;

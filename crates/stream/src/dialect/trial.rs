@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::canonical::Collector;
 use crate::dialect::Engine;
-use crate::utf8::Decoder;
+use crate::utf8::{Decoder, Piece};
 
 /// Runs an engine over bytes that come in pieces of the sizes that `cut` gives, and returns its
 /// events with their ranges.
@@ -14,9 +14,9 @@ pub(crate) fn run(
     mut cut: impl FnMut() -> usize,
 ) -> Vec<Value> {
     let (mut decoder, mut collector, mut at) = (Decoder::default(), Collector::default(), 0);
-    let mut push = |text: &str| {
-        engine.push(text, at, &mut collector);
-        at += text.len() as u64;
+    let mut push = |piece: Piece<'_>| {
+        engine.push(piece.as_str(), at, &mut collector);
+        at += piece.as_str().len() as u64;
     };
     while !bytes.is_empty() {
         let (piece, rest) = bytes.split_at(cut().clamp(1, bytes.len()));

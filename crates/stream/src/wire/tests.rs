@@ -37,14 +37,14 @@ fn engine(format: &str) -> Box<dyn Engine> {
 fn run<'a>(format: &str, pieces: impl IntoIterator<Item = &'a [u8]>, sink: &mut dyn Sink) {
     let (mut engine, mut decoder, mut at) = (engine(format), utf8::Decoder::default(), 0);
     for piece in pieces {
-        decoder.push(piece, |text| {
-            engine.push(text, at, sink);
-            at += text.len() as u64;
+        decoder.push(piece, |piece| {
+            engine.push(piece.as_str(), at, sink);
+            at += piece.as_str().len() as u64;
         });
     }
-    decoder.finish(|text| {
-        engine.push(text, at, sink);
-        at += text.len() as u64;
+    decoder.finish(|piece| {
+        engine.push(piece.as_str(), at, sink);
+        at += piece.as_str().len() as u64;
     });
     engine.finish(at, sink);
 }
@@ -177,7 +177,7 @@ fn line(kind: &Kind, errors: bool) -> Option<String> {
             format!("end {index}{}", if *complete { "" } else { " incomplete" })
         }
         Kind::Finish { reason } => format!("finish {reason}"),
-        Kind::PlanStart | Kind::Plan { .. } | Kind::PlanEnd { .. } => unreachable!("no plans here"),
+        other => unreachable!("{other:?}"),
     };
     Some(line)
 }

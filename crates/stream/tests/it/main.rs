@@ -4,7 +4,9 @@
 
 mod document;
 mod face;
+mod invariants;
 mod json;
+mod mutated;
 mod properties;
 mod recorded;
 mod vectors;

@@ -1,0 +1,366 @@
+//! Which dialect a stream is written in, from its first bytes or from its first mark.
+//!
+//! The beginning tells what a provider sends over the wire from what a model writes. In what a model
+//! writes, text passes until something comes that only calls or reasoning have; what follows it
+//! decides between dialects that share it. From there on the stream is read as that dialect.
+
+use crate::dialect::machine::{self, Compiled, Switch};
+use crate::dialect::{Dialect, Engine, Format, Options, Tools, table};
+use crate::event::{Event, Sink};
+
+/// What a stream seems to be written in.
+#[derive(Clone, Copy, Debug)]
+pub struct Detection {
+    /// The dialect.
+    pub format: &'static Format,
+    /// How sure that is, in per cent: 99 is a token that no other has, 50 a guess.
+    pub confidence: u8,
+}
+
+/// Looks at the first bytes of a stream, or at all of it.
+///
+/// Nothing is found in an answer without calls, marks or wire frames: that is text in any dialect.
+pub fn detect(text: &str) -> Option<Detection> {
+    let mut auto = Auto::new(&Options::default(), &Tools::default(), Scope::All);
+    auto.push(text, 0, &mut |_: Event<'_>, _| ());
+    if auto.found.is_none() {
+        auto.finish(text.len() as u64, &mut |_: Event<'_>, _| ());
+    }
+    auto.found
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    All,
+    /// Only what was written before there were conventions.
+    Legacy,
+}
+
+/// Reads a stream in whatever dialect it turns out to be.
+pub(crate) struct Auto {
+    options: Options,
+    tools: Tools,
+    scope: Scope,
+    state: State,
+    found: Option<Detection>,
+}
+
+enum State {
+    /// The beginning is not yet enough.
+    Start {
+        held: String,
+        start: u64,
+    },
+    /// Text, in which a mark may come.
+    Text(Box<machine::Machine>),
+    /// A mark has come that several dialects have, or some text: what follows it decides.
+    Marked {
+        machine: Box<machine::Machine>,
+        mark: Marked,
+    },
+    Chosen(Box<dyn Engine + Send>),
+}
+
+/// A mark, and what has come since.
+struct Marked {
+    switch: &'static Switch,
+    /// The text from the mark on, and how much of it is the mark.
+    held: String,
+    marker: usize,
+    start: u64,
+}
+
+impl Marked {
+    fn new((switch, marker, held, start): machine::Switched) -> Self {
+        Self { switch, held, marker, start }
+    }
+
+    fn guess(&self, ended: bool) -> Guess {
+        let usual = Guess::Is(self.switch.usual, 50);
+        let since = &self.held[self.marker..];
+        match (self.switch.guess)(since, ended) {
+            Guess::More if ended || since.len() > DECISION_BYTES_MAX => usual,
+            guess => guess,
+        }
+    }
+}
+
+/// What is known of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guess {
+    /// More must come.
+    More,
+    /// It is this one, with this confidence.
+    Is(&'static str, u8),
+    /// It is none of them.
+    No,
+}
+
+impl Auto {
+    pub(crate) fn new(options: &Options, tools: &Tools, scope: Scope) -> Self {
+        let (options, tools) = (options.clone(), tools.clone());
+        // A prompt that opened the reasoning leaves no doubt that text follows.
+        let begun = options.start_in_reasoning && scope == Scope::All;
+        let mut auto = Self {
+            options,
+            tools,
+            scope,
+            state: State::Start { held: String::new(), start: 0 },
+            found: None,
+        };
+        if begun {
+            auto.state = auto.text();
+        }
+        auto
+    }
+
+    fn text(&self) -> State {
+        match self.scope {
+            Scope::All => {
+                let compiled = Compiled::new(&table::AUTO, &self.options, self.tools.clone());
+                State::Text(Box::new(machine::Machine::new(compiled.into(), 0)))
+            }
+            // A fence is all that may still come.
+            Scope::Legacy => State::Chosen(self.engine("json_fence")),
+        }
+    }
+
+    fn engine(&self, name: &str) -> Box<dyn Engine + Send> {
+        let format = Format::named(name).expect("detection names formats of the table");
+        // Up to here the stream has been read; whatever was open at its start is not any more.
+        let options = Options { start_in_reasoning: false, ..self.options.clone() };
+        Dialect::new(format, &options, &self.tools).engine()
+    }
+
+    fn choose(&mut self, name: &'static str, confidence: u8) {
+        let format = Format::named(name).expect("detection names formats of the table");
+        self.found = Some(Detection { format, confidence });
+        self.state = State::Chosen(self.engine(name));
+    }
+
+    /// Goes on from the beginning, of which nothing more is needed.
+    fn settle(&mut self, guess: Guess, held: &str, start: u64, sink: &mut dyn Sink) {
+        match guess {
+            Guess::Is(name, confidence) => self.choose(name, confidence),
+            _ => self.state = self.text(),
+        }
+        self.push(held, start, sink);
+    }
+
+    /// Stops at a mark.
+    fn mark(&mut self, mark: Marked) {
+        let placeholder = State::Start { held: String::new(), start: 0 };
+        self.state = match std::mem::replace(&mut self.state, placeholder) {
+            State::Text(machine) => State::Marked { machine, mark },
+            state => state,
+        };
+    }
+
+    /// Looks at a mark and what has come since; goes on if that is enough.
+    fn look(&mut self, ended: bool, sink: &mut dyn Sink) {
+        let State::Marked { mark, .. } = &self.state else { return };
+        let guess = mark.guess(ended);
+        if guess == Guess::More {
+            return;
+        }
+        let placeholder = State::Start { held: String::new(), start: 0 };
+        let State::Marked { mut machine, mark } = std::mem::replace(&mut self.state, placeholder)
+        else {
+            return;
+        };
+        let Marked { held, marker, start, .. } = mark;
+        match guess {
+            Guess::Is(name, confidence) => {
+                self.choose(name, confidence);
+                self.push(&held, start, sink);
+            }
+            _ => {
+                machine.resume(&held[..marker], start, sink);
+                self.state = State::Text(machine);
+                self.push(&held[marker..], start + marker as u64, sink);
+            }
+        }
+    }
+}
+
+impl Engine for Auto {
+    fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
+        if text.is_empty() {
+            return;
+        }
+        match &mut self.state {
+            State::Chosen(engine) => engine.push(text, at, sink),
+            State::Start { held, start } => {
+                if held.is_empty() {
+                    *start = at;
+                }
+                held.push_str(text);
+                let guess = beginning(held, false, self.scope);
+                if guess != Guess::More {
+                    let (held, start) = (std::mem::take(held), *start);
+                    self.settle(guess, &held, start, sink);
+                }
+            }
+            State::Text(machine) => {
+                machine.push(text, at, sink);
+                if let Some(switched) = machine.take_switch() {
+                    self.mark(Marked::new(switched));
+                    self.look(false, sink);
+                }
+            }
+            State::Marked { mark, .. } => {
+                mark.held.push_str(text);
+                self.look(false, sink);
+            }
+        }
+    }
+
+    fn finish(&mut self, at: u64, sink: &mut dyn Sink) {
+        match &mut self.state {
+            State::Chosen(engine) => return engine.finish(at, sink),
+            State::Text(machine) => {
+                machine.finish(at, sink);
+                let Some(switched) = machine.take_switch() else { return };
+                self.mark(Marked::new(switched));
+                self.look(true, sink);
+            }
+            State::Start { held, start } => {
+                let (held, start) = (std::mem::take(held), *start);
+                let guess = beginning(&held, true, self.scope);
+                self.settle(guess, &held, start, sink);
+            }
+            State::Marked { .. } => self.look(true, sink),
+        }
+        // Each of these has brought the stream further, so this ends.
+        self.finish(at, sink);
+    }
+
+    fn detected(&self) -> Option<Detection> {
+        self.found
+    }
+}
+
+/// Judges a stream by its beginning.
+fn beginning(text: &str, ended: bool, scope: Scope) -> Guess {
+    let body = text.trim_start_matches(['\u{feff}', ' ', '\n', '\r', '\t']);
+    let more = |guess| if ended || text.len() > DECISION_BYTES_MAX { guess } else { Guess::More };
+    if body.is_empty() {
+        return more(Guess::No);
+    }
+    for label in ["data:", "event:", "Thought:", "Action:", "Final Answer:"] {
+        if body.len() < label.len() && label.starts_with(body) {
+            return more(Guess::No);
+        }
+    }
+    let wire = match body.as_bytes() {
+        [b'd', ..] if body.starts_with("data:") => Some(body),
+        [b'e', ..] if body.starts_with("event:") => Some(body),
+        // Comments, which keep a connection alive, may come first.
+        [b':', ..] => match body.split_once('\n') {
+            None => return more(Guess::No),
+            Some((_, rest)) => match rest.trim_start() {
+                "" => return more(Guess::No),
+                rest if rest.starts_with("data:") || rest.starts_with("event:") => Some(rest),
+                rest if "data:".starts_with(rest) || "event:".starts_with(rest) => {
+                    return more(Guess::No);
+                }
+                _ => None,
+            },
+        },
+        _ => None,
+    };
+    if let Some(frames) = wire {
+        return match wire_format(frames) {
+            Some(name) => Guess::Is(name, 99),
+            None => more(Guess::Is("openai_chat", 50)),
+        };
+    }
+    if body.starts_with("Thought:") || body.starts_with("Action:") {
+        return Guess::Is("react", 90);
+    }
+    if body.starts_with("Final Answer:") {
+        return Guess::Is("react", 70);
+    }
+    match body.as_bytes() {
+        [b'{' | b'[', ..] => json_beginning(body, ended, scope),
+        _ => Guess::No,
+    }
+}
+
+/// Judges a stream that begins like JSON.
+fn json_beginning(body: &str, ended: bool, scope: Scope) -> Guess {
+    let inner = body[1..].trim_start();
+    let decided = ended || body.len() > DECISION_BYTES_MAX;
+    if inner.is_empty() {
+        return if decided { Guess::No } else { Guess::More };
+    }
+    if let Some(first) = inner.chars().next().filter(|_| body.starts_with('['))
+        && !matches!(first, '{' | '[' | '"')
+    {
+        // A list of Python calls, a marker in brackets, or a footnote.
+        return match first {
+            _ if scope == Scope::Legacy => Guess::No,
+            first if first.is_alphabetic() || first == '_' => {
+                let name =
+                    inner.trim_start_matches(|c: char| c.is_alphanumeric() || "_.-".contains(c));
+                match name.chars().next() {
+                    Some('(') => Guess::Is("pythonic", 90),
+                    None if !decided => Guess::More,
+                    _ => Guess::No,
+                }
+            }
+            _ => Guess::No,
+        };
+    }
+    if let Some(name) = wire_format(body).filter(|_| scope == Scope::All) {
+        return Guess::Is(name, 90);
+    }
+    let key = |key: &str| body.contains(&format!("\"{key}\""));
+    if key("function_call") || key("tool_calls") || key("ToolCall_V2") {
+        return Guess::Is("legacy_json", 95);
+    }
+    if key("name") && (key("arguments") || key("parameters")) {
+        return Guess::Is("legacy_json", 85);
+    }
+    // The keys that frames and calls begin with; anything else is an answer, and is not kept waiting.
+    let first = inner.trim_start_matches(['{', ' ', '\n', '\r', '\t']);
+    let Some(first) = first.strip_prefix('"') else {
+        return if decided || !first.is_empty() {
+            Guess::Is("legacy_json", 50)
+        } else {
+            Guess::More
+        };
+    };
+    let first_key = first.split('"').next().unwrap_or_default();
+    let known = ["id", "object", "type", "model", "created", "role", "name", "responseId"];
+    let may = known.iter().any(|word| match first.contains('"') {
+        true => *word == first_key,
+        false => word.starts_with(first_key),
+    });
+    if may && !decided { Guess::More } else { Guess::Is("legacy_json", 50) }
+}
+
+/// Names the provider whose frames these seem to be.
+fn wire_format(frames: &str) -> Option<&'static str> {
+    let has = |words: &[&str]| words.iter().any(|word| frames.contains(word));
+    if has(&["\"choices\"", "\"chat.completion"]) {
+        Some("openai_chat")
+    } else if has(&[
+        "\"message_start\"",
+        "\"content_block_",
+        "\"message_delta\"",
+        "event: message_",
+    ]) {
+        Some("anthropic")
+    } else if has(&["\"response.", "event: response.", "\"object\":\"response\""]) {
+        Some("openai_responses")
+    } else if has(&["\"candidates\"", "\"usageMetadata\"", "\"promptFeedback\""]) {
+        Some("gemini")
+    } else {
+        None
+    }
+}
+
+/// How many bytes are looked at before a guess has to do.
+const DECISION_BYTES_MAX: usize = 512;

@@ -1,0 +1,189 @@
+//! What must hold of every stream in every dialect, whatever is in it. Shared with the fuzz targets.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use stream::canonical::{Canonical, Collector, Kind};
+use stream::dialect::{Dialect, Format, Options, Parser, Tools};
+use stream::event::{Event, Sink};
+
+/// The families of dialects, by the way they write calls.
+pub(crate) const FAMILIES: &[(&str, &[&str])] = &[
+    (
+        "json",
+        &[
+            "hermes",
+            "granite",
+            "granite4",
+            "granite_20b_fc",
+            "mistral",
+            "mistral_v11",
+            "llama3_json",
+            "xlam",
+            "jamba",
+            "hunyuan_a13b",
+            "command_a",
+            "phi4_mini",
+            "apertus",
+            "internlm2",
+            "longcat",
+            "ernie45",
+            "inkling",
+            "gigachat3",
+            "json_fence",
+            "toolcall_v2",
+            "deepseek_v3",
+            "deepseek_v31",
+            "kimi_k2",
+        ],
+    ),
+    (
+        "tagged",
+        &[
+            "qwen3_coder",
+            "seed_oss",
+            "claude_xml",
+            "minimax_m2",
+            "minimax_m3",
+            "dots",
+            "deepseek_v32",
+            "deepseek_v4",
+            "step3",
+            "minicpm5",
+            "glm45",
+            "glm47",
+            "hy_v3",
+            "kimi_k3",
+        ],
+    ),
+    ("literals", &["pythonic", "olmo3", "lfm2", "gemma3", "gemma4", "functiongemma"]),
+    ("channels", &["harmony", "muse", "react", "plan"]),
+    ("wire", &["openai_chat", "openai_chat_legacy", "openai_responses", "anthropic", "gemini"]),
+    ("detected", &["auto", "legacy", "legacy_json"]),
+];
+
+/// Reads bytes whose first three choose a format of a family, options and cuts.
+pub(crate) fn check_bytes(family: &str, data: &[u8]) {
+    let [format, bits, cuts, input @ ..] = data else { return };
+    let (_, formats) = FAMILIES.iter().find(|(name, _)| *name == family).expect("a known family");
+    let name = formats[usize::from(*format) % formats.len()];
+    let options = Options {
+        start_in_reasoning: bits & 1 != 0,
+        tool_call_ends_reasoning: bits & 2 != 0,
+        namespace: (bits & 4 != 0).then(|| "ns:".to_owned()),
+        reasoning: (bits & 8 != 0).then(|| "granite".to_owned()),
+        pythonic_anywhere: bits & 16 != 0,
+        ..Options::default()
+    };
+    check(name, &options, &Tools::default(), input, u64::from(*cuts));
+}
+
+/// Reads an input whole and cut, and sees to what must hold.
+pub(crate) fn check(name: &str, options: &Options, tools: &Tools, input: &[u8], seed: u64) {
+    let Some(format) = Format::named(name) else { return };
+    let dialect = Dialect::new(format, options, tools);
+    let whole = read(&dialect, input, || usize::MAX);
+    let single = read(&dialect, input, || 1);
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let random = read(&dialect, input, || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % 17) as usize
+    });
+    let shown = String::from_utf8_lossy(input);
+    assert_eq!(single, whole, "{name} by one byte: {shown:?}");
+    assert_eq!(random, whole, "{name} by random cuts {seed}: {shown:?}");
+    nothing_is_lost(name, &whole, &shown);
+}
+
+fn read(dialect: &Dialect, input: &[u8], mut cut: impl FnMut() -> usize) -> Vec<Canonical> {
+    let (mut parser, mut rest) = (Parser::new(dialect), input);
+    let mut sink = Watch { len: input.len() as u64, ..Watch::default() };
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at(cut().clamp(1, rest.len()));
+        parser.push(piece, &mut sink);
+        rest = more;
+    }
+    parser.finish(&mut sink);
+    sink.is_over();
+    sink.collector.into_events(false)
+}
+
+/// Sees to the order of events.
+#[derive(Default)]
+struct Watch {
+    len: u64,
+    collector: Collector,
+    /// The calls, and whether they are over.
+    calls: HashMap<u32, bool>,
+    in_plan: bool,
+}
+
+impl Sink for Watch {
+    fn event(&mut self, event: Event<'_>, range: Range<u64>) {
+        assert!(range.start <= range.end && range.end <= self.len, "{event:?} at {range:?}");
+        match event {
+            Event::Text(text) | Event::Reasoning(text) => assert!(!text.is_empty(), "{range:?}"),
+            Event::ToolStart { index, name, .. } => {
+                assert_eq!(index as usize, self.calls.len(), "calls are counted");
+                assert!(!name.is_empty(), "a call without a name");
+                self.calls.insert(index, false);
+            }
+            Event::ToolId { index, .. } | Event::ToolArgs { index, .. } => {
+                assert_eq!(self.calls.get(&index), Some(&false), "{event:?} outside of its call");
+            }
+            Event::ToolEnd { index, .. } => {
+                assert_eq!(self.calls.insert(index, true), Some(false), "{event:?}");
+            }
+            Event::PlanStart => assert!(!std::mem::replace(&mut self.in_plan, true)),
+            Event::PlanEnd { .. } => assert!(std::mem::replace(&mut self.in_plan, false)),
+            Event::Plan(_) => assert!(self.in_plan),
+            _ => {}
+        }
+        self.collector.event(event, range);
+    }
+}
+
+impl Watch {
+    fn is_over(&self) {
+        assert!(self.calls.values().all(|over| *over), "a call is open at the end");
+        assert!(!self.in_plan, "a plan is open at the end");
+    }
+}
+
+/// Where all markup is known, an input without calls comes out as it went in.
+fn nothing_is_lost(name: &str, events: &[Canonical], input: &str) {
+    let plain =
+        ["hermes", "granite_20b_fc", "qwen3_coder", "claude_xml", "minimax_m2", "toolcall_v2"];
+    if !plain.contains(&name) {
+        return;
+    }
+    let mut text = String::new();
+    for event in events {
+        match &event.kind {
+            Kind::Text { text: piece } | Kind::Reasoning { text: piece } => text.push_str(piece),
+            Kind::ToolStart { .. } => return,
+            _ => {}
+        }
+    }
+    assert_eq!(strip(&text), strip(input), "{name}");
+}
+
+/// Takes the marks of reasoning out of a text, also those that come together when others go.
+fn strip(text: &str) -> String {
+    const MARKS: &[&str] = &[
+        "<think>",
+        "</think>",
+        "<|endoftext|>",
+        "Here is my thought process:",
+        "Here is my response:",
+        "Here's my thought process:",
+        "Here's my response:",
+    ];
+    let mut text = text.to_owned();
+    while let Some(mark) = MARKS.iter().find(|mark| text.contains(**mark)) {
+        text = text.replace(mark, "");
+    }
+    text
+}

@@ -1,0 +1,146 @@
+//! Vectors, bent and broken at random: nothing panics, nothing depends on cuts, nothing is lost.
+//!
+//! A few hundred of each family in every run; `HEDDLE_FUZZ_SECS=N` goes on for N seconds a family, and
+//! `HEDDLE_SEED=N` begins elsewhere. What fails prints its input.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use stream::dialect::{Options, Tools};
+
+use crate::invariants::{FAMILIES, check};
+
+struct Vector {
+    format: String,
+    options: Options,
+    tools: Tools,
+    input: Vec<u8>,
+}
+
+fn vectors() -> Vec<Vector> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let mut paths: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let list = paths.iter().flat_map(|path| {
+        serde_json::from_str::<Vec<Value>>(&fs::read_to_string(path).unwrap()).unwrap()
+    });
+    list.filter_map(|vector| {
+        let input = vector["input"].as_str()?.as_bytes().to_vec();
+        // The long ones have nothing that the short ones lack.
+        (input.len() < 4096).then(|| Vector {
+            format: vector["format"].as_str().unwrap().to_owned(),
+            options: serde_json::from_value(vector["options"].clone()).unwrap_or_default(),
+            tools: Tools::from_json(&vector["tools"]).unwrap_or_default(),
+            input,
+        })
+    })
+    .collect()
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound.max(1) as u64) as usize
+    }
+
+    /// Takes a piece out of a text.
+    fn piece<'a>(&mut self, text: &'a [u8]) -> &'a [u8] {
+        let from = self.below(text.len() + 1);
+        let len = self.below(24).min(text.len() - from);
+        &text[from..from + len]
+    }
+}
+
+/// Bends an input; pieces of another one may get into it.
+fn bend(random: &mut Random, input: &mut Vec<u8>, other: &[u8]) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(input.len() + 1);
+        match random.below(8) {
+            0 => input.truncate(at),
+            1 => {
+                let end = (at + 1 + random.below(12)).min(input.len());
+                input.drain(at.min(end)..end);
+            }
+            2 => {
+                let piece = random.piece(other).to_vec();
+                input.splice(at..at, piece);
+            }
+            3 => {
+                let piece = random.piece(&input.clone()).to_vec();
+                input.splice(at..at, piece);
+            }
+            4 => input
+                .insert(at, [b'<', b'>', b'"', b'\\', b'{', b'}', b'\n', b' '][random.below(8)]),
+            5 => input.insert(at, random.below(256) as u8),
+            6 => {
+                // Tags and brackets are where grammars meet.
+                if let Some(found) = input[at.min(input.len())..].iter().position(|b| *b == b'<') {
+                    input.truncate(at + found);
+                    input.extend_from_slice(other);
+                }
+            }
+            _ => {
+                let blanks = vec![b" \n\t\r"[random.below(4)]; 1 + random.below(40)];
+                input.splice(at..at, blanks);
+            }
+        }
+        input.truncate(8192);
+    }
+}
+
+#[test]
+fn mutated_vectors() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (seconds, seed) = (number("HEDDLE_FUZZ_SECS"), number("HEDDLE_SEED").unwrap_or(1));
+    let vectors = vectors();
+    for (family, formats) in FAMILIES {
+        // What detects takes everything.
+        let own: Vec<&Vector> = vectors
+            .iter()
+            .filter(|vector| *family == "detected" || formats.contains(&vector.format.as_str()))
+            .collect();
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let began = Instant::now();
+        let mut round = 0;
+        loop {
+            let over = match seconds {
+                Some(seconds) => began.elapsed() > Duration::from_secs(seconds),
+                None => round >= 400,
+            };
+            if over {
+                break;
+            }
+            round += 1;
+            let vector = own[random.below(own.len())];
+            let other = &own[random.below(own.len())].input;
+            let mut input = vector.input.clone();
+            bend(&mut random, &mut input, other);
+            let format = if *family == "detected" {
+                formats[random.below(formats.len())]
+            } else {
+                &vector.format
+            };
+            let mut options = vector.options.clone();
+            if random.below(4) == 0 {
+                options.tool_call_ends_reasoning ^= true;
+                options.start_in_reasoning ^= random.below(2) == 0;
+            }
+            let cuts = random.below(1 << 16) as u64;
+            let run = std::panic::AssertUnwindSafe(|| {
+                check(format, &options, &vector.tools, &input, cuts);
+            });
+            if let Err(panic) = std::panic::catch_unwind(run) {
+                let shown = String::from_utf8_lossy(&input);
+                eprintln!("{family}, {format}, {options:?}, cuts {cuts}:\n{shown}\n{shown:?}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
