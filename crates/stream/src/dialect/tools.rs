@@ -66,6 +66,27 @@ impl Tools {
         self.list.iter().any(|tool| tool.name == name)
     }
 
+    /// Returns the name of the parameter that an argument without a name is for.
+    ///
+    /// Required parameters come first, in the order of the schema, as in a signature. The others have
+    /// no order, so only the last of them has a place.
+    pub(crate) fn positional(&self, tool: &str, place: usize) -> Option<&str> {
+        let schema = &self.list.iter().find(|known| known.name == tool)?.schema;
+        let properties = schema.get("properties")?.as_object()?;
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required =
+            required.filter_map(Value::as_str).filter(|key| properties.contains_key(*key));
+        if let Some(key) = required.clone().nth(place) {
+            return Some(key);
+        }
+        let mut others =
+            properties.keys().filter(|key| !required.clone().any(|known| known == *key));
+        match (others.next(), others.next()) {
+            (Some(key), None) if place == required.count() => Some(key),
+            _ => None,
+        }
+    }
+
     /// Returns what the schema of a tool says about the value at `path`; an empty part of the path
     /// stands for an item of an array.
     pub(crate) fn hint<'p>(&self, tool: &str, path: impl IntoIterator<Item = &'p str>) -> Hint {
