@@ -15,7 +15,8 @@ use openai_harmony::{
     HarmonyEncoding, HarmonyEncodingName, StreamableParser, load_harmony_encoding,
 };
 use stream::canonical::{Canonical, Collector, Kind};
-use stream::dialect::harmony::{Harmony, Tokens, Vocabulary};
+use stream::dialect::harmony::{Tokens, Vocabulary};
+use stream::dialect::{Dialect, Format, Options, Parser, Tools};
 
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
@@ -93,16 +94,18 @@ fn compare(encoding: &HarmonyEncoding, words: &Words, seed: u64, tally: &mut Tal
         return Ok(());
     }
     tally.texts += 1;
-    let (mut parser, mut collector, mut from) = (Harmony::new(), Collector::default(), 0);
+    let format = Format::named("harmony").context("there is no Harmony in the table")?;
+    let dialect = Dialect::new(format, &Options::default(), &Tools::default());
+    let (mut parser, mut collector, mut from) = (Parser::new(&dialect), Collector::default(), 0);
     while from < text.len() {
         let mut to = (from + 1 + random.below(9)).min(text.len());
         while !text.is_char_boundary(to) {
             to += 1;
         }
-        parser.push(&text[from..to], from as u64, &mut collector);
+        parser.push_str(&text[from..to], &mut collector);
         from = to;
     }
-    parser.finish(text.len() as u64, &mut collector);
+    parser.finish(&mut collector);
     let ours = merge(parts(collector));
     ensure!(ours == want, "as text we read {ours:?}, they read {want:?}: {text}");
     Ok(())

@@ -5,7 +5,6 @@
 //! whatever the network brings, then finish. The events do not depend on how the input was cut.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -182,6 +181,7 @@ pub struct Parser {
 }
 
 /// The engine of a stream. The first is by far the most frequent, and is called without a detour.
+#[expect(clippy::large_enum_variant, reason = "the large one is what most streams are")]
 enum Either {
     Text(machine::Machine),
     Other(Box<dyn Engine + Send>),
@@ -198,22 +198,15 @@ impl Parser {
     }
 
     /// Takes the next bytes, cut anywhere.
+    ///
+    /// What is not UTF-8 becomes U+FFFD, and counts as its three bytes in the ranges of events.
+    #[inline]
     pub fn push(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
         if let Some(text) = self.utf8.whole(bytes) {
             return self.push_str(text, sink);
         }
-        let (engine, offset) = (&mut self.engine, &mut self.offset);
-        self.utf8.push(bytes, |piece| {
-            let (text, used, valid) = match piece {
-                utf8::Piece::Text(text) => (text, text.len(), true),
-                utf8::Piece::Invalid(length) => ("\u{fffd}", length, false),
-            };
-            if !valid {
-                invalid_utf8(*offset, used, sink);
-            }
-            engine.push(text, *offset, sink);
-            *offset += used as u64;
-        });
+        let Self { utf8, engine, offset } = self;
+        utf8.push(bytes, |piece| give(engine, offset, piece, sink));
     }
 
     /// Takes the next text. Not to be mixed with bytes that end inside of a character.
@@ -234,14 +227,8 @@ impl Parser {
 
     /// Ends the stream: whatever was held back comes out, whatever is open is closed.
     pub fn finish(&mut self, sink: &mut dyn Sink) {
-        let (engine, offset) = (&mut self.engine, &mut self.offset);
-        self.utf8.finish(|piece| {
-            if let utf8::Piece::Invalid(length) = piece {
-                invalid_utf8(*offset, length, sink);
-                engine.push("\u{fffd}", *offset, sink);
-                *offset += length as u64;
-            }
-        });
+        let Self { utf8, engine, offset } = self;
+        utf8.finish(|piece| give(engine, offset, piece, sink));
         self.engine.finish(self.offset, sink);
     }
 }
@@ -269,10 +256,14 @@ impl Either {
     }
 }
 
-fn invalid_utf8(at: u64, length: usize, sink: &mut dyn Sink) {
-    let range: Range<u64> = at..at + length as u64;
-    let detail = "bytes that are not UTF-8";
-    sink.event(Event::Error { kind: ErrorKind::InvalidUtf8, detail }, range);
+fn give(engine: &mut Either, offset: &mut u64, piece: utf8::Piece<'_>, sink: &mut dyn Sink) {
+    let range = *offset..*offset + piece.as_str().len() as u64;
+    *offset = range.end;
+    if let utf8::Piece::Invalid(_) = piece {
+        let detail = "bytes that are not UTF-8";
+        sink.event(Event::Error { kind: ErrorKind::InvalidUtf8, detail }, range.clone());
+    }
+    engine.push(piece.as_str(), range.start, sink);
 }
 
 /// Reads the text of one stream.

@@ -359,10 +359,8 @@ impl Inner {
                 let role = *role;
                 self.call_value(role, event, end, here);
             }
-            (State::Word(_), json::Event::Str(piece)) => {
-                if call.word.len() <= NAME_BYTES_MAX {
-                    call.word.push_str(piece);
-                }
+            (State::Word(_), json::Event::Str(piece)) if call.word.len() <= NAME_BYTES_MAX => {
+                call.word.push_str(piece);
             }
             (State::Word(role), json::Event::StringEnd) => {
                 let (role, word) = (*role, json::unescape(&call.word));

@@ -1,12 +1,34 @@
 //! Bytes to events, incrementally, without I/O.
 //!
 //! Every decoder here takes bytes as they come and gives the same events however they were cut.
-//! None of them fails on garbage: what cannot be read is skipped and counted.
+//! None of them fails on garbage: what cannot be read is skipped, counted or given back as text.
 //!
-//! * [`utf8`]: bytes to text;
-//! * [`json`]: text to the events of a JSON document;
-//! * [`sse`]: the framing of `text/event-stream`;
-//! * [`responses`]: the events of the Responses API;
+//! ```
+//! use stream::dialect::{Dialect, Format, Options, Parser, Tools};
+//! use stream::event::Event;
+//!
+//! let format = Format::named("hermes").expect("it is in the table");
+//! let dialect = Dialect::new(format, &Options::default(), &Tools::default());
+//! let mut parser = Parser::new(&dialect);
+//! let mut arguments = String::new();
+//! let mut sink = |event: Event<'_>, _range| {
+//!     if let Event::ToolArgs { text, .. } = event {
+//!         arguments.push_str(text);
+//!     }
+//! };
+//! for piece in ["I look.<tool", "_call>{\"name\":\"ls\",\"argu", "ments\":{\"all\":true}}</tool_call>"] {
+//!     parser.push(piece.as_bytes(), &mut sink);
+//! }
+//! parser.finish(&mut sink);
+//! assert_eq!(arguments, r#"{"all":true}"#);
+//! ```
+//!
+//! * [`dialect`]: what models write, in any of the formats of a table;
+//! * [`event`] and [`canonical`]: what it comes to, and the form in which that is printed and compared;
+//! * [`document`]: JSON documents with calls inside;
+//! * [`face`]: the events of an asynchronous source;
+//! * [`utf8`], [`json`], [`sse`]: characters, JSON, the framing of `text/event-stream`;
+//! * [`responses`]: whole items of the Responses API;
 //! * [`failure`]: what a provider's error object means.
 
 pub mod canonical;

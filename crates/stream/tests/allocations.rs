@@ -52,7 +52,11 @@ fn no_push_allocates_in_text_reasoning_or_arguments() {
             _ => "text ",
         };
         // Where any brace may begin an envelope, each is looked into.
-        let text = if format.name() == "toolcall_v2" { "a < b, [x] and `z`\n" } else { prose };
+        let text = if ["toolcall_v2", "auto"].contains(&format.name()) {
+            "a < b, [x] and `z`\n"
+        } else {
+            prose
+        };
         check(format.name(), &tools, before, text);
     }
     check("harmony", &tools, "<|channel|>analysis<|message|>", prose);

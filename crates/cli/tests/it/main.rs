@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod conformance;
+mod decode;
 mod https;
 mod process;
 mod run;

@@ -5,8 +5,10 @@
 //! decides between dialects that share it. From there on the stream is read as that dialect.
 
 use crate::dialect::machine::{self, Compiled, Switch};
-use crate::dialect::{Dialect, Engine, Format, Options, Tools, table};
+use crate::dialect::{Dialect, Engine, Format, Options, Tools};
 use crate::event::{Event, Sink};
+
+mod marks;
 
 /// What a stream seems to be written in.
 #[derive(Clone, Copy, Debug)]
@@ -72,10 +74,6 @@ struct Marked {
 }
 
 impl Marked {
-    fn new((switch, marker, held, start): machine::Switched) -> Self {
-        Self { switch, held, marker, start }
-    }
-
     fn guess(&self, ended: bool) -> Guess {
         let usual = Guess::Is(self.switch.usual, 50);
         let since = &self.held[self.marker..];
@@ -118,7 +116,7 @@ impl Auto {
     fn text(&self) -> State {
         match self.scope {
             Scope::All => {
-                let compiled = Compiled::new(&table::AUTO, &self.options, self.tools.clone());
+                let compiled = Compiled::new(&marks::AUTO, &self.options, self.tools.clone());
                 State::Text(Box::new(machine::Machine::new(compiled.into(), 0)))
             }
             // A fence is all that may still come.
@@ -157,17 +155,17 @@ impl Auto {
         };
     }
 
-    /// Looks at a mark and what has come since; goes on if that is enough.
-    fn look(&mut self, ended: bool, sink: &mut dyn Sink) {
-        let State::Marked { mark, .. } = &self.state else { return };
+    /// Looks at a mark and what has come since; tells whether that was enough to go on.
+    fn look(&mut self, ended: bool, sink: &mut dyn Sink) -> bool {
+        let State::Marked { mark, .. } = &self.state else { return false };
         let guess = mark.guess(ended);
         if guess == Guess::More {
-            return;
+            return false;
         }
         let placeholder = State::Start { held: String::new(), start: 0 };
         let State::Marked { mut machine, mark } = std::mem::replace(&mut self.state, placeholder)
         else {
-            return;
+            return false;
         };
         let Marked { held, marker, start, .. } = mark;
         match guess {
@@ -181,6 +179,7 @@ impl Auto {
                 self.push(&held[marker..], start + marker as u64, sink);
             }
         }
+        true
     }
 }
 
@@ -195,23 +194,37 @@ impl Engine for Auto {
                 if held.is_empty() {
                     *start = at;
                 }
-                held.push_str(text);
-                let guess = beginning(held, false, self.scope);
-                if guess != Guess::More {
-                    let (held, start) = (std::mem::take(held), *start);
-                    self.settle(guess, &held, start, sink);
+                // One by one: what is decided must not depend on how much has come at once.
+                for (pos, next) in text.char_indices() {
+                    held.push(next);
+                    let guess = beginning(held, false, self.scope);
+                    if guess != Guess::More {
+                        let (held, start) = (std::mem::take(held), *start);
+                        let used = pos + next.len_utf8();
+                        self.settle(guess, &held, start, sink);
+                        return self.push(&text[used..], at + used as u64, sink);
+                    }
                 }
             }
             State::Text(machine) => {
                 machine.push(text, at, sink);
-                if let Some(switched) = machine.take_switch() {
-                    self.mark(Marked::new(switched));
+                if let Some((switch, marker, since, start)) = machine.take_switch() {
+                    let held = since[..marker].to_owned();
+                    self.mark(Marked { switch, held, marker, start });
                     self.look(false, sink);
+                    self.push(&since[marker..], start + marker as u64, sink);
                 }
             }
-            State::Marked { mark, .. } => {
-                mark.held.push_str(text);
-                self.look(false, sink);
+            State::Marked { .. } => {
+                for (pos, next) in text.char_indices() {
+                    if let State::Marked { mark, .. } = &mut self.state {
+                        mark.held.push(next);
+                    }
+                    if self.look(false, sink) {
+                        let used = pos + next.len_utf8();
+                        return self.push(&text[used..], at + used as u64, sink);
+                    }
+                }
             }
         }
     }
@@ -221,8 +234,8 @@ impl Engine for Auto {
             State::Chosen(engine) => return engine.finish(at, sink),
             State::Text(machine) => {
                 machine.finish(at, sink);
-                let Some(switched) = machine.take_switch() else { return };
-                self.mark(Marked::new(switched));
+                let Some((switch, marker, held, start)) = machine.take_switch() else { return };
+                self.mark(Marked { switch, held, marker, start });
                 self.look(true, sink);
             }
             State::Start { held, start } => {
@@ -230,7 +243,9 @@ impl Engine for Auto {
                 let guess = beginning(&held, true, self.scope);
                 self.settle(guess, &held, start, sink);
             }
-            State::Marked { .. } => self.look(true, sink),
+            State::Marked { .. } => {
+                self.look(true, sink);
+            }
         }
         // Each of these has brought the stream further, so this ends.
         self.finish(at, sink);
@@ -333,7 +348,21 @@ fn json_beginning(body: &str, ended: bool, scope: Scope) -> Guess {
         };
     };
     let first_key = first.split('"').next().unwrap_or_default();
-    let known = ["id", "object", "type", "model", "created", "role", "name", "responseId"];
+    let known = [
+        "id",
+        "object",
+        "type",
+        "model",
+        "created",
+        "role",
+        "name",
+        "responseId",
+        "function",
+        "function_call",
+        "tool_call",
+        "tool_calls",
+        "ToolCall_V2",
+    ];
     let may = known.iter().any(|word| match first.contains('"') {
         true => *word == first_key,
         false => word.starts_with(first_key),
@@ -363,4 +392,4 @@ fn wire_format(frames: &str) -> Option<&'static str> {
 }
 
 /// How many bytes are looked at before a guess has to do.
-const DECISION_BYTES_MAX: usize = 512;
+const DECISION_BYTES_MAX: usize = 256;

@@ -20,27 +20,29 @@ impl Fenced {
 impl Body for Fenced {
     fn push(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Step {
         let mut pos = 0;
-        if let Some(line) = &mut self.line {
-            let end = text.find('\n');
-            let piece = &text[..end.unwrap_or(text.len())];
-            line.push_str(piece);
+        while let Some(line) = &mut self.line {
+            let Some(next) = text[pos..].chars().next() else { return Step::More };
+            let used = pos + next.len_utf8();
+            let ends = next == '\n';
+            if !ends {
+                line.push(next);
+            }
             let word = line.trim();
-            let may = match end {
-                Some(_) => self.words.iter().any(|known| known.eq_ignore_ascii_case(word)),
-                None => self.words.iter().any(|known| {
-                    known.get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word))
-                }),
-            };
-            let long = line.len() > NAME_BYTES_MAX;
-            pos = end.map_or(text.len(), |end| end + 1);
-            let room = out.held.push(&text[..pos], at);
-            if !may || long || !room {
+            let may = self.words.iter().any(|known| {
+                known.get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word))
+                    && (!ends || known.len() == word.len())
+            });
+            // The character that decides is not ours: it may begin something else.
+            if !may || line.len() > NAME_BYTES_MAX {
                 return Step::Fail(pos);
             }
-            if end.is_none() {
-                return Step::More;
+            if !out.held.push(&text[pos..used], at + pos as u64) {
+                return Step::Fail(used);
             }
-            self.line = None;
+            pos = used;
+            if ends {
+                self.line = None;
+            }
         }
         match self.inner.push(&text[pos..], at + pos as u64, out) {
             Step::More => Step::More,

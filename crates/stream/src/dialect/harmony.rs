@@ -120,11 +120,7 @@ impl<V: Vocabulary> Tokens<V> {
 }
 
 fn give(machine: &mut Machine<Calls>, piece: utf8::Piece<'_>, at: &mut u64, sink: &mut dyn Sink) {
-    let length = match piece {
-        utf8::Piece::Text(text) => text.len(),
-        utf8::Piece::Invalid(length) => length,
-    };
-    let range = *at..*at + length as u64;
+    let range = *at..*at + piece.as_str().len() as u64;
     *at = range.end;
     if let utf8::Piece::Invalid(_) = piece {
         let detail = "a token that is not UTF-8";

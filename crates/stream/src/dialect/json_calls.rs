@@ -263,9 +263,7 @@ impl JsonCalls {
                 if blank => {}
             State::Start if self.shape.keys == Keys::None => {
                 self.state = State::Arguments(match next {
-                    '{' | '[' | '"' | '-' | '0'..='9' | 't' | 'f' | 'n' => {
-                        lexical::Value::default()
-                    }
+                    '{' | '[' | '"' | '-' | '0'..='9' => lexical::Value::default(),
                     _ if self.closes(0, next) => lexical::Value::default(),
                     _ => lexical::Value::RAW,
                 });
@@ -313,6 +311,9 @@ impl JsonCalls {
                     return Next::Fail;
                 }
                 if self.shape.keys == Keys::Tool {
+                    if self.key.is_empty() {
+                        return Next::Fail;
+                    }
                     self.end_call(true, at, out);
                     self.call.name = Some(json::unescape(&self.key));
                     self.start_if_known(false, at, out);
@@ -558,7 +559,7 @@ impl Body for JsonCalls {
                                 let id = json::unescape(&self.call.word);
                                 match self.call.index {
                                     Some(index) => {
-                                        out.event(Event::ToolId { index, id: &id }, here..here + 1)
+                                        out.event(Event::ToolId { index, id: &id }, here..here + 1);
                                     }
                                     None => self.call.id = Some(id),
                                 }

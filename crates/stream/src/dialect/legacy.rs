@@ -193,8 +193,11 @@ impl Engine for Legacy {
     fn finish(&mut self, at: u64, sink: &mut dyn Sink) {
         let State::Document(reading) = &mut self.state else { return };
         let Reading { document, rest } = &mut **reading;
+        let base = at - document.offset();
         // That it ends too early is said with the call it ends in, or it is an answer.
-        let _ = document.finish(|found, _| rest.take(found, at..at, sink));
+        let _ = document.finish(|found, range| {
+            rest.take(found, base + range.start..base + range.end, sink);
+        });
         rest.give_back(sink);
     }
 }

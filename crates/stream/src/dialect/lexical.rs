@@ -48,6 +48,11 @@ impl Value {
         self.inside != Inside::Before
     }
 
+    /// Tells whether a string of it is open.
+    pub(crate) fn in_string(self) -> bool {
+        matches!(self.inside, Inside::Text | Inside::Escape)
+    }
+
     /// Tells whether it is a JSON value at all.
     pub(crate) fn is_json(self) -> bool {
         self.inside != Inside::Raw

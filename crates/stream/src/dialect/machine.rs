@@ -16,9 +16,11 @@ use crate::dialect::body::{Body, Held, Out, Step};
 use crate::dialect::code::{Code, CodeSpec};
 use crate::dialect::detect::Guess;
 use crate::dialect::fence::Fenced;
+use crate::dialect::gemma::Gemma;
 use crate::dialect::head::{Head, Headed};
 use crate::dialect::json_calls::{JsonCalls, Shape};
 use crate::dialect::nested::{Nested, NestedSpec};
+use crate::dialect::python::{self, Python};
 use crate::dialect::tagged::{Spelling, Tagged, Tags};
 use crate::dialect::{Engine, Options, Tools};
 use crate::event::{ErrorKind, Event, Sink};
@@ -126,6 +128,9 @@ pub(crate) enum Grammar {
     Head(Head),
     Tagged(Tags),
     Nested(NestedSpec),
+    Python(python::Spec),
+    /// Gemma's own literals, whose strings stand between two of these.
+    Gemma(&'static str),
     Code(CodeSpec),
     /// In a fence whose first line says one of these words.
     Fence(&'static [&'static str], &'static Grammar),
@@ -138,6 +143,8 @@ impl Grammar {
             Self::Head(head) => Box::new(Headed::new(*head)),
             Self::Tagged(tags) => Box::new(Tagged::new(*tags, spelling.clone())),
             Self::Nested(spec) => Box::new(Nested::new(*spec)),
+            Self::Python(spec) => Box::new(Python::new(*spec)),
+            Self::Gemma(delimiter) => Box::new(Gemma::new(delimiter)),
             Self::Code(spec) => Box::new(Code::new(*spec)),
             Self::Fence(words, inner) => Box::new(Fenced::new(words, inner.body(spelling))),
         }
@@ -182,7 +189,7 @@ impl Compiled {
             let call =
                 matches!(mark.effect, Effect::Calls(_) | Effect::Section(_) | Effect::Switch(_));
             if call && options.tool_call_ends_reasoning && place == Place::Anywhere {
-                reasoning.add(*mark, &spelling);
+                reasoning.add(Mark { place, ..*mark }, &spelling);
             }
         }
         // What closes a block means something only where the table does not say otherwise.
@@ -327,9 +334,11 @@ impl Machine {
             line_start: true,
             fresh: true,
             said: true,
+            from_reasoning: false,
             owed: false,
             reported: false,
             in_fence: false,
+            ended: false,
             switched: None,
         };
         Self { compiled, run }
@@ -387,12 +396,16 @@ struct Run {
     fresh: bool,
     /// Text has been given since the last call.
     said: bool,
+    /// The block was opened inside of reasoning.
+    from_reasoning: bool,
     /// A block was left before its close marker came.
     owed: bool,
     /// Whether noise of this block has been reported.
     reported: bool,
     /// Inside of a fence that holds no calls.
     in_fence: bool,
+    /// The stream is over: what is no call may only have lacked its end.
+    ended: bool,
     /// Where the dialect showed itself, and everything since.
     switched: Option<Switched>,
 }
@@ -479,9 +492,9 @@ impl Run {
         }
         match self.mode {
             Mode::Section { at: section, started } => {
-                let dropped = c.noise[section] != Noise::Text;
-                if !dropped || started {
-                    self.give_back(Mode::Text, false, at, sink);
+                // Blanks after a call are the block's, also when its end was cut off.
+                if !started && c.noise[section] == Noise::Text {
+                    self.give_back(self.outside(started), false, at, sink);
                 }
                 if !started {
                     truncated("the stream ends where calls should follow", at, sink);
@@ -531,10 +544,15 @@ impl Run {
         let room = self.held.push(&text[..blank], at);
         if blank < text.len() || !room {
             // Text ends the block: it was none, or its close marker is still to come.
-            self.give_back(Mode::Text, !started, at + blank as u64, sink);
+            self.give_back(self.outside(started), !started, at + blank as u64, sink);
             self.owed = started;
         }
         blank
+    }
+
+    /// Returns what is around a block: reasoning goes on if there was no call to end it.
+    fn outside(&self, started: bool) -> Mode {
+        if self.from_reasoning && !started { Mode::Reasoning } else { Mode::Text }
     }
 
     /// Gives text in whatever mode, all of it.
@@ -556,6 +574,8 @@ impl Run {
         if limit {
             let detail = "what was held back grew beyond its bound";
             sink.event(Event::Error { kind: ErrorKind::Limit, detail }, at..at);
+        } else if loud && self.ended {
+            truncated("the stream ends inside of a call", at, sink);
         } else if loud {
             let detail = "no call follows what announces one";
             sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, at..at);
@@ -653,8 +673,8 @@ impl Run {
             }
             Effect::Section(section) => {
                 self.held.text.clear();
-                self.reported = false;
                 self.owed = false;
+                self.from_reasoning = matches!(self.mode, Mode::Reasoning);
                 if c.noise[section] == Noise::Text {
                     self.hold(text, at);
                 }
@@ -665,7 +685,7 @@ impl Run {
                     if c.noise[section] == Noise::Text =>
                 {
                     self.hold(text, at);
-                    self.give_back(Mode::Text, true, at + text.len() as u64, sink);
+                    self.give_back(self.outside(false), true, at + text.len() as u64, sink);
                 }
                 _ => {
                     self.held.text.clear();
@@ -786,6 +806,7 @@ impl Run {
     }
 
     fn finish_body(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
+        self.ended = true;
         while let Some(mut active) = self.body.take() {
             let mut out = Out {
                 sink: &mut *sink,

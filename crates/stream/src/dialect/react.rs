@@ -16,6 +16,7 @@
 
 use std::ops::Range;
 
+use crate::dialect::lexical::{self, Scan};
 use crate::dialect::{Engine, HELD_BYTES_MAX, NAME_BYTES_MAX};
 use crate::event::{ErrorKind, Event, Sink};
 
@@ -37,7 +38,7 @@ pub(crate) struct React {
     blanks_start: u64,
     /// The blanks before this were too many to hold.
     blanks_flow: bool,
-    scan: Scan,
+    scan: lexical::Value,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,7 @@ impl React {
             blanks: String::new(),
             blanks_start: 0,
             blanks_flow: false,
-            scan: Scan::default(),
+            scan: lexical::Value::default(),
         }
     }
 
@@ -97,7 +98,7 @@ impl React {
     fn reads_labels(&self) -> bool {
         match self.state {
             State::Text | State::Reasoning | State::AfterName | State::Input(_) => true,
-            State::Json => !self.scan.in_string,
+            State::Json => !self.scan.in_string(),
             State::Name | State::Plain | State::AfterJson | State::Answer | State::Dropped(_) => {
                 false
             }
@@ -276,7 +277,7 @@ impl React {
             }
             Some(b'{' | b'[') if matches!(self.state, State::Input(_)) => {
                 self.blanks.clear();
-                self.scan = Scan::default();
+                self.scan = lexical::Value::default();
                 self.state = State::Json;
             }
             Some(_) if self.state == State::Input(false) => self.state = State::Plain,
@@ -307,19 +308,21 @@ impl React {
     /// Reads a JSON value.
     fn json(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
         let index = self.index;
-        let mut used = text.len();
-        for (here, byte) in text.bytes().enumerate() {
-            if self.scan.ends_with(byte) {
-                let end = here + 1;
+        let mut used = 0;
+        // Outside of strings no line of JSON begins like a label, so each line is looked at by itself.
+        while used < text.len() {
+            let line = memchr::memchr(b'\n', &text.as_bytes()[used..]);
+            let next = line.map_or(text.len(), |feed| used + feed + 1);
+            if let Scan::End(end) = self.scan.scan(&text.as_bytes()[used..next], 0) {
+                let end = used + end;
                 let args = Event::ToolArgs { index, text: &text[..end] };
                 sink.event(args, at..at + end as u64);
                 self.end_call(true, at + end as u64, sink);
                 self.state = State::AfterJson;
                 return end;
             }
-            // Outside of strings no line of JSON begins like a label.
-            if byte == b'\n' && !self.scan.in_string && may_be_label(&text[here + 1..]) {
-                used = here + 1;
+            used = next;
+            if line.is_some() && !self.scan.in_string() && may_be_label(&text[used..]) {
                 self.at_line_start = true;
                 break;
             }
@@ -424,39 +427,6 @@ impl Engine for React {
         if truncated {
             error(sink, ErrorKind::Truncated, "the stream ended inside of an action", at);
         }
-    }
-}
-
-/// Finds the end of a JSON object or array without judging it.
-#[derive(Clone, Debug, Default)]
-struct Scan {
-    depth: usize,
-    in_string: bool,
-    after_backslash: bool,
-}
-
-impl Scan {
-    /// Takes a byte of the value and tells whether it was the last one.
-    fn ends_with(&mut self, byte: u8) -> bool {
-        if self.in_string {
-            match byte {
-                _ if self.after_backslash => self.after_backslash = false,
-                b'\\' => self.after_backslash = true,
-                b'"' => self.in_string = false,
-                _ => {}
-            }
-            return false;
-        }
-        match byte {
-            b'"' => self.in_string = true,
-            b'{' | b'[' => self.depth += 1,
-            b'}' | b']' => {
-                self.depth -= 1;
-                return self.depth == 0;
-            }
-            _ => {}
-        }
-        false
     }
 }
 

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use crate::dialect::blocks::Plans;
 use crate::dialect::code::CodeSpec;
-use crate::dialect::detect::{Auto, Guess, Scope};
+use crate::dialect::detect::{Auto, Scope};
 use crate::dialect::harmony::Harmony;
 use crate::dialect::head::{Head, Name};
 use crate::dialect::json_calls::{Keys, Proof, Shape};
 use crate::dialect::legacy::Legacy;
 use crate::dialect::machine::{
-    Calls, Compiled, Effect, Grammar, Mark, Noise, Place, Section, Spec, Switch,
+    Calls, Compiled, Effect, Grammar, Mark, Noise, Place, Section, Spec,
 };
 use crate::dialect::muse::Muse;
 use crate::dialect::nested::NestedSpec;
+use crate::dialect::python;
 use crate::dialect::react::React;
 use crate::dialect::tagged::{self, Key, Tags};
 use crate::dialect::{Engine, Format, Options, Reader, Tools};
@@ -36,6 +37,9 @@ pub(crate) static FORMATS: &[Format] = &[
     text("hermes", "Hermes, Qwen 2.5 and 3, Nemotron, SmolLM3", &HERMES),
     text("qwen3_coder", "Qwen3-Coder, Qwen 3.5 and later, MiMo, Step-3.5", &QWEN3_CODER),
     text("llama3_json", "Llama 3 JSON and python tag", &LLAMA3_JSON),
+    text("pythonic", "Python lists of calls, Llama 4", &PYTHONIC),
+    text("olmo3", "Olmo 3", &OLMO3),
+    text("lfm2", "LFM2", &LFM2),
     text("mistral", "Mistral before v11", &MISTRAL),
     text("mistral_v11", "Mistral v11 and later", &MISTRAL_V11),
     text("deepseek_v3", "DeepSeek V3 and R1", &DEEPSEEK),
@@ -56,6 +60,9 @@ pub(crate) static FORMATS: &[Format] = &[
     text("phi4_mini", "Phi-4-mini", &PHI4_MINI),
     text("xlam", "xLAM", &XLAM),
     text("internlm2", "InternLM 2, Intern-S1", &INTERNLM2),
+    text("gemma3", "Gemma 3", &GEMMA3),
+    text("functiongemma", "FunctionGemma", &FUNCTIONGEMMA),
+    text("gemma4", "Gemma 4", &GEMMA4),
     text("seed_oss", "Seed-OSS", &SEED_OSS),
     text("step3", "Step-3", &STEP3),
     text("hunyuan_a13b", "Hunyuan A13B", &TOOL_CALLS_ARRAY),
@@ -101,7 +108,7 @@ const fn other(
     Format { name, title, reader: Reader::Other(engine) }
 }
 
-const fn mark(text: &'static str, effect: Effect) -> Mark {
+pub(crate) const fn mark(text: &'static str, effect: Effect) -> Mark {
     Mark { text, place: Place::Anywhere, effect }
 }
 
@@ -125,7 +132,7 @@ const fn inner(bodies: &'static [Grammar]) -> Calls {
 
 const THINK: &[(&str, &str)] = &[("<think>", "</think>")];
 
-const PLAIN: Spec =
+pub(crate) const PLAIN: Spec =
     Spec { marks: &[], reasoning: THINK, sections: &[], namespaced: false, suffix: None };
 
 // Marker and JSON value.
@@ -297,6 +304,7 @@ static LLAMA3_JSON: Spec = Spec {
             &json(
                 &[
                     Grammar::Json(Shape::marked("")),
+                    Grammar::Python(python::Spec::Builtin),
                     Grammar::Code(CodeSpec {
                         tool: "python",
                         close: &["<|eom_id|>", "<|eot_id|>"],
@@ -565,6 +573,45 @@ const fn alone(bodies: &'static [Grammar], close: &'static [&'static str]) -> Ca
     Calls { bodies, keep: 0, close, repeats: false, loud: true, fence: false }
 }
 
+/// A block of calls with the tags `function` and `parameter`, up to its close tag.
+macro_rules! functions {
+    ($close:literal) => {
+        Section {
+            marks: &[
+                calls("<function=", &inner(&[Grammar::Tagged(function_tags($close))])),
+                mark($close, Effect::SectionEnd),
+            ],
+            noise: Noise::Text,
+        }
+    };
+}
+
+/// The tags `invoke` and `parameter` with a prefix, in a block that ends with a close tag.
+macro_rules! invoke {
+    ($prefix:literal, $close:literal) => {
+        Grammar::Tagged(invoke_tags(
+            concat!("</", $prefix, "invoke>"),
+            $close,
+            concat!("<", $prefix, "parameter"),
+            concat!("</", $prefix, "parameter>"),
+        ))
+    };
+}
+
+/// A block of calls with those tags, and with what else its calls may be.
+macro_rules! invokes {
+    ($prefix:literal, $close:literal $(, $more:expr)*) => {
+        Section {
+            marks: &[
+                calls(concat!("<", $prefix, "invoke"), &inner(&[invoke!($prefix, $close)])),
+                $($more,)*
+                mark($close, Effect::SectionEnd),
+            ],
+            noise: Noise::Text,
+        }
+    };
+}
+
 static QWEN3_CODER: Spec = Spec {
     marks: &[
         mark("<tool_call>", Effect::Section(0)),
@@ -573,13 +620,7 @@ static QWEN3_CODER: Spec = Spec {
             &alone(&[Grammar::Tagged(function_tags("</tool_call>"))], &["</tool_call>"]),
         ),
     ],
-    sections: &[Section {
-        marks: &[
-            calls("<function=", &inner(&[Grammar::Tagged(function_tags("</tool_call>"))])),
-            mark("</tool_call>", Effect::SectionEnd),
-        ],
-        noise: Noise::Text,
-    }],
+    sections: &[functions!("</tool_call>")],
     ..PLAIN
 };
 
@@ -592,33 +633,13 @@ static SEED_OSS: Spec = Spec {
         ),
     ],
     reasoning: &[("<seed:think>", "</seed:think>")],
-    sections: &[Section {
-        marks: &[
-            calls("<function=", &inner(&[Grammar::Tagged(function_tags("</seed:tool_call>"))])),
-            mark("</seed:tool_call>", Effect::SectionEnd),
-        ],
-        noise: Noise::Text,
-    }],
+    sections: &[functions!("</seed:tool_call>")],
     ..PLAIN
 };
 
 static CLAUDE_XML: Spec = Spec {
     marks: &[mark("<function_calls>", Effect::Section(0))],
-    sections: &[Section {
-        marks: &[
-            calls(
-                "<invoke",
-                &inner(&[Grammar::Tagged(invoke_tags(
-                    "</invoke>",
-                    "</function_calls>",
-                    "<parameter",
-                    "</parameter>",
-                ))]),
-            ),
-            mark("</function_calls>", Effect::SectionEnd),
-        ],
-        noise: Noise::Text,
-    }],
+    sections: &[invokes!("", "</function_calls>")],
     namespaced: true,
     ..PLAIN
 };
@@ -627,63 +648,24 @@ static CLAUDE_XML: Spec = Spec {
 pub(crate) static MUSE_CALLS: Spec = Spec {
     marks: &[mark("<atem:function_calls>", Effect::Section(0))],
     reasoning: &[],
-    sections: &[Section {
-        marks: &[
-            calls(
-                "<atem:invoke",
-                &inner(&[Grammar::Tagged(invoke_tags(
-                    "</atem:invoke>",
-                    "</atem:function_calls>",
-                    "<atem:parameter",
-                    "</atem:parameter>",
-                ))]),
-            ),
-            mark("</atem:function_calls>", Effect::SectionEnd),
-        ],
-        noise: Noise::Text,
-    }],
+    sections: &[invokes!("atem:", "</atem:function_calls>")],
     ..PLAIN
 };
 
 static MINIMAX_M2: Spec = Spec {
     marks: &[mark("<minimax:tool_call>", Effect::Section(0))],
-    sections: &[Section {
-        marks: &[
-            calls(
-                "<invoke",
-                &inner(&[Grammar::Tagged(invoke_tags(
-                    "</invoke>",
-                    "</minimax:tool_call>",
-                    "<parameter",
-                    "</parameter>",
-                ))]),
-            ),
-            mark("</minimax:tool_call>", Effect::SectionEnd),
-        ],
-        noise: Noise::Text,
-    }],
+    sections: &[invokes!("", "</minimax:tool_call>")],
     ..PLAIN
 };
 
 static DOTS: Spec = Spec {
     marks: &[mark("<dots_function_call>", Effect::Section(0))],
-    sections: &[Section {
-        marks: &[
-            calls(
-                "<invoke",
-                &inner(&[Grammar::Tagged(invoke_tags(
-                    "</invoke>",
-                    "</dots_function_call>",
-                    "<parameter",
-                    "</parameter>",
-                ))]),
-            ),
-            calls("{", &DOTS_JSON),
-            calls("[", &DOTS_JSON),
-            mark("</dots_function_call>", Effect::SectionEnd),
-        ],
-        noise: Noise::Text,
-    }],
+    sections: &[invokes!(
+        "",
+        "</dots_function_call>",
+        calls("{", &DOTS_JSON),
+        calls("[", &DOTS_JSON)
+    )],
     ..PLAIN
 };
 
@@ -717,33 +699,11 @@ static DSML: Spec = Spec {
         markup("<｜end▁of▁sentence｜>"),
     ],
     sections: &[
-        Section {
-            marks: &[
-                calls(
-                    "<｜DSML｜invoke",
-                    &inner(&[Grammar::Tagged(dsml_tags("</｜DSML｜function_calls>"))]),
-                ),
-                mark("</｜DSML｜function_calls>", Effect::SectionEnd),
-            ],
-            noise: Noise::Text,
-        },
-        Section {
-            marks: &[
-                calls(
-                    "<｜DSML｜invoke",
-                    &inner(&[Grammar::Tagged(dsml_tags("</｜DSML｜tool_calls>"))]),
-                ),
-                mark("</｜DSML｜tool_calls>", Effect::SectionEnd),
-            ],
-            noise: Noise::Text,
-        },
+        invokes!("｜DSML｜", "</｜DSML｜function_calls>"),
+        invokes!("｜DSML｜", "</｜DSML｜tool_calls>"),
     ],
     ..PLAIN
 };
-
-const fn dsml_tags(outer_close: &'static str) -> Tags {
-    invoke_tags("</｜DSML｜invoke>", outer_close, "<｜DSML｜parameter", "</｜DSML｜parameter>")
-}
 
 static STEP3: Spec = Spec {
     marks: &[
@@ -766,24 +726,23 @@ static STEP3: Spec = Spec {
     ..PLAIN
 };
 
-const STEP3_TAGS: Grammar = Grammar::Tagged(invoke_tags(
-    "</steptml:invoke>",
-    "<｜tool_call_end｜>",
-    "<steptml:parameter",
-    "</steptml:parameter>",
-));
+const STEP3_TAGS: Grammar = invoke!("steptml:", "<｜tool_call_end｜>");
 
 static MINICPM5: Spec = Spec {
     marks: &[
+        // A tag that only looks like it is common in prose about code.
         calls(
-            "<function",
-            &alone(
-                &[Grammar::Tagged(Tags {
-                    cdata: true,
-                    ..invoke_tags("</function>", "", "<param", "</param>")
-                })],
-                &[],
-            ),
+            "<function name=",
+            &Calls {
+                keep: " name=".len(),
+                ..alone(
+                    &[Grammar::Tagged(Tags {
+                        cdata: true,
+                        ..invoke_tags("</function>", "", "<param", "</param>")
+                    })],
+                    &[],
+                )
+            },
         ),
         markup("<|im_end|>"),
     ],
@@ -869,171 +828,87 @@ static KIMI_K3: Spec = Spec {
     ..PLAIN
 };
 
-// Detection.
+// Literals of other languages.
 
-/// A mark that only one dialect has.
-macro_rules! only {
-    ($text:literal, $name:literal) => {
-        mark($text, Effect::Switch(&Switch { guess: |_, _| Guess::Is($name, 99), usual: $name }))
-    };
-}
-
-/// What begins calls or reasoning in any dialect.
-pub(crate) static AUTO: Spec = Spec {
+static PYTHONIC: Spec = Spec {
     marks: &[
-        mark("<tool_call>", Effect::Switch(&TOOL_CALL)),
-        mark("<tool_calls>", Effect::Switch(&TOOL_CALLS)),
-        mark("<function_calls>", Effect::Switch(&FUNCTION_CALLS)),
-        mark("<function", Effect::Switch(&FUNCTION)),
-        Mark { text: "```", place: Place::LineStart, effect: Effect::Switch(&FENCE) },
-        mark("{", Effect::Switch(&ENVELOPE)),
-        only!("[TOOL_CALLS]", "mistral_v11"),
-        only!("[THINK]", "mistral_v11"),
-        only!("<|tool_call|>", "granite"),
-        only!("<|tool_call>", "gemma4"),
-        only!("<|channel>", "gemma4"),
-        only!("<start_function_call>", "functiongemma"),
-        only!("<|tool_calls_section_begin|>", "kimi_k2"),
-        only!("<|tool_call_begin|>", "kimi_k2"),
-        only!("<|open|>", "kimi_k3"),
-        only!("<|close|>", "kimi_k3"),
-        only!("<｜tool▁calls▁begin｜>", "deepseek_v31"),
-        only!("<｜tool▁call▁begin｜>", "deepseek_v31"),
-        only!("<｜DSML｜function_calls>", "deepseek_v32"),
-        only!("<｜DSML｜tool_calls>", "deepseek_v4"),
-        only!("<｜tool_calls_begin｜>", "step3"),
-        only!("<steptml:invoke", "step3"),
-        only!("<minimax:tool_call>", "minimax_m2"),
-        only!("]<]minimax[>[", "minimax_m3"),
-        only!("<mm:think>", "minimax_m3"),
-        only!("<seed:tool_call>", "seed_oss"),
-        only!("<seed:think>", "seed_oss"),
-        only!("<dots_function_call>", "dots"),
-        only!("<longcat_tool_call>", "longcat"),
-        only!("<longcat_think>", "longcat"),
-        only!("<|tools_prefix|>", "apertus"),
-        only!("<|inner_prefix|>", "apertus"),
-        only!("<|START_THINKING|>", "command_a"),
-        only!("<|START_ACTION|>", "command_a"),
-        only!("<|START_RESPONSE|>", "command_a"),
-        only!("<|action_start|>", "internlm2"),
-        only!("<|python_tag|>", "llama3_json"),
-        only!("<|python_start|>", "pythonic"),
-        only!("<|tool_call_start|>", "lfm2"),
-        only!("<|channel|>", "harmony"),
-        only!("<|start|>", "harmony"),
-        only!("<function_call>", "granite_20b_fc"),
-        only!("<|message_model|>", "inkling"),
-        only!("<|content_text|>", "inkling"),
-        only!("<|content_thinking|>", "inkling"),
-        only!("<|content_invoke_tool_json|>", "inkling"),
-        only!("<|function_call|>", "gigachat3"),
-        only!("<|message_sep|>", "gigachat3"),
-        only!("functools[{", "phi4_mini"),
+        Mark {
+            text: "[",
+            place: Place::MessageStart,
+            effect: Effect::Calls(&Calls {
+                loud: false,
+                ..alone(&[Grammar::Python(python::Spec::Bare)], &[])
+            }),
+        },
+        calls(
+            "<|python_start|>",
+            &alone(&[Grammar::Python(python::Spec::Marked)], &["<|python_end|>"]),
+        ),
+        markup("<|python_end|>"),
+        markup("<|eom|>"),
+        markup("<|eot|>"),
     ],
-    reasoning: &[("<think>", "</think>"), ("<|open|>think<|sep|>", "<|close|>think<|sep|>")],
-    namespaced: true,
     ..PLAIN
 };
 
-/// Judges by the first character that is no blank.
-fn first(rest: &str, ended: bool, guess: fn(char, &str) -> Guess) -> Guess {
-    let body = rest.trim_start();
-    match body.chars().next() {
-        Some(c) => match guess(c, body) {
-            Guess::More if ended => Guess::No,
-            guess => guess,
-        },
-        None if ended => Guess::No,
-        None => Guess::More,
-    }
-}
-
-/// Whether a text begins with another, or may when more has come.
-fn begins(body: &str, with: &str, is: Guess, else_: Guess) -> Guess {
-    if body.starts_with(with) {
-        is
-    } else if with.starts_with(body) {
-        Guess::More
-    } else {
-        else_
-    }
-}
-
-static TOOL_CALL: Switch = Switch {
-    guess: |rest, ended| {
-        first(rest, ended, |c, body| match c {
-            '{' => Guess::Is("hermes", 95),
-            '[' => Guess::Is("granite", 90),
-            '<' => {
-                begins(body, "<function=", Guess::Is("qwen3_coder", 97), Guess::Is("hermes", 60))
-            }
-            c if tagged::is_name(c) => Guess::Is("glm45", 85),
-            _ => Guess::Is("hermes", 60),
-        })
-    },
-    usual: "hermes",
+static OLMO3: Spec = Spec {
+    marks: &[calls(
+        "<function_calls>",
+        &alone(&[Grammar::Python(python::Spec::Marked)], &["</function_calls>"]),
+    )],
+    ..PLAIN
 };
 
-static TOOL_CALLS: Switch = Switch {
-    guess: |rest, ended| {
-        first(rest, ended, |c, body| match c {
-            '[' | '{' => Guess::Is("jamba", 85),
-            '<' => begins(body, "<tool_call>", Guess::Is("hy_v3", 90), Guess::No),
-            _ => Guess::No,
-        })
-    },
-    usual: "jamba",
+static LFM2: Spec = Spec {
+    marks: &[
+        calls(
+            "<|tool_call_start|>",
+            &alone(
+                &[
+                    Grammar::Python(python::Spec::Marked),
+                    Grammar::Json(Shape::marked("<|tool_call_end|>")),
+                ],
+                &["<|tool_call_end|>"],
+            ),
+        ),
+        markup("<|im_end|>"),
+    ],
+    ..PLAIN
 };
 
-static FUNCTION_CALLS: Switch = Switch {
-    guess: |rest, ended| {
-        first(rest, ended, |c, _| match c {
-            '<' => Guess::Is("claude_xml", 95),
-            c if c.is_alphabetic() || c == '_' => Guess::Is("olmo3", 85),
-            _ => Guess::No,
-        })
-    },
-    usual: "claude_xml",
-};
-
-static FUNCTION: Switch = Switch {
-    guess: |rest, ended| match rest.chars().next() {
-        Some('=') => Guess::Is("qwen3_coder", 95),
-        Some(' ') => match begins(rest, " name=", Guess::Is("minicpm5", 85), Guess::No) {
-            Guess::More if ended => Guess::No,
-            guess => guess,
-        },
-        None if !ended => Guess::More,
-        _ => Guess::No,
-    },
-    usual: "qwen3_coder",
-};
-
-static FENCE: Switch = Switch {
-    guess: |rest, ended| match rest.split_once('\n') {
-        Some(("json" | "JSON", body)) => first(body, ended, |c, _| match c {
-            '{' | '[' => Guess::Is("json_fence", 70),
-            _ => Guess::No,
+static GEMMA3: Spec = Spec {
+    marks: &[Mark {
+        text: "```",
+        place: Place::LineStart,
+        effect: Effect::Calls(&Calls {
+            loud: false,
+            fence: true,
+            ..alone(
+                &[Grammar::Fence(&["tool_code"], &Grammar::Python(python::Spec::Fence))],
+                &["```"],
+            )
         }),
-        Some(("tool_code", _)) => Guess::Is("gemma3", 90),
-        Some(("", body)) => first(body, ended, |c, _| match c {
-            '{' | '[' => Guess::Is("json_fence", 60),
-            _ => Guess::No,
-        }),
-        Some(_) => Guess::No,
-        None if !ended && ("json".starts_with(rest) || "JSON".starts_with(rest)) => Guess::More,
-        None if !ended && "tool_code".starts_with(rest) => Guess::More,
-        None => Guess::No,
-    },
-    usual: "json_fence",
+    }],
+    ..PLAIN
 };
 
-static ENVELOPE: Switch = Switch {
-    guess: |rest, ended| {
-        first(rest, ended, |_, body| {
-            begins(body, "\"ToolCall_V2\"", Guess::Is("toolcall_v2", 99), Guess::No)
-        })
-    },
-    usual: "toolcall_v2",
+static FUNCTIONGEMMA: Spec = Spec {
+    marks: &[calls(
+        "<start_function_call>",
+        &alone(&[Grammar::Gemma("<escape>")], &["<end_function_call>"]),
+    )],
+    ..PLAIN
+};
+
+static GEMMA4: Spec = Spec {
+    marks: &[
+        calls("<|tool_call>", &alone(&[Grammar::Gemma("<|\"|>")], &["<tool_call|>"])),
+        markup("<turn|>"),
+    ],
+    reasoning: &[
+        ("<|channel>thought\n", "<channel|>"),
+        ("<|channel>thought", "<channel|>"),
+        ("<think>", "</think>"),
+    ],
+    ..PLAIN
 };

@@ -670,7 +670,7 @@ impl Tagged {
                     Fit::No => {
                         self.complain("a key without its value", at, out);
                         self.state = State::Between;
-                        return self.again(len, at, out);
+                        return self.again(0, len, at, out);
                     }
                 }
                 Ok(len)
@@ -680,12 +680,16 @@ impl Tagged {
         }
     }
 
-    /// Reads the buffer again, of which the last character is `len` bytes long and new.
-    fn again(&mut self, len: usize, at: u64, out: &mut Out<'_>) -> Result<usize, Over> {
+    /// Reads the buffer again from `pos` on; its last character is `len` bytes long and new.
+    fn again(
+        &mut self,
+        mut pos: usize,
+        len: usize,
+        at: u64,
+        out: &mut Out<'_>,
+    ) -> Result<usize, Over> {
         let buffer = std::mem::take(&mut self.buffer);
         let start = at + len as u64 - buffer.len() as u64;
-        // The first character is what did not fit; without it there is always progress.
-        let mut pos = buffer.chars().next().map_or(0, char::len_utf8);
         while pos < buffer.len() {
             // A tag ends with its last character, which is the new one.
             let used = self.step(&buffer[pos..], start + pos as u64, out);
@@ -752,7 +756,8 @@ impl Tagged {
             self.buffer.clear();
         } else if fits.iter().all(|fit| *fit == Fit::No) {
             self.complain("a tag that does not belong into a call", at, out);
-            return self.again(len, at, out);
+            // Its first character is what did not fit; without it there is always progress.
+            return self.again(1, len, at, out);
         }
         Ok(len)
     }

@@ -62,22 +62,6 @@ pub(crate) const FAMILIES: &[(&str, &[&str])] = &[
     ("detected", &["auto", "legacy", "legacy_json"]),
 ];
 
-/// Reads bytes whose first three choose a format of a family, options and cuts.
-pub(crate) fn check_bytes(family: &str, data: &[u8]) {
-    let [format, bits, cuts, input @ ..] = data else { return };
-    let (_, formats) = FAMILIES.iter().find(|(name, _)| *name == family).expect("a known family");
-    let name = formats[usize::from(*format) % formats.len()];
-    let options = Options {
-        start_in_reasoning: bits & 1 != 0,
-        tool_call_ends_reasoning: bits & 2 != 0,
-        namespace: (bits & 4 != 0).then(|| "ns:".to_owned()),
-        reasoning: (bits & 8 != 0).then(|| "granite".to_owned()),
-        pythonic_anywhere: bits & 16 != 0,
-        ..Options::default()
-    };
-    check(name, &options, &Tools::default(), input, u64::from(*cuts));
-}
-
 /// Reads an input whole and cut, and sees to what must hold.
 pub(crate) fn check(name: &str, options: &Options, tools: &Tools, input: &[u8], seed: u64) {
     let Some(format) = Format::named(name) else { return };
@@ -99,7 +83,9 @@ pub(crate) fn check(name: &str, options: &Options, tools: &Tools, input: &[u8], 
 
 fn read(dialect: &Dialect, input: &[u8], mut cut: impl FnMut() -> usize) -> Vec<Canonical> {
     let (mut parser, mut rest) = (Parser::new(dialect), input);
-    let mut sink = Watch { len: input.len() as u64, ..Watch::default() };
+    // What is not UTF-8 counts as what it is replaced by.
+    let len = String::from_utf8_lossy(input).len() as u64;
+    let mut sink = Watch { len, ..Watch::default() };
     while !rest.is_empty() {
         let (piece, more) = rest.split_at(cut().clamp(1, rest.len()));
         parser.push(piece, &mut sink);

@@ -6,9 +6,11 @@ mod document;
 mod face;
 mod invariants;
 mod json;
+mod legacy;
 mod mutated;
 mod properties;
 mod recorded;
+mod rendered;
 mod vectors;
 
 use protocol::responses::StreamEvent;

@@ -1,0 +1,147 @@
+//! `heddle debug decode`: every vector of the dialects through the binary, and what it says of flags
+//! that cannot be used.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use testkit::Lab;
+
+use crate::BINARY;
+use crate::run::{Ended, Run, lab};
+
+fn decode(lab: &Lab, args: &[&str], input: &[u8]) -> Ended {
+    let mut command: Command = lab.command(BINARY);
+    command.args(["debug", "decode"]).args(args);
+    Run::start_with(command, input).end()
+}
+
+/// Puts errors last and in order, and arguments into a form that can be compared.
+fn normal(events: &[Value], json_arguments: bool) -> Vec<Value> {
+    let (mut rest, mut errors): (Vec<_>, Vec<_>) =
+        events.iter().cloned().partition(|event| event["type"] != "error");
+    errors.sort_by_key(ToString::to_string);
+    if json_arguments {
+        for event in rest.iter_mut().filter(|event| event["type"] == "tool_args") {
+            if let Ok(value) = serde_json::from_str(event["text"].as_str().unwrap()) {
+                event["text"] = value;
+            }
+        }
+    }
+    rest.append(&mut errors);
+    rest
+}
+
+#[test]
+fn vectors() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stream/tests/vectors");
+    let lab = lab();
+    let mut count = 0;
+    for entry in fs::read_dir(directory).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        for vector in serde_json::from_str::<Vec<Value>>(&text).unwrap() {
+            // Those that are bytes are run by the crate's own test.
+            let Some(input) = vector["input"].as_str() else { continue };
+            count += 1;
+            lab.workspace.write("tools.json", vector["tools"].to_string()).unwrap();
+            let options = vector["options"].to_string();
+            let format = vector["format"].as_str().unwrap();
+            let mut args = vec!["--format", format];
+            if vector["tools"].is_array() {
+                args.extend(["--tools", "tools.json"]);
+            }
+            if vector["options"].is_object() {
+                args.extend(["--options", &options]);
+            }
+            let json_arguments = vector["args_mode"] == "json";
+            let want = normal(vector["expected"].as_array().unwrap(), json_arguments);
+            for more in [&[][..], &["--chunk", "1"], &["--chunk", "7"]] {
+                let ended = decode(&lab, &[&args[..], more].concat(), input.as_bytes());
+                assert_eq!(ended.code, Some(0), "{}: {ended:?}", vector["id"]);
+                let got = normal(&ended.events(), json_arguments);
+                assert_eq!(got, want, "{} {more:?}", vector["id"]);
+            }
+        }
+    }
+    assert!(count > 200, "{count} vectors");
+}
+
+const CALL: &[u8] = br#"Hi <tool_call>{"name":"f","arguments":{"a":1}}</tool_call>"#;
+
+#[track_caller]
+fn check(args: &[&str], input: &[u8], want: &str) {
+    let lab = lab();
+    let ended = decode(&lab, args, input);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), want), "{args:?}: {ended:?}");
+}
+
+#[test]
+fn what_is_printed() {
+    let text = "{\"type\":\"text\",\"text\":\"Hi \"}\n";
+    let call = "{\"type\":\"tool_start\",\"index\":0,\"name\":\"f\",\"id\":null}\n\
+                {\"type\":\"tool_args\",\"index\":0,\"text\":\"{\\\"a\\\":1}\"}\n\
+                {\"type\":\"tool_end\",\"index\":0,\"complete\":true}\n";
+    check(&["-f", "hermes"], CALL, &format!("{text}{call}"));
+    check(&["-f", "auto", "-"], CALL, &format!("{text}{call}"));
+    check(
+        &["-f", "hermes", "--ranges"],
+        CALL,
+        "{\"type\":\"text\",\"text\":\"Hi \",\"range\":[0,3]}\n\
+         {\"type\":\"tool_start\",\"index\":0,\"name\":\"f\",\"id\":null,\"range\":[3,25]}\n\
+         {\"type\":\"tool_args\",\"index\":0,\"text\":\"{\\\"a\\\":1}\",\"range\":[38,45]}\n\
+         {\"type\":\"tool_end\",\"index\":0,\"complete\":true,\"range\":[46,46]}\n",
+    );
+    check(
+        &["-f", "hermes", "--deltas", "--chunk", "2"],
+        b"abc",
+        "{\"type\":\"text\",\"text\":\"ab\"}\n{\"type\":\"text\",\"text\":\"c\"}\n",
+    );
+    check(
+        &["-f", "hermes"],
+        b"a\xffb",
+        "{\"type\":\"text\",\"text\":\"a\u{fffd}b\"}\n{\"type\":\"error\",\"kind\":\"invalid_utf8\"}\n",
+    );
+    check(&["-f", "hermes"], b"", "");
+}
+
+#[test]
+fn auto_says_what_it_found() {
+    let ended = decode(&lab(), &["-f", "auto"], CALL);
+    assert!(ended.stderr.contains("hermes, 95 % sure"), "{ended:?}");
+}
+
+#[test]
+fn formats_are_listed() {
+    let ended = decode(&lab(), &["--list"], b"");
+    let names: Vec<_> =
+        ended.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.len() >= 52 && names.contains(&"harmony"), "{ended:?}");
+}
+
+#[test]
+fn what_cannot_be_used() {
+    for (args, words) in [
+        (&["-f", "hermse"][..], &["no format `hermse`", "hermes", "--list"][..]),
+        (&["-f", "hermes", "-o", "{"], &["--options", "{"]),
+        (&["-f", "hermes", "-o", "[]"], &["--options"]),
+        (&["-f", "hermes", "-o", "{\"start_in_reasoning\":1}"], &["--options"]),
+        (&["-f", "hermes", "-t", "nowhere.json"], &["nowhere.json"]),
+        (&["-f", "hermes", "-t", "."], &["cannot read the tools"]),
+        (&["-f", "hermes", "nowhere.txt"], &["nowhere.txt"]),
+        (&["-f", "hermes", "--chunk", "0"], &["--chunk"]),
+        (&[], &["--format"]),
+    ] {
+        let ended = decode(&lab(), args, CALL);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{args:?}: {ended:?}");
+        for word in words {
+            assert!(ended.stderr.contains(word), "no {word:?} for {args:?}: {ended:?}");
+        }
+    }
+    // A tool without a name is named by its place.
+    let lab = lab();
+    lab.workspace.write("tools.json", r#"[{"name":"a"},{"x":1}]"#).unwrap();
+    let ended = decode(&lab, &["-f", "hermes", "-t", "tools.json"], CALL);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("entry 1"), "{ended:?}");
+}

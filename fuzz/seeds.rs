@@ -1,0 +1,36 @@
+//! Makes the corpus that the targets of the dialects begin with: the vectors.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+#[path = "../crates/stream/tests/it/invariants.rs"]
+#[expect(dead_code, reason = "only the list of families is needed here")]
+mod invariants;
+
+use serde_json::Value;
+
+fn main() -> io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for entry in fs::read_dir(root.join("../crates/stream/tests/vectors"))? {
+        let vectors: Vec<Value> = serde_json::from_str(&fs::read_to_string(entry?.path())?)?;
+        for vector in &vectors {
+            let (Some(id), Some(input)) = (vector["id"].as_str(), vector["input"].as_str()) else {
+                continue;
+            };
+            for (family, formats) in invariants::FAMILIES {
+                // Whatever detects takes everything.
+                let own = formats.iter().position(|name| vector["format"] == *name);
+                let Some(format) = own.or((*family == "detected").then_some(0)) else { continue };
+                let option = |name: &str| u8::from(vector["options"][name] == true);
+                let bits = option("start_in_reasoning") | option("tool_call_ends_reasoning") << 1;
+                let mut seed = vec![format as u8, bits, 7];
+                seed.extend_from_slice(input.as_bytes());
+                let directory = root.join("corpus").join(format!("dialect_{family}"));
+                fs::create_dir_all(&directory)?;
+                fs::write(directory.join(id), seed)?;
+            }
+        }
+    }
+    Ok(())
+}
