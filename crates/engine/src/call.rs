@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use protocol::id::CallKey;
 use protocol::open::Open;
 use protocol::responses::{CallOutput, KnownItem, KnownPart, OutputBody};
+use serde_json::value::RawValue;
 
 use crate::limits::Limits;
 
@@ -195,6 +196,18 @@ pub(crate) fn refusal(call: &Call, tools: &ToolTable, limits: &Limits) -> Option
         return Some(format!("the arguments of {name} nest deeper than {max} levels"));
     }
     None
+}
+
+/// Says why half a call is not run, in words for the model.
+///
+/// Arguments that are no JSON are told as the tool itself would: where they break helps to mend them.
+pub(crate) fn half(call: &Call) -> String {
+    if let Payload::Function(text) = &call.payload
+        && let Err(error) = serde_json::from_str::<&RawValue>(text)
+    {
+        return format!("failed to parse function arguments: {error}");
+    }
+    "not run: the call was not complete; make it again, and end it".to_owned()
 }
 
 /// Cuts the middle out of texts that are longer than `bytes_max`.

@@ -490,19 +490,20 @@ impl Turn {
                     }
                     _ => call.name.clone(),
                 };
-                let call_id = call.call_id.clone();
+                let (call_id, whole) = (call.call_id.clone(), call.is_whole());
                 let payload = Payload::Function(call.arguments.clone());
                 self.leave_out(&mut call.arguments, "{}");
                 self.context.push(Origin::Turn, KnownItem::FunctionCall(call));
-                self.on_call(call_id, name, payload);
+                self.on_call(call_id, name, payload, whole);
             }
             KnownItem::CustomToolCall(mut call) => {
                 call.call_id = self.context.unique_call_id(&call.call_id);
                 let (call_id, name) = (call.call_id.clone(), call.name.clone());
+                let whole = call.is_whole();
                 let payload = Payload::Custom(call.input.clone());
                 self.leave_out(&mut call.input, "");
                 self.context.push(Origin::Turn, KnownItem::CustomToolCall(call));
-                self.on_call(call_id, name, payload);
+                self.on_call(call_id, name, payload, whole);
             }
             // Outputs are ours to give; one from the model would answer a call twice.
             KnownItem::FunctionCallOutput(_) | KnownItem::CustomToolCallOutput(_) => {}
@@ -532,7 +533,7 @@ impl Turn {
         Some(self.streaming.remove(index).id)
     }
 
-    fn on_call(&mut self, call_id: String, name: String, payload: Payload) {
+    fn on_call(&mut self, call_id: String, name: String, payload: Payload, whole: bool) {
         self.call_count += 1;
         self.numbers.call += 1;
         let call = Call { key: CallKey(self.numbers.call), call_id, name, payload };
@@ -542,6 +543,9 @@ impl Turn {
             self.calls.push_answered(call, format!("not run: {message}"));
             self.limit_reached = Some(message);
         } else if let Some(refusal) = call::refusal(&call, &self.options.tools, limits) {
+            self.calls.push_answered(call, refusal);
+        } else if !whole {
+            let refusal = call::half(&call);
             self.calls.push_answered(call, refusal);
         } else {
             let parallel = self.options.tools.get(&call.name).is_some_and(|tool| tool.parallel);

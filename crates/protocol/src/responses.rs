@@ -189,7 +189,20 @@ pub struct FunctionCall {
     /// What its output must name.
     #[serde(default)]
     pub call_id: String,
+    /// `incomplete` if the model did not end it. Endpoints do not want it back.
+    #[serde(default, skip_serializing)]
+    pub status: Option<String>,
 }
+
+impl FunctionCall {
+    /// Tells whether it came whole; half a call must not be run.
+    pub fn is_whole(&self) -> bool {
+        self.status.as_deref() != Some(INCOMPLETE)
+    }
+}
+
+/// The status of a call that the model did not end.
+pub const INCOMPLETE: &str = "incomplete";
 
 /// Takes arguments as text, and as the JSON itself, which some endpoints send.
 fn text_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -214,6 +227,16 @@ pub struct CustomToolCall {
     /// The text it takes.
     #[serde(default)]
     pub input: String,
+    /// `incomplete` if the model did not end it. Endpoints do not want it back.
+    #[serde(default, skip_serializing)]
+    pub status: Option<String>,
+}
+
+impl CustomToolCall {
+    /// Tells whether it came whole; half a call must not be run.
+    pub fn is_whole(&self) -> bool {
+        self.status.as_deref() != Some(INCOMPLETE)
+    }
 }
 
 /// The output of a tool.

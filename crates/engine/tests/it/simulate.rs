@@ -380,10 +380,12 @@ impl<'a> World<'a> {
             _ => r#"{"a":[1]}"#.to_owned(),
         };
         if self.rng.one_in(4) {
-            KnownItem::CustomToolCall(CustomToolCall { id, call_id, name, input: text })
+            let (input, status) = (text, None);
+            KnownItem::CustomToolCall(CustomToolCall { id, call_id, name, input, status })
         } else {
-            let (namespace, arguments) = (None, text);
-            KnownItem::FunctionCall(FunctionCall { id, namespace, name, arguments, call_id })
+            let (namespace, arguments, status) = (None, text, None);
+            let call = FunctionCall { id, namespace, name, arguments, call_id, status };
+            KnownItem::FunctionCall(call)
         }
     }
 

@@ -154,6 +154,11 @@ impl Play {
     }
 }
 
+/// Returns the status that a provider gives to a call it could not finish.
+fn status(verb: &str) -> Option<String> {
+    verb.starts_with("half-").then(|| "incomplete".to_owned())
+}
+
 /// Reads an input such as `call c1 read {}`.
 fn read_input(input: &str) -> Input {
     let (verb, rest) = input.split_once(' ').unwrap_or((input, ""));
@@ -170,15 +175,16 @@ fn read_input(input: &str) -> Input {
             let [kind, id, text] = words(rest);
             done(read_item(&kind, id, text))
         }
-        "call" => {
+        "call" | "half-call" => {
             let [call_id, name, arguments] = words(rest);
-            let (id, namespace) = (None, None);
-            let call = FunctionCall { id, namespace, name, arguments, call_id };
+            let (id, namespace, status) = (None, None, status(verb));
+            let call = FunctionCall { id, namespace, name, arguments, call_id, status };
             done(KnownItem::FunctionCall(call))
         }
-        "custom" => {
+        "custom" | "half-custom" => {
             let [call_id, name, input] = words(rest);
-            done(KnownItem::CustomToolCall(CustomToolCall { id: None, call_id, name, input }))
+            let (id, status) = (None, status(verb));
+            done(KnownItem::CustomToolCall(CustomToolCall { id, call_id, name, input, status }))
         }
         "output" => {
             let [call_id, text] = words(rest);

@@ -83,11 +83,18 @@ fn item() -> impl Strategy<Value = KnownItem> {
         ),
         (maybe_text(), maybe_text(), [text(), text(), text()]).prop_map(
             |(id, namespace, [name, arguments, call_id])| {
-                KnownItem::FunctionCall(FunctionCall { id, namespace, name, arguments, call_id })
+                KnownItem::FunctionCall(FunctionCall {
+                    id,
+                    namespace,
+                    name,
+                    arguments,
+                    call_id,
+                    status: None,
+                })
             }
         ),
         (maybe_text(), [text(), text(), text()]).prop_map(|(id, [call_id, name, input])| {
-            KnownItem::CustomToolCall(CustomToolCall { id, call_id, name, input })
+            KnownItem::CustomToolCall(CustomToolCall { id, call_id, name, input, status: None })
         }),
         output().prop_map(KnownItem::FunctionCallOutput),
         output().prop_map(KnownItem::CustomToolCallOutput),

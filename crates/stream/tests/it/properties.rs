@@ -172,7 +172,8 @@ fn item() -> impl Strategy<Value = ResponseItem> {
             Open::Known(KnownItem::Message(Message { id: Some(id), role, content, phase: None }))
         }),
         any::<[String; 3]>().prop_map(|[name, arguments, call_id]| {
-            let call = FunctionCall { id: None, namespace: None, name, arguments, call_id };
+            let (id, namespace, status) = (None, None, None);
+            let call = FunctionCall { id, namespace, name, arguments, call_id, status };
             Open::Known(KnownItem::FunctionCall(call))
         }),
         any::<Option<String>>().prop_map(|encrypted_content| {
