@@ -1,12 +1,14 @@
 //! Types that cross a process or a disk, and nothing else.
 //!
 //! * [`responses`]: what a model endpoint is sent and what it streams back (Responses API);
+//! * [`chat`]: the same request in the form of Chat Completions;
 //! * [`event`] and [`item`]: what the engine tells the world, a closed set;
 //! * [`exec`]: the JSON lines of `heddle exec --json`, an open set: unknown kinds survive a round trip;
 //! * [`error`], [`usage`], [`id`]: what the others share.
 //!
 //! No type here opens, reads, waits or decides.
 
+pub mod chat;
 pub mod error;
 pub mod event;
 pub mod exec;
