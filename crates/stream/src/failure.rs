@@ -40,9 +40,11 @@ impl WireError {
 /// Classifies an error that a stream reported.
 pub fn classify(error: &WireError) -> SampleError {
     let text = error.text();
-    let code = error.code.as_deref().or(error.kind.as_deref()).unwrap_or_default();
-    match code {
-        "context_length_exceeded" => SampleError::new(
+    // A number says less than a word: it is the status that the answer would have had.
+    let status = error.code.as_deref().and_then(|code| code.parse::<u16>().ok());
+    let code = error.code.as_deref().filter(|_| status.is_none()).or(error.kind.as_deref());
+    match code.unwrap_or_default() {
+        "context_length_exceeded" | "exceed_context_size_error" => SampleError::new(
             ErrorClass::ContextFull,
             format!(
                 "the conversation no longer fits into the model's context window; \
@@ -75,15 +77,23 @@ pub fn classify(error: &WireError) -> SampleError {
             ErrorClass::Overloaded,
             format!("the model is at capacity; try again later or choose another ({text})"),
         ),
-        "rate_limit_exceeded" | "slow_down" => {
-            SampleError::new(ErrorClass::RateLimited, format!("rate limit reached: {text}"))
-                .with_retry_after(delay_in_text(text))
-        }
-        _ => SampleError::new(
-            ErrorClass::Disconnected,
-            format!("the provider ended the answer before it was complete: {text}"),
-        ),
+        "rate_limit_exceeded" | "slow_down" => rate_limited(text),
+        _ => match status {
+            Some(400 | 413 | 422) => SampleError::new(ErrorClass::InvalidRequest, text),
+            Some(401 | 403) => SampleError::new(ErrorClass::Credentials, text),
+            Some(402) => SampleError::new(ErrorClass::Quota, text),
+            Some(429) => rate_limited(text),
+            _ => SampleError::new(
+                ErrorClass::Disconnected,
+                format!("the provider ended the answer before it was complete: {text}"),
+            ),
+        },
     }
+}
+
+fn rate_limited(text: &str) -> SampleError {
+    SampleError::new(ErrorClass::RateLimited, format!("rate limit reached: {text}"))
+        .with_retry_after(delay_in_text(text))
 }
 
 /// Classifies an answer that ended early by the provider's own decision.
@@ -177,6 +187,11 @@ mod tests {
         check(r#"{"code":"rate_limit_exceeded","message":"later"}"#, RateLimited, None);
         check(r#"{"code":"server_error","message":"x"}"#, Disconnected, None);
         check(r#"{"code":500}"#, Disconnected, None);
+        check(r#"{"code":402,"message":"pay"}"#, Quota, None);
+        check(r#"{"code":"403"}"#, Credentials, None);
+        check(r#"{"code":429,"message":"Try again in 2s"}"#, RateLimited, Some(2000));
+        check(r#"{"code":400,"type":"exceed_context_size_error"}"#, ContextFull, None);
+        check(r#"{"code":400,"type":"BadRequestError","message":"no"}"#, InvalidRequest, None);
         check(r#""out of luck""#, Disconnected, None);
         check(r#"{"code":null,"message":null}"#, Disconnected, None);
         check("{}", Disconnected, None);

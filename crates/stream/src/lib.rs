@@ -28,10 +28,11 @@
 //! * [`document`]: JSON documents with calls inside;
 //! * [`face`]: the events of an asynchronous source;
 //! * [`utf8`], [`json`], [`sse`]: characters, JSON, the framing of `text/event-stream`;
-//! * [`responses`]: whole items of the Responses API;
+//! * [`responses`] and [`chat`]: whole items for the engine, of the Responses API and of Chat Completions;
 //! * [`failure`]: what a provider's error object means.
 
 pub mod canonical;
+pub mod chat;
 pub mod dialect;
 pub mod document;
 mod escape;

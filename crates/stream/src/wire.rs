@@ -84,6 +84,46 @@ struct Out<'a> {
     told: &'a mut Told,
 }
 
+/// What became of one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It was read, whether it said anything or not.
+    Read,
+    /// It is not what the provider should send.
+    Unreadable,
+    /// It was the closing word.
+    Done,
+    /// It is longer than can be held; nothing comes after it.
+    TooLong,
+}
+
+/// Takes events, and hears of every frame once all of its events have come.
+pub(crate) trait Listener: Sink {
+    /// Hears what became of a frame.
+    fn heard(&mut self, heard: Heard);
+}
+
+impl Chat {
+    /// Takes the next text as an engine does, for somebody who wants to know of every frame.
+    pub(crate) fn push_to(&mut self, text: &str, at: u64, listener: &mut impl Listener) {
+        let Self { frames, provider, told } = self;
+        frames.push(text, at, |frame, range| {
+            let heard = read(provider, frame, &mut Out { sink: listener, range, told });
+            listener.heard(heard);
+        });
+    }
+
+    /// Ends the stream as an engine does, for somebody who wants to know of every frame.
+    pub(crate) fn finish_to(&mut self, at: u64, listener: &mut impl Listener) {
+        let Self { frames, provider, told } = self;
+        frames.finish(at, |frame, range| {
+            let heard = read(provider, frame, &mut Out { sink: listener, range, told });
+            listener.heard(heard);
+        });
+        self.finish(at, listener);
+    }
+}
+
 impl<P: Provider> Engine for Wire<P> {
     fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
         let Self { frames, provider, told } = self;
@@ -103,15 +143,20 @@ impl<P: Provider> Engine for Wire<P> {
     }
 }
 
-fn read(provider: &mut impl Provider, frame: Frame<'_>, out: &mut Out<'_>) {
+fn read(provider: &mut impl Provider, frame: Frame<'_>, out: &mut Out<'_>) -> Heard {
     let (name, data, last) = match frame {
         Frame::Data { name, data, last } => (name, data.trim(), last),
-        Frame::Cut => return out.truncated("the stream ended inside of a message"),
+        Frame::Cut => {
+            out.truncated("the stream ended inside of a message");
+            return Heard::Unreadable;
+        }
         Frame::Garbage => {
-            return out.error(ErrorKind::InvalidJson, "there is something between the messages");
+            out.error(ErrorKind::InvalidJson, "there is something between the messages");
+            return Heard::Unreadable;
         }
         Frame::TooLong => {
-            return out.error(ErrorKind::Limit, "a message of the stream is too long to be held");
+            out.error(ErrorKind::Limit, "a message of the stream is too long to be held");
+            return Heard::TooLong;
         }
     };
     match data {
@@ -119,15 +164,22 @@ fn read(provider: &mut impl Provider, frame: Frame<'_>, out: &mut Out<'_>) {
         "[DONE]" => {
             provider.done(out);
             out.give_usage();
+            return Heard::Done;
         }
         json => match provider.read(name, json, out) {
             Ok(()) => {}
             // Failures are reported by whatever breaks, and not all of it writes JSON.
             Err(_) if name == "error" => out.upstream(data),
-            Err(_) if last => out.truncated("the stream ended inside of a message"),
-            Err(error) => out.error(ErrorKind::InvalidJson, &error.to_string()),
+            Err(error) => {
+                match last {
+                    true => out.truncated("the stream ended inside of a message"),
+                    false => out.error(ErrorKind::InvalidJson, &error.to_string()),
+                }
+                return Heard::Unreadable;
+            }
         },
     }
+    Heard::Read
 }
 
 impl Out<'_> {
