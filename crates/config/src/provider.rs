@@ -39,6 +39,8 @@ pub struct Provider {
     pub query_params: BTreeMap<String, String>,
     /// The protocol it speaks.
     pub wire_api: WireApi,
+    /// How its model writes calls into text, if the server leaves them there; only for `chat`.
+    pub dialect: Option<String>,
     /// How often a request that got no stream is sent again; at most [`REQUEST_RETRIES_MAX`].
     pub request_max_retries: u32,
     /// How often a broken stream is asked for again; at most [`STREAM_RETRIES_MAX`].
@@ -63,6 +65,7 @@ impl Default for Provider {
             env_http_headers: BTreeMap::new(),
             query_params: BTreeMap::new(),
             wire_api: WireApi::default(),
+            dialect: None,
             request_max_retries: REQUEST_RETRIES_DEFAULT,
             stream_max_retries: STREAM_RETRIES_DEFAULT,
             stream_idle_timeout_ms: STREAM_IDLE_TIMEOUT_MS_DEFAULT,
@@ -88,6 +91,7 @@ impl Read for Provider {
             env_http_headers: s.or("env_http_headers", default.env_http_headers)?,
             query_params: s.or("query_params", default.query_params)?,
             wire_api: s.or("wire_api", default.wire_api)?,
+            dialect: s.value("dialect")?,
             request_max_retries: s
                 .value("request_max_retries")?
                 .map_or(default.request_max_retries, |n| at_most(n, REQUEST_RETRIES_MAX)),
