@@ -4,6 +4,7 @@
 //! A dev-dependency only. It uses plain threads and no async runtime, so that a test of the runtime
 //! never shares an executor with the endpoint it talks to.
 
+pub mod chat;
 pub mod clock;
 pub mod lab;
 pub mod replay;

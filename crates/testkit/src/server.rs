@@ -1,7 +1,7 @@
 //! A model endpoint on loopback that plays a script: real HTTP/1.1 over real sockets, in process.
 //!
-//! `POST …/responses` gets the next entry of the [`Script`], `…/models` an empty list, anything else
-//! 404. A stream ends its connection; every other answer leaves it open. One thread accepts and one
+//! `POST …/responses` and `…/chat/completions` get the next entry of the [`Script`], `…/models` an
+//! empty list, anything else 404. A stream ends its connection; every other answer leaves it open. One thread accepts and one
 //! serves each connection; all of them have ended when the drop of a [`ModelServer`] returns.
 
 pub(crate) mod http;
@@ -156,7 +156,8 @@ impl Shared {
         let mut reader = BufReader::new(stream);
         while let Some(request) = http::read_request(&mut reader)? {
             let route = request.path.split('?').next().unwrap_or_default();
-            let answers = request.method == "POST" && route.contains("/responses");
+            let answers = request.method == "POST"
+                && (route.contains("/responses") || route.ends_with("/chat/completions"));
             let lists = route.ends_with("/models");
             let bytes = self.record(request);
             if answers {
