@@ -14,14 +14,14 @@ use engine::{Limits, prompt::agents_md};
 use policy::{EnvironmentPolicy, Inherit, Policy, Profile, SandboxMode};
 use protocol::id::ThreadId;
 use protocol::responses::{KnownItem, KnownPart, ToolSpec};
-use providers::{Client, Identity};
+use providers::{Client, Identity, WireApi};
 use runtime::{RequestOptions, Thread, ThreadOptions, Toolset};
 use serde_json::value::RawValue;
 use tools::{ApplyPatch, ExecCommand, Sessions, Shell, Tool, UpdatePlan, ViewImage, Workspace};
 
 use crate::args::{ExecArgs, SandboxArg};
 use crate::failure::Failure;
-use crate::provider;
+use crate::provider::{self, Resolved};
 
 /// The model that is used when nobody names one.
 const MODEL_DEFAULT: &str = "gpt-5.5";
@@ -162,8 +162,13 @@ pub(crate) fn thread(
     output_schema: Option<Box<RawValue>>,
 ) -> Result<Ready, Failure> {
     let model = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
-    let known = ModelProfile::of(&model);
-    let (endpoint, retry) = provider::endpoint(config, &world.env).map_err(Failure::usage)?;
+    let Resolved { endpoint, retry, dialect } =
+        provider::resolve(config, &world.env).map_err(Failure::usage)?;
+    let known = match endpoint.wire_api {
+        WireApi::Responses => ModelProfile::of(&model),
+        // Whoever serves the model over this API is rarely the one who made it.
+        WireApi::Chat => ModelProfile::of(&model).plain(),
+    };
     let provider = endpoint.name.clone();
     let id = thread_id().map_err(Failure::failed)?;
     let client = Client::new(endpoint, &identity(&world.env, id)).map_err(Failure::usage)?;
@@ -203,6 +208,7 @@ pub(crate) fn thread(
             service_tier: config.service_tier.clone(),
             output_schema,
         },
+        dialect,
         limits: Limits::default(),
         retry,
         compact_at: config

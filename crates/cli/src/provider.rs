@@ -8,15 +8,21 @@ use config::{Config, Provider, WireApi};
 use engine::retry::RetryLimits;
 use providers::{Auth, Endpoint, OPENAI_BASE_URL};
 use stdx::Redacted;
+use stream::dialect::Format;
 
 /// The provider that exists without configuration.
 const BUILT_IN: &str = "openai";
 
+/// A provider that can be used.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) retry: RetryLimits,
+    pub(crate) dialect: Option<&'static Format>,
+}
+
 /// Finds the provider that the configuration names and fills in what comes from the environment.
-pub(crate) fn endpoint(
-    config: &Config,
-    env: &HashMap<String, String>,
-) -> anyhow::Result<(Endpoint, RetryLimits)> {
+pub(crate) fn resolve(config: &Config, env: &HashMap<String, String>) -> anyhow::Result<Resolved> {
     let id = config.model_provider.as_deref().unwrap_or(BUILT_IN);
     let built_in = Provider { requires_openai_auth: true, ..Provider::default() };
     let provider = match config.model_providers.get(id) {
@@ -32,14 +38,9 @@ pub(crate) fn endpoint(
             );
         }
     };
-    if provider.wire_api == WireApi::Chat {
-        bail!(
-            "model provider `{id}` has wire_api = \"chat\", which is not supported yet: \
-             set it to \"responses\""
-        );
-    }
+    let dialect = dialect(id, provider)?;
     let base_url = base_url(id, provider, config, env)?;
-    let limits = RetryLimits {
+    let retry = RetryLimits {
         request_max: provider.request_max_retries,
         stream_max: provider.stream_max_retries,
     };
@@ -52,6 +53,10 @@ pub(crate) fn endpoint(
         name: id.to_owned(),
         auth: auth(provider, &base_url, env),
         base_url,
+        wire_api: match provider.wire_api {
+            WireApi::Responses => providers::WireApi::Responses,
+            WireApi::Chat => providers::WireApi::Chat,
+        },
         query: provider
             .query_params
             .iter()
@@ -63,7 +68,28 @@ pub(crate) fn endpoint(
             .collect(),
         idle_timeout: Duration::from_millis(provider.stream_idle_timeout_ms),
     };
-    Ok((endpoint, limits))
+    Ok(Resolved { endpoint, retry, dialect })
+}
+
+fn dialect(id: &str, provider: &Provider) -> anyhow::Result<Option<&'static Format>> {
+    let Some(name) = &provider.dialect else { return Ok(None) };
+    if provider.wire_api != WireApi::Chat {
+        bail!(
+            "model provider `{id}` has a `dialect`, which is read only with wire_api = \"chat\": \
+             the Responses API sends calls as calls; remove it, or set `wire_api`"
+        );
+    }
+    match Format::named(name) {
+        Some(format) if format.is_of_text() => Ok(Some(format)),
+        Some(_) => bail!(
+            "the dialect `{name}` of model provider `{id}` is what a provider sends over HTTP, not \
+             what a model writes: remove it, or choose another (`heddle debug decode --list`)"
+        ),
+        None => bail!(
+            "the dialect `{name}` of model provider `{id}` is not known; \
+             `heddle debug decode --list` names them all"
+        ),
+    }
 }
 
 /// Names the variables that hold what the provider in use is sent as secrets.

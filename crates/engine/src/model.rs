@@ -27,6 +27,13 @@ impl ModelProfile {
             .map_or(FALLBACK, |(_, profile)| *profile)
     }
 
+    /// Returns the profile for an endpoint that may know nothing of the model but its name: what
+    /// every endpoint understands, and the window.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        Self { context_window: self.context_window, ..FALLBACK }
+    }
+
     /// Returns the number of tokens at which history is compacted, for the window that the user
     /// states or else the one that is known.
     ///
@@ -75,6 +82,7 @@ mod tests {
         ] {
             assert_eq!(ModelProfile::of(name), want, "{name}");
         }
+        assert_eq!(GPT_5.plain(), ModelProfile { context_window: Some(272_000), ..FALLBACK });
         assert_eq!(GPT_5.compact_at(None), Some(244_800));
         assert_eq!(FALLBACK.compact_at(None), None);
         assert_eq!(FALLBACK.compact_at(Some(32_000)), Some(28_800));

@@ -67,7 +67,7 @@ pub enum ErrorClass {
     ModelNotFound,
     /// The provider calls the request invalid.
     InvalidRequest,
-    /// What answered is not a Responses endpoint.
+    /// What answered is not a model endpoint.
     NotAnEndpoint,
 }
 

@@ -28,12 +28,14 @@ pub(crate) fn refused(refused: &Refused<'_>) -> SampleError {
         Some(error) => error.text().to_owned(),
         None => excerpt(body),
     };
+    // These say what to do about it more exactly than a status can.
+    if let Some(error) = wire.as_ref().map(failure::classify)
+        && matches!(error.class, ErrorClass::ContextFull | ErrorClass::Quota)
+    {
+        return error.with_status(status);
+    }
     let code = wire.as_ref().and_then(|e| e.code.as_deref().or(e.kind.as_deref())).unwrap_or("");
     let (class, message) = match (status, code) {
-        (_, "context_length_exceeded" | "insufficient_quota" | "usage_not_included") => {
-            let error = failure::classify(wire.as_ref().expect("the code came from it"));
-            return error.with_status(status);
-        }
         (404, "model_not_found") => (ErrorClass::ModelNotFound, said),
         (429, "usage_limit_reached") => (ErrorClass::UsageLimit, usage_limit(&said, wire.as_ref())),
         (400 | 413 | 422, _) => (
@@ -167,6 +169,8 @@ mod tests {
     fn statuses() {
         check(400, r#"{"error":{"message":"Bad"}}"#, InvalidRequest, "Bad");
         check(400, r#"{"error":{"code":"context_length_exceeded"}}"#, ContextFull, "window");
+        let long = r#"{"error":{"code":400,"type":"exceed_context_size_error"}}"#;
+        check(400, long, ContextFull, "window");
         check(400, r#"{"error":"just words"}"#, InvalidRequest, "just words");
         check(401, "", Credentials, "env_key");
         check(403, "<html>no</html>", Credentials, "<html>no</html>");

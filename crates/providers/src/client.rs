@@ -7,12 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use protocol::error::{ErrorClass, SampleError};
+use protocol::responses::Request;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, Url, redirect};
 use tokio::time::Instant;
 
 use crate::classify::{self, Refused};
-use crate::endpoint::{Auth, Endpoint, EndpointError, Identity};
+use crate::endpoint::{Auth, Endpoint, EndpointError, Identity, WireApi};
 use crate::tls;
 
 /// How long making a connection may take.
@@ -59,6 +60,16 @@ impl Client {
     /// Forgets what the provider remembers of the turn; call it when a new one begins.
     pub fn begin_turn(&self) {
         *self.turn_state() = None;
+    }
+
+    /// Returns the API that the endpoint speaks.
+    pub fn wire_api(&self) -> WireApi {
+        self.endpoint.wire_api
+    }
+
+    /// Writes the body of a request in the form that the endpoint takes.
+    pub fn encode(&self, request: &Request<'_>) -> Bytes {
+        self.endpoint.wire_api.encode(request).into()
     }
 
     /// Sends `body` and waits for the beginning of the answer.

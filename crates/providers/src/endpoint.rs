@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use protocol::{chat, responses};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use stdx::Redacted;
@@ -9,13 +10,44 @@ use stdx::Redacted;
 /// The address of OpenAI's own endpoint.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 
+/// The API that an endpoint speaks: where requests go, and in which form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WireApi {
+    /// Responses.
+    #[default]
+    Responses,
+    /// Chat Completions.
+    Chat,
+}
+
+impl WireApi {
+    /// Returns the path of the API below an endpoint's address.
+    fn path(self) -> &'static str {
+        match self {
+            Self::Responses => "responses",
+            Self::Chat => "chat/completions",
+        }
+    }
+
+    /// Writes the body of a request.
+    pub(crate) fn encode(self, request: &responses::Request<'_>) -> Vec<u8> {
+        let written = match self {
+            Self::Responses => serde_json::to_vec(request),
+            Self::Chat => serde_json::to_vec(&chat::Request::from(request)),
+        };
+        written.expect("a request is plain data with string keys")
+    }
+}
+
 /// A model endpoint, ready to be used: nothing in it needs the environment any more.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// What the user calls it.
     pub name: String,
-    /// The address without `/responses`.
+    /// The address without the path of the API.
     pub base_url: String,
+    /// The API that it speaks.
+    pub wire_api: WireApi,
     /// Added to the address; some put their keys here.
     pub query: Vec<(String, Redacted)>,
     /// Added to the headers.
@@ -85,7 +117,7 @@ impl Endpoint {
     /// Returns the address that requests go to.
     pub(crate) fn url(&self) -> Result<Url, EndpointError> {
         let bad = || EndpointError::BaseUrl { name: self.name.clone() };
-        let text = format!("{}/responses", self.base_url.trim_end_matches('/'));
+        let text = format!("{}/{}", self.base_url.trim_end_matches('/'), self.wire_api.path());
         let mut url = Url::parse(&text).map_err(|_| bad())?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(bad());

@@ -10,4 +10,4 @@ mod endpoint;
 mod tls;
 
 pub use client::{ByteStream, Client};
-pub use endpoint::{Auth, Endpoint, EndpointError, Identity, OPENAI_BASE_URL};
+pub use endpoint::{Auth, Endpoint, EndpointError, Identity, OPENAI_BASE_URL, WireApi};

@@ -15,11 +15,11 @@ use protocol::event::Event;
 use protocol::id::CallKey;
 use protocol::responses::{KnownItem, OutputBody};
 use providers::ByteStream;
-use stream::responses::Decoder;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 use tools::{Progress, ProgressSender, ToolCall, ToolInput, progress_channel};
 
+use crate::decoder::Decoder;
 use crate::thread::Thread;
 
 /// What the user does while a turn runs.
@@ -131,7 +131,7 @@ impl<'a> Driver<'a> {
                     }
                 }
                 Action::Sample(purpose) => {
-                    let body = Bytes::from(self.thread.request(turn, purpose));
+                    let body = self.thread.request(turn, purpose);
                     self.source = Source::Opening(Box::pin(self.thread.client.open(body)));
                 }
                 Action::CloseStream => {
@@ -228,7 +228,7 @@ impl<'a> Driver<'a> {
             Wake::WaitOver => vec![Input::WaitOver],
             Wake::Opened(Ok(stream)) => {
                 let deadline = Instant::now() + stream.idle_timeout();
-                let decoder = Decoder::default();
+                let decoder = self.thread.reader.decoder();
                 self.source = Source::Open(Box::new(Open { stream, decoder, deadline }));
                 Vec::new()
             }

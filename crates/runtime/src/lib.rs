@@ -4,6 +4,7 @@
 //! the endpoint. [`Thread::run_turn`] drives one [`engine::Turn`] to its end. Everything that can
 //! wake the driver is one enum; what to do about it is decided in `engine`.
 
+mod decoder;
 mod driver;
 pub mod project;
 mod thread;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use engine::retry::RetryLimits;
 use engine::{
     Context, Limits, Numbers, Origin, Outcome, Purpose, ToolTable, ToolTraits, Turn, TurnOptions,
@@ -16,9 +17,11 @@ use protocol::responses::{
 use protocol::usage::Usage;
 use providers::Client;
 use serde_json::value::RawValue;
+use stream::dialect::Format;
 use tokio::sync::mpsc;
 use tools::{Sessions, Tool};
 
+use crate::decoder::Reader;
 use crate::driver::{self, Control};
 
 /// A thread that is loaded.
@@ -27,6 +30,7 @@ pub struct Thread {
     pub(crate) client: Client,
     pub(crate) tools: Toolset,
     pub(crate) options: ThreadOptions,
+    pub(crate) reader: Reader,
     context: Context,
     usage: Usage,
     numbers: Numbers,
@@ -37,6 +41,8 @@ pub struct Thread {
 pub struct ThreadOptions {
     /// What every request carries.
     pub request: RequestOptions,
+    /// How the model writes calls into text, for endpoints of Chat Completions that leave them there.
+    pub dialect: Option<&'static Format>,
     /// The bounds of a turn.
     pub limits: Limits,
     /// How often to retry.
@@ -104,12 +110,14 @@ impl Thread {
         setup: Vec<KnownItem>,
     ) -> Self {
         let mut context = Context::default();
+        let reader = Reader::new(client.wire_api(), options.dialect, &tools.specs);
         setup.into_iter().for_each(|item| context.push(Origin::Setup, item));
         Self {
             id,
             client,
             tools,
             options,
+            reader,
             context,
             usage: Usage::default(),
             numbers: Numbers::default(),
@@ -152,7 +160,7 @@ impl Thread {
     }
 
     /// Encodes the request that `turn` wants to make.
-    pub(crate) fn request(&self, turn: &Turn, purpose: Purpose) -> Vec<u8> {
+    pub(crate) fn request(&self, turn: &Turn, purpose: Purpose) -> Bytes {
         let RequestOptions { model, instructions, effort, summary, verbosity, .. } =
             &self.options.request;
         let (effort, summary) = (effort.as_deref(), summary.as_deref());
@@ -182,7 +190,7 @@ impl Thread {
             text: (verbosity.is_some() || format.is_some())
                 .then_some(TextOptions { verbosity, format }),
         };
-        serde_json::to_vec(&request).expect("a request is plain data with string keys")
+        self.client.encode(&request)
     }
 }
 

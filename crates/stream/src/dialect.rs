@@ -120,11 +120,20 @@ impl Format {
         self.name
     }
 
+    /// Tells whether it is a way in which models write, and not one in which providers send.
+    pub fn is_of_text(&self) -> bool {
+        !WIRES.contains(&self.name)
+    }
+
     /// Returns what people call it.
     pub fn title(&self) -> &'static str {
         self.title
     }
 }
+
+/// The formats that are a provider's API.
+const WIRES: &[&str] =
+    &["openai_chat", "openai_chat_legacy", "openai_responses", "anthropic", "gemini"];
 
 impl fmt::Debug for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod bad_input;
+mod chat;
 mod conformance;
 mod decode;
 mod https;

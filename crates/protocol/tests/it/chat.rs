@@ -116,7 +116,7 @@ fn images() {
         { "type": "text", "text": "look" },
         { "type": "image_url", "image_url": { "url": "data:a", "detail": "low" } },
     ]);
-    check(&[look.clone()], &[user(parts)]);
+    check(std::slice::from_ref(&look), &[user(parts)]);
     let parts = json!([
         { "type": "text", "text": "so\n\nlook" },
         { "type": "image_url", "image_url": { "url": "data:a", "detail": "low" } },

@@ -1,0 +1,96 @@
+//! The decoder that fits what an endpoint speaks. All have one face, so the driver knows no API.
+
+use protocol::chat::Tool;
+use protocol::responses::{StreamEvent, ToolSpec};
+use providers::WireApi;
+use stream::dialect::{Dialect, Format, Options, Tools};
+use stream::sse::EventTooLong;
+use stream::{chat, responses};
+
+/// How the answers of an endpoint are read.
+#[derive(Debug)]
+pub(crate) enum Reader {
+    Responses,
+    Chat(chat::Setup),
+}
+
+/// Reads one answer.
+#[derive(Debug)]
+pub(crate) enum Decoder {
+    Responses(responses::Decoder),
+    Chat(Box<chat::Decoder>),
+}
+
+impl Reader {
+    /// Prepares for the answers of an endpoint whose model is offered these tools.
+    pub(crate) fn new(
+        wire_api: WireApi,
+        dialect: Option<&'static Format>,
+        tools: &[ToolSpec],
+    ) -> Self {
+        match wire_api {
+            WireApi::Responses => Self::Responses,
+            WireApi::Chat => Self::Chat(chat::Setup {
+                dialect: dialect
+                    .map(|format| Dialect::new(format, &Options::default(), &schemas(tools))),
+                custom: tools.iter().filter_map(custom).collect(),
+            }),
+        }
+    }
+
+    /// Makes a decoder for one answer.
+    pub(crate) fn decoder(&self) -> Decoder {
+        match self {
+            Self::Responses => Decoder::Responses(responses::Decoder::default()),
+            Self::Chat(setup) => Decoder::Chat(Box::new(chat::Decoder::new(setup))),
+        }
+    }
+}
+
+impl Decoder {
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        events: &mut Vec<StreamEvent>,
+    ) -> Result<(), EventTooLong> {
+        match self {
+            Self::Responses(decoder) => decoder.push(bytes, events),
+            Self::Chat(decoder) => decoder.push(bytes, events),
+        }
+    }
+
+    pub(crate) fn finish(&mut self, events: &mut Vec<StreamEvent>) {
+        match self {
+            Self::Responses(decoder) => decoder.finish(events),
+            Self::Chat(decoder) => decoder.finish(events),
+        }
+    }
+
+    pub(crate) fn unreadable(&self) -> u64 {
+        match self {
+            Self::Responses(decoder) => decoder.unreadable(),
+            Self::Chat(decoder) => decoder.unreadable(),
+        }
+    }
+
+    pub(crate) fn frames(&self) -> u64 {
+        match self {
+            Self::Responses(decoder) => decoder.frames(),
+            Self::Chat(decoder) => decoder.frames(),
+        }
+    }
+}
+
+/// Returns the tools as the endpoint is told of them: dialects take types from their schemas.
+fn schemas(tools: &[ToolSpec]) -> Tools {
+    let tools: Vec<_> = tools.iter().filter_map(Tool::of).collect();
+    let list = serde_json::to_value(tools).expect("tools are plain data with string keys");
+    Tools::from_json(&list).expect("every tool has a name")
+}
+
+fn custom(spec: &ToolSpec) -> Option<String> {
+    match spec {
+        ToolSpec::Custom { name, .. } => Some(name.clone()),
+        ToolSpec::Function { .. } | ToolSpec::WebSearch { .. } => None,
+    }
+}
