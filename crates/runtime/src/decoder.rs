@@ -28,11 +28,12 @@ impl Reader {
         dialect: Option<&'static Format>,
         tools: &[ToolSpec],
     ) -> Self {
+        // A model that calls has thought enough, also when it forgets to say so.
+        let options = Options { tool_call_ends_reasoning: true, ..Options::default() };
         match wire_api {
             WireApi::Responses => Self::Responses,
             WireApi::Chat => Self::Chat(chat::Setup {
-                dialect: dialect
-                    .map(|format| Dialect::new(format, &Options::default(), &schemas(tools))),
+                dialect: dialect.map(|format| Dialect::new(format, &options, &schemas(tools))),
                 custom: tools.iter().filter_map(custom).collect(),
             }),
         }

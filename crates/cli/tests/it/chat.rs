@@ -222,7 +222,9 @@ fn calls_that_the_server_left_in_the_text() {
     ];
     let hermes = "<tool_call>\n{\"name\": \"exec_command\", \"arguments\": {\"cmd\": \"echo one\"}}\n</tool_call>";
     let qwen = "<tool_call>\n<function=exec_command>\n<parameter=cmd>\necho one\n</parameter>\n</function>\n</tool_call>";
-    for (dialect, markup) in [("hermes", hermes), ("qwen3_coder", qwen)] {
+    for (dialect, markup) in
+        [("hermes", hermes), ("qwen3_coder", qwen), ("auto", hermes), ("auto", qwen)]
+    {
         let provider = format!("dialect = \"{dialect}\"\n");
         let whole = format!("<think>\nHm.</think>\n\nLook: {markup}");
         // Servers send about one token at a time.
@@ -242,6 +244,10 @@ fn calls_that_the_server_left_in_the_text() {
         let native = answer([text("Look: "), command(0, "c1", "echo one")]);
         check(json!([native, answer([text("Done.")])]), &provider, &items[1..]);
     }
+    // Models forget to end their reasoning before they call.
+    let whole = format!("<think>\nHm.{hermes}");
+    let script = json!([answer([text(&whole)]), answer([text("Done.")])]);
+    check(script, "dialect = \"hermes\"\n", &[items[0], items[2], items[3]]);
     // Without the dialect it is what the model said.
     let said = format!("agent_message: {hermes}");
     check(json!([answer([text(hermes)])]), "", &[&said]);
