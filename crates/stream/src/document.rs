@@ -250,6 +250,13 @@ impl Inner {
     }
 
     fn event(&mut self, event: json::Event<'_>, end: usize, here: &mut Here<'_, '_>) {
+        let length = match event {
+            json::Event::Key(piece) | json::Event::Str(piece) | json::Event::Number(piece) => {
+                piece.len()
+            }
+            _ => 1,
+        };
+        self.let_go(end.saturating_sub(length), end, here);
         if self.call.is_some() && !self.is_overtaken(event) {
             return self.call_event(event, end, here);
         }
@@ -557,15 +564,35 @@ impl Inner {
         }
         let from = call.start.saturating_sub(self.base) as usize;
         call.raw.push_str(&here.text[from.min(end)..end]);
-        if call.raw.len() > HELD_BYTES_MAX {
-            let detail = "a value that may be a call grew beyond what is held back";
-            let error = Event::Error { kind: ErrorKind::Limit, detail };
-            // It stays withheld no longer; what is left of it is skipped as JSON.
-            if let Some(call) = self.call.take() {
-                self.replay(&call.raw, call.start, here);
-            }
-            self.give(Found::Call(error), end, end, here);
+        here.passed = end;
+        here.outside = end;
+        if call.raw.len() > HELD_BYTES_MAX
+            && let Some(call) = self.call.take()
+        {
+            self.give_back(&call.raw, call.start, end, here);
         }
+    }
+
+    /// Holds a value that may be a call no longer than its bound: from `at` on it is JSON, if what
+    /// ends at `end` makes it too long.
+    fn let_go(&mut self, at: usize, end: usize, here: &mut Here<'_, '_>) {
+        let too_long = |call: &mut Call| {
+            let length = self.base + end as u64 - call.start;
+            call.index.is_none() && length > HELD_BYTES_MAX as u64
+        };
+        let Some(call) = self.call.take_if(too_long) else { return };
+        let from = call.start.saturating_sub(self.base) as usize;
+        let raw = call.raw + &here.text[from.min(at)..at];
+        here.outside = at;
+        self.give_back(&raw, call.start, at, here);
+    }
+
+    /// Gives the text of a value that was held back too long as JSON.
+    fn give_back(&self, raw: &str, start: u64, at: usize, here: &mut Here<'_, '_>) {
+        self.replay(raw, start, here);
+        let detail = "a value that may be a call grew beyond what is held back";
+        let error = Event::Error { kind: ErrorKind::Limit, detail };
+        self.give(Found::Call(error), at, at, here);
     }
 
     /// The document ends inside of a call.

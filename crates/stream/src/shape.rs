@@ -65,6 +65,11 @@ impl Shape {
         }
     }
 
+    /// Tells whether a string is open.
+    pub(crate) fn in_string(&self) -> bool {
+        matches!(self.state, State::Text | State::Escape)
+    }
+
     /// Returns what the text looks like so far.
     pub(crate) fn verdict(&self) -> Verdict {
         match self.state {

@@ -15,6 +15,8 @@ pub(crate) enum Step {
     More,
     /// The body is over; this many bytes were its own, the rest is text again.
     Done(usize),
+    /// As `Done`, and it was said that something is wrong.
+    Broken(usize),
     /// As `Done`, and what closes the block around the calls was among those bytes.
     Closed(usize),
     /// It is no call after all: what is held goes back as text, and reading goes on as text after
@@ -39,6 +41,8 @@ pub(crate) struct Held {
     pub(crate) start: u64,
     /// Whether a bound was reached; said once, instead of calling the call malformed.
     pub(crate) limit: bool,
+    /// Whether it is known to be meant as a call, although no marker says so.
+    pub(crate) proven: bool,
 }
 
 impl Held {

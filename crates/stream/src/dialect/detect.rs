@@ -4,6 +4,8 @@
 //! writes, text passes until something comes that only calls or reasoning have; what follows it
 //! decides between dialects that share it. From there on the stream is read as that dialect.
 
+use std::borrow::Cow;
+
 use crate::dialect::machine::{self, Compiled, Switch};
 use crate::dialect::{Dialect, Engine, Format, Options, Tools};
 use crate::event::{Event, Sink};
@@ -137,13 +139,12 @@ impl Auto {
         self.state = State::Chosen(self.engine(name));
     }
 
-    /// Goes on from the beginning, of which nothing more is needed.
-    fn settle(&mut self, guess: Guess, held: &str, start: u64, sink: &mut dyn Sink) {
+    /// Decides about a stream by its beginning.
+    fn settle(&mut self, guess: Guess) {
         match guess {
             Guess::Is(name, confidence) => self.choose(name, confidence),
             _ => self.state = self.text(),
         }
-        self.push(held, start, sink);
     }
 
     /// Stops at a mark.
@@ -155,39 +156,32 @@ impl Auto {
         };
     }
 
-    /// Looks at a mark and what has come since; tells whether that was enough to go on.
-    fn look(&mut self, ended: bool, sink: &mut dyn Sink) -> bool {
-        let State::Marked { mark, .. } = &self.state else { return false };
+    /// Looks at a mark and what has come since; if that is enough, returns what is to be read again.
+    fn look(&mut self, ended: bool, sink: &mut dyn Sink) -> Option<(String, u64)> {
+        let State::Marked { mark, .. } = &self.state else { return None };
         let guess = mark.guess(ended);
         if guess == Guess::More {
-            return false;
+            return None;
         }
         let placeholder = State::Start { held: String::new(), start: 0 };
         let State::Marked { mut machine, mark } = std::mem::replace(&mut self.state, placeholder)
         else {
-            return false;
+            return None;
         };
-        let Marked { held, marker, start, .. } = mark;
-        match guess {
-            Guess::Is(name, confidence) => {
-                self.choose(name, confidence);
-                self.push(&held, start, sink);
-            }
-            _ => {
-                machine.resume(&held[..marker], start, sink);
-                self.state = State::Text(machine);
-                self.push(&held[marker..], start + marker as u64, sink);
-            }
+        let Marked { mut held, marker, start, .. } = mark;
+        if let Guess::Is(name, confidence) = guess {
+            self.choose(name, confidence);
+            return Some((held, start));
         }
-        true
+        machine.resume(&held[..marker], start, sink);
+        self.state = State::Text(machine);
+        held.drain(..marker);
+        Some((held, start + marker as u64))
     }
-}
 
-impl Engine for Auto {
-    fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
-        if text.is_empty() {
-            return;
-        }
+    /// Reads on until something is decided; returns how much was used, and what is to be read again
+    /// before the rest.
+    fn step(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> (usize, Option<(String, u64)>) {
         match &mut self.state {
             State::Chosen(engine) => engine.push(text, at, sink),
             State::Start { held, start } => {
@@ -199,20 +193,17 @@ impl Engine for Auto {
                     held.push(next);
                     let guess = beginning(held, false, self.scope);
                     if guess != Guess::More {
-                        let (held, start) = (std::mem::take(held), *start);
-                        let used = pos + next.len_utf8();
-                        self.settle(guess, &held, start, sink);
-                        return self.push(&text[used..], at + used as u64, sink);
+                        let again = (std::mem::take(held), *start);
+                        self.settle(guess);
+                        return (pos + next.len_utf8(), Some(again));
                     }
                 }
             }
             State::Text(machine) => {
-                machine.push(text, at, sink);
-                if let Some((switch, marker, since, start)) = machine.take_switch() {
-                    let held = since[..marker].to_owned();
+                let used = machine.push_to_switch(text, at, sink);
+                if let Some((switch, marker, held, start)) = machine.take_switch() {
                     self.mark(Marked { switch, held, marker, start });
-                    self.look(false, sink);
-                    self.push(&since[marker..], start + marker as u64, sink);
+                    return (used, self.look(false, sink));
                 }
             }
             State::Marked { .. } => {
@@ -220,32 +211,64 @@ impl Engine for Auto {
                     if let State::Marked { mark, .. } = &mut self.state {
                         mark.held.push(next);
                     }
-                    if self.look(false, sink) {
-                        let used = pos + next.len_utf8();
-                        return self.push(&text[used..], at + used as u64, sink);
+                    if let Some(again) = self.look(false, sink) {
+                        return (pos + next.len_utf8(), Some(again));
                     }
                 }
+            }
+        }
+        (text.len(), None)
+    }
+}
+
+/// A text on its way in, and how much of it has been read.
+struct Piece<'a> {
+    text: Cow<'a, str>,
+    pos: usize,
+    at: u64,
+}
+
+impl Engine for Auto {
+    fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
+        let (pos, again) = self.step(text, at, sink);
+        if pos == text.len() && again.is_none() {
+            return;
+        }
+        // What is to be read again goes before the rest of what has come.
+        let mut pieces = vec![Piece { text: Cow::Borrowed(text), pos, at }];
+        pieces.extend(again.map(|(text, at)| Piece { text: Cow::Owned(text), pos: 0, at }));
+        while let Some(piece) = pieces.last_mut() {
+            if piece.pos == piece.text.len() {
+                pieces.pop();
+                continue;
+            }
+            let here = piece.at + piece.pos as u64;
+            let (used, again) = self.step(&piece.text[piece.pos..], here, sink);
+            piece.pos += used;
+            if let Some((text, at)) = again {
+                pieces.push(Piece { text: Cow::Owned(text), pos: 0, at });
             }
         }
     }
 
     fn finish(&mut self, at: u64, sink: &mut dyn Sink) {
-        match &mut self.state {
+        let again = match &mut self.state {
             State::Chosen(engine) => return engine.finish(at, sink),
             State::Text(machine) => {
                 machine.finish(at, sink);
                 let Some((switch, marker, held, start)) = machine.take_switch() else { return };
                 self.mark(Marked { switch, held, marker, start });
-                self.look(true, sink);
+                self.look(true, sink)
             }
             State::Start { held, start } => {
-                let (held, start) = (std::mem::take(held), *start);
-                let guess = beginning(&held, true, self.scope);
-                self.settle(guess, &held, start, sink);
+                let again = (std::mem::take(held), *start);
+                self.settle(beginning(&again.0, true, self.scope));
+                Some(again)
             }
-            State::Marked { .. } => {
-                self.look(true, sink);
-            }
+            State::Marked { .. } => self.look(true, sink),
+        };
+        if let Some((text, at)) = again {
+            self.push(&text, at, sink);
         }
         // Each of these has brought the stream further, so this ends.
         self.finish(at, sink);

@@ -47,6 +47,7 @@ impl Body for Fenced {
         match self.inner.push(&text[pos..], at + pos as u64, out) {
             Step::More => Step::More,
             Step::Done(used) => Step::Done(pos + used),
+            Step::Broken(used) => Step::Broken(pos + used),
             Step::Closed(used) => Step::Closed(pos + used),
             Step::Fail(used) => Step::Fail(pos + used),
         }

@@ -92,7 +92,8 @@ impl Headed {
                     self.partial.push(next);
                     if self.partial == separator {
                         self.partial.clear();
-                        if self.head.name == Name::Kind {
+                        // The kind of call is always the same word; another one is a name.
+                        if self.head.name == Name::Kind && self.word.trim() == "function" {
                             self.state = State::NameOrArguments;
                         } else if !self.start(end, out) {
                             return None;
@@ -180,6 +181,7 @@ impl Body for Headed {
                 return match body.push(&text[pos..], here, out) {
                     Step::More => Step::More,
                     Step::Done(used) => Step::Done(pos + used),
+                    Step::Broken(used) => Step::Broken(pos + used),
                     Step::Closed(used) => Step::Closed(pos + used),
                     Step::Fail(used) => Step::Fail(pos + used),
                 };

@@ -145,6 +145,7 @@ impl Role {
 enum Inside {
     Arguments(lexical::Value),
     Object,
+    Array,
 }
 
 impl JsonCalls {
@@ -277,6 +278,10 @@ impl JsonCalls {
                 self.objects = 1;
                 self.state = State::Key;
             }
+            // An empty list is a call of nothing only where a marker says that calls follow.
+            State::Item if next == ']' && !self.ended_some && self.shape.proof != Proof::Name => {
+                return Next::Fail;
+            }
             State::Item | State::AfterItem if next == ']' => return Next::Done,
             // A comma too many is no reason to lose what follows it.
             State::AfterItem if next == ',' => self.state = State::Item,
@@ -295,6 +300,9 @@ impl JsonCalls {
             State::Colon if next == ':' => {
                 let role = self.role();
                 // The envelope must be the first word, or the object is not ours.
+                if matches!(self.shape.keys, Keys::Envelope(_)) && role == Role::Wrapper {
+                    out.held.proven = true;
+                }
                 if matches!(self.shape.keys, Keys::Envelope(_))
                     && self.objects == 1
                     && role != Role::Wrapper
@@ -315,7 +323,7 @@ impl JsonCalls {
                         return Next::Fail;
                     }
                     self.end_call(true, at, out);
-                    self.call.name = Some(json::unescape(&self.key));
+                    self.call.name = Some(self.key.clone());
                     self.start_if_known(false, at, out);
                 }
                 self.state = State::Value(role);
@@ -329,6 +337,9 @@ impl JsonCalls {
                 if !self.in_array && matches!(self.state, State::Start) {
                     return Next::Done;
                 }
+            }
+            State::Item | State::AfterItem if self.ended_some && self.closes(0, next) => {
+                self.state = State::Closing { matched: next.len_utf8(), inside: Inside::Array };
             }
             State::AfterValue | State::Key | State::Colon if self.closes(0, next) => {
                 self.state = State::Closing { matched: next.len_utf8(), inside: Inside::Object };
@@ -402,7 +413,9 @@ impl JsonCalls {
     fn cut_off(&mut self, inside: Inside, at: u64, out: &mut Out<'_>) {
         let (complete, error) = match inside {
             // A call without arguments.
-            Inside::Arguments(value) if !value.has_begun() => (true, None),
+            Inside::Arguments(value) if !value.has_begun() && self.shape.keys == Keys::None => {
+                (true, None)
+            }
             Inside::Arguments(value) if !value.is_json() => (
                 false,
                 Some((ErrorKind::InvalidJson, "the arguments of a call are not a JSON value")),
@@ -410,6 +423,7 @@ impl JsonCalls {
             Inside::Arguments(_) => (false, Some((ErrorKind::MalformedCall, CUT_OFF))),
             // With whole arguments only braces are missing, and the call can be run.
             Inside::Object => (self.call.has_arguments, Some((ErrorKind::MalformedCall, CUT_OFF))),
+            Inside::Array => (true, Some((ErrorKind::MalformedCall, CUT_OFF))),
         };
         if let Some((kind, detail)) = error {
             out.error(kind, detail, at);
@@ -522,39 +536,42 @@ impl Body for JsonCalls {
                     }
                 }
                 State::InKey { escape } | State::Word { escape, .. } => {
-                    let used = if *escape {
+                    let run = if *escape {
                         rest.chars().next().map_or(0, char::len_utf8)
                     } else {
                         memchr::memchr2(b'"', b'\\', rest.as_bytes()).unwrap_or(rest.len())
                     };
-                    let plain = used > 0;
-                    let (piece, closes) = if plain {
+                    let (run, closes) = if run > 0 {
                         *escape = false;
-                        (&rest[..used], false)
+                        (run, false)
                     } else {
                         *escape = rest.starts_with('\\');
-                        (&rest[..1], !*escape)
+                        (1, !*escape)
                     };
                     let word = match &self.state {
                         State::InKey { .. } => &mut self.key,
                         _ => &mut self.call.word,
                     };
-                    if !closes {
-                        word.push_str(piece);
+                    // A word that is too long is too long with the same character, however it came.
+                    let room = NAME_BYTES_MAX + 1 - word.len().min(NAME_BYTES_MAX);
+                    let kept = rest.ceil_char_boundary(room.min(run));
+                    if !closes && word.len() <= NAME_BYTES_MAX {
+                        word.push_str(&rest[..kept]);
                     }
                     let too_long = word.len() > NAME_BYTES_MAX;
-                    if !self.hold(piece, here, out) || (too_long && self.call.index.is_none()) {
+                    let undecided = self.call.index.is_none();
+                    let used = if too_long && undecided { kept } else { run };
+                    if !self.hold(&rest[..used], here, out) || (too_long && undecided) {
                         out.held.limit = true;
-                        return Step::Fail(pos + piece.len());
+                        return Step::Fail(pos + used);
                     }
-                    pos += piece.len();
-                    if too_long {
-                        // A key of a started call that nobody can mean: cut, since it is only skipped.
-                        self.key.truncate(0);
-                        self.call.word.truncate(0);
-                    }
+                    pos += used;
                     if closes {
                         match self.state {
+                            State::Word { role: Role::Id, .. } if too_long => {
+                                out.error(ErrorKind::Limit, "the id of a call is too long", here);
+                                self.state = State::AfterValue;
+                            }
                             State::Word { role: Role::Id, .. } => {
                                 let id = json::unescape(&self.call.word);
                                 match self.call.index {
@@ -574,7 +591,12 @@ impl Body for JsonCalls {
                                 self.start_if_known(false, here + 1, out);
                                 self.state = State::AfterValue;
                             }
-                            _ => self.state = State::Colon,
+                            _ => {
+                                if self.key.contains('\\') {
+                                    self.key = json::unescape(&self.key);
+                                }
+                                self.state = State::Colon;
+                            }
                         }
                     }
                 }
@@ -588,7 +610,7 @@ impl Body for JsonCalls {
                         }
                         pos += len;
                         if self.shape.close.len() == matched + len {
-                            if self.call.index.is_none() {
+                            if self.call.index.is_none() && !matches!(inside, Inside::Array) {
                                 return Step::Fail(pos);
                             }
                             self.cut_off(inside, at + pos as u64, out);
@@ -612,7 +634,7 @@ impl Body for JsonCalls {
                             value.scan(begun.as_bytes(), 0);
                             self.state = State::Arguments(value);
                         }
-                        Inside::Object => return self.give_up(pos, here, out),
+                        Inside::Object | Inside::Array => return self.give_up(pos, here, out),
                     }
                 }
                 _ => {
@@ -677,7 +699,7 @@ impl JsonCalls {
         let complete = self.call.has_arguments && matches!(self.state, State::AfterValue);
         out.error(ErrorKind::MalformedCall, CUT_OFF, here);
         self.end_call(complete, here, out);
-        Step::Done(pos)
+        Step::Broken(pos)
     }
 }
 

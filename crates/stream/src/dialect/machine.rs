@@ -22,7 +22,7 @@ use crate::dialect::json_calls::{JsonCalls, Shape};
 use crate::dialect::nested::{Nested, NestedSpec};
 use crate::dialect::python::{self, Python};
 use crate::dialect::tagged::{Spelling, Tagged, Tags};
-use crate::dialect::{Engine, Options, Tools};
+use crate::dialect::{Engine, HELD_BYTES_MAX, Options, Tools};
 use crate::event::{ErrorKind, Event, Sink};
 
 /// How the text of a format is read.
@@ -83,7 +83,8 @@ pub(crate) struct Switch {
     pub(crate) usual: &'static str,
 }
 
-/// A mark that shows the dialect: what it says, how long it is, the text from it on, and where that is.
+/// A mark that shows the dialect: what it says, how long it is, the text from it on as far as it was
+/// taken, and where that is.
 pub(crate) type Switched = (&'static Switch, usize, String, u64);
 
 /// Calls after a marker.
@@ -136,7 +137,26 @@ pub(crate) enum Grammar {
     Fence(&'static [&'static str], &'static Grammar),
 }
 
+impl Calls {
+    /// Tells whether the calls stand in a block that has an end of its own.
+    fn is_block(&self) -> bool {
+        self.bodies.first().is_some_and(|grammar| !grammar.close().is_empty())
+    }
+}
+
 impl Grammar {
+    /// Returns what ends the block that the grammar is read in, and may be read with it.
+    fn close(&self) -> &'static str {
+        match self {
+            Self::Json(shape) => shape.close,
+            Self::Head(head) => head.close,
+            Self::Tagged(tags) => tags.outer_close,
+            Self::Nested(spec) => spec.outer_close,
+            Self::Fence(_, inner) => inner.close(),
+            Self::Python(_) | Self::Gemma(_) | Self::Code(_) => "",
+        }
+    }
+
     fn body(&self, spelling: &Spelling) -> Box<dyn Body + Send> {
         match self {
             Self::Json(shape) => Box::new(JsonCalls::new(*shape)),
@@ -204,10 +224,23 @@ impl Compiled {
         for (open, close) in phrases {
             text.add(mark(open, Effect::ReasoningStart), &spelling);
             reasoning.add(mark(close, Effect::ReasoningEnd), &spelling);
+            // Some models open again what the prompt has opened.
+            if options.start_in_reasoning {
+                let again = Mark { text: open, place: Place::MessageStart, effect: Effect::Markup };
+                reasoning.add(again, &spelling);
+            }
         }
         let sections = spec.sections.iter().map(|section| {
             let mut marks = Marks::default();
             section.marks.iter().for_each(|mark| marks.add(*mark, &spelling));
+            // A block of tags may lack its end; what else there is goes on.
+            if section.noise == Noise::Text {
+                for (text, mark) in &text.list {
+                    if !matches!(mark.effect, Effect::Orphan) && mark.place == Place::Anywhere {
+                        marks.insert(text.clone(), *mark);
+                    }
+                }
+            }
             marks
         });
         let sections: Vec<_> = sections.collect();
@@ -246,11 +279,13 @@ struct Marks {
 
 impl Marks {
     fn add(&mut self, mark: Mark, spelling: &Spelling) {
-        for text in spelling.of(mark.text) {
-            // The first entry of the table decides what a text means.
-            if !self.list.iter().any(|(known, old)| *known == text && old.place == mark.place) {
-                self.list.push((text, mark));
-            }
+        spelling.of(mark.text).for_each(|text| self.insert(text, mark));
+    }
+
+    fn insert(&mut self, text: Cow<'static, str>, mark: Mark) {
+        // The first entry of the table decides what a text means.
+        if !self.list.iter().any(|(known, old)| *known == text && old.place == mark.place) {
+            self.list.push((text, mark));
         }
     }
 
@@ -261,6 +296,13 @@ impl Marks {
         self.first = self.list.iter().filter_map(|(text, _)| text.bytes().next()).collect();
         self.first.sort_unstable();
         self.first.dedup();
+    }
+
+    /// Tells whether a text ends the section that these are the marks of.
+    fn ends_with(&self, text: &str) -> bool {
+        self.list
+            .iter()
+            .any(|(known, mark)| known == text && matches!(mark.effect, Effect::SectionEnd))
     }
 
     /// Finds the next byte that may begin a mark.
@@ -336,12 +378,18 @@ impl Machine {
             said: true,
             from_reasoning: false,
             owed: false,
+            wrong: Wrong::Nothing,
             reported: false,
             in_fence: false,
             ended: false,
             switched: None,
         };
         Self { compiled, run }
+    }
+
+    /// Takes text up to a mark that shows the dialect; returns how much that was.
+    pub(crate) fn push_to_switch(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
+        self.run.read(&self.compiled, text, at, sink)
     }
 
     /// Returns the mark that shows the dialect, if it has come: the machine has stopped there.
@@ -400,6 +448,8 @@ struct Run {
     from_reasoning: bool,
     /// A block was left before its close marker came.
     owed: bool,
+    /// Whether something is wrong with the block.
+    wrong: Wrong,
     /// Whether noise of this block has been reported.
     reported: bool,
     /// Inside of a fence that holds no calls.
@@ -420,6 +470,14 @@ enum Mode {
     },
     /// After calls, where their close marker may come.
     Closing(&'static Calls),
+}
+
+/// What is wrong with a block is said once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    Unsaid,
+    Said,
 }
 
 struct Active {
@@ -443,17 +501,15 @@ impl Run {
         {
             return;
         }
-        self.read(c, text, at, sink);
+        let read = self.read(c, text, at, sink);
+        debug_assert!(read == text.len() || self.switched.is_some(), "all of it is taken");
     }
 
-    fn read(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) {
+    /// Takes text, all of it unless the dialect shows itself; returns how much.
+    fn read(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
         let mut pos = 0;
-        while pos < text.len() {
+        while pos < text.len() && self.switched.is_none() {
             let (rest, here) = (&text[pos..], at + pos as u64);
-            if let Some((_, _, since, _)) = &mut self.switched {
-                since.push_str(rest);
-                return;
-            }
             pos += if self.body.is_some() {
                 self.push_body(c, rest, here, sink)
             } else if let Mode::Closing(calls) = self.mode {
@@ -462,28 +518,25 @@ impl Run {
                 self.scan(c, rest, here, sink)
             };
         }
+        pos
     }
 
     fn finish(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
+        self.ended = true;
         if self.body.is_some() {
             self.finish_body(c, at, sink);
         }
-        if let Mode::Closing(_) = self.mode {
-            // Half a close marker is what a limit on tokens leaves of it.
-            if self.partial.text.len() > 1 {
-                self.partial.text.clear();
-            }
-            self.give_back(Mode::Text, false, at, sink);
-        }
+        self.finish_block(c, at, sink);
         let text = std::mem::take(&mut self.partial.text);
         if !text.is_empty() {
             let start = self.partial.start;
             match marks(c, self.mode).probe_last(&text, |place| self.is_at(place, "")) {
                 Some((len, mark)) => {
                     self.apply(c, mark, &text[..len], start, sink);
-                    self.push(c, &text[len..], start + len as u64, sink);
-                    if self.switched.is_none() {
-                        self.finish(c, at, sink);
+                    let read = self.read(c, &text[len..], start + len as u64, sink);
+                    match &mut self.switched {
+                        Some((_, _, since, _)) => since.push_str(&text[len + read..]),
+                        None => self.finish(c, at, sink),
                     }
                     return;
                 }
@@ -505,6 +558,37 @@ impl Run {
         }
     }
 
+    /// Ends a block whose end was cut off: half a close marker is what a limit on tokens leaves of it,
+    /// and blanks after a call are the block's.
+    fn finish_block(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
+        match self.mode {
+            Mode::Closing(calls) => {
+                if self.partial.text.len() > 1 {
+                    self.partial.text.clear();
+                }
+                let blank = self.held.text.trim_start().is_empty();
+                if calls.is_block() && blank && self.partial.text.is_empty() {
+                    self.held.text.clear();
+                }
+                self.give_back(Mode::Text, false, at, sink);
+            }
+            Mode::Section { at: section, started }
+                if c.noise[section] != Noise::Text || started =>
+            {
+                if self.partial.text.len() > 1 || c.noise[section] != Noise::Text {
+                    self.partial.text.clear();
+                }
+                self.held.text.clear();
+            }
+            Mode::Section { .. } => {
+                // Half a mark announces a call as much as a whole one.
+                let (text, start) = (std::mem::take(&mut self.partial.text), self.partial.start);
+                self.hold(&text, start);
+            }
+            Mode::Text | Mode::Reasoning => {}
+        }
+    }
+
     /// Gives text as the mode has it.
     #[inline]
     fn emit(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
@@ -512,14 +596,14 @@ impl Run {
             return;
         }
         let range = at..at + text.len() as u64;
+        if self.fresh {
+            self.fresh = text.trim_start().is_empty();
+        }
         if let Mode::Reasoning = self.mode {
             return sink.event(Event::Reasoning(text), range);
         }
         self.said = true;
         self.line_start = text.ends_with('\n');
-        if self.fresh {
-            self.fresh = text.trim_start().is_empty();
-        }
         sink.event(Event::Text(text), range);
     }
 
@@ -542,11 +626,23 @@ impl Run {
             return text.len();
         }
         let room = self.held.push(&text[..blank], at);
-        if blank < text.len() || !room {
-            // Text ends the block: it was none, or its close marker is still to come.
-            self.give_back(self.outside(started), !started, at + blank as u64, sink);
-            self.owed = started;
+        if blank == text.len() && room {
+            return blank;
         }
+        if started {
+            // Text between calls stays text, and others may follow it.
+            self.give_back(self.mode, false, at + blank as u64, sink);
+            if self.wrong == Wrong::Nothing {
+                self.wrong = Wrong::Unsaid;
+            }
+            // Blanks before the next mark are the block's again.
+            let end = text.trim_end().len().max(blank);
+            self.emit(&text[blank..end], at + blank as u64, sink);
+            self.hold(&text[end..], at + end as u64);
+            return text.len();
+        }
+        // There is no block.
+        self.give_back(self.outside(false), true, at + blank as u64, sink);
         blank
     }
 
@@ -567,6 +663,7 @@ impl Run {
     fn give_back(&mut self, mode: Mode, loud: bool, at: u64, sink: &mut dyn Sink) {
         let text = std::mem::take(&mut self.held.text);
         let limit = std::mem::take(&mut self.held.limit);
+        self.held.proven = false;
         self.mode = mode;
         self.emit(&text, self.held.start, sink);
         self.held.text = text;
@@ -656,7 +753,10 @@ impl Run {
             }
         };
         // What is left may begin another mark. It is shorter than before, so this ends.
-        self.push(c, &held[used..], start + used as u64, sink);
+        let read = self.read(c, &held[used..], start + used as u64, sink);
+        if let Some((_, _, since, _)) = &mut self.switched {
+            since.push_str(&held[used + read..]);
+        }
         next
     }
 
@@ -665,15 +765,21 @@ impl Run {
         self.reported = false;
         match mark.effect {
             Effect::Markup => {}
-            Effect::ReasoningStart => self.mode = Mode::Reasoning,
+            Effect::ReasoningStart => {
+                self.leave_section(c, at, sink);
+                self.mode = Mode::Reasoning;
+                self.fresh = false;
+            }
             Effect::ReasoningEnd => {
                 self.mode = Mode::Text;
                 self.fresh = true;
                 self.line_start = true;
             }
             Effect::Section(section) => {
+                self.leave_section(c, at, sink);
                 self.held.text.clear();
                 self.owed = false;
+                self.wrong = Wrong::Nothing;
                 self.from_reasoning = matches!(self.mode, Mode::Reasoning);
                 if c.noise[section] == Noise::Text {
                     self.hold(text, at);
@@ -691,6 +797,11 @@ impl Run {
                     self.held.text.clear();
                     self.mode = Mode::Text;
                     self.line_start = false;
+                    if self.wrong == Wrong::Unsaid {
+                        let detail = "text between calls";
+                        let range = at..at + text.len() as u64;
+                        sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, range);
+                    }
                 }
             },
             Effect::Calls(calls) if calls.fence && self.in_fence => {
@@ -712,14 +823,26 @@ impl Run {
             }
             Effect::Orphan if self.owed => {
                 self.owed = false;
-                let detail = "a block of calls is closed after text";
-                let range = at..at + text.len() as u64;
-                sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, range);
+                if self.wrong != Wrong::Said {
+                    let detail = "a block of calls is closed after text";
+                    let range = at..at + text.len() as u64;
+                    sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, range);
+                }
             }
             Effect::Orphan => self.emit(text, at, sink),
             Effect::Switch(switch) => {
                 self.switched = Some((switch, text.len(), text.to_owned(), at));
             }
+        }
+    }
+
+    /// Leaves a block in which something else begins; without a call it was none.
+    fn leave_section(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
+        if let Mode::Section { at: section, started } = self.mode
+            && c.noise[section] == Noise::Text
+        {
+            let mode = self.outside(started);
+            self.give_back(mode, !started, at, sink);
         }
     }
 
@@ -742,18 +865,27 @@ impl Run {
 
     fn push_body(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
         let Some(active) = &mut self.body else { return 0 };
+        // What may be held ends with the same character however much has come at once.
+        let room = HELD_BYTES_MAX + 1 - self.held.text.len().min(HELD_BYTES_MAX);
+        let text = &text[..text.ceil_char_boundary(room.min(text.len()))];
         let mut out =
             Out { sink, tools: &c.tools, held: &mut self.held, next_index: &mut self.next_index };
         match active.body.push(text, at, &mut out) {
             Step::More => text.len(),
             Step::Done(used) => {
-                let (calls, back) = (active.calls, active.back);
-                self.after_body(calls, back, false);
+                let back = active.back;
+                self.after_body(c, back, false);
+                used
+            }
+            Step::Broken(used) => {
+                let back = active.back;
+                self.after_body(c, back, false);
+                self.reported = true;
                 used
             }
             Step::Closed(used) => {
-                let (calls, back) = (active.calls, active.back);
-                self.after_body(calls, back, true);
+                let back = active.back;
+                self.after_body(c, back, true);
                 used
             }
             Step::Fail(used) => {
@@ -764,8 +896,10 @@ impl Run {
     }
 
     /// Goes on after calls.
-    fn after_body(&mut self, calls: &'static Calls, back: Mode, closed: bool) {
-        self.body = None;
+    fn after_body(&mut self, c: &Compiled, back: Mode, closed: bool) {
+        let Some(active) = self.body.take() else { return };
+        let calls = active.calls;
+        let close = calls.bodies.get(active.tried).map_or("", Grammar::close);
         self.held.text.clear();
         self.owed = false;
         self.said = false;
@@ -773,7 +907,7 @@ impl Run {
         self.line_start = false;
         self.fresh = false;
         self.mode = match back {
-            Mode::Section { at, .. } if !closed || calls.close.is_empty() => {
+            Mode::Section { at, .. } if !closed || !c.sections[at].ends_with(close) => {
                 Mode::Section { at, started: true }
             }
             _ if closed => Mode::Text,
@@ -798,10 +932,16 @@ impl Run {
         // After a first call the block was one, whatever came next.
         let mode = match back {
             Mode::Reasoning if !begun => Mode::Reasoning,
+            Mode::Section { started: true, .. } => back,
+            Mode::Section { .. } if !begun => self.outside(false),
             _ => Mode::Text,
         };
-        self.give_back(mode, calls.loud, at, sink);
+        let loud = calls.loud || self.held.proven;
+        self.give_back(mode, loud, at, sink);
         self.owed = begun;
+        if loud {
+            self.wrong = Wrong::Said;
+        }
         self.in_fence = calls.fence && !begun;
     }
 
@@ -843,8 +983,9 @@ impl Run {
                 // A token is never part of an answer.
                 self.held.text.clear();
             }
+            let loud = active.calls.loud || self.held.proven;
             self.give_back(mode, false, at, sink);
-            if active.calls.loud {
+            if loud {
                 truncated("the stream ends inside of a call", at, sink);
             }
             if let Mode::Reasoning = self.mode {
@@ -879,8 +1020,14 @@ impl Run {
                     self.hold(&text[..len], at);
                     return len;
                 }
-                '{' if calls.repeats => {
+                '{' if calls.repeats && !self.reported => {
                     self.open(c, calls, Mode::Text);
+                    // Only the first call of a fence follows its first line.
+                    if let (Some(active), Some(Grammar::Fence(_, inner))) =
+                        (&mut self.body, calls.bodies.first())
+                    {
+                        active.body = inner.body(&c.spelling);
+                    }
                     return 0;
                 }
                 '}' | ']' if calls.repeats && !calls.close.is_empty() => {
@@ -920,6 +1067,9 @@ impl Run {
         let start = self.partial.start;
         self.give_back(Mode::Text, false, at, sink);
         self.owed = !calls.close.is_empty();
+        self.wrong = if self.reported { Wrong::Said } else { Wrong::Unsaid };
+        // The fence goes on, and its end is not a beginning.
+        self.in_fence = calls.fence;
         self.push(c, &again, start, sink);
         len
     }
@@ -939,7 +1089,8 @@ fn truncated(detail: &str, at: u64, sink: &mut dyn Sink) {
 
 /// Tells whether a marker is a token of its own in the vocabulary, which nobody types.
 fn is_token(marker: &str) -> bool {
-    marker.starts_with("<|") || marker.starts_with("<｜") || marker.starts_with('[')
+    let brackets = marker.starts_with('[') && marker.ends_with(']');
+    marker.starts_with("<|") || marker.starts_with("<｜") || brackets
 }
 
 /// The longest mark, and a character more.

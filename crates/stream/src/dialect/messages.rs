@@ -206,7 +206,7 @@ impl<F: Flavor> Machine<F> {
                 error(sink, ErrorKind::Truncated, "the stream ended inside of a message", at..at);
             }
             // Half a header is nothing that anybody should read.
-            State::Held if self.holds_header() => {
+            State::Held if self.holds_header() || (self.held.is_empty() && !rest.is_empty()) => {
                 error(sink, ErrorKind::Truncated, IN_HEADER, self.held_start..at);
             }
             State::Held | State::Bare => {

@@ -18,6 +18,9 @@ pub(crate) struct NestedSpec {
     pub(crate) prefix: &'static str,
     /// The element that is the call; its attribute `name` names the tool.
     pub(crate) call: &'static str,
+    /// The element around calls, and its whole close tag, which may stand in for the end of a call.
+    pub(crate) outer: &'static str,
+    pub(crate) outer_close: &'static str,
     /// The element that is an item of an array.
     pub(crate) item: &'static str,
 }
@@ -80,25 +83,32 @@ impl Nested {
         Self { spec, state: State::Head, buffer: String::new(), call: None }
     }
 
-    /// Takes a whole tag, without its brackets; tells whether it ends the call.
-    fn tag(&mut self, at: u64, out: &mut Out<'_>) -> bool {
+    /// Takes a whole tag, without its brackets; tells what it ends.
+    fn tag(&mut self, at: u64, out: &mut Out<'_>) -> Ended {
         let tag = std::mem::take(&mut self.buffer);
-        let Some(call) = &mut self.call else { return true };
+        let Some(call) = &mut self.call else { return Ended::Call };
         match tag.strip_prefix('/') {
-            Some(name) if name.trim() == self.spec.call => {
+            Some(name) if [self.spec.call, self.spec.outer].contains(&name.trim()) => {
                 while !call.open.is_empty() {
                     call.close(at, out);
                 }
                 out.args(call.index, if call.begun { "}" } else { "{}" }, at..at);
                 out.end(call.index, true, at);
                 self.call = None;
-                return true;
+                return if name.trim() == self.spec.call { Ended::Call } else { Ended::Block };
             }
             Some(name) => call.close_tag(name.trim(), at, out),
             None => call.open_tag(tag.trim(), self.spec.item, at, out),
         }
-        false
+        Ended::Nothing
     }
+}
+
+/// What a tag ends.
+enum Ended {
+    Nothing,
+    Call,
+    Block,
 }
 
 impl Call {
@@ -123,6 +133,11 @@ impl Call {
             self.beyond += 1;
             return;
         }
+        // A value that was not closed ends where the next one begins.
+        if let Some(Element { kind: Kind::Text(_), .. }) = self.open.last() {
+            self.complain("an element that is not closed", at, out);
+            self.close(at, out);
+        }
         let hint = self.hint(tag, item, out);
         let index = self.index;
         let keyed = match self.open.last_mut() {
@@ -138,13 +153,8 @@ impl Call {
                     parent.kind = if array { Kind::Array } else { Kind::Object };
                 }
                 let keyed = match parent.kind {
-                    Kind::Text(_) => {
-                        self.complain("an element inside of text", at, out);
-                        self.beyond += 1;
-                        return;
-                    }
                     Kind::Array => false,
-                    Kind::Object | Kind::Open(_) => true,
+                    Kind::Object | Kind::Open(_) | Kind::Text(_) => true,
                 };
                 if parent.has_child {
                     out.args(index, ",", at..at);
@@ -320,8 +330,10 @@ impl Body for Nested {
                         '<' if self.buffer.is_empty() => {}
                         '>' => {
                             self.state = State::Text;
-                            if self.tag(here + 1, out) {
-                                return Step::Done(pos);
+                            match self.tag(here + 1, out) {
+                                Ended::Nothing => {}
+                                Ended::Call => return Step::Done(pos),
+                                Ended::Block => return Step::Closed(pos),
                             }
                         }
                         _ => {

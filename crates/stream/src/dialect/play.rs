@@ -54,7 +54,7 @@ pub(crate) fn play(blocks: &[Block], tools: &Tools, input: &str, cuts: &[usize])
             }
             match body.push(&input[at..end], at as u64, &mut out) {
                 Step::More => at = end,
-                Step::Done(length) | Step::Closed(length) => {
+                Step::Done(length) | Step::Broken(length) | Step::Closed(length) => {
                     at += length;
                     let rest = input[at..].trim_start();
                     if let Some(rest) = rest.strip_prefix(block.close)

@@ -212,12 +212,12 @@ static COMMAND_A: Spec = Spec {
             &json(&[Grammar::Json(Shape::marked("<|END_ACTION|>"))], &["<|END_ACTION|>"]),
         ),
         Mark {
-            text: "Action: ```json\n",
+            text: "Action: ```json",
             place: Place::LineStart,
             effect: Effect::Calls(&json(&[Grammar::Json(Shape::marked(""))], &["```"])),
         },
         Mark {
-            text: "Action:```json\n",
+            text: "Action:\n```json",
             place: Place::LineStart,
             effect: Effect::Calls(&json(&[Grammar::Json(Shape::marked(""))], &["```"])),
         },
@@ -405,8 +405,8 @@ static INKLING_CALL: Calls = json(&[INKLING_JSON], &["<|end_message|>"]);
 
 static GIGACHAT3: Spec = Spec {
     marks: &[
-        calls("<|message_sep|>\n\nfunction call<|role_sep|>\n", &GIGACHAT3_CALL),
-        calls("function call<|role_sep|>\n", &GIGACHAT3_CALL),
+        calls("<|message_sep|>\n\nfunction call<|role_sep|>", &GIGACHAT3_CALL),
+        calls("function call<|role_sep|>", &GIGACHAT3_CALL),
         calls("<|function_call|>", &GIGACHAT3_CALL),
         markup("<|message_sep|>"),
         markup("</s>"),
@@ -496,6 +496,7 @@ const DEEPSEEK_HEAD: Grammar = Grammar::Head(Head {
 static KIMI_K2: Spec = Spec {
     marks: &[
         mark("<|tool_calls_section_begin|>", Effect::Section(0)),
+        mark("<|tool_call_section_begin|>", Effect::Section(0)),
         calls(
             "<|tool_call_begin|>",
             &Calls {
@@ -508,6 +509,7 @@ static KIMI_K2: Spec = Spec {
             },
         ),
         markup("<|tool_calls_section_end|>"),
+        markup("<|tool_call_section_end|>"),
         markup("<|im_end|>"),
     ],
     sections: &[Section {
@@ -515,6 +517,7 @@ static KIMI_K2: Spec = Spec {
             calls("<|tool_call_begin|>", &inner(&[KIMI_HEAD])),
             markup("<|tool_call_end|>"),
             mark("<|tool_calls_section_end|>", Effect::SectionEnd),
+            mark("<|tool_call_section_end|>", Effect::SectionEnd),
         ],
         noise: Noise::Dropped,
     }],
@@ -682,6 +685,8 @@ static MINIMAX_M3: Spec = Spec {
                 &inner(&[Grammar::Nested(NestedSpec {
                     prefix: "]<]minimax[>[",
                     call: "invoke",
+                    outer: "tool_call",
+                    outer_close: "]<]minimax[>[</tool_call>",
                     item: "item",
                 })]),
             ),
@@ -767,7 +772,13 @@ const fn arg_tags(outer_close: &'static str) -> Tags {
 
 static GLM: Spec = Spec {
     marks: &[
-        calls("<tool_call>", &alone(&[Grammar::Tagged(arg_tags(""))], &[])),
+        calls(
+            "<tool_call>",
+            &alone(
+                &[Grammar::Tagged(arg_tags("")), Grammar::Json(Shape::marked("</tool_call>"))],
+                &["</tool_call>"],
+            ),
+        ),
         markup("<|observation|>"),
         markup("<|user|>"),
     ],
@@ -803,7 +814,11 @@ static KIMI_K3: Spec = Spec {
         markup("<|close|>message<|sep|>"),
         markup("<|open|>message<|sep|>"),
     ],
-    reasoning: &[("<|open|>think<|sep|>", "<|close|>think<|sep|>")],
+    reasoning: &[
+        ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        ("<|open|>think<|sep|>", "<|open|>response<|sep|>"),
+        ("<|open|>think<|sep|>", "<|close|>message<|sep|>"),
+    ],
     sections: &[Section {
         marks: &[
             calls(

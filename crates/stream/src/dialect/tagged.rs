@@ -311,7 +311,8 @@ impl Tagged {
     fn param(&mut self, at: u64, out: &mut Out<'_>) {
         let head = std::mem::take(&mut self.buffer);
         let (key, hint) = match self.tags.key {
-            Key::Bare | Key::Element { .. } => (head.trim().to_owned(), None),
+            Key::Bare => (head.trim().trim_matches(['"', '\'']).to_owned(), None),
+            Key::Element { .. } => (head.trim().to_owned(), None),
             Key::Attribute(name) => {
                 let hint = match (attribute(&head, "string"), attribute(&head, "type")) {
                     (Some(string), _) if string == "true" => Some(Hint::Text),
@@ -571,7 +572,7 @@ impl Tagged {
             return match body.push(text, at, out) {
                 Step::More => Ok(text.len()),
                 // The value has ended the call; what is left of it is its close tag.
-                Step::Done(used) | Step::Fail(used) => {
+                Step::Done(used) | Step::Broken(used) | Step::Fail(used) => {
                     self.state = State::Between;
                     self.call = None;
                     Ok(used)

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use stream::dialect::HELD_BYTES_MAX;
 use stream::document::{Document, Found, Path};
 use stream::event::Event;
 use stream::json;
@@ -182,8 +183,26 @@ fn paths() {
         r#"{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}"#,
         r#"{"role":"assistant","tool_calls":[⟨f {}⟩]}"#,
     );
+    // What is inside of arguments is data, also before the name is known.
+    let inner = r#"{"function_call":{"name":"g","arguments":{}}}"#;
+    check_at(
+        &Path::legacy(),
+        &format!(r#"{{"arguments":{inner},"name":"f"}}"#),
+        &format!("⟨f {inner}⟩"),
+    );
     for wrong in ["", "a..b", "[x]", "a[0]"] {
         assert!(Path::parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn what_is_held_back_is_bounded() {
+    let long = "x".repeat(HELD_BYTES_MAX);
+    let text = format!(r#"{{"ToolCall_V2":{{"q":"{long}","name":"f"}},"b":1}}"#);
+    for size in [4096, text.len()] {
+        let (shown, _) = read(&Path::built_in(), &text, size);
+        assert!(shown.replace("!limit!", "") == text, "nothing is lost by {size}");
+        assert_eq!(shown.matches("!limit!").count(), 1);
     }
 }
 

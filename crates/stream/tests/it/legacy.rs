@@ -1,35 +1,8 @@
 //! Older ways to write calls: the shapes that are known, what they come to, and how sure that is.
 
-use stream::canonical::{Collector, Kind};
-use stream::dialect::{Dialect, Format, Options, Parser, Tools, detect};
+use stream::dialect::{Options, Tools, detect};
 
-/// Reads an input in pieces of a size; calls are written as `name#id(arguments)`, errors as `!kind`.
-fn read(name: &str, input: &str, size: usize) -> String {
-    let format = Format::named(name).unwrap();
-    let dialect = Dialect::new(format, &Options::default(), &Tools::default());
-    let (mut parser, mut events) = (Parser::new(&dialect), Collector::default());
-    input.as_bytes().chunks(size).for_each(|piece| parser.push(piece, &mut events));
-    parser.finish(&mut events);
-    let (mut shown, mut errors) = (String::new(), String::new());
-    for event in events.into_events(false) {
-        match event.kind {
-            Kind::Text { text } => shown.push_str(&text),
-            Kind::Reasoning { text } => shown.push_str(&format!("[{text}]")),
-            Kind::ToolStart { name, id, .. } => {
-                let id = id.map(|id| format!("#{id}")).unwrap_or_default();
-                shown.push_str(&format!("⟨{name}{id}("));
-            }
-            Kind::ToolArgs { text, .. } => shown.push_str(&text),
-            Kind::ToolEnd { complete, .. } => {
-                shown.push_str(if complete { ")⟩" } else { "…⟩" });
-            }
-            Kind::Error { kind, .. } => errors.push_str(&format!(" !{kind}")),
-            Kind::Finish { reason } => shown.push_str(&format!(" .{reason}")),
-            other => panic!("{other:?}"),
-        }
-    }
-    shown + &errors
-}
+use crate::short::read;
 
 /// What an input comes to when it is taken for legacy, and when nothing is known of it; in what format
 /// it seems to be, and how sure that is.
@@ -37,7 +10,8 @@ fn read(name: &str, input: &str, size: usize) -> String {
 fn check(input: &str, want: &str, detected: Option<(&str, u8)>) {
     for name in ["legacy", "auto"] {
         for size in [1, 2, 7, input.len().max(1)] {
-            assert_eq!(read(name, input, size), want, "{name} by {size}: {input}");
+            let got = read(name, &Options::default(), &Tools::default(), input, size);
+            assert_eq!(got, want, "{name} by {size}: {input}");
         }
     }
     let found = detect(input).map(|found| (found.format.name(), found.confidence));
@@ -82,6 +56,11 @@ fn json_shapes() {
         "{\"name\": \"f\", \"arguments\": {}}\n{\"name\": \"g\", \"arguments\": {}}\n",
         "⟨f({})⟩⟨g({})⟩",
         flat,
+    );
+    check(
+        r#"{"tool_calls": [{"name": "f", "arguments": {}}], oops} more"#,
+        "⟨f({})⟩oops} more !invalid_json",
+        sure,
     );
     check(r#"{"name": "f", "arguments": {"a": "x"#, r#"⟨f({"a": "x…⟩ !truncated"#, flat);
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod document;
+mod edges;
 mod face;
 mod invariants;
 mod json;
@@ -11,6 +12,7 @@ mod mutated;
 mod properties;
 mod recorded;
 mod rendered;
+mod short;
 mod vectors;
 
 use protocol::responses::StreamEvent;

@@ -54,8 +54,13 @@ impl Random {
 fn bend(random: &mut Random, input: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..=random.below(4) {
         let at = random.below(input.len() + 1);
-        match random.below(8) {
+        match random.below(9) {
             0 => input.truncate(at),
+            // Longer than any name may be.
+            8 if random.below(8) == 0 => {
+                let letter = [b'n', b'"', b'<', b'{'][random.below(4)];
+                input.splice(at..at, vec![letter; 4090 + random.below(20)]);
+            }
             1 => {
                 let end = (at + 1 + random.below(12)).min(input.len());
                 input.drain(at.min(end)..end);
@@ -83,7 +88,7 @@ fn bend(random: &mut Random, input: &mut Vec<u8>, other: &[u8]) {
                 input.splice(at..at, blanks);
             }
         }
-        input.truncate(8192);
+        input.truncate(16384);
     }
 }
 
