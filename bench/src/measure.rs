@@ -1,0 +1,88 @@
+//! Runs parsers over texts, and takes the time.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use stream::dialect::{Dialect, Parser};
+use stream::event::Event;
+
+/// How many bytes came out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Came {
+    pub(crate) text: usize,
+    pub(crate) args: usize,
+}
+
+impl Came {
+    /// Counts an event.
+    #[inline]
+    pub(crate) fn count(&mut self, event: Event<'_>) {
+        match event {
+            Event::ToolArgs { text, .. } => self.args += black_box(text).len(),
+            Event::Text(text) | Event::Reasoning(text) | Event::Plan(text) => {
+                self.text += black_box(text).len();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Reads a text in pushes of so many bytes.
+pub(crate) fn push(dialect: &Dialect, text: &str, size: usize) -> Came {
+    let (mut parser, mut came) = (Parser::new(dialect), Came::default());
+    let mut sink = |event: Event<'_>, _| came.count(event);
+    text.as_bytes().chunks(size).for_each(|piece| parser.push(piece, &mut sink));
+    parser.finish(&mut sink);
+    came
+}
+
+/// Reads a text that is cut already.
+pub(crate) fn push_str(dialect: &Dialect, pieces: &[&str]) -> Came {
+    let (mut parser, mut came) = (Parser::new(dialect), Came::default());
+    let mut sink = |event: Event<'_>, _| came.count(event);
+    pieces.iter().for_each(|piece| parser.push_str(piece, &mut sink));
+    parser.finish(&mut sink);
+    came
+}
+
+/// Cuts a text into pieces of at least so many bytes.
+pub(crate) fn cut(text: &str, size: usize) -> Vec<&str> {
+    let (mut pieces, mut rest) = (Vec::with_capacity(text.len() / size.max(1) + 1), text);
+    while !rest.is_empty() {
+        let mut end = size.clamp(1, rest.len());
+        while !rest.is_char_boundary(end) {
+            end += 1;
+        }
+        let (piece, more) = rest.split_at(end);
+        pieces.push(piece);
+        rest = more;
+    }
+    pieces
+}
+
+/// Returns the best time of each of some works, which take turns; a slow one gets fewer turns.
+pub(crate) fn best(runs: usize, works: &mut [&mut dyn FnMut()]) -> Vec<Duration> {
+    let mut best = vec![Duration::MAX; works.len()];
+    let mut spent = vec![Duration::ZERO; works.len()];
+    for run in 0..runs {
+        for ((work, best), spent) in works.iter_mut().zip(&mut best).zip(&mut spent) {
+            if run > 1 && *spent > BUDGET {
+                continue;
+            }
+            let start = Instant::now();
+            work();
+            let took = start.elapsed();
+            *best = took.min(*best);
+            *spent += took;
+        }
+    }
+    best
+}
+
+/// Megabytes per second.
+pub(crate) fn rate(bytes: usize, time: Duration) -> f64 {
+    bytes as f64 / 1e6 / time.as_secs_f64()
+}
+
+/// How long one work of a comparison may go on.
+const BUDGET: Duration = Duration::from_millis(1500);

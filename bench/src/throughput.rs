@@ -1,0 +1,216 @@
+//! Megabytes per second of arguments and of prose, next to published parsers.
+
+#[cfg(feature = "peers")]
+use std::time::{Duration, Instant};
+
+use stream::dialect::Format;
+
+use crate::measure::{Came, best, cut, push, push_str, rate};
+use crate::payload::{self, TOOL};
+use crate::render::{Renderer, Value};
+use crate::{Options, Report};
+
+/// Measures the formats that peers have, and some more.
+pub(crate) fn run(options: &Options) -> Report {
+    let mut report = Report::new(
+        "throughput: MB/s of 1 MiB, best of several; peers that are slow get less to read",
+        &[
+            "format, payload",
+            "push",
+            "push",
+            "push_str",
+            "target",
+            "",
+            "dynamo-parsers-v2",
+            "tool-parser",
+            "of KiB",
+            "ours / best",
+            "target",
+            "",
+        ],
+    );
+    for subject in SUBJECTS.iter().filter(|subject| options.wants(subject.format)) {
+        for payload in [Payload::Source, Payload::Rows, Payload::Prose] {
+            for size in [8, 1, 64, usize::MAX] {
+                measure(subject, payload, size, options.runs, &mut report);
+            }
+        }
+    }
+    if !cfg!(feature = "peers") {
+        report.notes.push("built without peers".to_owned());
+    }
+    report
+}
+
+fn measure(subject: &Subject, payload: Payload, size: usize, runs: usize, report: &mut Report) {
+    let (Some(format), Some(renderer)) =
+        (Format::named(subject.format), Renderer::of(subject.format))
+    else {
+        return;
+    };
+    let dialect = payload::dialect(format);
+    let text = payload.text(renderer, BYTES);
+    let pieces = cut(&text, size);
+    let (mut by_push, mut by_push_str) = (Came::default(), Came::default());
+    let took = best(
+        runs,
+        &mut [&mut || by_push = push(&dialect, &text, size), &mut || {
+            by_push_str = push_str(&dialect, &pieces);
+        }],
+    );
+    for came in [by_push, by_push_str] {
+        assert!(came.args + came.text >= BYTES, "{}: {came:?} is not all", subject.format);
+    }
+    let ours = rate(text.len(), took[0]);
+    let gated = size == 8;
+    let floor = (gated && subject.json && payload == Payload::Source).then_some(FLOOR);
+    let mut row = vec![
+        format!("{}, {}", subject.format, payload.name()),
+        if size == usize::MAX { "whole".to_owned() } else { size.to_string() },
+        format!("{ours:.0}"),
+        format!("{:.0}", rate(text.len(), took[1])),
+        floor.map_or(String::new(), |floor| format!("≥ {floor}")),
+        floor.map_or(String::new(), |floor| {
+            report.target(ours >= floor, || {
+                format!("throughput: {} reads {ours:.0} MB/s", subject.format)
+            })
+        }),
+    ];
+    let peers = peers(subject, payload, size, runs);
+    let cell = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.1}"));
+    row.extend([cell(peers.dynamo), cell(peers.tool_parser)]);
+    row.push(if peers.bytes == 0 { String::new() } else { (peers.bytes >> 10).to_string() });
+    let theirs = peers.dynamo.into_iter().chain(peers.tool_parser).reduce(f64::max);
+    let times = theirs.map(|theirs| ours / theirs);
+    row.push(times.map_or(String::new(), |times| format!("{times:.1}")));
+    let gate = times.filter(|_| gated && payload != Payload::Rows);
+    row.push(gate.map_or(String::new(), |_| format!("≥ {TIMES}")));
+    row.push(gate.map_or(String::new(), |times| {
+        report.target(times >= TIMES, || {
+            format!("throughput: {}, {}: {times:.1} × a peer", subject.format, payload.name())
+        })
+    }));
+    report.rows.push(row);
+}
+
+/// What peers came to.
+#[derive(Default)]
+struct Peers {
+    dynamo: Option<f64>,
+    tool_parser: Option<f64>,
+    /// How much the slowest of them was given.
+    bytes: usize,
+}
+
+#[cfg(feature = "peers")]
+fn peers(subject: &Subject, payload: Payload, size: usize, runs: usize) -> Peers {
+    use crate::peers;
+
+    let mut smallest = None;
+    let mut measure = |read: Option<peers::Read>, format: &str| {
+        let (rate, bytes) = peer(&read?, Renderer::of(format)?, payload, size, runs);
+        smallest = Some(smallest.map_or(bytes, |smallest: usize| smallest.min(bytes)));
+        rate
+    };
+    let dynamo = measure(peers::dynamo(subject.format), subject.format);
+    let reads = subject.tool_parser_reads;
+    let tool_parser = measure(peers::tool_parser(reads), reads);
+    Peers { dynamo, tool_parser, bytes: smallest.unwrap_or_default() }
+}
+
+/// Measures a peer; also returns how much it was given.
+///
+/// What takes more than linear time would not come to an end: it is measured at a size where it looks
+/// better than it is.
+#[cfg(feature = "peers")]
+fn peer(
+    read: &crate::peers::Read,
+    renderer: &Renderer,
+    payload: Payload,
+    size: usize,
+    runs: usize,
+) -> (Option<f64>, usize) {
+    let mut result = (None, 0);
+    for bytes in [16 << 10, 128 << 10, BYTES] {
+        let text = payload.text(renderer, bytes);
+        let pieces = cut(&text, size);
+        let start = Instant::now();
+        let mut came = read(&pieces);
+        let mut took = start.elapsed();
+        if took < PATIENCE {
+            took = took.min(best(runs.min(5), &mut [&mut || came = read(&pieces)])[0]);
+        }
+        // A peer that gives nothing for its input did not read it.
+        result = ((came > 0).then(|| rate(text.len(), took)), bytes);
+        if took > PATIENCE / 8 {
+            break;
+        }
+    }
+    result
+}
+
+#[cfg(not(feature = "peers"))]
+fn peers(_: &Subject, _: Payload, _: usize, _: usize) -> Peers {
+    Peers::default()
+}
+
+/// A format that is measured.
+struct Subject {
+    format: &'static str,
+    /// Whether its arguments are JSON.
+    json: bool,
+    /// The format in which the other peer writes the same.
+    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "nobody reads it then"))]
+    tool_parser_reads: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Payload {
+    Source,
+    Rows,
+    Prose,
+}
+
+impl Payload {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Rows => "rows",
+            Self::Prose => "prose",
+        }
+    }
+
+    fn text(self, renderer: &Renderer, bytes: usize) -> String {
+        let args: Vec<(&str, Value)> = match self {
+            Self::Prose => return renderer.answer(&payload::prose(bytes)),
+            Self::Source => payload::source(bytes),
+            Self::Rows => payload::rows(bytes),
+        };
+        renderer.call(TOOL, &args).text
+    }
+}
+
+const fn subject(format: &'static str, json: bool) -> Subject {
+    Subject { format, json, tool_parser_reads: format }
+}
+
+const SUBJECTS: [Subject; 8] = [
+    subject("hermes", true),
+    subject("kimi_k2", true),
+    // What it reads is the array of older models.
+    Subject { tool_parser_reads: "mistral", ..subject("mistral_v11", true) },
+    subject("deepseek_v31", true),
+    subject("harmony", true),
+    subject("qwen3_coder", false),
+    subject("glm45", false),
+    subject("minimax_m2", false),
+];
+
+const BYTES: usize = 1 << 20;
+/// How long a peer may take for one run before it is given no more.
+#[cfg(feature = "peers")]
+const PATIENCE: Duration = Duration::from_millis(400);
+/// Megabytes per second of JSON arguments in pushes of eight bytes.
+const FLOOR: f64 = 300.0;
+/// How many times the speed of the fastest peer.
+const TIMES: f64 = 3.0;
