@@ -21,6 +21,8 @@ pub(crate) struct Value {
     form: Form,
     /// What has come, while it is open what it is.
     raw: String,
+    /// How many bytes of blanks that begins with.
+    blank: usize,
     reader: json::Reader,
     readable: bool,
 }
@@ -42,6 +44,7 @@ impl Value {
             hint,
             form: Form::Empty,
             raw: String::new(),
+            blank: 0,
             reader: json::Reader::default(),
             readable: true,
         }
@@ -70,6 +73,9 @@ impl Value {
             let index = self.index;
             return escape(piece, |text| out.args(index, text, range.clone()));
         }
+        if self.blank == self.raw.len() {
+            self.blank += piece.len() - piece.trim_start().len();
+        }
         self.raw.push_str(piece);
         let settled = match self.hint {
             Hint::TextOrNull => !"null".starts_with(&self.raw),
@@ -80,7 +86,7 @@ impl Value {
                         .is_ok_and(|progress| piece[progress.consumed..].trim_start().is_empty());
                 }
                 // The words of other languages are short; anything longer that is no JSON is text.
-                !self.readable && self.raw.trim_start().len() > WORD_BYTES_MAX
+                !self.readable && self.raw.len() - self.blank > WORD_BYTES_MAX
             }
         };
         let full = self.raw.len() > HELD_BYTES_MAX;

@@ -8,6 +8,7 @@ mod face;
 mod invariants;
 mod json;
 mod legacy;
+mod long;
 mod mutated;
 mod properties;
 mod recorded;
