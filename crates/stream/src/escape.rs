@@ -1,17 +1,18 @@
 //! JSON string escapes, written and read piece by piece.
 
+use crate::find::{find, find_unclean};
+
 /// Gives `raw` as the inside of a JSON string, in pieces that borrow from it where they can.
 pub(crate) fn escape(raw: &str, mut sink: impl FnMut(&str)) {
     let bytes = raw.as_bytes();
     let mut clean = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
+    while let Some(found) = find_unclean([], &bytes[clean..]) {
+        let at = clean + found;
         if clean < at {
             sink(&raw[clean..at]);
         }
         clean = at + 1;
+        let byte = bytes[at];
         match byte {
             b'"' => sink("\\\""),
             b'\\' => sink("\\\\"),
@@ -60,7 +61,7 @@ impl Unescape {
                 at += self.step(&raw[at..], &mut sink);
                 continue;
             }
-            let Some(found) = memchr::memchr2(b'"', b'\\', &bytes[at..]) else {
+            let Some(found) = find(*b"\"\\", &bytes[at..]) else {
                 sink(&raw[at..]);
                 return Unescaped::More;
             };

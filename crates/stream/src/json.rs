@@ -14,6 +14,7 @@
 use std::fmt;
 
 use crate::escape::{Unescape, Unescaped};
+use crate::find::find_unclean;
 
 /// Levels that a document may nest.
 pub const DEPTH_MAX: usize = 512;
@@ -387,8 +388,7 @@ impl Reader {
                 (Inside::Plain, _) => {
                     // The common case: skip what is neither special nor a control character.
                     let rest = &bytes[end..];
-                    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-                    end += rest.iter().position(special).unwrap_or(rest.len());
+                    end += find_unclean([], rest).unwrap_or(rest.len());
                     continue;
                 }
                 (Inside::Escape, b'u') => Inside::Hex(4),

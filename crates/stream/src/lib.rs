@@ -39,6 +39,7 @@ mod escape;
 pub mod event;
 pub mod face;
 pub mod failure;
+mod find;
 pub mod json;
 pub mod responses;
 mod shape;

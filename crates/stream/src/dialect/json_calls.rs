@@ -66,6 +66,9 @@ impl Shape {
 #[derive(Debug)]
 pub(crate) struct JsonCalls {
     shape: Shape,
+    /// The byte at which arguments may turn out to be cut off, or 0: JSON has none of it outside of
+    /// strings.
+    alien: u8,
     state: State,
     /// Open objects that are read key by key: one, or two with a wrapper.
     objects: u8,
@@ -152,6 +155,7 @@ impl JsonCalls {
     pub(crate) fn new(shape: Shape) -> Self {
         Self {
             shape,
+            alien: alien(shape.close),
             state: if shape.in_array { State::Item } else { State::Start },
             objects: 0,
             in_array: shape.in_array,
@@ -165,6 +169,7 @@ impl JsonCalls {
     pub(crate) fn arguments(index: u32, close: &'static str) -> Self {
         Self {
             shape: Shape { proof: Proof::Name, keys: Keys::None, in_array: false, close },
+            alien: alien(close),
             state: State::Start,
             objects: 0,
             in_array: false,
@@ -404,11 +409,6 @@ impl JsonCalls {
         self.shape.close.get(matched..).is_some_and(|rest| rest.starts_with(next))
     }
 
-    /// The byte at which arguments may turn out to be cut off: JSON has none of it outside of strings.
-    fn alien(&self) -> u8 {
-        if self.shape.close.starts_with('<') { b'<' } else { 0 }
-    }
-
     /// Ends a call at the end of its block, although its value is open.
     fn cut_off(&mut self, inside: Inside, at: u64, out: &mut Out<'_>) {
         let (complete, error) = match inside {
@@ -457,7 +457,7 @@ enum Next {
 impl Body for JsonCalls {
     #[inline]
     fn pass(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> bool {
-        let alien = self.alien();
+        let alien = self.alien;
         let (State::Arguments(value), Some(index)) = (&mut self.state, self.call.index) else {
             return false;
         };
@@ -476,7 +476,7 @@ impl Body for JsonCalls {
         while pos < bytes.len() {
             let here = at + pos as u64;
             let rest = &text[pos..];
-            let alien = self.alien();
+            let alien = self.alien;
             match &mut self.state {
                 State::Arguments(value) => {
                     let scan = value.scan(rest.as_bytes(), alien);
@@ -701,6 +701,10 @@ impl JsonCalls {
         self.end_call(complete, here, out);
         Step::Broken(pos)
     }
+}
+
+fn alien(close: &str) -> u8 {
+    if close.starts_with('<') { b'<' } else { 0 }
 }
 
 const CUT_OFF: &str = "the call ends before its JSON value does";

@@ -3,7 +3,7 @@
 //! Models write raw line feeds into strings and forget commas; arguments pass through as they stand, so
 //! all that is needed is where they end: a depth, whether a string is open, whether a backslash came.
 
-use memchr::{memchr, memchr2};
+use crate::find::find;
 
 /// Where a value that is being passed through stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Value {
         let mut at = 0;
         while at < bytes.len() {
             match self.inside {
-                Inside::Text => match memchr2(b'"', b'\\', &bytes[at..]) {
+                Inside::Text => match find(*b"\"\\", &bytes[at..]) {
                     None => return Scan::More,
                     Some(found) => {
                         at += found + 1;
@@ -103,7 +103,7 @@ impl Value {
                     _ => at += 1,
                 },
                 Inside::Raw => {
-                    return match memchr(alien, &bytes[at..]).filter(|_| alien != 0) {
+                    return match find([alien], &bytes[at..]).filter(|_| alien != 0) {
                         Some(found) => Scan::Alien(at + found),
                         None => Scan::More,
                     };

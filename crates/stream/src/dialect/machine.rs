@@ -24,6 +24,7 @@ use crate::dialect::python::{self, Python};
 use crate::dialect::tagged::{Spelling, Tagged, Tags};
 use crate::dialect::{Engine, HELD_BYTES_MAX, Options, Tools};
 use crate::event::{ErrorKind, Event, Sink};
+use crate::find::find;
 
 /// How the text of a format is read.
 #[derive(Debug)]
@@ -310,9 +311,11 @@ impl Marks {
     fn find(&self, bytes: &[u8]) -> Option<usize> {
         match *self.first {
             [] => None,
-            [a] => memchr::memchr(a, bytes),
-            [a, b] => memchr::memchr2(a, b, bytes),
-            [a, b, c] => memchr::memchr3(a, b, c, bytes),
+            [a] => find([a], bytes),
+            [a, b] => find([a, b], bytes),
+            [a, b, c] => find([a, b, c], bytes),
+            [a, b, c, d] => find([a, b, c, d], bytes),
+            [a, b, c, d, e] => find([a, b, c, d, e], bytes),
             _ => bytes.iter().position(|byte| self.first.contains(byte)),
         }
     }
@@ -495,14 +498,32 @@ struct Active {
 impl Run {
     #[inline]
     fn push(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) {
-        if let Some(active) = &mut self.body
-            && !text.is_empty()
-            && active.body.pass(text, at, sink)
-        {
+        if let Some(active) = &mut self.body {
+            if !text.is_empty() && active.body.pass(text, at, sink) {
+                return;
+            }
+        } else if self.pass(c, text, at, sink) {
             return;
         }
         let read = self.read(c, text, at, sink);
         debug_assert!(read == text.len() || self.switched.is_some(), "all of it is taken");
+    }
+
+    /// Gives text in which no mark can begin, if that is all it is: most of what comes.
+    #[inline]
+    fn pass(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) -> bool {
+        let marks = match self.mode {
+            Mode::Text => &c.text,
+            Mode::Reasoning => &c.reasoning,
+            Mode::Section { .. } | Mode::Closing(_) => return false,
+        };
+        let plain = self.partial.text.is_empty()
+            && self.switched.is_none()
+            && marks.find(text.as_bytes()).is_none();
+        if plain {
+            self.emit(text, at, sink);
+        }
+        plain
     }
 
     /// Takes text, all of it unless the dialect shows itself; returns how much.

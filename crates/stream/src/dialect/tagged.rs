@@ -19,6 +19,7 @@ use crate::dialect::value::Value;
 use crate::dialect::{HELD_BYTES_MAX, NAME_BYTES_MAX};
 use crate::escape::escape;
 use crate::event::{ErrorKind, Event, Sink};
+use crate::find::{find, find_unclean};
 
 /// What the tags of a format look like.
 #[derive(Clone, Copy, Debug)]
@@ -374,9 +375,9 @@ impl Tagged {
         if scan.ending == Ending::None {
             let start = if scan.cdata { b']' } else { b'<' };
             let found = if self.tags.trim {
-                memchr::memchr2(start, b'\n', text.as_bytes())
+                find([start, b'\n'], text.as_bytes())
             } else {
-                memchr::memchr(start, text.as_bytes())
+                find([start], text.as_bytes())
             };
             let Some(found) = found else {
                 self.value_text(text, at..at + text.len() as u64, out);
@@ -769,11 +770,10 @@ impl Body for Tagged {
     fn pass(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> bool {
         let State::Value(scan) = &mut self.state else { return false };
         let Some(call) = &self.call else { return false };
-        let plain = |byte: u8| byte >= 0x20 && !matches!(byte, b'<' | b']' | b'"' | b'\\');
         if scan.first
             || scan.ending != Ending::None
             || !call.value.is_text()
-            || !text.bytes().all(plain)
+            || find_unclean(*b"<]", text.as_bytes()).is_some()
         {
             return false;
         }
