@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let mut missed = Vec::new();
     for command in commands {
         let report = command(&options);
-        println!("{}\n\n{}", report.title, text_table::render(&report.rows));
+        print!("{}\n\n{}\n", report.title, text_table::render(&report.rows));
         report.notes.iter().for_each(|note| println!("{note}"));
         println!();
         missed.extend(report.missed);

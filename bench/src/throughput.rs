@@ -1,10 +1,12 @@
 //! Megabytes per second of arguments and of prose, next to published parsers.
 
 #[cfg(feature = "peers")]
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stream::dialect::Format;
 
+#[cfg(feature = "peers")]
+use crate::measure::time;
 use crate::measure::{Came, best, cut, push, push_str, rate};
 use crate::payload::{self, TOOL};
 use crate::render::{Renderer, Value};
@@ -134,9 +136,8 @@ fn peer(
     for bytes in [16 << 10, 128 << 10, BYTES] {
         let text = payload.text(renderer, bytes);
         let pieces = cut(&text, size);
-        let start = Instant::now();
-        let mut came = read(&pieces);
-        let mut took = start.elapsed();
+        let mut came = 0;
+        let mut took = time(|| came = read(&pieces));
         if took < PATIENCE {
             took = took.min(best(runs.min(5), &mut [&mut || came = read(&pieces)])[0]);
         }
