@@ -4,9 +4,10 @@
 //! backslashes, numbers and words. It knows nothing of lists or objects.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use crate::dialect::body::Out;
-use crate::event::{Event, Sink};
+use crate::event::{ErrorKind, Event, Sink};
 
 /// Writes the arguments of one call.
 #[derive(Debug)]
@@ -16,13 +17,22 @@ pub(crate) struct Args {
     end: u64,
     /// What was written while it is open what it is a part of.
     held: Option<String>,
+    /// The names of the arguments.
+    keys: HashSet<String>,
 }
 
 impl Args {
+    /// Notes the name of an argument, and says so if it came before.
+    pub(crate) fn note_key(&mut self, key: &str, end: u64, out: &mut Out<'_>) {
+        if !self.keys.insert(key.to_owned()) {
+            out.error(ErrorKind::DuplicateKey, key, end);
+        }
+    }
+
     /// Starts a call whose arguments open with the byte at `at`.
     pub(crate) fn start(name: &str, at: u64, out: &mut Out<'_>) -> Self {
         let index = out.start(name, None, at);
-        let mut args = Self { index, end: at, held: None };
+        let mut args = Self { index, end: at, held: None, keys: HashSet::new() };
         args.put("{", at + 1, out);
         args
     }

@@ -516,6 +516,7 @@ impl Call {
     }
 
     fn key(&mut self, key: &str, end: u64, out: &mut Out<'_>) {
+        self.args.note_key(key, end, out);
         let comma = mem::take(&mut self.comma);
         self.args.put(if comma { ",\"" } else { "\"" }, end, out);
         self.args.put_text(key, end, out);

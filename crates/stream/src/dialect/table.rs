@@ -545,6 +545,7 @@ const fn function_tags(outer_close: &'static str) -> Tags {
         key: Key::Bare,
         param_close: "</parameter>",
         name_end: "",
+        wary: false,
         trim: true,
         cdata: false,
     }
@@ -566,6 +567,7 @@ const fn invoke_tags(
         key: Key::Attribute("name"),
         param_close,
         name_end: "",
+        wary: false,
         trim: false,
         cdata: false,
     }
@@ -620,7 +622,10 @@ static QWEN3_CODER: Spec = Spec {
         mark("<tool_call>", Effect::Section(0)),
         calls(
             "<function=",
-            &alone(&[Grammar::Tagged(function_tags("</tool_call>"))], &["</tool_call>"]),
+            &alone(
+                &[Grammar::Tagged(Tags { wary: true, ..function_tags("</tool_call>") })],
+                &["</tool_call>"],
+            ),
         ),
     ],
     sections: &[functions!("</tool_call>")],
@@ -632,7 +637,10 @@ static SEED_OSS: Spec = Spec {
         mark("<seed:tool_call>", Effect::Section(0)),
         calls(
             "<function=",
-            &alone(&[Grammar::Tagged(function_tags("</seed:tool_call>"))], &["</seed:tool_call>"]),
+            &alone(
+                &[Grammar::Tagged(Tags { wary: true, ..function_tags("</seed:tool_call>") })],
+                &["</seed:tool_call>"],
+            ),
         ),
     ],
     reasoning: &[("<seed:think>", "</seed:think>")],
@@ -765,6 +773,7 @@ const fn arg_tags(outer_close: &'static str) -> Tags {
         key: Key::Element { close: "</arg_key>", value_open: "<arg_value>" },
         param_close: "</arg_value>",
         name_end: "<tool_sep>",
+        wary: false,
         trim: false,
         cdata: false,
     }
@@ -832,6 +841,7 @@ static KIMI_K3: Spec = Spec {
                     key: Key::Attribute("key"),
                     param_close: "<|close|>argument<|sep|>",
                     name_end: "",
+                    wary: false,
                     trim: false,
                     cdata: false,
                 })]),

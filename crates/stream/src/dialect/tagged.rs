@@ -40,6 +40,8 @@ pub(crate) struct Tags {
     pub(crate) param_close: &'static str,
     /// What may stand after the name and means nothing; may be empty.
     pub(crate) name_end: &'static str,
+    /// Whether the tag alone proves nothing: no block says that calls follow, and prose has it too.
+    pub(crate) wary: bool,
     /// Whether one line feed on each side of a value belongs to the template.
     pub(crate) trim: bool,
     /// Whether a value may be a CDATA section.
@@ -80,6 +82,8 @@ pub(crate) struct Tagged {
     spare: String,
     quote: Option<char>,
     call: Option<Call>,
+    /// The name and the id of a call that is still to be proven.
+    unproven: Option<(String, Option<String>)>,
     malformed: bool,
 }
 
@@ -208,6 +212,7 @@ impl Tagged {
             spare: String::new(),
             quote: None,
             call: None,
+            unproven: None,
             malformed: false,
         }
     }
@@ -279,7 +284,24 @@ impl Tagged {
         if name.is_empty() {
             return false;
         }
-        let index = out.start(&name, id.as_deref(), end);
+        if self.tags.wary && !self_closing {
+            self.unproven = Some((name, id));
+            self.buffer.clear();
+            self.state = State::Between;
+            return true;
+        }
+        self.begin(name, id.as_deref(), end, out);
+        self.buffer.clear();
+        self.state = State::Between;
+        if self_closing {
+            self.buffer.push_str(self.tags.call_close);
+        }
+        true
+    }
+
+    /// Starts the call.
+    fn begin(&mut self, name: String, id: Option<&str>, end: u64, out: &mut Out<'_>) {
+        let index = out.start(&name, id, end);
         self.call = Some(Call {
             index,
             name,
@@ -289,12 +311,6 @@ impl Tagged {
             key: String::new(),
             value: Value::new(index, Hint::Any),
         });
-        self.buffer.clear();
-        self.state = State::Between;
-        if self_closing {
-            self.buffer.push_str(self.tags.call_close);
-        }
-        true
     }
 
     /// Ends the call.
@@ -700,6 +716,18 @@ impl Tagged {
         Ok(len)
     }
 
+    /// Holds a character while the call is still to be proven.
+    fn hold_unproven(
+        &mut self,
+        next: char,
+        len: usize,
+        at: u64,
+        out: &mut Out<'_>,
+    ) -> Result<usize, Over> {
+        let room = self.unproven.is_none() || self.hold(next.encode_utf8(&mut [0; 4]), at, out);
+        if room { Ok(len) } else { Err(Over::Fail(len)) }
+    }
+
     /// Takes one character between parameters.
     fn between(
         &mut self,
@@ -708,9 +736,13 @@ impl Tagged {
         at: u64,
         out: &mut Out<'_>,
     ) -> Result<usize, Over> {
+        let unproven = self.unproven.is_some();
         if self.buffer.is_empty() {
             if next.is_whitespace() {
-                return Ok(len);
+                return self.hold_unproven(next, len, at, out);
+            }
+            if unproven && next != '<' {
+                return Err(Over::Fail(0));
             }
             if let Some(call) = &mut self.call
                 && next == '{'
@@ -733,6 +765,17 @@ impl Tagged {
         let fits = [param_open, call_close, outer_close, param_close, name_end]
             .map(|tag| self.spelling.fit(tag, &self.buffer));
         let end = at + len as u64;
+        if unproven {
+            if fits[..2].iter().all(|fit| *fit == Fit::No) {
+                return Err(Over::Fail(0));
+            }
+            self.hold_unproven(next, len, at, out)?;
+            if fits[..2].contains(&Fit::Whole)
+                && let Some((name, id)) = self.unproven.take()
+            {
+                self.begin(name, id.as_deref(), end, out);
+            }
+        }
         if fits[0] == Fit::Whole {
             self.buffer.clear();
             self.quote = None;

@@ -632,4 +632,9 @@ fn blocks_that_break() {
     );
     check("command_a", r#"Action: ```json [{"tool_name":"a","parameters":{}}]```x"#, "⟨a({})⟩x");
     check("glm45", r#"<tool_call>{"name":"a","arguments":{}}</tool_call>x"#, "⟨a({})⟩x");
+    // A tag that prose has too proves nothing by itself.
+    check("qwen3_coder", "a <function=foo> b", "a <function=foo> b !malformed_call");
+    check("qwen3_coder", "<function=ping>\n</function>x", "⟨ping({})⟩x");
+    check("qwen3_coder", "<function=ping>\n", "<function=ping>\n !truncated");
+    check("pythonic", r#"[search(q="x", q="y")]"#, r#"⟨search({"q":"x","q":"y"})⟩ !duplicate_key"#);
 }
