@@ -211,9 +211,15 @@ impl Parser {
     /// What is not UTF-8 becomes U+FFFD, and counts as its three bytes in the ranges of events.
     #[inline]
     pub fn push(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
-        if let Some(text) = self.utf8.whole(bytes) {
-            return self.push_str(text, sink);
+        match self.utf8.whole(bytes) {
+            Some(text) => self.push_str(text, sink),
+            None => self.push_cut(bytes, sink),
         }
+    }
+
+    /// Takes bytes that are not text, or not all of it. Apart, since hardly any are.
+    #[cold]
+    fn push_cut(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
         let Self { utf8, engine, offset } = self;
         utf8.push(bytes, |piece| give(engine, offset, piece, sink));
     }
