@@ -200,8 +200,8 @@ fn inputs(renderer: &Renderer, bytes: usize) -> Vec<(String, String)> {
         nested.split('1').next().unwrap_or_default().to_owned()
     };
     add("nested without an end", format!("{open}{nested}"));
-    // A frame needs its blank line to be one at all.
-    inputs.retain(|(_, input)| !input.is_empty());
+    // Where there are no names or keys they make nothing longer.
+    inputs.retain(|(_, input)| input.len() >= bytes / 2);
     inputs
 }
 
