@@ -632,6 +632,12 @@ fn blocks_that_break() {
     );
     check("command_a", r#"Action: ```json [{"tool_name":"a","parameters":{}}]```x"#, "⟨a({})⟩x");
     check("glm45", r#"<tool_call>{"name":"a","arguments":{}}</tool_call>x"#, "⟨a({})⟩x");
+    // What did not fit may begin with what does.
+    check(
+        "qwen3_coder",
+        "<tool_call>\n<function=search>\n<<parameter=q>\nx\n</parameter>\n</function>\n</tool_call>",
+        r#"⟨search({"q":"x"})⟩ !malformed_call"#,
+    );
     // A tag that prose has too proves nothing by itself.
     check("qwen3_coder", "a <function=foo> b", "a <function=foo> b !malformed_call");
     check("qwen3_coder", "<function=ping>\n</function>x", "⟨ping({})⟩x");
