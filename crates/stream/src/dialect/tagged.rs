@@ -97,16 +97,23 @@ pub(crate) struct Spelling {
 impl Spelling {
     /// Returns the ways in which a tag of the table may be written.
     pub(crate) fn of<'t>(&self, tag: &'t str) -> impl Iterator<Item = Cow<'t, str>> {
+        let owned = |parts: [&str; 3]| Cow::Owned(parts.concat());
+        let [spaced, suffixed] = self.others(tag).map(|parts| parts.map(owned));
+        [Some(Cow::Borrowed(tag)), spaced, suffixed].into_iter().flatten()
+    }
+
+    /// Returns the parts of a tag as it is written with a namespace, and with a suffix.
+    fn others<'s>(&'s self, tag: &'s str) -> [Option<[&'s str; 3]>; 2] {
         let spaced = self.namespace.as_ref().and_then(|namespace| {
             let name = if tag.starts_with("</") { 2 } else { 1 };
             let (start, rest) = tag.split_at_checked(name)?;
-            start.starts_with('<').then(|| Cow::Owned(format!("{start}{namespace}{rest}")))
+            start.starts_with('<').then_some([start, namespace, rest])
         });
         let suffixed = self.suffix.as_ref().and_then(|suffix| {
             let inner = tag.strip_suffix('>')?;
-            Some(Cow::Owned(format!("{inner}{suffix}>")))
+            Some([inner, suffix, ">"])
         });
-        [Some(Cow::Borrowed(tag)), spaced, suffixed].into_iter().flatten()
+        [spaced, suffixed]
     }
 
     /// Compares a text with a tag.
@@ -114,10 +121,8 @@ impl Spelling {
         if tag.is_empty() {
             return Fit::No;
         }
-        if self.namespace.is_none() && self.suffix.is_none() {
-            return fit(tag, text);
-        }
-        self.of(tag).map(|tag| fit(&tag, text)).max().unwrap_or(Fit::No)
+        let others = self.others(tag).into_iter().flatten().map(|parts| fit(parts, text));
+        others.fold(fit([tag], text), Fit::max)
     }
 }
 
@@ -131,12 +136,20 @@ enum Fit {
     Whole,
 }
 
-fn fit(tag: &str, text: &str) -> Fit {
-    match tag.strip_prefix(text) {
-        Some("") => Fit::Whole,
-        Some(_) => Fit::Begun,
-        None => Fit::No,
+/// Compares a text with a tag that is written in parts.
+fn fit<const N: usize>(tag: [&str; N], text: &str) -> Fit {
+    let mut rest = text.as_bytes();
+    for part in tag.map(str::as_bytes) {
+        let (has, more) = rest.split_at(part.len().min(rest.len()));
+        if !part.starts_with(has) {
+            return Fit::No;
+        }
+        if has.len() < part.len() {
+            return Fit::Begun;
+        }
+        rest = more;
     }
+    if rest.is_empty() { Fit::Whole } else { Fit::No }
 }
 
 #[derive(Debug)]
@@ -653,7 +666,10 @@ impl Tagged {
             State::KeyText => {
                 self.buffer.push(next);
                 if let Key::Element { close, .. } = self.tags.key {
-                    let whole = self.spelling.of(close).find(|tag| self.buffer.ends_with(&**tag));
+                    // However it is spelt, its last character is the same.
+                    let ends = close.ends_with(next);
+                    let mut tags = ends.then(|| self.spelling.of(close)).into_iter().flatten();
+                    let whole = tags.find(|tag| self.buffer.ends_with(&**tag));
                     if let Some(tag) = whole {
                         self.buffer.truncate(self.buffer.len() - tag.len());
                         let key = self.buffer.trim().to_owned();
