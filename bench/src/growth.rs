@@ -235,7 +235,7 @@ const RATIO_MAX: f64 = 5.0;
 /// How often a ratio that is too high is looked at again.
 const ROUNDS: usize = 8;
 /// What takes so long is no accident.
-const CLEAR: Duration = Duration::from_millis(100);
+const CLEAR: Duration = Duration::from_millis(500);
 
 const BLANKS: [(&str, &str); 3] =
     [("spaces", " "), ("line feeds", "\n"), ("wide blanks", "\u{a0}")];
