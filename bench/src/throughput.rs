@@ -213,7 +213,8 @@ const SUBJECTS: [Subject; 8] = [
     // What it reads is the array of older models.
     Subject { tool_parser_reads: "mistral", ..subject("mistral_v11", true) },
     subject("deepseek_v31", true),
-    subject("harmony", true),
+    // Not of the JSON family: its arguments are looked at for markers too.
+    subject("harmony", false),
     subject("qwen3_coder", false),
     subject("glm45", false),
     subject("minimax_m2", false),
