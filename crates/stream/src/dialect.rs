@@ -36,7 +36,9 @@ mod nested;
 mod play;
 mod python;
 mod react;
+mod spec;
 mod table;
+mod tag;
 mod tagged;
 mod tools;
 #[cfg(test)]
@@ -99,7 +101,7 @@ pub struct Format {
 /// How a format is read.
 enum Reader {
     /// Marks in text, and what follows them.
-    Text(&'static machine::Spec),
+    Text(&'static spec::Spec),
     /// An engine of its own.
     Other(fn(&Options, &Tools) -> Box<dyn Engine + Send>),
 }
@@ -150,7 +152,7 @@ pub struct Dialect {
 
 #[derive(Clone, Debug)]
 enum Ready {
-    Text(Arc<machine::Compiled>),
+    Text(Arc<spec::Compiled>),
     Other(Arc<(Options, Tools)>, fn(&Options, &Tools) -> Box<dyn Engine + Send>),
 }
 
@@ -159,7 +161,7 @@ impl Dialect {
     pub fn new(format: &'static Format, options: &Options, tools: &Tools) -> Self {
         let ready = match format.reader {
             Reader::Text(spec) => {
-                Ready::Text(Arc::new(machine::Compiled::new(spec, options, tools.clone())))
+                Ready::Text(Arc::new(spec::Compiled::new(spec, options, tools.clone())))
             }
             Reader::Other(engine) => {
                 Ready::Other(Arc::new((options.clone(), tools.clone())), engine)

@@ -6,7 +6,8 @@
 
 use std::borrow::Cow;
 
-use crate::dialect::machine::{self, Compiled, Switch};
+use crate::dialect::machine;
+use crate::dialect::spec::{Compiled, Switch};
 use crate::dialect::{Dialect, Engine, Format, Options, Tools};
 use crate::event::{Event, Sink};
 

@@ -3,7 +3,7 @@
 use crate::dialect::NAME_BYTES_MAX;
 use crate::dialect::body::{Body, Out, Step};
 use crate::dialect::json_calls::JsonCalls;
-use crate::dialect::tagged::is_name;
+use crate::dialect::tag::is_name;
 use crate::event::Sink;
 
 /// What the head of a call looks like.

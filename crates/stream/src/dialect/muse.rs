@@ -14,6 +14,7 @@ use crate::dialect::Engine;
 use crate::dialect::machine;
 use crate::dialect::markers::{Lexer, Piece, Table};
 use crate::dialect::messages::{Close, Flavor, Header, Machine, Marker, Route, Source};
+use crate::dialect::spec::Compiled;
 use crate::event::Sink;
 
 /// Reads Muse.
@@ -24,12 +25,12 @@ pub(crate) struct Muse {
 
 impl Muse {
     /// Reads what follows the prompt's `<|start|>assistant`; `calls` says how calls are written.
-    pub(crate) fn new(calls: Arc<machine::Compiled>) -> Self {
+    pub(crate) fn new(calls: Arc<Compiled>) -> Self {
         Self { lexer: Lexer::new(MARKERS), machine: Machine::new(Calls::new(calls)) }
     }
 
     /// Reads what follows a prompt that has already opened the reasoning.
-    pub(crate) fn in_reasoning(calls: Arc<machine::Compiled>) -> Self {
+    pub(crate) fn in_reasoning(calls: Arc<Compiled>) -> Self {
         let machine = Machine::inside(Calls::new(calls), Route::Reasoning);
         Self { lexer: Lexer::new(MARKERS), machine }
     }
@@ -54,14 +55,14 @@ impl Engine for Muse {
 
 /// The messages to tools.
 struct Calls {
-    compiled: Arc<machine::Compiled>,
+    compiled: Arc<Compiled>,
     /// Reads the message at hand.
     machine: Option<machine::Machine>,
     next_index: u32,
 }
 
 impl Calls {
-    fn new(compiled: Arc<machine::Compiled>) -> Self {
+    fn new(compiled: Arc<Compiled>) -> Self {
         Self { compiled, machine: None, next_index: 0 }
     }
 }
@@ -111,7 +112,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::Muse;
-    use crate::dialect::machine::Compiled;
+    use crate::dialect::spec::Compiled;
     use crate::dialect::{Engine, Options, Tools, table, trial};
 
     fn calls() -> Arc<Compiled> {

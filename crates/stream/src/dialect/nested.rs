@@ -4,7 +4,7 @@
 //! element is an array if its children are called `item`, an object if it has others, and else text.
 
 use crate::dialect::body::{Body, Out, Step};
-use crate::dialect::tagged::attribute;
+use crate::dialect::tag::attribute;
 use crate::dialect::tools::Hint;
 use crate::dialect::value::Value;
 use crate::dialect::{DEPTH_MAX, NAME_BYTES_MAX};

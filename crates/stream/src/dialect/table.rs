@@ -9,13 +9,11 @@ use crate::dialect::harmony::Harmony;
 use crate::dialect::head::{Head, Name};
 use crate::dialect::json_calls::{Keys, Proof, Shape};
 use crate::dialect::legacy::Legacy;
-use crate::dialect::machine::{
-    Calls, Compiled, Effect, Grammar, Mark, Noise, Place, Section, Spec,
-};
 use crate::dialect::muse::Muse;
 use crate::dialect::nested::NestedSpec;
 use crate::dialect::python;
 use crate::dialect::react::React;
+use crate::dialect::spec::{Calls, Compiled, Effect, Grammar, Mark, Noise, Place, Section, Spec};
 use crate::dialect::tagged::{self, Key, Tags};
 use crate::dialect::{Engine, Format, Options, Reader, Tools};
 use crate::wire;

@@ -8,12 +8,12 @@
 //!  Head ─▶ Between ──open tag──▶ Key ─▶ Value ──close tag and its follower──▶ Between ──close──▶ done
 //! ```
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::dialect::body::{Body, Out, Step};
 use crate::dialect::json_calls::JsonCalls;
+use crate::dialect::tag::{Fit, Spelling, attribute, is_name};
 use crate::dialect::tools::Hint;
 use crate::dialect::value::Value;
 use crate::dialect::{HELD_BYTES_MAX, NAME_BYTES_MAX};
@@ -85,71 +85,6 @@ pub(crate) struct Tagged {
     /// The name and the id of a call that is still to be proven.
     unproven: Option<(String, Option<String>)>,
     malformed: bool,
-}
-
-/// Variants in which tags may be spelt: with a namespace, with a suffix.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Spelling {
-    pub(crate) namespace: Option<String>,
-    pub(crate) suffix: Option<String>,
-}
-
-impl Spelling {
-    /// Returns the ways in which a tag of the table may be written.
-    pub(crate) fn of<'t>(&self, tag: &'t str) -> impl Iterator<Item = Cow<'t, str>> {
-        let owned = |parts: [&str; 3]| Cow::Owned(parts.concat());
-        let [spaced, suffixed] = self.others(tag).map(|parts| parts.map(owned));
-        [Some(Cow::Borrowed(tag)), spaced, suffixed].into_iter().flatten()
-    }
-
-    /// Returns the parts of a tag as it is written with a namespace, and with a suffix.
-    fn others<'s>(&'s self, tag: &'s str) -> [Option<[&'s str; 3]>; 2] {
-        let spaced = self.namespace.as_ref().and_then(|namespace| {
-            let name = if tag.starts_with("</") { 2 } else { 1 };
-            let (start, rest) = tag.split_at_checked(name)?;
-            start.starts_with('<').then_some([start, namespace, rest])
-        });
-        let suffixed = self.suffix.as_ref().and_then(|suffix| {
-            let inner = tag.strip_suffix('>')?;
-            Some([inner, suffix, ">"])
-        });
-        [spaced, suffixed]
-    }
-
-    /// Compares a text with a tag.
-    fn fit(&self, tag: &str, text: &str) -> Fit {
-        if tag.is_empty() {
-            return Fit::No;
-        }
-        let others = self.others(tag).into_iter().flatten().map(|parts| fit(parts, text));
-        others.fold(fit([tag], text), Fit::max)
-    }
-}
-
-/// How a text fits a tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
-    No,
-    /// It may still become the tag.
-    Begun,
-    /// It is the tag, and nothing more.
-    Whole,
-}
-
-/// Compares a text with a tag that is written in parts.
-fn fit<const N: usize>(tag: [&str; N], text: &str) -> Fit {
-    let mut rest = text.as_bytes();
-    for part in tag.map(str::as_bytes) {
-        let (has, more) = rest.split_at(part.len().min(rest.len()));
-        if !part.starts_with(has) {
-            return Fit::No;
-        }
-        if has.len() < part.len() {
-            return Fit::Begun;
-        }
-        rest = more;
-    }
-    if rest.is_empty() { Fit::Whole } else { Fit::No }
 }
 
 #[derive(Debug)]
@@ -630,10 +565,8 @@ impl Tagged {
                     }
                     Header::Fail => return Err(Over::Fail(0)),
                     Header::TooLong => {
+                        let _held = self.hold(&text[..len], at, out);
                         out.held.limit = true;
-                        if !self.hold(&text[..len], at, out) {
-                            return Err(Over::Fail(len));
-                        }
                         return Err(Over::Fail(len));
                     }
                     Header::Whole { with } => {
@@ -962,42 +895,4 @@ impl Call {
         escape(&self.key, |text| out.args(index, text, at..at));
         out.args(index, "\":", at..at);
     }
-}
-
-/// Finds the value of an attribute in the inside of a tag.
-pub(crate) fn attribute(tag: &str, name: &str) -> Option<String> {
-    let mut rest = tag;
-    while let Some(found) = rest.find(name) {
-        let before = rest[..found].chars().next_back();
-        let after = rest[found + name.len()..].trim_start();
-        let free = before.is_none_or(|c| c.is_whitespace() || c == '"' || c == '\'');
-        if free && let Some(value) = after.strip_prefix('=') {
-            let value = value.trim_start();
-            let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
-            let inner = match quote {
-                Some(quote) => value[1..].split(quote).next().unwrap_or_default(),
-                None => value.split_whitespace().next().unwrap_or_default(),
-            };
-            return Some(entities(inner));
-        }
-        rest = &rest[found + name.len()..];
-    }
-    None
-}
-
-/// Reads the entities that attributes need.
-fn entities(text: &str) -> String {
-    if !text.contains('&') {
-        return text.to_owned();
-    }
-    text.replace("&quot;", "\"")
-        .replace("&apos;", "'")
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&amp;", "&")
-}
-
-/// Tells whether a character may be part of a tool's name.
-pub(crate) fn is_name(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/' | '$' | '@' | '#' | '+')
 }

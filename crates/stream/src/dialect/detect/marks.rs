@@ -1,9 +1,9 @@
 //! What begins calls or reasoning, and in which dialect.
 
 use crate::dialect::detect::Guess;
-use crate::dialect::machine::{Effect, Mark, Place, Spec, Switch};
+use crate::dialect::spec::{Effect, Mark, Place, Spec, Switch};
 use crate::dialect::table::{PLAIN, mark};
-use crate::dialect::tagged::is_name;
+use crate::dialect::tag::is_name;
 
 /// A mark that only one dialect has.
 macro_rules! only {

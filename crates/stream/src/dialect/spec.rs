@@ -1,0 +1,370 @@
+//! What a text format is made of: marks, blocks and grammars of calls; and a format made ready.
+//!
+//! The table says it with values of these types. Ready, the marks that are alive together are one set
+//! each, in every spelling that the options allow.
+
+use std::borrow::Cow;
+
+use crate::dialect::body::Body;
+use crate::dialect::code::{Code, CodeSpec};
+use crate::dialect::detect::Guess;
+use crate::dialect::fence::Fenced;
+use crate::dialect::gemma::Gemma;
+use crate::dialect::head::{Head, Headed};
+use crate::dialect::json_calls::{JsonCalls, Shape};
+use crate::dialect::nested::{Nested, NestedSpec};
+use crate::dialect::python::{self, Python};
+use crate::dialect::tag::Spelling;
+use crate::dialect::tagged::{Tagged, Tags};
+use crate::dialect::{Options, Tools};
+use crate::find::find;
+
+/// How the text of a format is read.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    /// What begins calls, and what means nothing.
+    pub(crate) marks: &'static [Mark],
+    /// What begins and ends reasoning.
+    pub(crate) reasoning: &'static [(&'static str, &'static str)],
+    /// Blocks of calls.
+    pub(crate) sections: &'static [Section],
+    /// Whether tags may carry the namespace of the options.
+    pub(crate) namespaced: bool,
+    /// A suffix that tokens may carry.
+    pub(crate) suffix: Option<&'static str>,
+}
+
+/// A text that means something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub(crate) text: &'static str,
+    pub(crate) place: Place,
+    pub(crate) effect: Effect,
+}
+
+/// Where a mark counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Anywhere,
+    LineStart,
+    /// Before anything but blanks has been said, or since the reasoning ended.
+    MessageStart,
+}
+
+/// What a mark does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Effect {
+    /// Nothing; it is not shown.
+    Markup,
+    ReasoningStart,
+    ReasoningEnd,
+    /// Opens a block of calls.
+    Section(usize),
+    SectionEnd,
+    Calls(&'static Calls),
+    /// Closes a block that was left before; without one it is text.
+    Orphan,
+    /// Shows in which dialect the stream is written, from here on.
+    Switch(&'static Switch),
+}
+
+/// What a mark says about the dialect of a stream.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    /// Judges what follows the mark, which may be all that will come.
+    pub(crate) guess: fn(&str, bool) -> Guess,
+    /// What it is when nothing decides.
+    pub(crate) usual: &'static str,
+}
+
+/// A mark that shows the dialect: what it says, how long it is, the text from it on as far as it was
+/// taken, and where that is.
+pub(crate) type Switched = (&'static Switch, usize, String, u64);
+
+/// Calls after a marker.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    /// What may follow, in the order in which it is tried.
+    pub(crate) bodies: &'static [Grammar],
+    /// How many bytes at the end of the marker are the body's already.
+    pub(crate) keep: usize,
+    /// What closes the calls, and is not shown.
+    pub(crate) close: &'static [&'static str],
+    /// Whether another JSON value may follow the first.
+    pub(crate) repeats: bool,
+    /// Whether it is an error if no call follows the marker.
+    pub(crate) loud: bool,
+    /// Whether the marker opens and closes in turns, as a fence does.
+    pub(crate) fence: bool,
+}
+
+/// A block of calls.
+#[derive(Debug)]
+pub(crate) struct Section {
+    pub(crate) marks: &'static [Mark],
+    /// What becomes of text between the calls.
+    pub(crate) noise: Noise,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Noise {
+    /// Reported, not shown.
+    Dropped,
+    /// It ends the block.
+    Text,
+    /// It is the header of a message, and means nothing to us.
+    Header,
+}
+
+/// The grammar of a body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Grammar {
+    Json(Shape),
+    Head(Head),
+    Tagged(Tags),
+    Nested(NestedSpec),
+    Python(python::Spec),
+    /// Gemma's own literals, whose strings stand between two of these.
+    Gemma(&'static str),
+    Code(CodeSpec),
+    /// In a fence whose first line says one of these words.
+    Fence(&'static [&'static str], &'static Grammar),
+}
+
+impl Calls {
+    /// Tells whether the calls stand in a block that has an end of its own.
+    pub(crate) fn is_block(&self) -> bool {
+        self.bodies.first().is_some_and(|grammar| !grammar.close().is_empty())
+    }
+}
+
+impl Grammar {
+    /// Returns what ends the block that the grammar is read in, and may be read with it.
+    pub(crate) fn close(&self) -> &'static str {
+        match self {
+            Self::Json(shape) => shape.close,
+            Self::Head(head) => head.close,
+            Self::Tagged(tags) => tags.outer_close,
+            Self::Nested(spec) => spec.outer_close,
+            Self::Fence(_, inner) => inner.close(),
+            Self::Python(_) | Self::Gemma(_) | Self::Code(_) => "",
+        }
+    }
+
+    pub(crate) fn body(&self, spelling: &Spelling) -> Box<dyn Body + Send> {
+        match self {
+            Self::Json(shape) => Box::new(JsonCalls::new(*shape)),
+            Self::Head(head) => Box::new(Headed::new(*head)),
+            Self::Tagged(tags) => Box::new(Tagged::new(*tags, spelling.clone())),
+            Self::Nested(spec) => Box::new(Nested::new(*spec)),
+            Self::Python(spec) => Box::new(Python::new(*spec)),
+            Self::Gemma(delimiter) => Box::new(Gemma::new(delimiter)),
+            Self::Code(spec) => Box::new(Code::new(*spec)),
+            Self::Fence(words, inner) => Box::new(Fenced::new(words, inner.body(spelling))),
+        }
+    }
+}
+
+/// A format made ready.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) tools: Tools,
+    pub(crate) start_in_reasoning: bool,
+    pub(crate) noise: Vec<Noise>,
+    pub(crate) spelling: Spelling,
+    pub(crate) text: Marks,
+    pub(crate) reasoning: Marks,
+    pub(crate) sections: Vec<Marks>,
+}
+
+impl Compiled {
+    pub(crate) fn new(spec: &'static Spec, options: &Options, tools: Tools) -> Self {
+        // Nobody means one that is longer, and it would not fit where marks are held.
+        let short = |affix: &String| !affix.is_empty() && affix.len() <= AFFIX_BYTES_MAX;
+        let suffix = options.token_suffix.clone().filter(short);
+        let spelling = Spelling {
+            namespace: options.namespace.clone().filter(|affix| spec.namespaced && short(affix)),
+            suffix: spec.suffix.map(|usual| suffix.unwrap_or_else(|| usual.to_owned())),
+        };
+        let phrases = match options.reasoning.as_deref() {
+            Some("granite") => GRANITE,
+            Some("none") => &[],
+            _ => spec.reasoning,
+        };
+        let mark = |text, effect| Mark { text, place: Place::Anywhere, effect };
+        let mut text = Marks::default();
+        let mut reasoning = Marks::default();
+        for mark in spec.marks {
+            let place = match mark.place {
+                Place::MessageStart if options.pythonic_anywhere => Place::Anywhere,
+                place => place,
+            };
+            text.add(Mark { place, ..*mark }, &spelling);
+            let call =
+                matches!(mark.effect, Effect::Calls(_) | Effect::Section(_) | Effect::Switch(_));
+            if call && options.tool_call_ends_reasoning && place == Place::Anywhere {
+                reasoning.add(Mark { place, ..*mark }, &spelling);
+            }
+        }
+        // What closes a block means something only where the table does not say otherwise.
+        for spec in spec.marks {
+            if let Effect::Calls(calls) = spec.effect {
+                calls
+                    .close
+                    .iter()
+                    .for_each(|close| text.add(mark(close, Effect::Orphan), &spelling));
+            }
+        }
+        for (open, close) in phrases {
+            text.add(mark(open, Effect::ReasoningStart), &spelling);
+            reasoning.add(mark(close, Effect::ReasoningEnd), &spelling);
+            // Some models open again what the prompt has opened.
+            if options.start_in_reasoning {
+                let again = Mark { text: open, place: Place::MessageStart, effect: Effect::Markup };
+                reasoning.add(again, &spelling);
+            }
+        }
+        let sections = spec.sections.iter().map(|section| {
+            let mut marks = Marks::default();
+            section.marks.iter().for_each(|mark| marks.add(*mark, &spelling));
+            // A block of tags may lack its end; what else there is goes on.
+            if section.noise == Noise::Text {
+                for (text, mark) in &text.list {
+                    if !matches!(mark.effect, Effect::Orphan) && mark.place == Place::Anywhere {
+                        marks.insert(text.clone(), *mark);
+                    }
+                }
+            }
+            marks
+        });
+        let sections: Vec<_> = sections.collect();
+        for section in spec.sections {
+            for end in section.marks.iter().filter(|mark| matches!(mark.effect, Effect::SectionEnd))
+            {
+                text.add(mark(end.text, Effect::Orphan), &spelling);
+            }
+        }
+        text.seal();
+        reasoning.seal();
+        Self {
+            tools,
+            start_in_reasoning: options.start_in_reasoning,
+            noise: spec.sections.iter().map(|section| section.noise).collect(),
+            spelling,
+            text,
+            reasoning,
+            sections: sections
+                .into_iter()
+                .map(|mut marks| {
+                    marks.seal();
+                    marks
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Marks that are alive at the same time.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    list: Vec<(Cow<'static, str>, Mark)>,
+    first: Vec<u8>,
+}
+
+impl Marks {
+    fn add(&mut self, mark: Mark, spelling: &Spelling) {
+        spelling.of(mark.text).for_each(|text| self.insert(text, mark));
+    }
+
+    fn insert(&mut self, text: Cow<'static, str>, mark: Mark) {
+        // The first entry of the table decides what a text means.
+        if !self.list.iter().any(|(known, old)| *known == text && old.place == mark.place) {
+            self.list.push((text, mark));
+        }
+    }
+
+    fn seal(&mut self) {
+        // One more character is held with it before it is known to be none.
+        let longest = self.list.iter().map(|(text, _)| text.len()).max().unwrap_or_default();
+        assert!(longest + 4 <= MARK_BYTES_MAX, "a mark of the table is too long");
+        self.first = self.list.iter().filter_map(|(text, _)| text.bytes().next()).collect();
+        self.first.sort_unstable();
+        self.first.dedup();
+    }
+
+    /// Tells whether a text ends the section that these are the marks of.
+    pub(crate) fn ends_with(&self, text: &str) -> bool {
+        self.list
+            .iter()
+            .any(|(known, mark)| known == text && matches!(mark.effect, Effect::SectionEnd))
+    }
+
+    /// Finds the next byte that may begin a mark.
+    #[inline]
+    pub(crate) fn find(&self, bytes: &[u8]) -> Option<usize> {
+        match *self.first {
+            [] => None,
+            [a] => find([a], bytes),
+            [a, b] => find([a, b], bytes),
+            [a, b, c] => find([a, b, c], bytes),
+            [a, b, c, d] => find([a, b, c, d], bytes),
+            [a, b, c, d, e] => find([a, b, c, d, e], bytes),
+            _ => bytes.iter().position(|byte| self.first.contains(byte)),
+        }
+    }
+
+    /// Looks which mark a text begins with.
+    pub(crate) fn probe(&self, text: &str, place: impl Fn(Place) -> bool) -> Probe {
+        let (mut best, mut longest) = (None, 0);
+        for (known, mark) in &self.list {
+            if known.len() <= text.len() {
+                if text.starts_with(&**known)
+                    && best.is_none_or(|(len, _)| len < known.len())
+                    && place(mark.place)
+                {
+                    best = Some((known.len(), *mark));
+                }
+            } else if known.starts_with(text) && place(mark.place) {
+                longest = longest.max(known.len());
+            }
+        }
+        match best {
+            // A longer one may still come of it.
+            Some((len, _)) if longest > len => Probe::Begun,
+            Some((len, mark)) => Probe::Whole(len, mark),
+            None if longest > 0 => Probe::Begun,
+            None => Probe::No,
+        }
+    }
+
+    /// As [`Self::probe`], when nothing more will come.
+    pub(crate) fn probe_last(
+        &self,
+        text: &str,
+        place: impl Fn(Place) -> bool,
+    ) -> Option<(usize, Mark)> {
+        self.list
+            .iter()
+            .filter(|(known, mark)| text.starts_with(&**known) && place(mark.place))
+            .max_by_key(|(known, _)| known.len())
+            .map(|(known, mark)| (known.len(), *mark))
+    }
+}
+
+pub(crate) enum Probe {
+    No,
+    Begun,
+    Whole(usize, Mark),
+}
+
+/// The longest mark, and a character more.
+pub(crate) const MARK_BYTES_MAX: usize = 128;
+
+/// The longest namespace or suffix that options may give to tags.
+const AFFIX_BYTES_MAX: usize = 32;
+
+/// The phrases of Granite 3, which has no tags for reasoning.
+const GRANITE: &[(&str, &str)] = &[
+    ("Here is my thought process:", "Here is my response:"),
+    ("Here's my thought process:", "Here's my response:"),
+];
