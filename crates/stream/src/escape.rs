@@ -4,31 +4,36 @@ use crate::find::{find, find_unclean};
 
 /// Gives `raw` as the inside of a JSON string, in pieces that borrow from it where they can.
 pub(crate) fn escape(raw: &str, mut sink: impl FnMut(&str)) {
+    escape_located(raw, |piece, _| sink(piece));
+}
+
+/// As [`escape`]; each piece comes with the place in `raw` where what it was made of ends.
+pub(crate) fn escape_located(raw: &str, mut sink: impl FnMut(&str, usize)) {
     let bytes = raw.as_bytes();
     let mut clean = 0;
     while let Some(found) = find_unclean([], &bytes[clean..]) {
         let at = clean + found;
         if clean < at {
-            sink(&raw[clean..at]);
+            sink(&raw[clean..at], at);
         }
         clean = at + 1;
         let byte = bytes[at];
         match byte {
-            b'"' => sink("\\\""),
-            b'\\' => sink("\\\\"),
-            b'\n' => sink("\\n"),
-            b'\r' => sink("\\r"),
-            b'\t' => sink("\\t"),
+            b'"' => sink("\\\"", clean),
+            b'\\' => sink("\\\\", clean),
+            b'\n' => sink("\\n", clean),
+            b'\r' => sink("\\r", clean),
+            b'\t' => sink("\\t", clean),
             _ => {
                 let mut text = *b"\\u0000";
                 text[4] = b'0' + (byte >> 4);
                 text[5] = b"0123456789abcdef"[usize::from(byte & 15)];
-                sink(str::from_utf8(&text).expect("all of it is ASCII"));
+                sink(str::from_utf8(&text).expect("all of it is ASCII"), clean);
             }
         }
     }
     if clean < bytes.len() {
-        sink(&raw[clean..]);
+        sink(&raw[clean..], bytes.len());
     }
 }
 

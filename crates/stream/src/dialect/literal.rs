@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::dialect::body::Out;
+use crate::escape::escape_located;
 use crate::event::{ErrorKind, Event, Sink};
 
 /// Writes the arguments of one call.
@@ -55,19 +56,8 @@ impl Args {
 
     /// Writes a piece of a string's content, which the input up to `end` holds.
     pub(crate) fn put_text(&mut self, text: &str, end: u64, out: &mut Out<'_>) {
-        let mut rest = text;
-        let before = |rest: &str| end.saturating_sub(rest.len() as u64);
-        while let Some(at) = rest.bytes().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
-            let escape = match rest.as_bytes()[at] {
-                b'"' => "\\\"",
-                b'\\' => "\\\\",
-                control => CONTROLS[usize::from(control)],
-            };
-            self.put(&rest[..at], before(&rest[at..]), out);
-            rest = &rest[at + 1..];
-            self.put(escape, before(rest), out);
-        }
-        self.put(rest, end, out);
+        let start = end.saturating_sub(text.len() as u64);
+        escape_located(text, |json, at| self.put(json, start + at as u64, out));
     }
 
     /// Writes a piece of a string's content at `at` if it is JSON as it stands; tells whether it is.
@@ -456,14 +446,6 @@ fn plain_digits(text: &str) -> Option<Cow<'_, str>> {
     }
     Some(if text.contains('_') { text.replace('_', "").into() } else { text.into() })
 }
-
-/// How JSON writes control characters.
-const CONTROLS: [&str; 32] = [
-    "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007", "\\b",
-    "\\t", "\\n", "\\u000b", "\\f", "\\r", "\\u000e", "\\u000f", "\\u0010", "\\u0011", "\\u0012",
-    "\\u0013", "\\u0014", "\\u0015", "\\u0016", "\\u0017", "\\u0018", "\\u0019", "\\u001a",
-    "\\u001b", "\\u001c", "\\u001d", "\\u001e", "\\u001f",
-];
 
 #[cfg(test)]
 mod tests {

@@ -5,9 +5,9 @@
 //! later path must not lead back to.
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
 
 use crate::dialect::{DEPTH_MAX, HELD_BYTES_MAX, NAME_BYTES_MAX};
+use crate::escape::escape;
 
 /// Writes the arguments of one call.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ impl Writer {
             self.in_text = matches!(value, Value::Text(_));
         }
         if let Value::Text(piece) = value {
-            escape(piece, json);
+            escape(piece, |text| json.push_str(text));
         }
         if self.in_text && !goes_on {
             json.push('"');
@@ -178,7 +178,7 @@ impl Step {
     fn write(&self, json: &mut String) {
         if let Self::Key(key) = self {
             json.push('"');
-            escape(key, json);
+            escape(key, |text| json.push_str(text));
             json.push_str("\":");
         }
     }
@@ -239,24 +239,6 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     }
     let after = text.get(end..)?.strip_prefix(quote)?;
     Some((crate::json::unescape(&text[..end]), after))
-}
-
-/// Writes text as the inside of a JSON string.
-fn escape(text: &str, json: &mut String) {
-    let mut rest = text;
-    while let Some(at) = rest.find(|c: char| matches!(c, '"' | '\\' | '\0'..='\x1f')) {
-        json.push_str(&rest[..at]);
-        match rest.as_bytes()[at] {
-            b'"' => json.push_str("\\\""),
-            b'\\' => json.push_str("\\\\"),
-            b'\n' => json.push_str("\\n"),
-            b'\r' => json.push_str("\\r"),
-            b'\t' => json.push_str("\\t"),
-            other => write!(json, "\\u{other:04x}").expect("a string takes everything"),
-        }
-        rest = &rest[at + 1..];
-    }
-    json.push_str(rest);
 }
 
 #[cfg(test)]
