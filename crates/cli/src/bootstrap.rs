@@ -11,11 +11,12 @@ use engine::context::{developer_message, user_parts};
 use engine::model::ModelProfile;
 use engine::prompt::{self, Environment};
 use engine::{Limits, prompt::agents_md};
-use policy::{EnvironmentPolicy, Inherit, Policy, Profile, SandboxMode};
+use policy::{ApprovalPolicy, EnvironmentPolicy, Inherit, Policy, Profile, SandboxMode};
 use protocol::id::ThreadId;
 use protocol::responses::{KnownItem, KnownPart, ToolSpec};
 use providers::{Client, Identity, WireApi};
 use runtime::{RequestOptions, Thread, ThreadOptions, Toolset};
+use sandbox::Sandbox;
 use serde_json::value::RawValue;
 use tools::{ApplyPatch, ExecCommand, Sessions, Shell, Tool, UpdatePlan, ViewImage, Workspace};
 
@@ -139,7 +140,7 @@ pub(crate) fn check_rules(world: &World) -> Result<Option<String>, Failure> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::usage(anyhow!("{name} cannot be read: {error}")))?;
-        rules += config::parse_rules(&name, &text).map_err(Failure::usage)?.len();
+        rules += policy::parse_rules(&name, &text).map_err(Failure::usage)?.len();
     }
     let shown = folder.display();
     Ok((rules > 0).then(|| format!("the {rules} rules in {shown} are not applied yet")))
@@ -172,13 +173,19 @@ pub(crate) fn thread(
     let provider = endpoint.name.clone();
     let id = thread_id().map_err(Failure::failed)?;
     let client = Client::new(endpoint, &identity(&world.env, id)).map_err(Failure::usage)?;
-    let policy = Policy { profile: profile(world, config, args)? };
+    let policy = Policy {
+        profile: profile(world, config, args)?,
+        // Nobody is there to ask.
+        approval: ApprovalPolicy::Never,
+        rules: Vec::new(),
+    };
     let sandbox = policy.profile.mode;
     let workspace = Arc::new(Workspace {
         cwd: world.directory.clone(),
         shell: Shell::of_user(world.env.get("SHELL").map(String::as_str)),
         login_shell: config.allow_login_shell,
         env: command_env(world, config, id),
+        sandbox: Sandbox { helper: PathBuf::from("/proc/self/exe"), level: None },
         policy,
         output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),
         patching: tokio::sync::Mutex::new(()),
@@ -252,7 +259,8 @@ fn profile(world: &World, config: &Config, args: &ExecArgs) -> Result<Profile, F
         temporary_roots.extend(tmpdir.and_then(|path| resolve(Path::new(path)).ok()));
     }
     let network = mode == SandboxMode::DangerFullAccess || workspace.network_access;
-    Ok(Profile { mode, writable_roots, temporary_roots, network })
+    let protected = world.home.canonicalize().into_iter().collect();
+    Ok(Profile { mode, writable_roots, temporary_roots, scratch: None, protected, network })
 }
 
 /// Makes the environment of commands: ours, filtered, with what keeps programs plain and quiet.

@@ -1,4 +1,4 @@
-//! Turns configuration text into values: `config.toml` layers, `-c` overrides and rule files.
+//! Turns configuration text into values: `config.toml` layers and `-c` overrides.
 //!
 //! Text goes in, a typed value or a positioned error comes out. This crate opens no file, reads no
 //! environment and expands no path: the caller finds the layers, orders them and resolves what they
@@ -19,7 +19,6 @@ mod overrides;
 mod position;
 mod project;
 mod provider;
-mod rules;
 mod sandbox;
 mod schema;
 mod section;
@@ -39,10 +38,6 @@ pub use project::{Project, TrustLevel};
 pub use provider::{
     Provider, REQUEST_RETRIES_DEFAULT, REQUEST_RETRIES_MAX, STREAM_IDLE_TIMEOUT_MS_DEFAULT,
     STREAM_RETRIES_DEFAULT, STREAM_RETRIES_MAX, WireApi,
-};
-pub use rules::{
-    Argument, Decision, Literal, PatternToken, PrefixRule, RawCall, RuleFile, RulePlace,
-    RulesError, parse_rule_file, parse_rules,
 };
 pub use sandbox::{SandboxMode, WorkspaceWrite};
 pub use schema::{SchemaError, check_schema};

@@ -1,12 +1,10 @@
-//! Sandbox modes, and which files they let a model write.
+//! Sandbox modes, and what they leave writable.
 
 use std::path::{Path, PathBuf};
 
-use crate::Verdict;
-
-/// Directories at the top of a writable root that stay read-only: what is in them decides what
-/// later programs, and we, will do.
-const PROTECTED: [&str; 5] = [".git", ".codex", ".heddle", ".agents", ".aws"];
+/// Names at the top of a writable root that stay read-only, whether they exist or not: what is in
+/// them decides what later programs, and we, will do.
+pub const PROTECTED_NAMES: [&str; 5] = [".git", ".codex", ".heddle", ".agents", ".aws"];
 
 /// How much a model's commands may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,85 +28,154 @@ impl SandboxMode {
     }
 }
 
-/// A sandbox mode with its directories filled in.
+/// A sandbox mode with its directories filled in. All paths are absolute and resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// The mode.
     pub mode: SandboxMode,
-    /// Directories in which files may be written, resolved; the working directory is among them.
+    /// Directories in which files may be written under [`SandboxMode::WorkspaceWrite`], but for
+    /// [`PROTECTED_NAMES`] at their top; the working directory is among them.
     pub writable_roots: Vec<PathBuf>,
-    /// Temporary directories, likewise, in which nothing is protected.
+    /// Temporary directories, likewise, in which no name is protected.
     pub temporary_roots: Vec<PathBuf>,
+    /// One directory that may be written although the mode is [`SandboxMode::ReadOnly`].
+    pub scratch: Option<PathBuf>,
+    /// What stays read-only wherever it is: the directory of our own settings and rules.
+    pub protected: Vec<PathBuf>,
     /// Whether commands may use the network.
     pub network: bool,
 }
 
+/// Why a file may not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Nothing may be.
+    ReadOnly,
+    /// It is protected.
+    Protected,
+    /// It is in no writable directory.
+    Outside,
+}
+
 impl Profile {
-    /// Decides about one resolved path.
-    pub fn write(&self, path: &Path) -> Verdict {
-        match self.mode {
-            SandboxMode::DangerFullAccess => Verdict::Allow,
-            SandboxMode::ReadOnly => Verdict::Refuse(
-                "patch rejected: the sandbox is read-only, so no file can be written".to_owned(),
-            ),
-            SandboxMode::WorkspaceWrite => self.write_in_workspace(path),
+    /// The profile of whatever runs without a sandbox.
+    pub fn full_access() -> Self {
+        Self {
+            mode: SandboxMode::DangerFullAccess,
+            writable_roots: Vec::new(),
+            temporary_roots: Vec::new(),
+            scratch: None,
+            protected: Vec::new(),
+            network: true,
         }
     }
 
-    fn write_in_workspace(&self, path: &Path) -> Verdict {
-        let shown = path.display();
-        let inside = |root: &PathBuf| path.strip_prefix(root).ok();
-        for root in &self.writable_roots {
-            let Some(first) = inside(root).and_then(|rest| rest.components().next()) else {
-                continue;
-            };
-            if PROTECTED.iter().any(|name| first.as_os_str() == *name) {
-                return Verdict::Refuse(format!(
-                    "patch rejected: {shown} is in a protected directory, which stays read-only"
-                ));
-            }
+    /// The profile of plan mode: nothing can be written but in `scratch`, and there is no network.
+    ///
+    /// What is protected stays so, also inside of `scratch`.
+    pub fn plan(&self, scratch: PathBuf) -> Self {
+        Self {
+            mode: SandboxMode::ReadOnly,
+            writable_roots: Vec::new(),
+            temporary_roots: Vec::new(),
+            scratch: Some(scratch),
+            protected: self.protected.clone(),
+            network: false,
         }
-        if self.writable_roots.iter().chain(&self.temporary_roots).any(|r| inside(r).is_some()) {
-            return Verdict::Allow;
+    }
+
+    /// Returns the directories in which something may be written; of the whole system if it is all.
+    pub fn writable(&self) -> Vec<&Path> {
+        match self.mode {
+            SandboxMode::ReadOnly => self.scratch.iter().map(PathBuf::as_path).collect(),
+            SandboxMode::WorkspaceWrite => self
+                .writable_roots
+                .iter()
+                .chain(&self.temporary_roots)
+                .map(PathBuf::as_path)
+                .collect(),
+            SandboxMode::DangerFullAccess => vec![Path::new("/")],
         }
-        Verdict::Refuse(format!("patch rejected: {shown} is outside of the workspace"))
+    }
+
+    /// Returns what stays read-only inside of the writable directories, whether it exists or not.
+    pub fn protected_paths(&self) -> Vec<PathBuf> {
+        let roots: &[PathBuf] = match self.mode {
+            SandboxMode::WorkspaceWrite => &self.writable_roots,
+            SandboxMode::ReadOnly => &[],
+            SandboxMode::DangerFullAccess => return Vec::new(),
+        };
+        let named = roots.iter().flat_map(|root| PROTECTED_NAMES.map(|name| root.join(name)));
+        named.chain(self.protected.iter().cloned()).collect()
+    }
+
+    /// Finds out what keeps one resolved path from being written.
+    pub fn obstacle(&self, path: &Path) -> Option<Obstacle> {
+        if self.mode == SandboxMode::DangerFullAccess {
+            return None;
+        }
+        if self.protected_paths().iter().any(|protected| path.starts_with(protected)) {
+            return Some(Obstacle::Protected);
+        }
+        if self.writable().iter().any(|root| path.starts_with(root)) {
+            return None;
+        }
+        Some(match self.mode {
+            SandboxMode::ReadOnly => Obstacle::ReadOnly,
+            SandboxMode::WorkspaceWrite | SandboxMode::DangerFullAccess => Obstacle::Outside,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
-    use super::{Profile, SandboxMode};
-    use crate::Verdict;
+    use super::{Obstacle, Profile, SandboxMode};
 
-    #[track_caller]
-    fn check(mode: SandboxMode, path: &str, allowed: bool) {
-        let profile = Profile {
+    fn profile(mode: SandboxMode) -> Profile {
+        Profile {
             mode,
             writable_roots: vec!["/w".into(), "/more".into()],
             temporary_roots: vec!["/tmp".into()],
+            scratch: None,
+            protected: vec!["/tmp/home".into()],
             network: false,
-        };
-        assert_eq!(profile.write(Path::new(path)) == Verdict::Allow, allowed, "{mode:?} {path}");
+        }
+    }
+
+    #[track_caller]
+    fn check(profile: &Profile, path: &str, want: Option<Obstacle>) {
+        assert_eq!(profile.obstacle(Path::new(path)), want, "{:?} {path}", profile.mode);
     }
 
     #[test]
     fn writes() {
-        use SandboxMode::*;
-        check(ReadOnly, "/w/a", false);
-        check(DangerFullAccess, "/etc/passwd", true);
-        check(WorkspaceWrite, "/w/a", true);
-        check(WorkspaceWrite, "/w", true);
-        check(WorkspaceWrite, "/more/deep/a", true);
-        check(WorkspaceWrite, "/tmp/a", true);
-        check(WorkspaceWrite, "/tmp/.git/a", true);
-        check(WorkspaceWrite, "/wide/a", false);
-        check(WorkspaceWrite, "/etc/passwd", false);
-        check(WorkspaceWrite, "/w/.git/hooks/x", false);
-        check(WorkspaceWrite, "/w/.git", false);
-        check(WorkspaceWrite, "/more/.heddle/config.toml", false);
-        check(WorkspaceWrite, "/w/.gitignore", true);
-        check(WorkspaceWrite, "/w/sub/.git/x", true);
+        use Obstacle::*;
+        let read_only = profile(SandboxMode::ReadOnly);
+        check(&read_only, "/w/a", Some(ReadOnly));
+        check(&read_only, "/tmp/a", Some(ReadOnly));
+        check(&profile(SandboxMode::DangerFullAccess), "/etc/passwd", None);
+        let workspace = profile(SandboxMode::WorkspaceWrite);
+        for free in ["/w/a", "/w", "/more/deep/a", "/tmp/a", "/tmp/.git/a", "/w/.gitignore"] {
+            check(&workspace, free, None);
+        }
+        check(&workspace, "/w/sub/.git/x", None);
+        for outside in ["/wide/a", "/etc/passwd", "/"] {
+            check(&workspace, outside, Some(Outside));
+        }
+        for protected in ["/w/.git/hooks/x", "/w/.git", "/more/.heddle/c", "/tmp/home/rules/x"] {
+            check(&workspace, protected, Some(Protected));
+        }
+    }
+
+    #[test]
+    fn plans() {
+        use Obstacle::*;
+        let plan = profile(SandboxMode::WorkspaceWrite).plan(PathBuf::from("/tmp"));
+        check(&plan, "/tmp/notes", None);
+        check(&plan, "/tmp/home/rules/x", Some(Protected));
+        check(&plan, "/w/a", Some(ReadOnly));
+        assert!(!plan.network);
     }
 }

@@ -6,8 +6,10 @@
 
 mod process;
 mod pty;
+mod sandbox;
 
 pub use process::{Connection, Group, Io, Process, SpawnError, SpawnRequest};
+pub use sandbox::{Level, Sandbox};
 
 use policy::SandboxMode;
 

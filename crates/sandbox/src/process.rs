@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use policy::Profile;
+use policy::Permit;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::Interest;
@@ -15,6 +15,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 
 use crate::pty;
+use crate::sandbox::Sandbox;
 
 /// What to run and how.
 #[derive(Clone, Debug)]
@@ -27,8 +28,8 @@ pub struct SpawnRequest {
     pub env: Vec<(String, String)>,
     /// What it is connected to.
     pub io: Io,
-    /// What it may do.
-    pub profile: Profile,
+    /// The leave to run it, which also says what it may do.
+    pub permit: Permit,
 }
 
 /// What a process is connected to.
@@ -89,8 +90,8 @@ pub struct Connection {
 }
 
 impl Process {
-    /// Starts a process.
-    pub fn spawn(request: &SpawnRequest) -> Result<Self, SpawnError> {
+    /// Starts a process; returns once it runs under its profile.
+    pub async fn spawn(_sandbox: &Sandbox, request: &SpawnRequest) -> Result<Self, SpawnError> {
         let (program, arguments) = request.argv.split_first().ok_or(SpawnError::Empty)?;
         let connect = |what| move |source: io::Error| SpawnError::Connect { what, source };
         if let Err(source) = std::fs::metadata(&request.cwd).and_then(|found| {

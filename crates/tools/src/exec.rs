@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use policy::{CommandRequest, Verdict};
+use policy::{CommandRequest, Escalation, Grants, Verdict};
 use protocol::item::{Command, ItemBody, Status};
 use protocol::responses::{OutputBody, ToolSpec};
 use sandbox::{Io, Process, SpawnRequest};
@@ -82,7 +82,7 @@ impl ExecCommand {
             exit_code: None,
             status: Status::InProgress,
         };
-        let process = match Process::spawn(&request) {
+        let process = match Process::spawn(&self.workspace.sandbox, &request).await {
             Ok(process) => process,
             Err(error) => {
                 let text = error.to_string();
@@ -133,10 +133,16 @@ impl ExecCommand {
         let login = arguments.login.unwrap_or(self.workspace.login_shell);
         let shell = arguments.shell.as_deref().map(Shell::named);
         let argv = shell.as_ref().unwrap_or(&self.workspace.shell).argv(&arguments.cmd, login);
-        let request = CommandRequest { argv: argv.clone(), cwd: workdir.clone(), escalated };
-        if let Verdict::Refuse(reason) = self.workspace.policy.command(&request) {
-            return refuse(reason);
-        }
+        let escalation = escalated.then(Escalation::default);
+        let request = CommandRequest { argv: argv.clone(), cwd: workdir.clone(), escalation };
+        let policy = &self.workspace.policy;
+        let verdict = policy.command(&request, &Grants::default()).verdict;
+        let Some(permit) = verdict.permit(&policy.profile) else {
+            return match verdict {
+                Verdict::Refuse(reason) => refuse(reason),
+                _ => refuse("there is nobody to ask"),
+            };
+        };
         if !self.sessions.has_room() {
             return refuse(format!(
                 "{SESSIONS_MAX} commands are still running; wait for one with write_stdin first"
@@ -147,7 +153,7 @@ impl ExecCommand {
             cwd: workdir,
             env: self.environment(call_id),
             io: if arguments.tty.unwrap_or(false) { Io::Terminal } else { Io::Pipe },
-            profile: self.workspace.policy.profile.clone(),
+            permit,
         }))
     }
 

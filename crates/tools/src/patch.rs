@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::patch::{ChangeKind, Edit, FileState, Patch, Plan};
-use policy::Verdict;
+use policy::{Grants, Verdict, WriteRequest};
 use protocol::id::CallKey;
 use protocol::item::{self, Change, ItemBody, Status};
 use protocol::responses::{OutputBody, ToolFormat, ToolSpec};
@@ -73,10 +73,11 @@ pub(crate) async fn apply(
     }
     let plan = Plan::new(&patch, base, look).map_err(|error| unfit(error.to_string()))?;
     let steps = steps(&plan).map_err(unfit)?;
-    if let Verdict::Refuse(reason) =
-        workspace.policy.write(steps.iter().map(|step| step.place.as_path()))
-    {
-        return Err(refuse(reason));
+    let request = WriteRequest { paths: steps.iter().map(|step| step.place.clone()).collect() };
+    match workspace.policy.write(&request, &Grants::default()).verdict {
+        Verdict::Run(_) => {}
+        Verdict::Refuse(reason) => return Err(refuse(reason)),
+        Verdict::Ask(_) => return Err(refuse("there is nobody to ask".to_owned())),
     }
     let changes = changes(&plan);
     let item = |status| ItemBody::FileChange { changes: changes.clone(), status };

@@ -8,6 +8,7 @@ use policy::Policy;
 use protocol::id::CallKey;
 use protocol::item::{ItemBody, Step};
 use protocol::responses::{OutputBody, ToolSpec};
+use sandbox::Sandbox;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
@@ -102,6 +103,8 @@ pub struct Workspace {
     pub login_shell: bool,
     /// The environment of commands, already filtered.
     pub env: Vec<(String, String)>,
+    /// What keeps commands to it.
+    pub sandbox: Sandbox,
     /// What may be done.
     pub policy: Policy,
     /// The most tokens of output that a model gets from one call.

@@ -8,7 +8,6 @@ mod load;
 mod overrides;
 mod position;
 mod properties;
-mod rules;
 mod unknown;
 
 use config::{Layer, Override};

@@ -4,10 +4,11 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
-use policy::{Policy, Profile, SandboxMode};
+use policy::{ApprovalPolicy, Policy, Profile, SandboxMode};
 use protocol::id::CallKey;
 use protocol::item::ItemBody;
 use protocol::responses::OutputBody;
+use sandbox::Sandbox;
 use serde_json::Value;
 use tempfile::TempDir;
 use tools::{
@@ -41,9 +42,14 @@ impl Bench {
                     mode,
                     writable_roots: vec![root],
                     temporary_roots: Vec::new(),
+                    scratch: None,
+                    protected: Vec::new(),
                     network: true,
                 },
+                approval: ApprovalPolicy::Never,
+                rules: Vec::new(),
             },
+            sandbox: Sandbox { helper: "/proc/self/exe".into(), level: None },
             output_tokens_max: 10_000,
             patching: tokio::sync::Mutex::new(()),
         });

@@ -46,7 +46,7 @@ pub struct PrefixRule {
     /// The first words of the command; never empty.
     pub pattern: Vec<PatternToken>,
     /// What to do with the command.
-    pub decision: Decision,
+    pub decision: RuleDecision,
     /// Why, to be shown with the decision.
     pub justification: Option<String>,
 }
@@ -79,7 +79,7 @@ impl PatternToken {
 
 /// What a rule does with a command, from the mildest to the strictest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Decision {
+pub enum RuleDecision {
     /// Run it without asking.
     #[default]
     Allow,
@@ -217,7 +217,7 @@ fn prefix_rule(call: RawCall) -> Result<PrefixRule, RulesError> {
     };
     let rule = PrefixRule {
         pattern: read_pattern(pattern)?,
-        decision: decision.map_or(Ok(Decision::default()), read_decision)?,
+        decision: decision.map_or(Ok(RuleDecision::default()), read_decision)?,
         justification: justification.map(read_justification).transpose()?,
     };
     for (at, words) in read_examples(examples, "match")? {
@@ -242,11 +242,11 @@ fn read_pattern(argument: Argument) -> Result<Vec<PatternToken>, RulesError> {
     tokens.collect()
 }
 
-fn read_decision(argument: Argument) -> Result<Decision, RulesError> {
+fn read_decision(argument: Argument) -> Result<RuleDecision, RulesError> {
     match &argument.value {
-        Literal::String(word) if word == "allow" => Ok(Decision::Allow),
-        Literal::String(word) if word == "prompt" => Ok(Decision::Prompt),
-        Literal::String(word) if word == "forbidden" => Ok(Decision::Forbidden),
+        Literal::String(word) if word == "allow" => Ok(RuleDecision::Allow),
+        Literal::String(word) if word == "prompt" => Ok(RuleDecision::Prompt),
+        Literal::String(word) if word == "forbidden" => Ok(RuleDecision::Forbidden),
         _ => {
             let problem = "must be \"allow\", \"prompt\" or \"forbidden\"";
             Err(bad(&argument.at, "decision", problem))

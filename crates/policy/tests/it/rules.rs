@@ -1,6 +1,6 @@
 //! Rule files: what they say, and where they are refused.
 
-use config::{Decision, PatternToken, PrefixRule, parse_rule_file, parse_rules};
+use policy::{PatternToken, PrefixRule, RuleDecision, parse_rule_file, parse_rules};
 
 /// Shows rules as `decision word a|b — justification`.
 #[track_caller]
@@ -16,9 +16,9 @@ fn show(rule: &PrefixRule) -> String {
         PatternToken::AnyOf(words) => words.join("|"),
     });
     let decision = match rule.decision {
-        Decision::Allow => "allow",
-        Decision::Prompt => "prompt",
-        Decision::Forbidden => "forbidden",
+        RuleDecision::Allow => "allow",
+        RuleDecision::Prompt => "prompt",
+        RuleDecision::Forbidden => "forbidden",
     };
     let mut shown = format!("{decision} {}", words.collect::<Vec<_>>().join(" "));
     if let Some(why) = &rule.justification {

@@ -1,0 +1,37 @@
+//! What a person has accepted for as long as the thread is loaded.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use crate::request::{CommandRequest, WriteRequest};
+
+/// What was accepted for the session: exactly these commands, and exactly these files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    commands: HashSet<(Vec<String>, PathBuf, bool)>,
+    files: HashSet<PathBuf>,
+}
+
+impl Grants {
+    /// Remembers a command: the same words in the same directory, inside or outside as asked.
+    pub fn add_command(&mut self, request: &CommandRequest) {
+        self.commands.insert(key(request));
+    }
+
+    /// Remembers files.
+    pub fn add_write(&mut self, request: &WriteRequest) {
+        self.files.extend(request.paths.iter().cloned());
+    }
+
+    pub(crate) fn has_command(&self, request: &CommandRequest) -> bool {
+        self.commands.contains(&key(request))
+    }
+
+    pub(crate) fn has_write(&self, request: &WriteRequest) -> bool {
+        request.paths.iter().all(|path| self.files.contains(path))
+    }
+}
+
+fn key(request: &CommandRequest) -> (Vec<String>, PathBuf, bool) {
+    (request.argv.clone(), request.cwd.clone(), request.escalation.is_some())
+}
