@@ -20,6 +20,9 @@ pub(crate) enum Command {
     /// Run one turn without asking anything, and exit.
     #[command(visible_alias = "e", after_help = EXEC_HELP)]
     Exec(Box<ExecArgs>),
+    /// Run a command as a model's would run, or show that the sandbox holds.
+    #[command(after_help = SANDBOX_HELP)]
+    Sandbox(Box<SandboxArgs>),
     /// Look at what goes on inside.
     #[command(subcommand)]
     Debug(DebugCommand),
@@ -32,7 +35,7 @@ pub(crate) enum Command {
 
 const EXEC_HELP: &str = "\
 Exit codes: 0 answered, 1 the turn failed, 2 usage or configuration, 4 a limit was reached,
-129 hung up, 130 interrupted, 143 terminated.
+5 no sandbox can be built here, 129 hung up, 130 interrupted, 143 terminated.
 
 Examples:
   heddle exec \"explain what this project does\"
@@ -94,6 +97,23 @@ pub(crate) struct ExecArgs {
     /// Accepted for clients that send it.
     #[arg(long, hide = true, value_name = "PROGRAM")]
     pub(crate) cyber_access_program: Option<String>,
+}
+
+const SANDBOX_HELP: &str = "\
+The exit code is that of the command; 125 if it could not be started, 5 if no sandbox can be built here.
+
+Examples:
+  heddle sandbox -- touch /etc/passwd
+  heddle sandbox -s workspace-write -- make test";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SandboxArgs {
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) argv: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) shared: SharedArgs,
 }
 
 #[derive(Debug, Subcommand)]

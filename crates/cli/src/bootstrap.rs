@@ -20,7 +20,7 @@ use sandbox::Sandbox;
 use serde_json::value::RawValue;
 use tools::{ApplyPatch, ExecCommand, Sessions, Shell, Tool, UpdatePlan, ViewImage, Workspace};
 
-use crate::args::{ExecArgs, SandboxArg};
+use crate::args::{ExecArgs, SandboxArg, SharedArgs};
 use crate::failure::Failure;
 use crate::provider::{self, Resolved};
 
@@ -72,10 +72,10 @@ fn home(env: &HashMap<String, String>) -> anyhow::Result<PathBuf> {
 /// Reads the configuration; what was odd about it comes along as texts.
 pub(crate) fn load_config(
     world: &World,
-    args: &ExecArgs,
+    shared: &SharedArgs,
+    ignore_user_config: bool,
 ) -> Result<(Config, Vec<String>), Failure> {
-    let overrides = args
-        .shared
+    let overrides = shared
         .overrides
         .iter()
         .map(|text| Override::parse(text))
@@ -83,22 +83,21 @@ pub(crate) fn load_config(
         .map_err(Failure::usage)?;
     let mut layers = Vec::new();
     let mut profile_file = false;
-    if !args.ignore_user_config {
+    if !ignore_user_config {
         layers.extend(layer(&world.home.join("config.toml"))?);
-        if let Some(name) = &args.shared.profile {
+        if let Some(name) = &shared.profile {
             let found = layer(&world.home.join(format!("{name}.config.toml")))?;
             profile_file = found.is_some();
             layers.extend(found);
         }
     }
     let Loaded { mut config, warnings, unknown } =
-        Config::load(&layers, args.shared.profile.as_deref(), &overrides)
-            .map_err(Failure::usage)?;
-    if args.shared.strict_config && !unknown.is_empty() {
+        Config::load(&layers, shared.profile.as_deref(), &overrides).map_err(Failure::usage)?;
+    if shared.strict_config && !unknown.is_empty() {
         let lines: Vec<_> = unknown.iter().map(ToString::to_string).collect();
         return Err(Failure::usage(anyhow!("{}", lines.join("\n"))));
     }
-    if let Some(model) = &args.shared.model {
+    if let Some(model) = &shared.model {
         if model.trim().is_empty() {
             return Err(Failure::usage(anyhow!("-m: the name of the model is empty")));
         }
@@ -174,7 +173,7 @@ pub(crate) fn thread(
     let id = thread_id().map_err(Failure::failed)?;
     let client = Client::new(endpoint, &identity(&world.env, id)).map_err(Failure::usage)?;
     let policy = Policy {
-        profile: profile(world, config, args)?,
+        profile: profile(world, config, &args.shared)?,
         // Nobody is there to ask.
         approval: ApprovalPolicy::Never,
         rules: Vec::new(),
@@ -185,7 +184,7 @@ pub(crate) fn thread(
         shell: Shell::of_user(world.env.get("SHELL").map(String::as_str)),
         login_shell: config.allow_login_shell,
         env: command_env(world, config, id),
-        sandbox: Sandbox { helper: PathBuf::from("/proc/self/exe"), level: None },
+        sandbox: find_sandbox(world, sandbox)?,
         policy,
         output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),
         patching: tokio::sync::Mutex::new(()),
@@ -227,8 +226,13 @@ pub(crate) fn thread(
     Ok(Ready { thread, model, provider, sandbox, sessions })
 }
 
-fn profile(world: &World, config: &Config, args: &ExecArgs) -> Result<Profile, Failure> {
-    let mode = match (args.shared.dangerously_bypass_approvals_and_sandbox, args.shared.sandbox) {
+/// Makes the profile that the flags and the configuration ask for.
+pub(crate) fn profile(
+    world: &World,
+    config: &Config,
+    shared: &SharedArgs,
+) -> Result<Profile, Failure> {
+    let mode = match (shared.dangerously_bypass_approvals_and_sandbox, shared.sandbox) {
         (true, _) | (_, Some(SandboxArg::DangerFullAccess)) => SandboxMode::DangerFullAccess,
         (_, Some(SandboxArg::WorkspaceWrite)) => SandboxMode::WorkspaceWrite,
         (_, Some(SandboxArg::ReadOnly)) => SandboxMode::ReadOnly,
@@ -241,7 +245,7 @@ fn profile(world: &World, config: &Config, args: &ExecArgs) -> Result<Profile, F
     let workspace = &config.sandbox_workspace_write;
     let resolve = |path: &Path| world.directory.join(path).canonicalize();
     let mut writable_roots = vec![resolve(&world.directory).map_err(Failure::usage)?];
-    for directory in &args.shared.add_dir {
+    for directory in &shared.add_dir {
         let root = resolve(directory).map_err(|error| {
             let shown = directory.display();
             Failure::usage(anyhow!("--add-dir {shown} cannot be used: {error}"))
@@ -263,8 +267,20 @@ fn profile(world: &World, config: &Config, args: &ExecArgs) -> Result<Profile, F
     Ok(Profile { mode, writable_roots, temporary_roots, scratch: None, protected, network })
 }
 
-/// Makes the environment of commands: ours, filtered, with what keeps programs plain and quiet.
-fn command_env(world: &World, config: &Config, thread: ThreadId) -> Vec<(String, String)> {
+/// Finds what keeps commands to their profile; nothing is looked for where nothing is kept to.
+pub(crate) fn find_sandbox(world: &World, mode: SandboxMode) -> Result<Sandbox, Failure> {
+    if mode == SandboxMode::DangerFullAccess {
+        return Ok(Sandbox::none());
+    }
+    let cache = world.home.join("cache").join("sandbox");
+    Sandbox::find(PathBuf::from(OURSELVES), Some(&cache)).map_err(Failure::sandbox)
+}
+
+/// The program that is running, wherever it is by now.
+pub(crate) const OURSELVES: &str = "/proc/self/exe";
+
+/// Makes the environment of a command of the user: ours, filtered as a model's would be.
+pub(crate) fn plain_env(world: &World, config: &Config) -> Vec<(String, String)> {
     let settings = &config.shell_environment_policy;
     let policy = EnvironmentPolicy {
         inherit: match settings.inherit {
@@ -278,7 +294,12 @@ fn command_env(world: &World, config: &Config, thread: ThreadId) -> Vec<(String,
         set: settings.set.clone().into_iter().collect(),
         include_only: settings.include_only.clone(),
     };
-    let mut env = policy.apply(world.env.clone());
+    policy.apply(world.env.clone())
+}
+
+/// Makes the environment of commands of a model, with what keeps programs plain and quiet.
+fn command_env(world: &World, config: &Config, thread: ThreadId) -> Vec<(String, String)> {
+    let mut env = plain_env(world, config);
     let thread = thread.to_string();
     let fixed = [
         ("NO_COLOR", "1"),

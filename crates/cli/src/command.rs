@@ -3,3 +3,4 @@
 pub(crate) mod completion;
 pub(crate) mod decode;
 pub(crate) mod exec;
+pub(crate) mod sandbox;

@@ -8,6 +8,8 @@ pub(crate) mod code {
     pub(crate) const USAGE: u8 = 2;
     /// A bound was reached.
     pub(crate) const LIMIT: u8 = 4;
+    /// No sandbox can be had.
+    pub(crate) const SANDBOX: u8 = 5;
     /// Ended with the terminal (128 + SIGHUP).
     pub(crate) const HUNG_UP: u8 = 129;
     /// Ended by the user (128 + SIGINT).
@@ -27,6 +29,11 @@ impl Failure {
     /// Something the user can change.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { code: code::USAGE, error: error.into() }
+    }
+
+    /// No sandbox of the kind that was asked for can be built here.
+    pub(crate) fn sandbox(error: impl Into<anyhow::Error>) -> Self {
+        Self { code: code::SANDBOX, error: error.into() }
     }
 
     /// Something else.

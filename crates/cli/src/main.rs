@@ -17,6 +17,10 @@ use crate::args::{Args, Command, DebugCommand};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
+    // A copy of us that was started to build a sandbox does that and nothing else.
+    if let Some(code) = sandbox::helper_main() {
+        return code;
+    }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(refusal) => {
@@ -28,6 +32,7 @@ fn main() -> ExitCode {
     };
     let done = match args.command {
         Command::Exec(exec) => command::exec::run(args.shared, *exec),
+        Command::Sandbox(sandbox) => command::sandbox::run(args.shared, *sandbox),
         Command::Debug(DebugCommand::Decode(decode)) => command::decode::run(&decode),
         Command::Completion { shell } => command::completion::run(shell),
     };

@@ -2,18 +2,19 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use policy::Permit;
+use policy::{Permit, SandboxMode};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 
+use crate::os;
 use crate::pty;
 use crate::sandbox::Sandbox;
 
@@ -39,6 +40,8 @@ pub enum Io {
     Pipe,
     /// A terminal.
     Terminal,
+    /// Our own standard streams.
+    Inherit,
 }
 
 /// The process could not be started.
@@ -64,6 +67,12 @@ pub enum SpawnError {
         /// The system's reason.
         source: io::Error,
     },
+    /// There is no sandbox that would keep the process to its profile.
+    #[error("the sandbox could not be built: {reason}")]
+    Sandbox {
+        /// What failed, and the system's reason.
+        reason: String,
+    },
     /// The program is not there, or may not be run.
     #[error("{program} could not be started: {source}")]
     Start {
@@ -85,49 +94,58 @@ pub struct Process {
 /// The other end of a process's output and input. It may be read while the process is waited for.
 #[derive(Debug)]
 pub struct Connection {
-    fd: AsyncFd<OwnedFd>,
+    /// None if the process uses our own streams.
+    fd: Option<AsyncFd<OwnedFd>>,
     kind: Io,
 }
 
 impl Process {
     /// Starts a process; returns once it runs under its profile.
-    pub async fn spawn(_sandbox: &Sandbox, request: &SpawnRequest) -> Result<Self, SpawnError> {
-        let (program, arguments) = request.argv.split_first().ok_or(SpawnError::Empty)?;
+    ///
+    /// The process ends with the thread of ours that starts it, so that must be one that stays.
+    pub async fn spawn(sandbox: &Sandbox, request: &SpawnRequest) -> Result<Self, SpawnError> {
+        let program = request.argv.first().ok_or(SpawnError::Empty)?;
         let connect = |what| move |source: io::Error| SpawnError::Connect { what, source };
         if let Err(source) = std::fs::metadata(&request.cwd).and_then(|found| {
             if found.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
         }) {
             return Err(SpawnError::Directory { cwd: request.cwd.clone(), source });
         }
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(&request.cwd).env_clear();
-        command.envs(request.env.iter().map(|(name, value)| (name, value)));
+        let (mut command, word) = match request.permit.profile().mode {
+            SandboxMode::DangerFullAccess => (plain(request), None),
+            SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite => {
+                let (command, word) = os::command(sandbox, request)?;
+                (command, Some(word))
+            }
+        };
         let ours = match request.io {
             Io::Pipe => {
                 let (ours, theirs) = io::pipe().map_err(connect("pipe"))?;
                 let second = theirs.try_clone().map_err(connect("pipe"))?;
                 command.stdin(Stdio::null()).stdout(theirs).stderr(second);
-                OwnedFd::from(ours)
+                Some(OwnedFd::from(ours))
             }
+            Io::Inherit => None,
             Io::Terminal => {
                 let (ours, theirs) = pty::open_pair()
                     .map_err(|errno| connect("terminal")(io::Error::from(errno)))?;
                 let copy = || theirs.try_clone().map_err(connect("terminal"));
                 command.stdin(copy()?).stdout(copy()?).stderr(copy()?);
-                ours
+                Some(ours)
             }
         };
-        let fd = nonblocking(ours).map_err(connect("pipe or terminal"))?;
-        new_session(&mut command, request.io);
+        let fd = ours.map(nonblocking).transpose().map_err(connect("pipe or terminal"))?;
         let start = |source| SpawnError::Start { program: program.clone(), source };
-        let child = command.spawn().map_err(start)?;
-        // Our copies of its ends close here, so that the end of the process is the end of its output.
-        drop(command);
+        let child = Command::from(command).spawn().map_err(start)?;
         let leader = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let leader = leader.ok_or_else(|| start(io::ErrorKind::NotFound.into()))?;
-        let group = Group { leader, kind: request.io };
+        let group = Group { leader, kind: request.io, supervised: word.is_some() };
         let connection = Arc::new(Connection { fd, kind: request.io });
-        Ok(Self { child, group, connection })
+        let process = Self { child, group, connection };
+        if let Some(word) = word {
+            os::begun(word, request).await?;
+        }
+        Ok(process)
     }
 
     /// Returns the process's output and input.
@@ -141,11 +159,13 @@ impl Process {
     /// terminal it has 1, as clients of terminal sessions expect.
     pub async fn wait(&mut self) -> io::Result<i32> {
         let status = self.child.wait().await?;
-        self.group.kill();
+        if !self.group.supervised {
+            self.group.kill();
+        }
         Ok(match (status.code(), self.connection.kind) {
             (Some(code), _) => code,
             (None, Io::Terminal) => 1,
-            (None, Io::Pipe) => 128 + status.signal().unwrap_or_default(),
+            (None, Io::Pipe | Io::Inherit) => 128 + status.signal().unwrap_or_default(),
         })
     }
 
@@ -157,29 +177,43 @@ impl Process {
     /// Ends the process and everything in its group, at once.
     pub fn kill(&mut self) {
         self.group.kill();
-        // The group may be empty already; then this is what reaps the process itself.
-        let _ = self.child.start_kill();
+        if !self.group.supervised {
+            // The group may be empty already; then this is what reaps the process itself.
+            let _ = self.child.start_kill();
+        }
     }
 }
 
-/// A process and what it started, as far as that has not left for a session of its own.
+/// A process and what it started: in a sandbox all of it, else what has not left for a session of its
+/// own.
 ///
 /// Good until the process has been waited for: after that its number may be given to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     leader: Pid,
     kind: Io,
+    /// Whether the leader is a supervisor, which passes signals on and ends what it supervises.
+    supervised: bool,
 }
 
 impl Group {
     /// Asks it to stop, as Ctrl-C does.
     pub fn interrupt(self) {
         // Nobody left to ask is no concern of ours.
-        let _ = kill_process_group(self.leader, Signal::INT);
+        let _ = if self.supervised {
+            kill_process(self.leader, Signal::INT)
+        } else {
+            kill_process_group(self.leader, Signal::INT)
+        };
     }
 
     /// Ends it, at once.
     pub fn kill(self) {
+        if self.supervised {
+            // It ends everything first, and then itself: its end is the end of all.
+            let _ = kill_process(self.leader, Signal::TERM);
+            return;
+        }
         // Nobody left to end is the usual case. The number cannot have gone to another process yet:
         // numbers are given out in a circle, and we come right after the end.
         let _ = kill_process_group(self.leader, Signal::KILL);
@@ -203,7 +237,7 @@ fn kill_session(leader: Pid) {
         if session_of(&stat) == Some(leader.as_raw_pid())
             && let Some(pid) = Pid::from_raw(pid)
         {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
+            let _ = kill_process(pid, Signal::KILL);
         }
     }
 }
@@ -243,9 +277,10 @@ impl Connection {
     ///
     /// Dropping the future loses nothing.
     pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<bool> {
+        let Some(fd) = &self.fd else { return Ok(false) };
         let mut chunk = [0; 16 * 1024];
         let read =
-            self.fd.async_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut chunk)?)).await;
+            fd.async_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut chunk)?)).await;
         match read {
             Ok(0) => Ok(false),
             Ok(count) => {
@@ -262,14 +297,12 @@ impl Connection {
 
     /// Types `bytes` into the terminal; a process on a pipe has no input.
     pub async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
-        if self.kind == Io::Pipe {
+        let Some(fd) = self.fd.as_ref().filter(|_| self.kind == Io::Terminal) else {
             return Err(io::ErrorKind::BrokenPipe.into());
-        }
+        };
         while !bytes.is_empty() {
-            let written = self
-                .fd
-                .async_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?))
-                .await?;
+            let written =
+                fd.async_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?)).await?;
             bytes = &bytes[written..];
         }
         Ok(())
@@ -285,34 +318,56 @@ impl Drop for Process {
     }
 }
 
+/// The command itself, without a sandbox.
+fn plain(request: &SpawnRequest) -> std::process::Command {
+    let (program, arguments) = request.argv.split_first().expect("there is a program");
+    let mut command = std::process::Command::new(program);
+    command.args(arguments).current_dir(&request.cwd).env_clear();
+    command.envs(request.env.iter().map(|(name, value)| (name, value)));
+    new_session(&mut command, request.io);
+    command
+}
+
 /// Gives the process the usual signals, a session of its own, and a terminal if it has one to control.
 #[expect(unsafe_code, reason = "only between fork and exec can a process get a new session")]
-fn new_session(command: &mut Command, io: Io) {
+fn new_session(command: &mut std::process::Command, io: Io) {
     // SAFETY: the hook makes system calls only: it allocates nothing and takes no lock, which is
     // what the time between fork and exec demands.
     unsafe {
         command.pre_exec(move || {
-            // An agent that was started in the background may itself ignore some; that is not for its
-            // commands to inherit, since nothing could interrupt them then.
-            for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
-                libc::signal(signal, libc::SIG_DFL);
-            }
+            usual_signals();
             rustix::process::setsid()?;
             if io == Io::Terminal {
                 // SAFETY: the child has just been given its standard input.
                 rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
             }
-            // A killed agent takes the command itself with it; what the command started needs a
-            // namespace for that.
             #[cfg(target_os = "linux")]
-            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            {
+                // What our own parent left open is not for commands.
+                crate::linux::close_on_exec_from_3()?;
+                // A killed agent takes the command itself with it; what the command started needs a
+                // namespace for that.
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            }
             Ok(())
         });
     }
 }
 
+/// Gives the signals that end a program their usual effect.
+///
+/// An agent that was started in the background may itself ignore some; that is not for its commands to
+/// inherit, since nothing could interrupt them then.
+#[expect(unsafe_code, reason = "safe libraries leave out what must hold for handlers")]
+pub(crate) fn usual_signals() {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the usual effect is no code of ours.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 #[expect(unsafe_code, reason = "the safe constructor of `AsyncFd` is deprecated as unsound")]
-fn nonblocking(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn nonblocking(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
     // SAFETY: an `OwnedFd` names one open descriptor for as long as it lives, and the `AsyncFd`
     // owns it until it is dropped.

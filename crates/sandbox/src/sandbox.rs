@@ -1,8 +1,10 @@
 //! How processes are kept to their profile on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// What keeps processes to their profile.
+use crate::os;
+
+/// What keeps processes to their profile, the better first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Own user, mount, process, network and IPC namespaces, and a system call filter.
@@ -12,6 +14,9 @@ pub enum Level {
 }
 
 impl Level {
+    /// All of them, the better first.
+    pub const ALL: [Self; 2] = [Self::Namespaces, Self::Landlock];
+
     /// Returns the name that users read.
     pub fn name(self) -> &'static str {
         match self {
@@ -19,13 +24,73 @@ impl Level {
             Self::Landlock => "landlock",
         }
     }
+
+    pub(crate) fn named(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name().as_bytes() == name)
+    }
 }
 
 /// The means of this machine to keep processes to their profile.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    /// The program that builds the sandbox and then becomes the command: a heddle.
+    /// The program that builds the sandbox: one whose `main` begins with [`crate::helper_main`].
     pub helper: PathBuf,
     /// What it builds it with; none for threads that run without one.
     pub level: Option<Level>,
+}
+
+/// No level can be had here, or not the one that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no sandbox can be built on this machine: {}; {remedy}", shown(reasons))]
+pub struct Unavailable {
+    /// What each level failed with.
+    pub reasons: Vec<(Level, String)>,
+    /// What the user can do about it.
+    pub remedy: String,
+}
+
+fn shown(reasons: &[(Level, String)]) -> String {
+    let shown: Vec<_> =
+        reasons.iter().map(|(level, reason)| format!("{}: {reason}", level.name())).collect();
+    shown.join("; ")
+}
+
+impl Sandbox {
+    /// A machine on which nothing is kept to anything: only commands with full access can run.
+    pub fn none() -> Self {
+        Self { helper: PathBuf::new(), level: None }
+    }
+
+    /// Finds the best level that works here by building a sandbox of it and trying it out.
+    ///
+    /// What was found is noted in the file `cache` and believed until the machine is started anew,
+    /// so the file must be where no sandboxed process can write.
+    pub fn find(helper: PathBuf, cache: Option<&Path>) -> Result<Self, Unavailable> {
+        if let Some(level) = cache.and_then(|cache| os::recall(&helper, cache)) {
+            return Ok(Self { helper, level: Some(level) });
+        }
+        let mut reasons = Vec::new();
+        for level in Level::ALL {
+            match os::probe(&helper, level) {
+                Ok(()) => {
+                    if let Some(cache) = cache {
+                        os::note(&helper, cache, level);
+                    }
+                    return Ok(Self { helper, level: Some(level) });
+                }
+                Err(reason) => reasons.push((level, reason)),
+            }
+        }
+        Err(Unavailable { reasons, remedy: os::remedy() })
+    }
+
+    /// Tries out one level.
+    pub fn with_level(helper: PathBuf, level: Level) -> Result<Self, Unavailable> {
+        match os::probe(&helper, level) {
+            Ok(()) => Ok(Self { helper, level: Some(level) }),
+            Err(reason) => {
+                Err(Unavailable { reasons: vec![(level, reason)], remedy: os::remedy() })
+            }
+        }
+    }
 }

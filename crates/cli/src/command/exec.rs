@@ -26,7 +26,7 @@ use crate::user_input;
 pub(crate) fn run(before: SharedArgs, mut args: ExecArgs) -> Result<ExitCode, Failure> {
     args.shared = args.shared.over(before);
     let world = World::look(args.shared.directory.as_deref())?;
-    let (config, mut odd) = bootstrap::load_config(&world, &args)?;
+    let (config, mut odd) = bootstrap::load_config(&world, &args.shared, args.ignore_user_config)?;
     if let Some(path) = &args.output_last_message {
         check_writable(path)?;
     }
@@ -100,13 +100,6 @@ impl Run {
                 sandbox: sandbox.name(),
             });
             say(&banner);
-        }
-        if !sandbox::enforced(sandbox) {
-            say(&format!(
-                "heddle: warning: sandbox mode `{}` is not enforced yet: patches are held to it, \
-                 commands are not\n",
-                sandbox.name()
-            ));
         }
         let mut shown = self.show(&Event::ThreadStarted(thread.id()));
         for text in odd {

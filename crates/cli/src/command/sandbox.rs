@@ -1,0 +1,69 @@
+//! `heddle sandbox`: one command, run as a model's would be.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use policy::{ApprovalPolicy, CommandRequest, Grants, Policy, Verdict};
+use sandbox::{Io, Process, SpawnError, SpawnRequest};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{SandboxArgs, SharedArgs};
+use crate::bootstrap::{self, World};
+use crate::failure::{Failure, code};
+
+/// Exit code of a command that could not be started, as of other programs that start commands.
+const NOT_STARTED: u8 = 125;
+
+pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Failure> {
+    let shared = args.shared.over(before);
+    let world = World::look(shared.directory.as_deref())?;
+    let (config, odd) = bootstrap::load_config(&world, &shared, false)?;
+    for text in odd {
+        // Nobody has to read warnings.
+        let _ = writeln!(io::stderr(), "heddle: warning: {text}");
+    }
+    let profile = bootstrap::profile(&world, &config, &shared)?;
+    let sandbox = bootstrap::find_sandbox(&world, profile.mode)?;
+    let policy = Policy { profile, approval: ApprovalPolicy::Never, rules: Vec::new() };
+    let request =
+        CommandRequest { argv: args.argv, cwd: world.directory.clone(), escalation: None };
+    let verdict = policy.command(&request, &Grants::default()).verdict;
+    let Some(permit) = verdict.permit(&policy.profile) else {
+        let Verdict::Refuse(reason) = verdict else { unreachable!("nobody can be asked") };
+        return Err(Failure::failed(anyhow!("{reason}")));
+    };
+    let request = SpawnRequest {
+        argv: request.argv,
+        cwd: request.cwd,
+        env: bootstrap::plain_env(&world, &config),
+        io: Io::Inherit,
+        permit,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Failure::failed)?.block_on(async {
+        let mut process = match Process::spawn(&sandbox, &request).await {
+            Ok(process) => process,
+            Err(error @ SpawnError::Sandbox { .. }) => return Err(Failure::sandbox(error)),
+            Err(error) => return Err(Failure { code: NOT_STARTED, error: error.into() }),
+        };
+        let code = attend(&mut process).await.map_err(Failure::failed)?;
+        Ok(ExitCode::from(u8::try_from(code).unwrap_or(code::FAILED)))
+    })
+}
+
+/// Waits for the command; what would end us is passed on to it.
+async fn attend(process: &mut Process) -> io::Result<i32> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let group = process.group();
+    loop {
+        tokio::select! {
+            ended = process.wait() => return ended,
+            _ = interrupt.recv() => group.interrupt(),
+            _ = terminate.recv() => group.kill(),
+            _ = hangup.recv() => group.kill(),
+        }
+    }
+}

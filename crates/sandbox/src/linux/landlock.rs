@@ -1,0 +1,70 @@
+//! Write rules and scopes of Landlock, for machines without namespaces.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
+};
+
+use crate::linux::Trouble;
+use crate::linux::plan::{Entry, grants};
+
+/// The first version that keeps signals and abstract sockets inside; with less, the promise of the
+/// sandbox cannot be kept.
+const NEEDED: ABI = ABI::V6;
+
+/// Devices that may be written.
+const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
+
+/// Rules that are ready to be put into force.
+pub(crate) struct Rules(RulesetCreated);
+
+impl Rules {
+    /// Makes rules that let everything be read and only what is granted be written.
+    pub(crate) fn new(writable: &[PathBuf], protected: &[PathBuf]) -> Result<Self, Trouble> {
+        let trouble = |error: RulesetError| {
+            Trouble::setup("making Landlock rules (Linux 6.12 or newer is needed)", io(error))
+        };
+        let writes = AccessFs::from_write(NEEDED);
+        let mut rules = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(writes)
+            .and_then(|rules| rules.scope(Scope::from_all(NEEDED)))
+            .and_then(Ruleset::create)
+            .map_err(trouble)?;
+        let devices = DEVICES.iter().map(PathBuf::from);
+        for path in grants(writable, protected, &list).into_iter().chain(devices) {
+            // What went away meanwhile, or cannot be seen, is simply not granted.
+            let Ok(opened) = PathFd::new(&path) else { continue };
+            let access = if path.is_dir() { writes } else { writes & files() };
+            rules = rules.add_rule(PathBeneath::new(opened, access)).map_err(trouble)?;
+        }
+        Ok(Self(rules))
+    }
+
+    /// Puts the rules into force for this process and for everything it starts.
+    pub(crate) fn enforce(self) -> Result<(), Trouble> {
+        let status = self.0.restrict_self();
+        status.map(drop).map_err(|error| Trouble::setup("enforcing Landlock rules", io(error)))
+    }
+}
+
+fn files() -> BitFlags<AccessFs> {
+    AccessFs::from_file(NEEDED)
+}
+
+fn list(path: &Path) -> Vec<Entry> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries
+        .map(|entry| Entry {
+            link: entry.file_type().is_ok_and(|kind| kind.is_symlink()),
+            path: entry.path(),
+        })
+        .collect()
+}
+
+fn io(error: RulesetError) -> std::io::Error {
+    std::io::Error::other(error)
+}

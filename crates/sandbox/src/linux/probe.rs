@@ -1,0 +1,207 @@
+//! Whether a level works here: a sandbox is built and tried out, and what was found is noted.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use crate::linux::{HELPER_NAME, Trouble};
+use crate::sandbox::Level;
+use crate::spec::Spec;
+
+/// What tells our program that it is the one inside.
+pub(crate) const INSIDE: &str = "heddle-sandbox-probe";
+/// Exit codes of the process inside: everything held, or what did not.
+const HELD: u8 = 0;
+const WROTE: u8 = 61;
+const CONNECTED: u8 = 62;
+const NOT_WRITABLE: u8 = 63;
+
+/// Builds a sandbox of this level and tries the most important things inside of it.
+pub(crate) fn probe(helper: &Path, level: Level) -> Result<(), String> {
+    let ground = Ground::new().map_err(|error| format!("no directory to try it in: {error}"))?;
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let program = fs::read_link(helper).unwrap_or_else(|_| helper.to_owned());
+    let spec = Spec {
+        level,
+        network: false,
+        terminal: false,
+        writable: vec![ground.writable()],
+        protected: Vec::new(),
+        cwd: ground.writable(),
+        env: Vec::new(),
+        argv: vec![program.into(), INSIDE.into()],
+    };
+    let spec = spec.encode().map_err(|error| text(&error))?;
+    let spec = to_memory(&spec).map_err(|error| text(&error))?;
+    let (mut status, told) = io::pipe().map_err(|error| text(&error))?;
+    let mut command = Command::new(helper);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env_clear();
+    command.arg0(HELPER_NAME);
+    hand_over(&mut command, [spec, told.into()]);
+    let mut child = command.spawn().map_err(|error| format!("{}: {error}", helper.display()))?;
+    drop(command);
+    let mut line = String::new();
+    let read = status.read_to_string(&mut line);
+    let ended = child.wait().map_err(|error| text(&error))?;
+    read.map_err(|error| text(&error))?;
+    if !line.is_empty() {
+        return Err(Trouble::from_line(&line).to_string());
+    }
+    match ended.code() {
+        Some(code) if code == i32::from(HELD) => Ok(()),
+        Some(code) if code == i32::from(WROTE) => Err("files outside could be written".to_owned()),
+        Some(code) if code == i32::from(CONNECTED) => Err("a socket could be opened".to_owned()),
+        Some(code) if code == i32::from(NOT_WRITABLE) => {
+            Err("its writable directory could not be written".to_owned())
+        }
+        _ => Err(format!("the trial ended with {ended}")),
+    }
+}
+
+/// What the probe runs inside: tries to write outside, to open a socket, and to write where it may.
+pub(crate) fn inside() -> ExitCode {
+    let here = Path::new(".");
+    let write = |path: &Path| {
+        let options = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        options.and_then(|mut file| file.write_all(b"x"))
+    };
+    let outside = here.join("..").join("outside");
+    ExitCode::from(if write(&outside).is_ok() {
+        WROTE
+    } else if std::net::UdpSocket::bind("127.0.0.1:0").is_ok() {
+        CONNECTED
+    } else if write(&here.join("inside")).is_err() {
+        NOT_WRITABLE
+    } else {
+        HELD
+    })
+}
+
+/// A directory for a trial, with a writable one in it.
+struct Ground(PathBuf);
+
+impl Ground {
+    fn new() -> io::Result<Self> {
+        let base = std::env::temp_dir().canonicalize()?;
+        let path = base.join(format!("heddle-probe-{}-{}", std::process::id(), unique()));
+        fs::create_dir(&path)?;
+        let ground = Self(path);
+        fs::create_dir(ground.writable())?;
+        Ok(ground)
+    }
+
+    fn writable(&self) -> PathBuf {
+        self.0.join("writable")
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        // It is in a temporary directory; what cannot be removed goes with it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn unique() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Puts bytes where a child can read them.
+pub(crate) fn to_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let memory = memfd_create("heddle-sandbox", MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(memory);
+    file.write_all(bytes)?;
+    seek(&file, SeekFrom::Start(0))?;
+    Ok(file.into())
+}
+
+/// Lets the helper inherit these two descriptors, and nothing else but its standard streams.
+#[expect(unsafe_code, reason = "what a child inherits is settled between fork and exec")]
+pub(crate) fn hand_over(command: &mut Command, descriptors: [OwnedFd; 2]) {
+    for descriptor in &descriptors {
+        command.arg(descriptor.as_raw_fd().to_string());
+    }
+    // SAFETY: the hook makes system calls only, and owns the descriptors.
+    unsafe {
+        command.pre_exec(move || {
+            super::sys::close_on_exec_from_3()?;
+            for descriptor in &descriptors {
+                fcntl_setfd(descriptor, FdFlags::empty())?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Returns the level that was found since the machine was started, if the note is about this program.
+pub(crate) fn recall(helper: &Path, cache: &Path) -> Option<Level> {
+    let note = fs::read_to_string(cache).ok()?;
+    let (key, level) = note.trim_end().rsplit_once(' ')?;
+    (key == self::key(helper)?).then_some(())?;
+    Level::named(level.as_bytes())
+}
+
+/// Notes the level that was found. A note that cannot be written is made anew the next time.
+pub(crate) fn note(helper: &Path, cache: &Path, level: Level) {
+    let Some(key) = key(helper) else { return };
+    let Some(parent) = cache.parent() else { return };
+    let _ = fs::create_dir_all(parent);
+    let mut beside = OsString::from(cache);
+    beside.push(format!(".{}", std::process::id()));
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&beside)
+        .and_then(|mut file| writeln!(file, "{key} {}", level.name()));
+    if written.and_then(|()| fs::rename(&beside, cache)).is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+}
+
+/// What a note is about: this start of this machine, this user, this program.
+fn key(helper: &Path) -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let program = fs::metadata(helper).ok()?;
+    let user = rustix::process::geteuid().as_raw();
+    let (size, at) = (program.len(), program.mtime_nsec() ^ program.mtime());
+    Some(format!("{} {user} {size} {at}", boot.trim()))
+}
+
+/// Says what the user can do so that a sandbox can be built.
+pub(crate) fn remedy() -> String {
+    let setting = |name: &str| {
+        let text = fs::read_to_string(Path::new("/proc/sys").join(name.replace('.', "/")));
+        text.ok().map(|text| text.trim().to_owned())
+    };
+    let switches = [
+        ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+        ("kernel.unprivileged_userns_clone", "0", "1"),
+        ("user.max_user_namespaces", "0", "15000"),
+    ];
+    for (name, off, on) in switches {
+        if setting(name).as_deref() == Some(off) {
+            return format!("run `sudo sysctl -w {name}={on}`");
+        }
+    }
+    let container = Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists();
+    if container {
+        return "start the container with `--security-opt seccomp=unconfined --security-opt \
+                systempaths=unconfined`, or, if it is sandbox enough, use `-s danger-full-access`"
+            .to_owned();
+    }
+    "use a kernel with user namespaces or Landlock 6 (Linux 6.12), or, on a machine that is sandbox \
+     enough, `-s danger-full-access`"
+        .to_owned()
+}

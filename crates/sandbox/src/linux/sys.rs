@@ -1,0 +1,239 @@
+//! The system calls that no safe library has.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use libc::{c_int, c_uint, c_ulong, pid_t};
+
+/// Attributes of a mount to set and to clear.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct MountAttributes {
+    pub(crate) set: u64,
+    pub(crate) clear: u64,
+    pub(crate) propagation: u64,
+    pub(crate) user_namespace: u64,
+}
+
+pub(crate) const READ_ONLY: u64 = 0x1;
+pub(crate) const NO_SUID: u64 = 0x2;
+pub(crate) const NO_DEVICES: u64 = 0x4;
+
+/// How a forked process stands to its parent.
+pub(crate) enum Fork {
+    Child,
+    Parent(pid_t),
+}
+
+/// Forks, into new namespaces if `flags` says so.
+#[expect(unsafe_code, reason = "the library call for it wants a new stack")]
+pub(crate) fn fork(flags: c_int) -> io::Result<Fork> {
+    let flags = c_ulong::try_from(flags | libc::SIGCHLD).unwrap_or_default();
+    // SAFETY: without a new stack this is what `fork` does. The process has one thread, so nothing
+    // that the child needs can be locked by another.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        child => Ok(Fork::Parent(pid_t::try_from(child).unwrap_or(-1))),
+    }
+}
+
+/// Changes attributes of the mount at `path`.
+#[expect(unsafe_code, reason = "no library has this call")]
+pub(crate) fn set_mount(path: &Path, recursive: bool, change: MountAttributes) -> io::Result<()> {
+    let path = c_path(path)?;
+    let flags = libc::AT_SYMLINK_NOFOLLOW | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: both pointers are to values that live through the call, and the size is right.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const change,
+            size_of::<MountAttributes>(),
+        )
+    })
+}
+
+/// Closes every descriptor but the standard ones and one more.
+#[expect(unsafe_code, reason = "it closes what others may think they own")]
+pub(crate) fn close_all_but(kept: &OwnedFd) -> io::Result<()> {
+    let kept = kept.as_raw_fd().unsigned_abs();
+    for (first, last) in [(3, kept.saturating_sub(1)), ((kept + 1).max(3), c_uint::MAX)] {
+        if first <= last {
+            // SAFETY: whoever calls this has nothing else open that it will use again.
+            check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
+        }
+    }
+    Ok(())
+}
+
+/// Closes our copies of the standard streams, so that their end is the end of the command's.
+#[expect(unsafe_code, reason = "the standard streams belong to the whole program")]
+pub(crate) fn let_go_of_standard_streams() {
+    for stream in 0..3 {
+        // SAFETY: a supervisor neither reads nor prints.
+        unsafe { libc::close(stream) };
+    }
+}
+
+/// Takes over a descriptor that was handed to this process under a number.
+#[expect(unsafe_code, reason = "a number says nothing about ownership")]
+pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: asked before the number is used; the parent has put the descriptor there for us.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) }.into())?;
+    // SAFETY: it is open, as the call above has shown, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// The signals that a supervisor waits for.
+pub(crate) struct Signals(libc::sigset_t);
+
+impl Signals {
+    /// Holds back every signal that can be, to be waited for.
+    #[expect(unsafe_code, reason = "signal sets are made by the C library")]
+    pub(crate) fn hold() -> io::Result<Self> {
+        let mut all = std::mem::MaybeUninit::uninit();
+        // SAFETY: the set is filled before it is read, and outlives the calls.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            let all = all.assume_init();
+            check(libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut()).into())?;
+            Ok(Self(all))
+        }
+    }
+
+    /// Lets every signal through again and gives each its usual effect, for a program to begin with.
+    #[expect(unsafe_code, reason = "signal sets are made by the C library")]
+    pub(crate) fn release(&self) {
+        for signal in 1..=64 {
+            // SAFETY: the usual effect is no code of ours. Some signals cannot be changed; fine.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        // SAFETY: the set was made by `hold`.
+        unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &raw const self.0, std::ptr::null_mut()) };
+    }
+
+    /// Waits for the next one.
+    #[expect(unsafe_code, reason = "no safe library waits for signals")]
+    pub(crate) fn wait(&self) -> c_int {
+        loop {
+            // SAFETY: the set was made by `hold`; nothing is written back.
+            let signal = unsafe { libc::sigwaitinfo(&raw const self.0, std::ptr::null_mut()) };
+            if signal > 0 {
+                return signal;
+            }
+        }
+    }
+}
+
+/// Reaps one child that has ended, if there is one; its raw status comes along.
+#[expect(unsafe_code, reason = "the raw status is wanted")]
+pub(crate) fn reap() -> Option<(pid_t, c_int)> {
+    let mut status = 0;
+    // SAFETY: the status is ours to be written.
+    let child = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    (child > 0).then_some((child, status))
+}
+
+/// Waits for one child to end; returns at once if it is no child of ours.
+#[expect(unsafe_code, reason = "the child was not started by a library")]
+pub(crate) fn wait_for(child: pid_t) {
+    // SAFETY: no status is asked for. All signals are held back, so nothing interrupts the wait.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+}
+
+/// Sends a signal; that nobody is there is no concern.
+#[expect(unsafe_code, reason = "negative numbers mean groups, which safe libraries keep apart")]
+pub(crate) fn kill(pid: pid_t, signal: c_int) {
+    // SAFETY: no memory is involved.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Ends this process the way a child of it has ended.
+#[expect(unsafe_code, reason = "ending by a signal is what safe libraries do not offer")]
+pub(crate) fn end_like(status: c_int, signals: &Signals) -> ! {
+    if libc::WIFSIGNALED(status) {
+        let signal = libc::WTERMSIG(status);
+        // The one that matters has dumped its core, if it was to.
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the limits live through the call; raising a signal involves no memory.
+        unsafe {
+            libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+            signals.release();
+            libc::raise(signal);
+        }
+        std::process::exit(128 + signal);
+    }
+    std::process::exit(libc::WEXITSTATUS(status))
+}
+
+/// Makes one call of `prctl` with up to two numbers.
+#[expect(unsafe_code, reason = "most of these have no safe counterpart")]
+pub(crate) fn prctl(option: c_int, first: c_ulong, second: c_ulong) -> io::Result<()> {
+    let none: c_ulong = 0;
+    // SAFETY: the options used here take numbers and no pointers.
+    check(unsafe { libc::prctl(option, first, second, none, none) }.into())
+}
+
+/// Gives up every capability, for this process and for every program it will run.
+#[expect(unsafe_code, reason = "the safe call refuses capabilities newer than it knows")]
+pub(crate) fn drop_capabilities() -> io::Result<()> {
+    // Numbers from the first that this kernel does not know on are refused: that is the end.
+    for capability in 0..64 {
+        if prctl(libc::PR_CAPBSET_DROP, capability, 0).is_err() {
+            break;
+        }
+    }
+    // A kernel without ambient capabilities has none to clear.
+    let _ = prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong, 0);
+    let header: [u32; 2] = [CAPABILITY_VERSION, 0];
+    let none = [0u32; 6];
+    // SAFETY: the header names the third version, whose data is two times three numbers.
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) })
+}
+
+/// The third version of the call, which every kernel of the last fifteen years has.
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
+
+/// Begins a session, and makes the terminal at `fd` its own.
+#[expect(unsafe_code, reason = "the descriptor is a standard one")]
+pub(crate) fn new_session(terminal: bool) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::setsid() }.into())?;
+    if terminal {
+        // SAFETY: standard input is open: the agent has put the terminal there.
+        check(unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) }.into())?;
+    }
+    Ok(())
+}
+
+/// Tells whether the other end of a pipe is gone, whichever end this is.
+#[expect(unsafe_code, reason = "a poll of one descriptor")]
+pub(crate) fn hung_up(pipe: &OwnedFd) -> bool {
+    let mut poll = libc::pollfd { fd: pipe.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one entry, which lives through the call.
+    unsafe {
+        libc::poll(&raw mut poll, 1, 0) == 1 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+    }
+}
+
+pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn check(returned: i64) -> io::Result<()> {
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Keeps every descriptor but the standard ones from the next program.
+#[expect(unsafe_code, reason = "no library has this call")]
+pub(crate) fn close_on_exec_from_3() -> io::Result<()> {
+    let (first, last): (c_uint, c_uint) = (3, c_uint::MAX);
+    // SAFETY: nothing is closed before the next program begins.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) })
+}

@@ -1,0 +1,41 @@
+//! Systems that have no sandbox yet: nothing but full access can be had.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use crate::process::{SpawnError, SpawnRequest};
+use crate::sandbox::{Level, Sandbox};
+
+const REASON: &str = "there is none for this operating system yet";
+
+/// What a supervisor would say.
+pub(crate) enum Word {}
+
+pub(crate) fn helper_main() -> Option<ExitCode> {
+    None
+}
+
+pub(crate) fn probe(_helper: &Path, _level: Level) -> Result<(), String> {
+    Err(REASON.to_owned())
+}
+
+pub(crate) fn recall(_helper: &Path, _cache: &Path) -> Option<Level> {
+    None
+}
+
+pub(crate) fn note(_helper: &Path, _cache: &Path, _level: Level) {}
+
+pub(crate) fn remedy() -> String {
+    "on a machine that is sandbox enough, use `-s danger-full-access`".to_owned()
+}
+
+pub(crate) fn command(
+    _sandbox: &Sandbox,
+    _request: &SpawnRequest,
+) -> Result<(Command, Word), SpawnError> {
+    Err(SpawnError::Sandbox { reason: REASON.to_owned() })
+}
+
+pub(crate) async fn begun(word: Word, _request: &SpawnRequest) -> Result<(), SpawnError> {
+    match word {}
+}
