@@ -112,8 +112,29 @@ pub(crate) struct SandboxArgs {
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
 
+    /// What to build the sandbox with, instead of the best that works here.
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) level: Option<LevelArg>,
+
     #[command(flatten)]
     pub(crate) shared: SharedArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LevelArg {
+    /// Namespaces and a system call filter.
+    Namespaces,
+    /// Landlock and a system call filter.
+    Landlock,
+}
+
+impl From<LevelArg> for sandbox::Level {
+    fn from(level: LevelArg) -> Self {
+        match level {
+            LevelArg::Namespaces => Self::Namespaces,
+            LevelArg::Landlock => Self::Landlock,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -16,7 +16,7 @@ use protocol::id::ThreadId;
 use protocol::responses::{KnownItem, KnownPart, ToolSpec};
 use providers::{Client, Identity, WireApi};
 use runtime::{RequestOptions, Thread, ThreadOptions, Toolset};
-use sandbox::Sandbox;
+use sandbox::{Level, Sandbox};
 use serde_json::value::RawValue;
 use tools::{ApplyPatch, ExecCommand, Sessions, Shell, Tool, UpdatePlan, ViewImage, Workspace};
 
@@ -184,7 +184,7 @@ pub(crate) fn thread(
         shell: Shell::of_user(world.env.get("SHELL").map(String::as_str)),
         login_shell: config.allow_login_shell,
         env: command_env(world, config, id),
-        sandbox: find_sandbox(world, sandbox)?,
+        sandbox: find_sandbox(world, sandbox, None)?,
         policy,
         output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),
         patching: tokio::sync::Mutex::new(()),
@@ -268,12 +268,23 @@ pub(crate) fn profile(
 }
 
 /// Finds what keeps commands to their profile; nothing is looked for where nothing is kept to.
-pub(crate) fn find_sandbox(world: &World, mode: SandboxMode) -> Result<Sandbox, Failure> {
+///
+/// The level is the best that works here, unless one is asked for.
+pub(crate) fn find_sandbox(
+    world: &World,
+    mode: SandboxMode,
+    level: Option<Level>,
+) -> Result<Sandbox, Failure> {
     if mode == SandboxMode::DangerFullAccess {
         return Ok(Sandbox::none());
     }
     let cache = world.home.join("cache").join("sandbox");
-    Sandbox::find(PathBuf::from(OURSELVES), Some(&cache)).map_err(Failure::sandbox)
+    let ourselves = PathBuf::from(OURSELVES);
+    match level {
+        Some(level) => Sandbox::with_level(ourselves, level),
+        None => Sandbox::find(ourselves, Some(&cache)),
+    }
+    .map_err(Failure::sandbox)
 }
 
 /// The program that is running, wherever it is by now.

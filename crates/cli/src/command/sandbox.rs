@@ -24,7 +24,7 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
         let _ = writeln!(io::stderr(), "heddle: warning: {text}");
     }
     let profile = bootstrap::profile(&world, &config, &shared)?;
-    let sandbox = bootstrap::find_sandbox(&world, profile.mode)?;
+    let sandbox = bootstrap::find_sandbox(&world, profile.mode, args.level.map(Into::into))?;
     let policy = Policy { profile, approval: ApprovalPolicy::Never, rules: Vec::new() };
     let request =
         CommandRequest { argv: args.argv, cwd: world.directory.clone(), escalation: None };
