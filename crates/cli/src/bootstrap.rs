@@ -11,18 +11,18 @@ use engine::context::{developer_message, user_parts};
 use engine::model::ModelProfile;
 use engine::prompt::{self, Environment};
 use engine::{Limits, prompt::agents_md};
-use policy::{ApprovalPolicy, EnvironmentPolicy, Inherit, Policy, Profile, SandboxMode};
+use policy::{ApprovalPolicy, Policy, SandboxMode};
 use protocol::id::ThreadId;
 use protocol::responses::{KnownItem, KnownPart, ToolSpec};
 use providers::{Client, Identity, WireApi};
 use runtime::{RequestOptions, Thread, ThreadOptions, Toolset};
-use sandbox::{Level, Sandbox};
 use serde_json::value::RawValue;
 use tools::{ApplyPatch, ExecCommand, Sessions, Shell, Tool, UpdatePlan, ViewImage, Workspace};
 
-use crate::args::{ExecArgs, SandboxArg, SharedArgs};
+use crate::args::{ExecArgs, SharedArgs};
 use crate::failure::Failure;
 use crate::provider::{self, Resolved};
+use crate::safety;
 
 /// The model that is used when nobody names one.
 const MODEL_DEFAULT: &str = "gpt-5.5";
@@ -31,8 +31,8 @@ const OUTPUT_TOKENS_MAX: u64 = 10_000;
 
 /// What was read from the world, once.
 pub(crate) struct World {
-    env: HashMap<String, String>,
-    home: PathBuf,
+    pub(crate) env: HashMap<String, String>,
+    pub(crate) home: PathBuf,
     /// The working directory of the thread.
     pub(crate) directory: PathBuf,
 }
@@ -127,24 +127,6 @@ fn layer(path: &Path) -> Result<Option<Layer>, Failure> {
     }
 }
 
-/// Reads the rule files, so that a bad one is found before a model is asked; returns what the user
-/// should know about them.
-pub(crate) fn check_rules(world: &World) -> Result<Option<String>, Failure> {
-    let folder = world.home.join("rules");
-    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(None) };
-    let mut rules = 0;
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "rules")) {
-        let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(anyhow!("{name} cannot be read: {error}")))?;
-        rules += policy::parse_rules(&name, &text).map_err(Failure::usage)?.len();
-    }
-    let shown = folder.display();
-    Ok((rules > 0).then(|| format!("the {rules} rules in {shown} are not applied yet")))
-}
-
 /// A thread that is ready to run, and what a banner says about it.
 pub(crate) struct Ready {
     pub(crate) thread: Thread,
@@ -173,10 +155,10 @@ pub(crate) fn thread(
     let id = thread_id().map_err(Failure::failed)?;
     let client = Client::new(endpoint, &identity(&world.env, id)).map_err(Failure::usage)?;
     let policy = Policy {
-        profile: profile(world, config, &args.shared)?,
+        profile: safety::profile(world, config, &args.shared)?,
         // Nobody is there to ask.
         approval: ApprovalPolicy::Never,
-        rules: Vec::new(),
+        rules: safety::rules(world, config, args.ignore_rules)?,
     };
     let sandbox = policy.profile.mode;
     let workspace = Arc::new(Workspace {
@@ -184,7 +166,7 @@ pub(crate) fn thread(
         shell: Shell::of_user(world.env.get("SHELL").map(String::as_str)),
         login_shell: config.allow_login_shell,
         env: command_env(world, config, id),
-        sandbox: find_sandbox(world, sandbox, None)?,
+        sandbox: safety::find_sandbox(world, sandbox, None)?,
         policy,
         output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),
         patching: tokio::sync::Mutex::new(()),
@@ -226,91 +208,9 @@ pub(crate) fn thread(
     Ok(Ready { thread, model, provider, sandbox, sessions })
 }
 
-/// Makes the profile that the flags and the configuration ask for.
-pub(crate) fn profile(
-    world: &World,
-    config: &Config,
-    shared: &SharedArgs,
-) -> Result<Profile, Failure> {
-    let mode = match (shared.dangerously_bypass_approvals_and_sandbox, shared.sandbox) {
-        (true, _) | (_, Some(SandboxArg::DangerFullAccess)) => SandboxMode::DangerFullAccess,
-        (_, Some(SandboxArg::WorkspaceWrite)) => SandboxMode::WorkspaceWrite,
-        (_, Some(SandboxArg::ReadOnly)) => SandboxMode::ReadOnly,
-        (_, None) => match config.sandbox_mode {
-            Some(config::SandboxMode::DangerFullAccess) => SandboxMode::DangerFullAccess,
-            Some(config::SandboxMode::WorkspaceWrite) => SandboxMode::WorkspaceWrite,
-            Some(config::SandboxMode::ReadOnly) | None => SandboxMode::ReadOnly,
-        },
-    };
-    let workspace = &config.sandbox_workspace_write;
-    let resolve = |path: &Path| world.directory.join(path).canonicalize();
-    let mut writable_roots = vec![resolve(&world.directory).map_err(Failure::usage)?];
-    for directory in &shared.add_dir {
-        let root = resolve(directory).map_err(|error| {
-            let shown = directory.display();
-            Failure::usage(anyhow!("--add-dir {shown} cannot be used: {error}"))
-        })?;
-        writable_roots.push(root);
-    }
-    // A root of the configuration may not exist on every machine; then nothing is written there.
-    writable_roots.extend(workspace.writable_roots.iter().filter_map(|path| resolve(path).ok()));
-    let mut temporary_roots = Vec::new();
-    if !workspace.exclude_slash_tmp {
-        temporary_roots.extend(resolve(Path::new("/tmp")).ok());
-    }
-    if !workspace.exclude_tmpdir_env_var {
-        let tmpdir = world.env.get("TMPDIR").filter(|value| !value.is_empty());
-        temporary_roots.extend(tmpdir.and_then(|path| resolve(Path::new(path)).ok()));
-    }
-    let network = mode == SandboxMode::DangerFullAccess || workspace.network_access;
-    let protected = world.home.canonicalize().into_iter().collect();
-    Ok(Profile { mode, writable_roots, temporary_roots, scratch: None, protected, network })
-}
-
-/// Finds what keeps commands to their profile; nothing is looked for where nothing is kept to.
-///
-/// The level is the best that works here, unless one is asked for.
-pub(crate) fn find_sandbox(
-    world: &World,
-    mode: SandboxMode,
-    level: Option<Level>,
-) -> Result<Sandbox, Failure> {
-    if mode == SandboxMode::DangerFullAccess {
-        return Ok(Sandbox::none());
-    }
-    let cache = world.home.join("cache").join("sandbox");
-    let ourselves = PathBuf::from(OURSELVES);
-    match level {
-        Some(level) => Sandbox::with_level(ourselves, level),
-        None => Sandbox::find(ourselves, Some(&cache)),
-    }
-    .map_err(Failure::sandbox)
-}
-
-/// The program that is running, wherever it is by now.
-pub(crate) const OURSELVES: &str = "/proc/self/exe";
-
-/// Makes the environment of a command of the user: ours, filtered as a model's would be.
-pub(crate) fn plain_env(world: &World, config: &Config) -> Vec<(String, String)> {
-    let settings = &config.shell_environment_policy;
-    let policy = EnvironmentPolicy {
-        inherit: match settings.inherit {
-            config::Inherit::All => Inherit::All,
-            config::Inherit::Core => Inherit::Core,
-            config::Inherit::None => Inherit::None,
-        },
-        keep_secrets: settings.ignore_default_excludes,
-        // The keys of the provider in use are for us, whatever they are called.
-        exclude: settings.exclude.iter().cloned().chain(provider::variables(config)).collect(),
-        set: settings.set.clone().into_iter().collect(),
-        include_only: settings.include_only.clone(),
-    };
-    policy.apply(world.env.clone())
-}
-
 /// Makes the environment of commands of a model, with what keeps programs plain and quiet.
 fn command_env(world: &World, config: &Config, thread: ThreadId) -> Vec<(String, String)> {
-    let mut env = plain_env(world, config);
+    let mut env = safety::command_env(world, config);
     let thread = thread.to_string();
     let fixed = [
         ("NO_COLOR", "1"),

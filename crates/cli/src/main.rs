@@ -5,6 +5,7 @@ mod bootstrap;
 mod command;
 mod failure;
 mod provider;
+mod safety;
 mod signals;
 mod user_input;
 

@@ -26,7 +26,7 @@ use crate::user_input;
 pub(crate) fn run(before: SharedArgs, mut args: ExecArgs) -> Result<ExitCode, Failure> {
     args.shared = args.shared.over(before);
     let world = World::look(args.shared.directory.as_deref())?;
-    let (config, mut odd) = bootstrap::load_config(&world, &args.shared, args.ignore_user_config)?;
+    let (config, odd) = bootstrap::load_config(&world, &args.shared, args.ignore_user_config)?;
     if let Some(path) = &args.output_last_message {
         check_writable(path)?;
     }
@@ -39,9 +39,6 @@ pub(crate) fn run(before: SharedArgs, mut args: ExecArgs) -> Result<ExitCode, Fa
              add --skip-git-repo-check",
             world.directory.display()
         )));
-    }
-    if !args.ignore_rules {
-        odd.extend(bootstrap::check_rules(&world)?);
     }
     let parts = user_input::parts(prompt, &args.images);
     let async_runtime = tokio::runtime::Builder::new_current_thread()

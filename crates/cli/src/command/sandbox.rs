@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::{SandboxArgs, SharedArgs};
 use crate::bootstrap::{self, World};
 use crate::failure::{Failure, code};
+use crate::safety;
 
 /// Exit code of a command that could not be started, as of other programs that start commands.
 const NOT_STARTED: u8 = 125;
@@ -23,9 +24,13 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
         // Nobody has to read warnings.
         let _ = writeln!(io::stderr(), "heddle: warning: {text}");
     }
-    let profile = bootstrap::profile(&world, &config, &shared)?;
-    let sandbox = bootstrap::find_sandbox(&world, profile.mode, args.level.map(Into::into))?;
-    let policy = Policy { profile, approval: ApprovalPolicy::Never, rules: Vec::new() };
+    let profile = safety::profile(&world, &config, &shared)?;
+    let sandbox = safety::find_sandbox(&world, profile.mode, args.level.map(Into::into))?;
+    let policy = Policy {
+        profile,
+        approval: ApprovalPolicy::Never,
+        rules: safety::rules(&world, &config, false)?,
+    };
     let request =
         CommandRequest { argv: args.argv, cwd: world.directory.clone(), escalation: None };
     let verdict = policy.command(&request, &Grants::default()).verdict;
@@ -36,7 +41,7 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
     let request = SpawnRequest {
         argv: request.argv,
         cwd: request.cwd,
-        env: bootstrap::plain_env(&world, &config),
+        env: safety::command_env(&world, &config),
         io: Io::Inherit,
         permit,
     };

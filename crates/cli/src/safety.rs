@@ -1,0 +1,140 @@
+//! What commands may do: the profile, the rules and the environment that flags, files and the
+//! configuration ask for, and the sandbox that this machine has.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use config::{Config, TrustLevel};
+use policy::{EnvironmentPolicy, Inherit, PrefixRule, Profile, SandboxMode};
+use sandbox::{Level, Sandbox};
+
+use crate::args::{SandboxArg, SharedArgs};
+use crate::bootstrap::World;
+use crate::failure::Failure;
+use crate::provider;
+
+/// The program that is running, wherever it is by now.
+pub(crate) const OURSELVES: &str = "/proc/self/exe";
+
+/// Where a project keeps rules of its own.
+const PROJECT_RULES: [&str; 2] = [".codex/rules", ".heddle/rules"];
+
+/// Reads the rules of the user, and those of the project if the user trusts it.
+///
+/// A bad file is found here, before a model is asked.
+pub(crate) fn rules(
+    world: &World,
+    config: &Config,
+    ignore: bool,
+) -> Result<Vec<PrefixRule>, Failure> {
+    if ignore {
+        return Ok(Vec::new());
+    }
+    let mut folders = vec![world.home.join("rules")];
+    let project = runtime::project::repository(&world.directory).unwrap_or(&world.directory);
+    let known = config.projects.get(&*project.to_string_lossy());
+    if known.and_then(|project| project.trust_level) == Some(TrustLevel::Trusted) {
+        folders.extend(PROJECT_RULES.map(|folder| project.join(folder)));
+    }
+    let mut rules = Vec::new();
+    for folder in folders {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "rules")) {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::usage(anyhow!("{name} cannot be read: {error}")))?;
+            rules.extend(policy::parse_rules(&name, &text).map_err(Failure::usage)?);
+        }
+    }
+    Ok(rules)
+}
+
+/// Makes the profile that the flags and the configuration ask for.
+pub(crate) fn profile(
+    world: &World,
+    config: &Config,
+    shared: &SharedArgs,
+) -> Result<Profile, Failure> {
+    let mode = match (shared.dangerously_bypass_approvals_and_sandbox, shared.sandbox) {
+        (true, _) | (_, Some(SandboxArg::DangerFullAccess)) => SandboxMode::DangerFullAccess,
+        (_, Some(SandboxArg::WorkspaceWrite)) => SandboxMode::WorkspaceWrite,
+        (_, Some(SandboxArg::ReadOnly)) => SandboxMode::ReadOnly,
+        (_, None) => match config.sandbox_mode {
+            Some(config::SandboxMode::DangerFullAccess) => SandboxMode::DangerFullAccess,
+            Some(config::SandboxMode::WorkspaceWrite) => SandboxMode::WorkspaceWrite,
+            Some(config::SandboxMode::ReadOnly) | None => SandboxMode::ReadOnly,
+        },
+    };
+    let workspace = &config.sandbox_workspace_write;
+    let resolve = |path: &Path| world.directory.join(path).canonicalize();
+    let mut writable_roots = vec![resolve(&world.directory).map_err(Failure::usage)?];
+    for directory in &shared.add_dir {
+        let root = resolve(directory).map_err(|error| {
+            let shown = directory.display();
+            Failure::usage(anyhow!("--add-dir {shown} cannot be used: {error}"))
+        })?;
+        writable_roots.push(root);
+    }
+    // A root of the configuration may not exist on every machine; then nothing is written there.
+    writable_roots.extend(workspace.writable_roots.iter().filter_map(|path| resolve(path).ok()));
+    let mut temporary_roots = Vec::new();
+    if !workspace.exclude_slash_tmp {
+        temporary_roots.extend(resolve(Path::new("/tmp")).ok());
+    }
+    if !workspace.exclude_tmpdir_env_var {
+        let tmpdir = world.env.get("TMPDIR").filter(|value| !value.is_empty());
+        temporary_roots.extend(tmpdir.and_then(|path| resolve(Path::new(path)).ok()));
+    }
+    let network = mode == SandboxMode::DangerFullAccess || workspace.network_access;
+    // Our settings and rules decide what happens outside of the sandbox.
+    let protected = vec![real(&world.directory.join(&world.home))];
+    Ok(Profile { mode, writable_roots, temporary_roots, scratch: None, protected, network })
+}
+
+/// Finds what keeps commands to their profile; nothing is looked for where nothing is kept to.
+///
+/// The level is the best that works here, unless one is asked for.
+pub(crate) fn find_sandbox(
+    world: &World,
+    mode: SandboxMode,
+    level: Option<Level>,
+) -> Result<Sandbox, Failure> {
+    if mode == SandboxMode::DangerFullAccess {
+        return Ok(Sandbox::none());
+    }
+    let cache = world.home.join("cache").join("sandbox");
+    let ourselves = PathBuf::from(OURSELVES);
+    match level {
+        Some(level) => Sandbox::with_level(ourselves, level),
+        None => Sandbox::find(ourselves, Some(&cache)),
+    }
+    .map_err(Failure::sandbox)
+}
+
+/// Makes the environment that commands begin with: ours, filtered.
+pub(crate) fn command_env(world: &World, config: &Config) -> Vec<(String, String)> {
+    let settings = &config.shell_environment_policy;
+    let policy = EnvironmentPolicy {
+        inherit: match settings.inherit {
+            config::Inherit::All => Inherit::All,
+            config::Inherit::Core => Inherit::Core,
+            config::Inherit::None => Inherit::None,
+        },
+        keep_secrets: settings.ignore_default_excludes,
+        // The keys of the provider in use are for us, whatever they are called.
+        exclude: settings.exclude.iter().cloned().chain(provider::variables(config)).collect(),
+        set: settings.set.clone().into_iter().collect(),
+        include_only: settings.include_only.clone(),
+    };
+    policy.apply(world.env.clone())
+}
+
+/// Follows every link of a path whose last parts need not exist.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real(parent).join(name),
+        _ => path.to_owned(),
+    })
+}
