@@ -46,7 +46,8 @@ fn root() -> PathBuf {
 const HELP: &str = "\
 cargo xtask tidy
     Checks what no compiler checks: crate edges against the table in ARCHITECTURE.md, a `//!` at the
-    head of every file, no bare allow, the clippy.toml of pure crates, no paths of somebody's machine.
+    head of every file, no bare allow, the clippy.toml of pure crates, no paths of somebody's machine,
+    one place that starts processes for a model and one that writes files for it.
     Prints lines and edges per crate.
 
 cargo xtask bench [--bin PATH] [--against PATH] [--runs N] [--filter NAME] [--json]

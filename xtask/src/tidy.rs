@@ -2,6 +2,7 @@
 //! texts and prints the answers.
 
 mod edges;
+mod sites;
 mod texts;
 
 use std::collections::BTreeMap;
@@ -49,6 +50,7 @@ impl Tree {
         problems.extend(texts::check_heads(&self.files));
         problems.extend(texts::check_allows(&self.files));
         problems.extend(texts::check_machine_paths(&self.files));
+        problems.extend(sites::check(&self.files));
         let is_pure = |package: &&Package| edges::is_pure(&self.table, &package.name);
         let pure = self.packages.iter().filter(is_pure).map(|package| package.dir.as_str());
         problems.extend(texts::check_pure_lints(pure, &self.files));

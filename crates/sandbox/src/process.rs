@@ -249,24 +249,6 @@ fn session_of(stat: &str) -> Option<i32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(3)?.parse().ok()
 }
 
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::session_of;
-
-    #[test]
-    fn sessions() {
-        for (stat, want) in [
-            ("12 (bash) S 1 12 12 34816 12 4194560", Some(12)),
-            ("13 (a) b (c)) R 12 13 -1 0", Some(-1)),
-            ("2 (kthreadd) S 0 0 0 0 -1", Some(0)),
-            ("", None),
-            ("12 (cut", None),
-        ] {
-            assert_eq!(session_of(stat), want, "{stat}");
-        }
-    }
-}
-
 impl Connection {
     /// Returns what the process is connected to.
     pub fn kind(&self) -> Io {
@@ -372,4 +354,22 @@ pub(crate) fn nonblocking(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names one open descriptor for as long as it lives, and the `AsyncFd`
     // owns it until it is dropped.
     Ok(unsafe { AsyncFd::register(fd) }?)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::session_of;
+
+    #[test]
+    fn sessions() {
+        for (stat, want) in [
+            ("12 (bash) S 1 12 12 34816 12 4194560", Some(12)),
+            ("13 (a) b (c)) R 12 13 -1 0", Some(-1)),
+            ("2 (kthreadd) S 0 0 0 0 -1", Some(0)),
+            ("", None),
+            ("12 (cut", None),
+        ] {
+            assert_eq!(session_of(stat), want, "{stat}");
+        }
+    }
 }

@@ -1,0 +1,151 @@
+//! One place starts processes for a model, and one writes files for it.
+//!
+//! Whatever can do either is looked for in all code that ships. Each place that may is listed here
+//! with its reason; a place that is not listed is a problem, and so is one that is listed and gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Ways to do something, and the files that may use them.
+struct Kind {
+    what: &'static str,
+    /// Texts that give a use away.
+    signs: &'static [&'static str],
+    /// Files that may, each with its reason.
+    places: &'static [(&'static str, &'static str)],
+}
+
+/// Checks every source of every crate that ships.
+pub(crate) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
+    KINDS.iter().flat_map(|kind| check_kind(kind, files)).collect()
+}
+
+fn check_kind(kind: &Kind, files: &BTreeMap<String, String>) -> Vec<String> {
+    let Kind { what, signs, places } = kind;
+    let mut problems = Vec::new();
+    let mut used = BTreeSet::new();
+    for (path, text) in files.iter().filter(|(path, _)| ships(path)) {
+        for (number, line) in code(text) {
+            let Some(sign) = signs.iter().find(|sign| line.contains(*sign)) else { continue };
+            if places.iter().any(|(place, _)| place == path) {
+                used.insert(path.as_str());
+            } else {
+                problems.push(format!(
+                    "{path}:{number}: `{sign}` can {what}; go through the place that may, or list \
+                     this one in xtask/src/tidy/sites.rs with a reason"
+                ));
+            }
+        }
+    }
+    let gone = places.iter().filter(|(place, _)| !used.contains(place));
+    problems
+        .extend(gone.map(|(place, _)| format!("{place} is listed as able to {what}, and is not")));
+    problems
+}
+
+/// Tells whether a file is part of the product: sources of crates, but for what only tests use.
+fn ships(path: &str) -> bool {
+    path.starts_with("crates/")
+        && path.contains("/src/")
+        && path.ends_with(".rs")
+        && !path.starts_with("crates/testkit/")
+        && !path.ends_with("/tests.rs")
+}
+
+/// Returns the numbered lines of code up to the tests at the end of a file, without comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line.trim_start()))
+        .take_while(|(_, line)| *line != "mod tests {")
+        .filter(|(_, line)| !line.starts_with("//"))
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        what: "start a process",
+        signs: &[
+            "Command::new(",
+            "libc::fork",
+            "SYS_clone,",
+            "posix_spawn",
+            "libc::exec",
+            ".exec()",
+        ],
+        places: &[
+            ("crates/sandbox/src/process.rs", "the one place: `Process::spawn`, with full access"),
+            ("crates/sandbox/src/linux/spawn.rs", "the same in a sandbox: starts the supervisor"),
+            ("crates/sandbox/src/linux/helper.rs", "the supervisor becomes the command"),
+            ("crates/sandbox/src/linux/sys.rs", "the supervisor forks"),
+            ("crates/sandbox/src/linux/filter.rs", "names the calls that it refuses"),
+            ("crates/sandbox/src/linux/probe.rs", "tries the sandbox out; no model is involved"),
+        ],
+    },
+    Kind {
+        what: "have a process started",
+        signs: &["Process::spawn("],
+        places: &[
+            ("crates/tools/src/exec.rs", "the one place for a model: exec_command"),
+            ("crates/cli/src/command/sandbox.rs", "the user's own command"),
+        ],
+    },
+    Kind {
+        what: "write files",
+        signs: &[
+            "fs::write(",
+            "fs::rename(",
+            "fs::remove_file(",
+            "fs::remove_dir",
+            "fs::create_dir",
+            "fs::copy(",
+            "fs::hard_link(",
+            "fs::set_permissions(",
+            "fs::File::create",
+            "File::create(",
+            "OpenOptions::new()",
+            "DirBuilder::new()",
+            "renameat",
+            "linkat(",
+            "unlinkat",
+            "mkdirat",
+            "fs::symlink",
+        ],
+        places: &[
+            ("crates/tools/src/carry_out.rs", "the one place for a model: patches"),
+            ("crates/cli/src/command/exec.rs", "the user's output file"),
+            ("crates/sandbox/src/linux/guards.rs", "stands in for what is protected"),
+            ("crates/sandbox/src/linux/helper.rs", "names the user of a namespace"),
+            ("crates/sandbox/src/linux/mounts.rs", "a private /dev"),
+            ("crates/sandbox/src/linux/probe.rs", "tries the sandbox out, and notes what it found"),
+        ],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Kind, check_kind};
+
+    #[track_caller]
+    fn check(path: &str, text: &str, want: usize) {
+        let places = &[("crates/a/src/one.rs", "because")];
+        let kind = Kind { what: "shout", signs: &["shout("], places };
+        let files = [("crates/a/src/one.rs", "shout(1);"), (path, text)];
+        let files: BTreeMap<_, _> =
+            files.into_iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect();
+        let problems = check_kind(&kind, &files);
+        assert_eq!(problems.len(), want, "{path}: {problems:?}");
+    }
+
+    #[test]
+    fn sites() {
+        check("crates/b/src/two.rs", "fn f() {\n    shout(2);\n}", 1);
+        check("crates/b/src/two.rs", "shout(1);\nshout(2);", 2);
+        check("crates/b/src/two.rs", "// shout(2) is said elsewhere\nfn f() {}", 0);
+        check("crates/b/src/two.rs", "fn f() {}\nmod tests {\n    shout(2);\n}", 0);
+        check("crates/b/tests/it/two.rs", "shout(2);", 0);
+        check("crates/testkit/src/two.rs", "shout(2);", 0);
+        // The listed place no longer does it.
+        check("crates/a/src/one.rs", "whisper(1);", 1);
+    }
+}
