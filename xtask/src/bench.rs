@@ -6,6 +6,7 @@
 
 pub(crate) mod measure;
 mod report;
+pub(crate) mod sandbox;
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;

@@ -25,6 +25,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
     match name {
         "tidy" if rest.is_empty() => tidy::run(&root()),
         "bench" => bench::run(&root(), rest),
+        "bench-sandbox" => bench::sandbox::run(&root(), rest),
         bench::MEASURE => bench::measure::main(rest),
         "help" | "-h" | "--help" => {
             print!("{HELP}");
@@ -54,4 +55,7 @@ cargo xtask bench [--bin PATH] [--against PATH] [--runs N] [--filter NAME] [--js
     Measures a built binary, by default target/release/heddle, against a scripted model on loopback,
     and with --against another binary in turn with it. Scenarios: version, short_turn, deltas_200k,
     calls_30, size; --filter takes those whose name contains NAME.
+
+cargo xtask bench-sandbox [--bin PATH] [--runs N]
+    Measures what a sandbox adds to a command, beside bubblewrap where that is installed.
 ";

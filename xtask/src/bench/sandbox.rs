@@ -1,0 +1,146 @@
+//! What a sandbox adds to a command: the same trivial command with and without one, in turn, and
+//! bubblewrap beside it if it is installed.
+//!
+//! Each round runs every way once, so that a noisy moment hits all alike; what counts is the median of
+//! the differences to the way without a sandbox in the same round.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use testkit::Lab;
+
+use crate::text_table;
+
+/// What one sandboxed command may cost more than a plain one.
+const ADDED_MS_MAX: f64 = 8.0;
+
+/// One way to run a command.
+struct Way {
+    name: &'static str,
+    program: PathBuf,
+    args: Vec<&'static str>,
+    /// The way without a sandbox that it is compared with.
+    base: Option<usize>,
+    /// Whether it is ours, and has a target.
+    ours: bool,
+}
+
+/// Runs every way and prints what it adds.
+pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
+    let mut binary = root.join("target/release/heddle");
+    let mut runs = 60usize;
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--bin" => binary = value()?.into(),
+            "--runs" => runs = value()?.parse().context("--runs needs a number")?,
+            _ => bail!("bench-sandbox has no {arg}"),
+        }
+    }
+    let binary = super::executable(&binary)?;
+    let lab = Lab::new()?;
+    let ways = ways(&binary);
+    let mut walls = vec![Vec::new(); ways.len()];
+    for round in 0..=runs {
+        for (way, walls) in ways.iter().zip(&mut walls) {
+            let wall = wall_ms(&lab, way)?;
+            // The first round finds out what works here, and fills caches.
+            if round > 0 {
+                walls.push(wall);
+            }
+        }
+    }
+    let mut rows = vec![["way", "wall ms", "added ms", "target"].map(str::to_owned).to_vec()];
+    let mut missed = false;
+    for (index, way) in ways.iter().enumerate() {
+        let added = way.base.map(|base| {
+            let pairs = walls[index].iter().zip(&walls[base]);
+            median(pairs.map(|(with, without)| with - without).collect())
+        });
+        let target = match added {
+            Some(added) if way.ours => {
+                missed |= added > ADDED_MS_MAX;
+                let verdict = if added > ADDED_MS_MAX { "missed" } else { "met" };
+                format!("<= {ADDED_MS_MAX} {verdict}")
+            }
+            _ => String::new(),
+        };
+        rows.push(vec![
+            way.name.to_owned(),
+            format!("{:.2}", median(walls[index].clone())),
+            added.map_or(String::new(), |added| format!("{added:.2}")),
+            target,
+        ]);
+    }
+    print!("{}", text_table::render(&rows));
+    Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn ways(binary: &Path) -> Vec<Way> {
+    let ours = |name, args: &[&'static str], base| {
+        let args = [&["sandbox"], args, &["--", COMMAND]].concat();
+        Way { name, program: binary.to_owned(), args, base, ours: true }
+    };
+    let mut ways = vec![
+        ours("no sandbox", &["-s", "danger-full-access"], None),
+        ours("namespaces, read-only", &["-s", "read-only"], Some(0)),
+        ours("namespaces, workspace-write", &["-s", "workspace-write"], Some(0)),
+    ];
+    if let Some(program) = on_path("bwrap") {
+        let plain = Way {
+            name: "plain",
+            program: COMMAND.into(),
+            args: Vec::new(),
+            base: None,
+            ours: false,
+        };
+        ways.push(plain);
+        let args = [&BUBBLEWRAP[..], &["--", COMMAND]].concat();
+        ways.push(Way { name: "bubblewrap, read-only", program, args, base: Some(3), ours: false });
+    }
+    ways
+}
+
+fn wall_ms(lab: &Lab, way: &Way) -> Result<f64> {
+    let mut command = lab.command(&way.program);
+    command.args(&way.args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let start = Instant::now();
+    let status = command.status().with_context(|| format!("cannot run {}", way.name))?;
+    let wall = start.elapsed().as_secs_f64() * 1000.0;
+    if !status.success() {
+        bail!("{}: {status}", way.name);
+    }
+    Ok(wall)
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let found = Command::new("sh").args(["-c", &format!("command -v {name}")]).output().ok()?;
+    let path = String::from_utf8(found.stdout).ok()?;
+    found.status.success().then(|| path.trim().into())
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or_default()
+}
+
+const COMMAND: &str = "/bin/true";
+/// The nearest to what we build that it offers; it filters no system calls here.
+const BUBBLEWRAP: [&str; 13] = [
+    "--ro-bind",
+    "/",
+    "/",
+    "--dev",
+    "/dev",
+    "--proc",
+    "/proc",
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-net",
+    "--new-session",
+    "--die-with-parent",
+];
