@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use policy::{ApprovalPolicy, CommandRequest, Grants, Policy, Verdict};
 use sandbox::{Io, Process, SpawnError, SpawnRequest};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{SandboxArgs, SharedArgs};
 use crate::bootstrap::{self, World};
@@ -47,28 +47,44 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(Failure::failed)?.block_on(async {
+        // Before the command begins, so that no signal finds nobody to pass it on.
+        let signals = Signals::listen().map_err(Failure::failed)?;
         let mut process = match Process::spawn(&sandbox, &request).await {
             Ok(process) => process,
             Err(error @ SpawnError::Sandbox { .. }) => return Err(Failure::sandbox(error)),
             Err(error) => return Err(Failure { code: NOT_STARTED, error: error.into() }),
         };
-        let code = attend(&mut process).await.map_err(Failure::failed)?;
+        let code = signals.attend(&mut process).await.map_err(Failure::failed)?;
         Ok(ExitCode::from(u8::try_from(code).unwrap_or(code::FAILED)))
     })
 }
 
-/// Waits for the command; what would end us is passed on to it.
-async fn attend(process: &mut Process) -> io::Result<i32> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    let group = process.group();
-    loop {
-        tokio::select! {
-            ended = process.wait() => return ended,
-            _ = interrupt.recv() => group.interrupt(),
-            _ = terminate.recv() => group.kill(),
-            _ = hangup.recv() => group.kill(),
+/// The signals that would end us, and are passed on to the command.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the command to end.
+    async fn attend(mut self, process: &mut Process) -> io::Result<i32> {
+        let group = process.group();
+        loop {
+            tokio::select! {
+                ended = process.wait() => return ended,
+                _ = self.interrupt.recv() => group.interrupt(),
+                _ = self.terminate.recv() => group.kill(),
+                _ = self.hangup.recv() => group.kill(),
+            }
         }
     }
 }

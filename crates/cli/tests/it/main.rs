@@ -5,6 +5,7 @@ mod bad_input;
 mod chat;
 mod conformance;
 mod decode;
+mod enclosed;
 mod https;
 mod process;
 mod run;

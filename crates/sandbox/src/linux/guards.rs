@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::linux::Trouble;
 use crate::linux::plan::below;
+use crate::linux::sys;
 
 /// No other program makes directories of this mode for its own use.
 const MODE: u32 = 0o555;
@@ -86,6 +87,9 @@ impl Guards {
     fn hold(&mut self, path: &Path) -> io::Result<bool> {
         if self.held.iter().any(|(held, _)| held == path) {
             return Ok(true);
+        }
+        if path.parent().is_some_and(|parent| sys::open_place(parent).is_err()) {
+            return Err(io::Error::other("a link has taken the place of a directory"));
         }
         for _ in 0..TRIES_MAX {
             match DirBuilder::new().mode(MODE).create(path) {

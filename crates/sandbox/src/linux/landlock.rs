@@ -4,12 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
-    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
+    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
 };
+
+use rustix::fs::{FileType, fstat};
 
 use crate::linux::Trouble;
 use crate::linux::plan::{Entry, grants};
+use crate::linux::sys;
 
 /// The first version that keeps signals and abstract sockets inside; with less, the promise of the
 /// sandbox cannot be kept.
@@ -37,8 +40,10 @@ impl Rules {
         let devices = DEVICES.iter().map(PathBuf::from);
         for path in grants(writable, protected, &list).into_iter().chain(devices) {
             // What went away meanwhile, or cannot be seen, is simply not granted.
-            let Ok(opened) = PathFd::new(&path) else { continue };
-            let access = if path.is_dir() { writes } else { writes & files() };
+            let Ok(opened) = sys::open_place(&path) else { continue };
+            let directory = fstat(&opened)
+                .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
+            let access = if directory { writes } else { writes & files() };
             rules = rules.add_rule(PathBeneath::new(opened, access)).map_err(trouble)?;
         }
         Ok(Self(rules))

@@ -53,25 +53,36 @@ fn take(step: &Step) -> io::Result<()> {
     match step {
         Step::Writable(path) if path.parent().is_none() => Ok(()),
         Step::Writable(path) => {
-            mount_on_itself(path)?;
-            open(path)
+            let change = MountAttributes { clear: READ_ONLY, ..MountAttributes::default() };
+            match mount_on_itself(path, change) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    // One mount below was read-only before us, and is for good. Then each is asked on
+                    // its own.
+                    mount_on_itself(path, MountAttributes::default())?;
+                    open_what_can_be(path, change)
+                }
+                done => done,
+            }
         }
-        Step::Pinned(path) => mount_on_itself(path),
+        Step::Pinned(path) => mount_on_itself(path, MountAttributes::default()),
         Step::ReadOnly(path) => {
-            mount_on_itself(path)?;
-            close(path)
+            let change = MountAttributes { set: READ_ONLY, ..MountAttributes::default() };
+            mount_on_itself(path, change)
         }
     }
 }
 
-/// Makes a mount point of a path, be it a directory, a file or a link.
-fn mount_on_itself(path: &Path) -> io::Result<()> {
+/// Makes a mount point of a path, be it a directory, a file or a link, and changes its attributes.
+fn mount_on_itself(path: &Path, change: MountAttributes) -> io::Result<()> {
+    let place = sys::open_place(path)?;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-    let tree = open_tree(CWD, path, flags)?;
-    Ok(move_mount(tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = open_tree(&place, "", flags)?;
+    sys::set_tree(&tree, change)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(tree, "", place, "", flags)?)
 }
 
 fn close(path: &Path) -> io::Result<()> {
@@ -79,14 +90,8 @@ fn close(path: &Path) -> io::Result<()> {
     sys::set_mount(path, true, change)
 }
 
-/// Lets a mount and those below it be written; those that were read-only all along stay so.
-fn open(path: &Path) -> io::Result<()> {
-    let change = MountAttributes { clear: READ_ONLY, ..MountAttributes::default() };
-    let Err(error) = sys::set_mount(path, true, change) else { return Ok(()) };
-    if error.kind() != io::ErrorKind::PermissionDenied {
-        return Err(error);
-    }
-    // One of them was read-only before us, and is for good. Then each is asked on its own.
+/// Lets those mounts at and below a path be written that were not read-only all along.
+fn open_what_can_be(path: &Path, change: MountAttributes) -> io::Result<()> {
     let list = fs::read_to_string("/proc/self/mountinfo")?;
     for point in list.lines().filter_map(mount_point).filter(|point| point.starts_with(path)) {
         match sys::set_mount(&point, false, change) {

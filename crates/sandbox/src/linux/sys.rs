@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use libc::{c_int, c_uint, c_ulong, pid_t};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::Errno;
 
 /// Attributes of a mount to set and to clear.
 #[derive(Clone, Copy, Debug, Default)]
@@ -228,6 +230,43 @@ pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
 
 fn check(returned: i64) -> io::Result<()> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Changes attributes of a whole tree of mounts that is not attached anywhere yet.
+#[expect(unsafe_code, reason = "no library has this call")]
+pub(crate) fn set_tree(tree: &OwnedFd, change: MountAttributes) -> io::Result<()> {
+    // SAFETY: both pointers are to values that live through the call, and the size is right.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            &raw const change,
+            size_of::<MountAttributes>(),
+        )
+    })
+}
+
+/// Opens a place without following any link on the way: paths were resolved when they were decided
+/// about, so one that leads through a link now has been tampered with.
+pub(crate) fn open_place(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    let tampered = || io::Error::other("a link has taken the place of a directory");
+    match opened {
+        Err(Errno::LOOP) => Err(tampered()),
+        // Inside of another sandbox of ours there is no such call. What is looked up and then opened
+        // could be changed in between, but only by those who share that sandbox.
+        Err(Errno::NOSYS) => {
+            let parent = path.parent().unwrap_or(path);
+            if parent.canonicalize()? != parent {
+                return Err(tampered());
+            }
+            Ok(openat(CWD, path, flags, Mode::empty())?)
+        }
+        opened => Ok(opened?),
+    }
 }
 
 /// Keeps every descriptor but the standard ones from the next program.

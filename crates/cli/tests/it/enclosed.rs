@@ -1,0 +1,236 @@
+//! `heddle sandbox -- COMMAND`, and what becomes of a command when things go wrong around it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::Signal;
+use testkit::Lab;
+
+use crate::BINARY;
+use crate::run::{Run, lab, until};
+
+const LEVELS: [&str; 2] = ["namespaces", "landlock"];
+
+fn sandbox(lab: &Lab, args: &[&str], script: &str) -> Command {
+    let mut command = lab.command(BINARY);
+    command.arg("sandbox").args(args).args(["--", "/bin/bash", "-c", script]);
+    command
+}
+
+fn output(mut command: Command) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+}
+
+#[track_caller]
+fn check(args: &[&str], script: &str, code: i32, says: &str) {
+    for level in LEVELS {
+        let lab = lab();
+        lab.workspace.write("sub/old", "old\n").unwrap();
+        let args = [&["--level", level], args].concat();
+        let (got, said) = output(sandbox(&lab, &args, script));
+        assert_eq!(got, Some(code), "{args:?} {script}\n{said}");
+        assert!(said.contains(says), "{args:?} {script}\n{said}");
+    }
+}
+
+#[test]
+fn commands_run_and_are_held() {
+    check(&[], "exit 7", 7, "");
+    check(&[], "echo out; echo err >&2", 0, "out\nerr\n");
+    check(&[], "kill -TERM $$", 143, "");
+    check(&[], "cat sub/old; echo x > sub/new || echo held", 0, "old\n");
+    check(&[], "echo x > sub/new || echo held", 0, "held");
+    let write = &["-s", "workspace-write"];
+    check(write, "echo x > sub/new && cat sub/new", 0, "x\n");
+    check(write, "echo x > .git/hooks || echo held", 0, "held");
+    check(write, "echo $CODEX_SANDBOX_NETWORK_DISABLED", 0, "1\n");
+    check(
+        write,
+        "echo $CODEX_HOME $HEDDLE_HOME; echo x > \"$CODEX_HOME/rules\" || echo held",
+        0,
+        "held",
+    );
+    check(&["-s", "danger-full-access"], "exit 3", 3, "");
+    check(&["-C", "sub"], "cat old", 0, "old\n");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_said() {
+    for level in LEVELS {
+        let lab = lab();
+        let mut command = lab.command(BINARY);
+        command.args(["sandbox", "--level", level, "--", "no-such-program-here"]);
+        let (code, said) = output(command);
+        assert_eq!(code, Some(125), "{said}");
+        assert!(said.contains("no-such-program-here could not be started"), "{said}");
+    }
+}
+
+/// A process that can be told from all others, and tries to outlive its command.
+struct Daemon {
+    mark: String,
+}
+
+impl Daemon {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { mark: format!("400.{:07}{number:03}", std::process::id()) }
+    }
+
+    fn script(&self, then: &str) -> String {
+        format!("setsid setsid sleep {} </dev/null >/dev/null 2>&1 & sleep 0; {then}", self.mark)
+    }
+
+    /// Counts the processes whose program is `sleep` with our mark.
+    fn running(&self) -> usize {
+        let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        entries
+            .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
+            .filter(|line| {
+                line.starts_with(b"sleep\0") && String::from_utf8_lossy(line).contains(&self.mark)
+            })
+            .count()
+    }
+}
+
+#[test]
+fn nothing_outlives_its_command() {
+    for level in LEVELS {
+        let (lab, daemon) = (lab(), Daemon::new());
+        // The command waits until the daemon has begun: only then is there something to end.
+        let seen = format!("until grep -zqsx {} /proc/[0-9]*/cmdline; do :; done", daemon.mark);
+        let script = daemon.script(&seen);
+        let (code, said) = output(sandbox(&lab, &["--level", level], &script));
+        assert_eq!(code, Some(0), "{level}: {said}");
+        assert_eq!(daemon.running(), 0, "{level}");
+    }
+}
+
+#[test]
+fn a_killed_agent_takes_everything_along() {
+    for (level, signal) in LEVELS
+        .into_iter()
+        .flat_map(|level| [Signal::KILL, Signal::TERM, Signal::HUP].map(|signal| (level, signal)))
+    {
+        let (lab, daemon) = (lab(), Daemon::new());
+        let args = ["--level", level, "-s", "workspace-write"];
+        let run = Run::start(sandbox(&lab, &args, &daemon.script("sleep 1000")));
+        until("the daemon", || (daemon.running() == 1).then_some(()));
+        run.signal(signal);
+        until("the end of the daemon", || (daemon.running() == 0).then_some(()));
+        // Not even what stood in for protected directories is left.
+        until("a clean workspace", || (names(lab.workspace.path()) == [".git"]).then_some(()));
+    }
+}
+
+#[test]
+fn an_interruption_reaches_the_command() {
+    for level in LEVELS {
+        let lab = lab();
+        let script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.01; done";
+        let run = Run::start(sandbox(&lab, &["--level", level], script));
+        run.wait_for("ready");
+        run.signal(Signal::INT);
+        let ended = run.end();
+        assert_eq!(ended.code, Some(9), "{level}: {}", ended.stderr);
+        assert!(ended.stdout.contains("caught"), "{level}: {}", ended.stdout);
+    }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn stand_ins_are_shared_and_removed_by_the_last() {
+    let lab = lab();
+    let args = ["--level", "namespaces", "-s", "workspace-write"];
+    let mut first = Run::start_open(sandbox(&lab, &args, "echo ready; read; ls -A"));
+    first.wait_for("ready");
+    let all = [".agents", ".aws", ".codex", ".git", ".heddle"];
+    assert_eq!(names(lab.workspace.path()), all);
+    // Another command comes and goes; the first is still protected.
+    let (code, said) = output(sandbox(&lab, &args, "mkdir .codex/x || echo held"));
+    assert_eq!((code, said.contains("held")), (Some(0), true), "{said}");
+    assert_eq!(names(lab.workspace.path()), all);
+    first.say(b"go\n").unwrap();
+    assert_eq!(first.end().code, Some(0));
+    assert_eq!(names(lab.workspace.path()), [".git"]);
+    // One that was left behind is known, protected, and removed.
+    let left = lab.workspace.path().join(".codex");
+    fs::create_dir(&left).unwrap();
+    fs::set_permissions(&left, fs::Permissions::from_mode(0o555)).unwrap();
+    // A directory of somebody else stays.
+    fs::create_dir(lab.workspace.path().join(".aws")).unwrap();
+    let (code, said) = output(sandbox(&lab, &args, "touch .codex/x .aws/x || echo held"));
+    assert_eq!((code, said.contains("held")), (Some(0), true), "{said}");
+    assert_eq!(names(lab.workspace.path()), [".aws", ".git"]);
+}
+
+#[test]
+fn inside_of_a_sandbox_there_is_another_way() {
+    let lab = lab();
+    // New namespaces are refused there; Landlock is not.
+    let script = format!("{BINARY} sandbox -- /bin/bash -c 'echo x > /dev/null && echo nested'");
+    let args = &["--level", "namespaces", "-s", "workspace-write"];
+    let (code, said) = output(sandbox(&lab, args, &script));
+    assert_eq!((code, said.contains("nested")), (Some(0), true), "{said}");
+    let script = format!("{BINARY} sandbox --level namespaces -- /bin/true");
+    let (code, said) = output(sandbox(&lab, args, &script));
+    assert_eq!((code, said.contains("Operation not permitted")), (Some(5), true), "{said}");
+}
+
+/// Runs a script where there are no more namespaces to be had.
+fn without_namespaces(lab: &Lab, script: &str) -> (Option<i32>, String) {
+    let mut command = lab.command("unshare");
+    let prepare = "echo 0 > /proc/sys/user/max_user_namespaces";
+    command.args(["-Urm", "/bin/sh", "-c", &format!("{prepare} && {script}")]);
+    output(command)
+}
+
+#[test]
+fn without_a_sandbox_nothing_runs() {
+    let lab = lab();
+    // The other level is taken where the first cannot be had, unless the first was asked for.
+    let run = |args: &str| without_namespaces(&lab, &format!("{BINARY} sandbox {args} -- true"));
+    assert_eq!(run("").0, Some(0));
+    let (code, said) = run("--level namespaces");
+    assert_eq!(code, Some(5), "{said}");
+    for part in ["making namespaces failed: No space left", "sysctl -w user.max_user_namespaces="] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let hide = "mount -t tmpfs none /proc";
+    for run in [
+        format!("{BINARY} sandbox -s workspace-write -- touch ran"),
+        format!("{BINARY} exec --json -s workspace-write hello </dev/null"),
+    ] {
+        let (code, said) = without_namespaces(&lab, &format!("{hide} && {run}"));
+        assert_eq!((code, said.contains("thread.started")), (Some(5), false), "{said}");
+        assert!(said.contains("danger-full-access"), "{said}");
+    }
+    assert_eq!(names(lab.workspace.path()), [".git"]);
+}
+
+#[test]
+fn what_was_found_is_noted_and_a_bad_note_is_not_believed() {
+    let lab = lab();
+    let note = lab.home.path().join("cache/sandbox");
+    let run = || output(sandbox(&lab, &[], "exit 0")).0;
+    assert_eq!(run(), Some(0));
+    let first = fs::read_to_string(&note).unwrap();
+    assert!(first.trim_end().ends_with(" namespaces"), "{first}");
+    for bad in ["", "garbage\n", "x 0 0 0 landlock\n", "\0\n"] {
+        fs::write(&note, bad).unwrap();
+        assert_eq!(run(), Some(0), "{bad:?}");
+        assert_eq!(fs::read_to_string(&note).unwrap(), first, "{bad:?}");
+    }
+}
