@@ -276,3 +276,24 @@ pub(crate) fn close_on_exec_from_3() -> io::Result<()> {
     // SAFETY: nothing is closed before the next program begins.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::open_place;
+
+    #[test]
+    fn links_on_the_way_are_not_followed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().canonicalize().expect("its place");
+        fs::create_dir_all(root.join("real/inner")).expect("directories");
+        symlink("real", root.join("link")).expect("a link");
+        for (path, opens) in
+            [("real/inner", true), ("link/inner", false), ("link", true), ("real/none", false)]
+        {
+            assert_eq!(open_place(&root.join(path)).is_ok(), opens, "{path}");
+        }
+    }
+}
