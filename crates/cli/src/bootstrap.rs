@@ -17,7 +17,9 @@ use protocol::responses::{KnownItem, KnownPart, ToolSpec};
 use providers::{Client, Identity, WireApi};
 use runtime::{RequestOptions, Thread, ThreadOptions, Toolset};
 use serde_json::value::RawValue;
-use tools::{ApplyPatch, ExecCommand, Sessions, Shell, Tool, UpdatePlan, ViewImage, Workspace};
+use tools::{
+    ApplyPatch, ExecCommand, Gate, Sessions, Shell, Tool, UpdatePlan, ViewImage, Workspace,
+};
 
 use crate::args::{ExecArgs, SharedArgs};
 use crate::failure::Failure;
@@ -167,7 +169,7 @@ pub(crate) fn thread(
         login_shell: config.allow_login_shell,
         env: command_env(world, config, id),
         sandbox: safety::find_sandbox(world, sandbox, None)?,
-        policy,
+        gate: Gate::new(policy).remembering(world.home.join("rules/default.rules")),
         output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),
         patching: tokio::sync::Mutex::new(()),
     });
@@ -272,7 +274,7 @@ fn setup(world: &World, config: &Config, workspace: &Workspace) -> Vec<KnownItem
         &config.project_doc_fallback_filenames,
     );
     let bytes_max = usize::try_from(config.project_doc_max_bytes).unwrap_or(usize::MAX);
-    let profile = &workspace.policy.profile;
+    let profile = workspace.gate.profile();
     let environment = Environment {
         cwd: cwd.clone(),
         shell: workspace.shell.name().to_owned(),

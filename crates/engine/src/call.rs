@@ -132,6 +132,13 @@ impl Calls {
         started
     }
 
+    /// Tells whether a call is running.
+    pub(crate) fn is_running(&self, key: CallKey) -> bool {
+        self.list[self.first_open..]
+            .iter()
+            .any(|e| e.call.key == key && matches!(e.state, State::Running))
+    }
+
     /// Notes an output; false if no such call is running.
     pub(crate) fn finish(&mut self, key: CallKey, output: OutputBody) -> bool {
         let Some(entry) = self.list[self.first_open..]

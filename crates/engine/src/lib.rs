@@ -5,12 +5,14 @@
 //! seed, and a driver from the real world, all through the same two methods.
 //!
 //! * [`turn`]: the state machine;
+//! * [`approval`]: the questions that calls wait for;
 //! * [`call`]: which tool calls may run now, and in what order their outputs go back;
 //! * [`retry`]: whether and when a failed request is made again;
 //! * [`context`]: the history that requests carry, append-only but for compaction;
 //! * [`model`]: what is known about models;
 //! * [`limits`]: every bound, by name.
 
+pub mod approval;
 pub mod call;
 pub mod context;
 pub mod limits;
@@ -19,6 +21,7 @@ pub mod prompt;
 pub mod retry;
 pub mod turn;
 
+pub use approval::Question;
 pub use call::{Call, Payload, ToolTable, ToolTraits};
 pub use context::{Context, Origin};
 pub use limits::Limits;

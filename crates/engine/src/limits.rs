@@ -1,5 +1,7 @@
 //! Every bound of a turn, by name.
 
+use std::time::Duration;
+
 /// The bounds of one turn. Reaching one ends the turn with a message that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -9,7 +11,7 @@ pub struct Limits {
     pub answer_items_max: u32,
     /// Tool calls.
     pub calls_max: u32,
-    /// Tool calls at the same time.
+    /// Tool calls at the same time. A call has one question open at most, so this bounds those too.
     pub calls_parallel_max: usize,
     /// Bytes of arguments that a call may bring.
     pub argument_bytes_max: usize,
@@ -17,6 +19,8 @@ pub struct Limits {
     pub argument_depth_max: usize,
     /// Bytes of text that an output may bring into the history; the middle is left out beyond it.
     pub output_bytes_max: usize,
+    /// How long a question to a person stays open; after that it counts as declined.
+    pub approval_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -29,6 +33,8 @@ impl Default for Limits {
             argument_bytes_max: 8 * 1024 * 1024,
             argument_depth_max: 64,
             output_bytes_max: 1024 * 1024,
+            // Long enough for somebody who is at lunch; a thread nobody watches still goes on.
+            approval_timeout: Duration::from_secs(30 * 60),
         }
     }
 }

@@ -30,6 +30,15 @@ pub const TURN_ABORTED: &str = "\
 <turn_aborted>\nThe user interrupted the previous turn on purpose. Commands and edits that were under way may have \
 been done in part; check before you rely on them.\n</turn_aborted>";
 
+/// Told to the model when the user has allowed every command with a prefix from now on.
+pub fn prefix_saved(prefix: &[String]) -> String {
+    let words = serde_json::to_string(prefix).expect("words are plain data");
+    format!(
+        "The user allowed all commands that begin with {words} from now on: they run outside of the \
+         sandbox and need no approval."
+    )
+}
+
 /// What the model is told about where it works.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {

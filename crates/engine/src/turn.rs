@@ -11,22 +11,28 @@
 //!
 //! Calls begin while the stream is still open. A stream that breaks off keeps its whole items and
 //! its calls; only what was half-said is discarded.
+//!
+//! A call that needs leave asks and waits, in any state: [`Input::Asked`] becomes [`Action::Ask`], and
+//! [`Input::Answered`] becomes [`Action::Resume`]. A question is answered once or withdrawn, and never
+//! outlives its turn. Everything else goes on meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use protocol::approval::{Answer, ApprovalRequest, Resolution};
 use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnErrorCause};
 use protocol::event::Event;
-use protocol::id::{CallKey, ItemId};
-use protocol::item::{Item, ItemBody, Step};
+use protocol::id::{ApprovalId, CallKey, ItemId};
+use protocol::item::{Command, Item, ItemBody, Status, Step};
 use protocol::open::Open;
 use protocol::responses::{Completion, KnownItem, OutputBody, ResponseItem, StreamEvent};
 use protocol::usage::Usage;
 use serde_json::value::{RawValue, to_raw_value};
 use stdx::Rng;
 
+use crate::approval::{self, Approvals, Question};
 use crate::call::{self, Call, Calls, Payload, ToolTable};
-use crate::context::{Context, Origin, user_message};
+use crate::context::{Context, Origin, developer_message, user_message};
 use crate::limits::Limits;
 use crate::prompt;
 use crate::retry::{self, Decision, Retry, RetryLimits};
@@ -40,6 +46,10 @@ pub enum Input {
     SampleFailed(SampleError),
     /// A tool has something to show.
     Reported(CallKey, Report),
+    /// A tool needs leave, and waits for it.
+    Asked(CallKey, ApprovalRequest),
+    /// A question was answered, or will never be. An answer that comes late or twice is dropped.
+    Answered(ApprovalId, Answer),
     /// A tool is done.
     Returned(CallKey, OutputBody),
     /// The wait is over.
@@ -59,6 +69,10 @@ pub enum Report {
     Ended(ItemBody),
     /// The list of steps is now this.
     Plan(Vec<Step>),
+    /// Commands with this prefix are allowed from now on, as the user wanted.
+    Remembered(Vec<String>),
+    /// The user should know this.
+    Warning(String),
 }
 
 /// What the turn wants done, in this order.
@@ -72,6 +86,12 @@ pub enum Action {
     CloseStream,
     /// Run a tool.
     Run(Call),
+    /// Put a question to a person, and say [`Input::Answered`] once.
+    Ask(Question),
+    /// Let the tool that asked go on with this answer.
+    Resume(CallKey, Answer),
+    /// Take a question back; nobody needs an answer to it any more.
+    Withdraw(ApprovalId),
     /// Stop a tool; its output is no longer wanted.
     Stop(CallKey),
     /// Wait this long, then say [`Input::WaitOver`].
@@ -119,7 +139,7 @@ pub struct TurnOptions {
     pub seed: u64,
 }
 
-/// The numbers that the next item and the next call get. They go on from turn to turn, because a
+/// The numbers that the next item, call and question get. They go on from turn to turn, because a
 /// command that a call started may outlive its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
@@ -127,6 +147,8 @@ pub struct Numbers {
     pub item: u64,
     /// Of calls.
     pub call: u64,
+    /// Of questions.
+    pub approval: u64,
 }
 
 /// A turn in progress.
@@ -140,7 +162,10 @@ pub struct Turn {
     /// Items that the open stream has begun and not finished.
     streaming: Vec<Streaming>,
     /// Items that calls have begun and not finished; a session's outlives its call.
-    call_items: HashMap<CallKey, ItemId>,
+    call_items: HashMap<CallKey, Item>,
+    approvals: Approvals,
+    /// Prefixes that were allowed and that the model does not know of yet.
+    remembered: Vec<Vec<String>>,
     todo: Option<(ItemId, Vec<Step>)>,
     steering: Vec<KnownItem>,
     retry: Retry,
@@ -210,6 +235,8 @@ impl Turn {
             calls: Calls::default(),
             streaming: Vec::new(),
             call_items: HashMap::new(),
+            approvals: Approvals::default(),
+            remembered: Vec::new(),
             todo: None,
             steering: Vec::new(),
             retry: Retry::new(options.retry),
@@ -254,11 +281,23 @@ impl Turn {
             (State::Done, Input::Interrupt | Input::Steer(_)) => {}
             // What tools say can cross the end of a turn on its way. That is a race, not an error.
             (State::Done, Input::Reported(..) | Input::Returned(..)) => {}
+            (State::Done, Input::Asked(..) | Input::Answered(..)) => {}
             (_, Input::Reported(key, report)) => self.on_report(key, report),
+            (_, Input::Asked(key, request)) => {
+                if !self.calls.is_running(key) || self.approvals.has(key) {
+                    return Err(self.unexpected("a question of a call that cannot ask"));
+                }
+                self.ask(key, request);
+            }
+            (_, Input::Answered(id, answer)) => self.on_answer(id, answer),
             (_, Input::Returned(key, output)) => {
                 let output = call::bound_output(output, self.options.limits.output_bytes_max);
                 if !self.calls.finish(key, output) {
                     return Err(self.unexpected("the output of a call that does not run"));
+                }
+                // A tool that did not wait for the answer does not need it.
+                if let Some(id) = self.approvals.close_of(key) {
+                    self.withdraw(id);
                 }
             }
             (_, Input::Steer(said)) => self.steering.extend(said),
@@ -308,9 +347,7 @@ impl Turn {
             return;
         }
         let called = !self.calls.is_empty();
-        for output in self.calls.take_outputs() {
-            self.context.push(Origin::Turn, output);
-        }
+        self.take_outputs();
         let State::Settling(purpose, end) = std::mem::replace(&mut self.state, State::Done) else {
             unreachable!("the state was checked above");
         };
@@ -558,13 +595,14 @@ impl Turn {
             Report::Started(body) => {
                 let id = self.new_item();
                 // A call that shows two things at once has finished the first without saying so.
-                if let Some(old) = self.call_items.insert(key, id) {
-                    self.emit(Event::ItemDiscarded(old));
+                let item = Item { id, body };
+                if let Some(old) = self.call_items.insert(key, item.clone()) {
+                    self.emit(Event::ItemDiscarded(old.id));
                 }
-                self.emit(Event::ItemStarted(Item { id, body }));
+                self.emit(Event::ItemStarted(item));
             }
             Report::Ended(body) => {
-                if let Some(id) = self.call_items.remove(&key) {
+                if let Some(Item { id, .. }) = self.call_items.remove(&key) {
                     self.emit(Event::ItemCompleted(Item { id, body }));
                 }
             }
@@ -579,6 +617,53 @@ impl Turn {
                     None => Event::ItemStarted(item),
                 });
             }
+            Report::Remembered(prefix) => self.remembered.push(prefix),
+            Report::Warning(text) => self.emit(Event::Warning(text)),
+        }
+    }
+
+    fn ask(&mut self, key: CallKey, request: ApprovalRequest) {
+        let id = ApprovalId(self.numbers.approval);
+        self.numbers.approval += 1;
+        let item = self.call_items.get(&key).map(|item| item.id);
+        self.approvals.push(id, key, request.clone());
+        self.emit(Event::ApprovalRequested { id, item, request: request.clone() });
+        let timeout = self.options.limits.approval_timeout;
+        self.actions.push_back(Action::Ask(Question { id, item, request, timeout }));
+    }
+
+    fn on_answer(&mut self, id: ApprovalId, answer: Answer) {
+        let Some((key, request)) = self.approvals.close(id) else { return };
+        let answer = approval::within(&request, answer);
+        let resolution = Resolution::Answered(answer.clone());
+        self.emit(Event::ApprovalResolved { id, resolution });
+        if answer != Answer::Cancel {
+            return self.actions.push_back(Action::Resume(key, answer));
+        }
+        // Clients know a cancelled command as declined; a cancelled patch just stays as it was.
+        if let Some(Item { body: ItemBody::Command(_), .. }) = self.call_items.get(&key)
+            && let Some(Item { id, body: ItemBody::Command(command) }) =
+                self.call_items.remove(&key)
+        {
+            let body = ItemBody::Command(Command { status: Status::Declined, ..command });
+            self.emit(Event::ItemCompleted(Item { id, body }));
+        }
+        self.interrupt();
+    }
+
+    fn withdraw(&mut self, id: ApprovalId) {
+        self.emit(Event::ApprovalResolved { id, resolution: Resolution::Withdrawn });
+        self.actions.push_back(Action::Withdraw(id));
+    }
+
+    /// Puts the outputs of all calls into the history, then what else the model must know.
+    fn take_outputs(&mut self) {
+        for output in self.calls.take_outputs() {
+            self.context.push(Origin::Turn, output);
+        }
+        for prefix in std::mem::take(&mut self.remembered) {
+            let text = prompt::prefix_saved(&prefix);
+            self.context.push(Origin::Turn, developer_message(text));
         }
     }
 
@@ -587,12 +672,13 @@ impl Turn {
             self.discard_streaming();
             self.actions.push_back(Action::CloseStream);
         }
+        for id in self.approvals.close_all() {
+            self.withdraw(id);
+        }
         for key in self.calls.abort("aborted by user") {
             self.actions.push_back(Action::Stop(key));
         }
-        for output in self.calls.take_outputs() {
-            self.context.push(Origin::Turn, output);
-        }
+        self.take_outputs();
         self.context.push(Origin::Turn, user_message(prompt::TURN_ABORTED));
         self.take_steering();
         self.discard_compaction();

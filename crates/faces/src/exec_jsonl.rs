@@ -1,7 +1,7 @@
 //! The lines of `exec --json`.
 //!
 //! Items get their numbers when they first become visible: those with a beginning at their start,
-//! messages and reasoning at their end. Deltas, interruptions and compaction have no line.
+//! messages and reasoning at their end. Deltas, approvals, interruptions and compaction have no line.
 
 use std::collections::HashMap;
 
@@ -79,6 +79,8 @@ impl ExecJsonl {
             Event::ItemStarted(_)
             | Event::Delta { .. }
             | Event::ItemDiscarded(_)
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
             | Event::TurnInterrupted => Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 //! The answer goes to stdout when the turn is over, so that it can be piped; here it is shown only
 //! when more follows it.
 
+use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::error::RetryAdvice;
 use protocol::event::Event;
 use protocol::item::{ChangeKind, Command, Item, ItemBody, Status, StepStatus};
@@ -76,6 +77,10 @@ impl Human {
             Event::TurnInterrupted => self.labelled(Style::Yellow, "interrupted", ""),
             Event::TurnCompleted { usage } => self.usage(usage),
             Event::ThreadStarted(id) => self.paint(Style::Dim, &format!("thread {id}")) + "\n",
+            Event::ApprovalRequested { request, .. } => self.question(request),
+            Event::ApprovalResolved { resolution, .. } => {
+                self.labelled(Style::Yellow, "approval", resolved(resolution))
+            }
             Event::TurnStarted | Event::Delta { .. } | Event::ItemDiscarded(_) => String::new(),
         };
         // What was said before something else is shown was not the answer, but progress.
@@ -89,6 +94,21 @@ impl Human {
             _ => String::new(),
         };
         said + &text
+    }
+
+    fn question(&self, request: &ApprovalRequest) -> String {
+        let what = match &request.subject {
+            Subject::Command { argv, outside, .. } => {
+                let place = if *outside { " without a sandbox" } else { "" };
+                format!("run {:?}{place}?", argv.last().map_or("", String::as_str))
+            }
+            Subject::Write { paths } => {
+                let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+                format!("write {}?", paths.join(", "))
+            }
+        };
+        let reason = request.reason.as_ref().map(|reason| format!(" ({reason})"));
+        self.labelled(Style::Yellow, "approval", &(what + &reason.unwrap_or_default()))
     }
 
     fn started(&self, item: &Item) -> String {
@@ -125,8 +145,14 @@ impl Human {
                         ChangeKind::Delete => "D",
                         ChangeKind::Update => "M",
                     };
-                    let style = if *status == Status::Failed { Style::Red } else { Style::Green };
+                    let style = match status {
+                        Status::Failed | Status::Declined => Style::Red,
+                        Status::InProgress | Status::Completed => Style::Green,
+                    };
                     text += &self.labelled(style, letter, &change.path);
+                }
+                if *status == Status::Declined {
+                    text += &self.labelled(Style::Yellow, "declined", "the patch was not applied");
                 }
                 if *status == Status::Failed {
                     text += &self.labelled(Style::Red, "failed", "the patch was not applied");
@@ -138,6 +164,9 @@ impl Human {
     }
 
     fn command(&self, command: &Command) -> String {
+        if command.status == Status::Declined {
+            return self.labelled(Style::Yellow, "declined", "the command was not run");
+        }
         let mut text = String::new();
         if command.exit_code != Some(0) {
             let code = command.exit_code.map_or("?".to_owned(), |code| code.to_string());
@@ -189,6 +218,20 @@ impl Human {
     }
 }
 
+fn resolved(resolution: &Resolution) -> &'static str {
+    match resolution {
+        Resolution::Answered(Answer::Accept) => "accepted",
+        Resolution::Answered(Answer::AcceptForSession) => "accepted for this session",
+        Resolution::Answered(Answer::AcceptAndRemember(_)) => "accepted from now on",
+        Resolution::Answered(Answer::Decline) => "declined",
+        Resolution::Answered(Answer::Cancel) => "declined, and the turn ends",
+        Resolution::Answered(Answer::TimedOut) => "nobody answered in time",
+        Resolution::Answered(Answer::Disconnected) => "nobody is there to answer",
+        Resolution::Answered(Answer::Invalid) => "the answer could not be understood",
+        Resolution::Withdrawn => "withdrawn",
+    }
+}
+
 /// Codes of the terminal.
 #[derive(Clone, Copy)]
 enum Style {
@@ -207,8 +250,9 @@ pub fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
     use protocol::event::Event;
-    use protocol::id::ItemId;
+    use protocol::id::{ApprovalId, ItemId};
     use protocol::item::{Command, Item, ItemBody, Status};
 
     use super::Human;
@@ -250,6 +294,26 @@ mod tests {
         check(&[said("done"), Event::ItemCompleted(Item { id: ItemId(2), body: todo })], "");
         let many = "x\n".repeat(20);
         check(&[run(&many, 0)], &("  x\n".repeat(12) + "  … 8 more lines\n"));
+    }
+
+    #[test]
+    fn approvals() {
+        let subject = Subject::Command {
+            argv: vec!["/bin/bash".into(), "-lc".into(), "git push".into()],
+            cwd: "/w".into(),
+            outside: true,
+        };
+        let reason = Some("may I?".into());
+        let request = ApprovalRequest { subject, reason, scopes: Vec::new() };
+        let id = ApprovalId(0);
+        let resolution = Resolution::Answered(Answer::Decline);
+        check(
+            &[
+                Event::ApprovalRequested { id, item: None, request },
+                Event::ApprovalResolved { id, resolution },
+            ],
+            "approval run \"git push\" without a sandbox? (may I?)\napproval declined\n",
+        );
     }
 
     #[test]

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use crate::approval::{ApprovalRequest, Resolution};
 use crate::error::TurnError;
-use crate::id::{ItemId, ThreadId};
+use crate::id::{ApprovalId, ItemId, ThreadId};
 use crate::item::Item;
 use crate::usage::Usage;
 
@@ -33,6 +34,22 @@ pub enum Event {
     ItemCompleted(Item),
     /// An item that had begun will never complete: the stream broke off inside it.
     ItemDiscarded(ItemId),
+    /// A call waits for a person to say whether it may go on.
+    ApprovalRequested {
+        /// Names the question.
+        id: ApprovalId,
+        /// The item that waits; it began before this.
+        item: Option<ItemId>,
+        /// What is asked.
+        request: ApprovalRequest,
+    },
+    /// A question is closed; an answer that comes later changes nothing.
+    ApprovalResolved {
+        /// Names the question.
+        id: ApprovalId,
+        /// How it ended.
+        resolution: Resolution,
+    },
     /// A request failed and will be made again.
     Retrying {
         /// Which retry this is, from 1.

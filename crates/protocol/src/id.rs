@@ -45,6 +45,10 @@ pub struct ItemId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey(pub u64);
 
+/// Names a question to a person within one run of a thread; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ApprovalId(pub u64);
+
 /// UUIDs as hyphenated text.
 mod uuid_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

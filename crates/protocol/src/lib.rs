@@ -3,11 +3,13 @@
 //! * [`responses`]: what a model endpoint is sent and what it streams back (Responses API);
 //! * [`chat`]: the same request in the form of Chat Completions;
 //! * [`event`] and [`item`]: what the engine tells the world, a closed set;
+//! * [`approval`]: what a person is asked, and what comes of it;
 //! * [`exec`]: the JSON lines of `heddle exec --json`, an open set: unknown kinds survive a round trip;
 //! * [`error`], [`usage`], [`id`]: what the others share.
 //!
 //! No type here opens, reads, waits or decides.
 
+pub mod approval;
 pub mod chat;
 pub mod error;
 pub mod event;

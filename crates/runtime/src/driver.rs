@@ -6,18 +6,19 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use engine::{Action, Call, Input, Outcome, Payload, Report, Turn};
+use engine::{Action, Call, Input, Outcome, Payload, Question, Report, Turn};
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
+use protocol::approval::Answer;
 use protocol::error::{ErrorClass, SampleError};
 use protocol::event::Event;
-use protocol::id::CallKey;
+use protocol::id::{ApprovalId, CallKey};
 use protocol::responses::{KnownItem, OutputBody};
 use providers::ByteStream;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, sleep};
-use tools::{Progress, ProgressSender, ToolCall, ToolInput, progress_channel};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tools::{Progress, ProgressSender, Reply, ToolCall, ToolInput, progress_channel};
 
 use crate::decoder::Decoder;
 use crate::thread::Thread;
@@ -35,6 +36,7 @@ pub enum Control {
 enum Wake {
     Control(Control),
     Progress(CallKey, Progress),
+    Answered(ApprovalId, Answer),
     Returned(CallKey, OutputBody),
     WaitOver,
     Opened(Result<ByteStream, SampleError>),
@@ -61,6 +63,8 @@ struct Open {
 
 type RunningCall<'a> = Pin<Box<dyn Future<Output = Option<(CallKey, OutputBody)>> + 'a>>;
 
+type OpenQuestion<'a> = Pin<Box<dyn Future<Output = Option<(ApprovalId, Answer)>> + 'a>>;
+
 /// Drives `turn` to its end.
 pub(crate) async fn drive(
     thread: &Thread,
@@ -77,6 +81,9 @@ pub(crate) async fn drive(
         in_a_row: 0,
         calls: FuturesUnordered::new(),
         handles: HashMap::new(),
+        questions: FuturesUnordered::new(),
+        withdrawals: HashMap::new(),
+        replies: HashMap::new(),
         timer: None,
         began: Instant::now(),
     };
@@ -111,6 +118,10 @@ struct Driver<'a> {
     in_a_row: u32,
     calls: FuturesUnordered<RunningCall<'a>>,
     handles: HashMap<CallKey, AbortHandle>,
+    questions: FuturesUnordered<OpenQuestion<'a>>,
+    withdrawals: HashMap<ApprovalId, AbortHandle>,
+    /// Where the answers go that calls wait for.
+    replies: HashMap<CallKey, Reply>,
     timer: Option<Pin<Box<Sleep>>>,
     began: Instant,
 }
@@ -139,7 +150,19 @@ impl<'a> Driver<'a> {
                     self.answer += 1;
                 }
                 Action::Run(call) => self.run(call),
+                Action::Ask(question) => self.ask(question),
+                Action::Resume(key, answer) => {
+                    if let Some(reply) = self.replies.remove(&key) {
+                        reply.send(answer);
+                    }
+                }
+                Action::Withdraw(id) => {
+                    if let Some(handle) = self.withdrawals.remove(&id) {
+                        handle.abort();
+                    }
+                }
                 Action::Stop(key) => {
+                    self.replies.remove(&key);
                     if let Some(handle) = self.handles.remove(&key) {
                         handle.abort();
                     }
@@ -169,6 +192,24 @@ impl<'a> Driver<'a> {
         self.calls.push(Box::pin(async move { running.await.ok().map(|output| (key, output)) }));
     }
 
+    /// Puts a question; it stays open beside everything else, for as long as it may.
+    fn ask(&mut self, question: Question) {
+        let (id, patience) = (question.id, question.timeout);
+        let asker = self.thread.asker.as_deref();
+        let (handle, registration) = AbortHandle::new_pair();
+        self.withdrawals.insert(id, handle);
+        let answer = async move {
+            match asker {
+                Some(asker) => {
+                    timeout(patience, asker.ask(question)).await.unwrap_or(Answer::TimedOut)
+                }
+                None => Answer::Disconnected,
+            }
+        };
+        let answer = Abortable::new(answer, registration);
+        self.questions.push(Box::pin(async move { answer.await.ok().map(|answer| (id, answer)) }));
+    }
+
     /// Waits for whatever comes first.
     async fn wake(
         &mut self,
@@ -181,6 +222,10 @@ impl<'a> Driver<'a> {
             self.in_a_row = 0;
             if let Ok((key, progress)) = reports.try_recv() {
                 return Wake::Progress(key, progress);
+            }
+            if let Some(Some(Some((id, answer)))) = self.questions.next().now_or_never() {
+                self.withdrawals.remove(&id);
+                return Wake::Answered(id, answer);
             }
             if let Some(Some(Some((key, output)))) = self.calls.next().now_or_never() {
                 return self.returned(key, output);
@@ -199,6 +244,13 @@ impl<'a> Driver<'a> {
                     self.in_a_row = 0;
                     return Wake::Progress(key, progress);
                 }
+                Some(answered) = self.questions.next(), if !self.questions.is_empty() => {
+                    self.in_a_row = 0;
+                    // One that was withdrawn has no answer.
+                    let Some((id, answer)) = answered else { continue };
+                    self.withdrawals.remove(&id);
+                    return Wake::Answered(id, answer);
+                }
                 Some(returned) = self.calls.next(), if !self.calls.is_empty() => {
                     // One that was stopped has nothing to return.
                     let Some((key, output)) = returned else { continue };
@@ -215,6 +267,7 @@ impl<'a> Driver<'a> {
     fn returned(&mut self, key: CallKey, output: OutputBody) -> Wake {
         self.in_a_row = 0;
         self.handles.remove(&key);
+        self.replies.remove(&key);
         Wake::Returned(key, output)
     }
 
@@ -223,7 +276,8 @@ impl<'a> Driver<'a> {
         match wake {
             Wake::Control(Control::Steer(said)) => vec![Input::Steer(said)],
             Wake::Control(Control::Interrupt) => vec![Input::Interrupt],
-            Wake::Progress(key, progress) => vec![Input::Reported(key, report(progress))],
+            Wake::Progress(key, progress) => self.reported(key, progress),
+            Wake::Answered(id, answer) => vec![Input::Answered(id, answer)],
             Wake::Returned(key, output) => vec![Input::Returned(key, output)],
             Wake::WaitOver => vec![Input::WaitOver],
             Wake::Opened(Ok(stream)) => {
@@ -235,6 +289,25 @@ impl<'a> Driver<'a> {
             Wake::Opened(Err(error)) => vec![Input::SampleFailed(error)],
             Wake::Bytes(bytes) => self.source.decode(bytes),
         }
+    }
+
+    fn reported(&mut self, key: CallKey, progress: Progress) -> Vec<Input> {
+        let report = match progress {
+            Progress::Started(body) => Report::Started(body),
+            Progress::Ended(body) => Report::Ended(body),
+            Progress::Plan(steps) => Report::Plan(steps),
+            Progress::Remembered(prefix) => Report::Remembered(prefix),
+            Progress::Warning(text) => Report::Warning(text),
+            Progress::Asked(request, reply) => {
+                // A call that asks twice at once is told that nobody hears its second question.
+                if self.replies.contains_key(&key) || !self.handles.contains_key(&key) {
+                    return Vec::new();
+                }
+                self.replies.insert(key, reply);
+                return vec![Input::Asked(key, request)];
+            }
+        };
+        vec![Input::Reported(key, report)]
     }
 
     fn now_ms(&self) -> u64 {
@@ -295,13 +368,5 @@ async fn elapsed(timer: &mut Option<Pin<Box<Sleep>>>) {
     match timer {
         Some(sleep) => sleep.await,
         None => pending().await,
-    }
-}
-
-fn report(progress: Progress) -> Report {
-    match progress {
-        Progress::Started(body) => Report::Started(body),
-        Progress::Ended(body) => Report::Ended(body),
-        Progress::Plan(steps) => Report::Plan(steps),
     }
 }

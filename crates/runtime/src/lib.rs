@@ -4,10 +4,13 @@
 //! the endpoint. [`Thread::run_turn`] drives one [`engine::Turn`] to its end. Everything that can
 //! wake the driver is one enum; what to do about it is decided in `engine`.
 
+mod asker;
 mod decoder;
 mod driver;
+pub mod judge;
 pub mod project;
 mod thread;
 
+pub use asker::{Asked, Asker};
 pub use driver::Control;
 pub use thread::{RequestOptions, Thread, ThreadOptions, Toolset};

@@ -21,6 +21,7 @@ use stream::dialect::Format;
 use tokio::sync::mpsc;
 use tools::{Sessions, Tool};
 
+use crate::asker::Asker;
 use crate::decoder::Reader;
 use crate::driver::{self, Control};
 
@@ -31,6 +32,7 @@ pub struct Thread {
     pub(crate) tools: Toolset,
     pub(crate) options: ThreadOptions,
     pub(crate) reader: Reader,
+    pub(crate) asker: Option<Arc<dyn Asker>>,
     context: Context,
     usage: Usage,
     numbers: Numbers,
@@ -118,10 +120,17 @@ impl Thread {
             tools,
             options,
             reader,
+            asker: None,
             context,
             usage: Usage::default(),
             numbers: Numbers::default(),
         }
+    }
+
+    /// Puts questions to `asker` from now on. Without one there is nobody to ask: what would need leave
+    /// is not done, and the model is told that the question failed.
+    pub fn set_asker(&mut self, asker: Arc<dyn Asker>) {
+        self.asker = Some(asker);
     }
 
     /// Returns the id.

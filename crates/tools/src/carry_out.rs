@@ -3,14 +3,25 @@
 //! Every new file is first written beside its place; what can run out (space, permission) runs out
 //! there. Then files are swapped in, and each step notes how to take it back. If one fails, the
 //! others are taken back, newest first; what could not be put back is kept beside its place and named.
+//!
+//! Commands may run meanwhile, so a name is not to be trusted twice: every directory is opened once,
+//! following no link, and everything happens relative to what was opened ([`crate::spot`]).
 
-use std::collections::HashSet;
-use std::fs;
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use patch::{Edit, WriteKind};
+use policy::Permit;
+
+use crate::spot::{Spot, open_directory};
+
+/// Directories that one patch may touch: each is held open until it is done.
+const DIRECTORIES_MAX: usize = 200;
 
 /// An edit and the real place it is about.
 #[derive(Debug)]
@@ -32,10 +43,26 @@ pub(crate) struct CarryError {
     stranded: Vec<PathBuf>,
 }
 
-/// Performs the steps, or none of them.
-pub(crate) fn carry_out(steps: &[Step<'_>]) -> Result<(), CarryError> {
+/// Performs the steps, or none of them, as far as the permit goes.
+pub(crate) fn carry_out(steps: &[Step<'_>], permit: &Permit) -> Result<(), CarryError> {
+    carry_out_with(steps, permit, || {})
+}
+
+/// As [`carry_out`], with something that happens after files are staged and before they are swapped.
+fn carry_out_with(
+    steps: &[Step<'_>],
+    permit: &Permit,
+    between: impl FnOnce(),
+) -> Result<(), CarryError> {
+    if let Some(step) = steps.iter().find(|step| permit.profile().obstacle(&step.place).is_some()) {
+        let error = io::Error::other("there is no leave to write here");
+        return Err(failed("write", &step.place)(error));
+    }
     let mut work = Work::default();
-    let done = work.stage(steps).and_then(|staged| work.swap(steps, staged));
+    let done = work.stage(steps).and_then(|staged| {
+        between();
+        work.swap(steps, staged)
+    });
     match done {
         Ok(()) => {
             work.keep();
@@ -59,6 +86,7 @@ fn aftermath(stranded: &[PathBuf]) -> String {
 /// What was done so far.
 #[derive(Default)]
 struct Work {
+    directories: HashMap<PathBuf, Rc<OwnedFd>>,
     undo: Vec<Undo>,
     /// Numbers the names of our own files.
     names: u64,
@@ -66,121 +94,137 @@ struct Work {
 
 enum Undo {
     /// A new file that waits beside its place.
-    Staged(PathBuf),
+    Staged(Spot),
     /// A file that was not there before.
-    Created(PathBuf),
+    Created(Spot),
     /// A directory that was not there before.
-    Directory(PathBuf),
+    Directory(Spot),
     /// What was at `place` is at `backup` too, or only there.
-    Replaced { backup: PathBuf, place: PathBuf },
+    Replaced { backup: Spot, place: Spot },
     /// What `place` held is at `backup`.
-    Overwritten { backup: PathBuf, place: PathBuf },
+    Overwritten { backup: Spot, place: Spot },
 }
 
-/// How a staged file gets to its place.
-struct Staged {
-    beside: PathBuf,
-    /// Whether the old file must stay and only its contents change.
-    in_place: bool,
+/// What waits to happen at a place.
+enum Staged {
+    /// The new file is beside its place.
+    Write { place: Spot, beside: Spot, in_place: bool },
+    /// The file goes.
+    Remove { place: Spot },
 }
 
 impl Work {
-    /// Writes every new file beside its place; none for a removal.
-    fn stage(&mut self, steps: &[Step<'_>]) -> Result<Vec<Option<Staged>>, CarryError> {
+    /// Opens every directory and writes every new file beside its place.
+    fn stage(&mut self, steps: &[Step<'_>]) -> Result<Vec<Staged>, CarryError> {
         steps.iter().map(|step| self.stage_one(step)).collect()
     }
 
-    fn stage_one(&mut self, step: &Step<'_>) -> Result<Option<Staged>, CarryError> {
-        let Edit::Write { contents, kind, .. } = step.edit else { return Ok(None) };
-        let place = &step.place;
-        let existing = fs::metadata(place).ok();
+    fn stage_one(&mut self, step: &Step<'_>) -> Result<Staged, CarryError> {
+        let path = &step.place;
+        let Edit::Write { contents, kind, .. } = step.edit else {
+            let place = self.spot(path, false).map_err(failed("delete", path))?;
+            return Ok(Staged::Remove { place });
+        };
+        let place = self.spot(path, true).map_err(failed("make a directory for", path))?;
+        let existing = place.file().map_err(failed("write", path))?;
         // A rename would replace a file that cannot be written; that is not what its mode asks.
-        if existing.as_ref().is_some_and(|found| found.mode() & 0o222 == 0) {
-            return Err(failed("write", place)(io::ErrorKind::PermissionDenied.into()));
+        if existing.as_ref().is_some_and(|found| found.st_mode & 0o222 == 0) {
+            return Err(failed("write", path)(io::ErrorKind::PermissionDenied.into()));
         }
-        self.make_parents(place).map_err(failed("make a directory for", place))?;
         let mode = match (kind, &existing) {
             // A file that moves takes its mode along.
-            (WriteKind::Move { from }, _) => fs::metadata(from).ok().map(|found| found.mode()),
-            (_, Some(found)) => Some(found.mode()),
+            (WriteKind::Move { from }, _) => {
+                std::fs::metadata(from).ok().map(|found| found.permissions().mode())
+            }
+            (_, Some(found)) => Some(found.st_mode),
             (_, None) => None,
         };
-        let beside = self.free_name(place);
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            // What is to be private is never seen by others, not even while it is written.
-            .mode(if mode.is_some() { 0o600 } else { 0o666 })
-            .open(&beside)
-            .map_err(failed("write", place))?;
+        // What is to be private is never seen by others, not even while it is written.
+        let private = if mode.is_some() { 0o600 } else { 0o666 };
+        let (beside, mut file) =
+            self.create_beside(&place, private).map_err(failed("write", path))?;
         self.undo.push(Undo::Staged(beside.clone()));
-        file.write_all(contents).map_err(failed("write", place))?;
+        file.write_all(contents).map_err(failed("write", path))?;
         let mut in_place = false;
         if let Some(found) = existing {
             // A rename gives a file a new owner and takes it from its other names; then the old
             // file gets the new contents instead.
-            in_place =
-                found.nlink() > 1 || fchown(&file, Some(found.uid()), Some(found.gid())).is_err();
+            in_place = found.st_nlink > 1
+                || fchown(&file, Some(found.st_uid), Some(found.st_gid)).is_err();
         }
         if let Some(mode) = mode {
-            let mode = fs::Permissions::from_mode(mode & 0o7777);
-            file.set_permissions(mode).map_err(failed("write", place))?;
+            let mode = Permissions::from_mode(mode & 0o7777);
+            file.set_permissions(mode).map_err(failed("write", path))?;
         }
-        Ok(Some(Staged { beside, in_place }))
+        Ok(Staged::Write { place, beside, in_place })
     }
 
     /// Puts the staged files into their places and removes what goes.
-    fn swap(&mut self, steps: &[Step<'_>], staged: Vec<Option<Staged>>) -> Result<(), CarryError> {
+    fn swap(&mut self, steps: &[Step<'_>], staged: Vec<Staged>) -> Result<(), CarryError> {
         let written: HashSet<_> = steps
             .iter()
             .filter(|step| matches!(step.edit, Edit::Write { .. }))
             .map(|step| step.place.as_path())
             .collect();
-        for (step, staged) in steps.iter().zip(staged) {
+        for staged in staged {
             match staged {
-                Some(staged) => self.put(&step.place, &staged)?,
+                Staged::Write { place, beside, in_place } => {
+                    let path = place.path().to_owned();
+                    self.put(place, beside, in_place).map_err(failed("write", &path))?;
+                }
                 // A move whose destination is its source under another name has just written it.
-                None if written.contains(step.place.as_path()) => {}
-                None => self.remove(&step.place)?,
+                Staged::Remove { place } if written.contains(place.path()) => {}
+                Staged::Remove { place } => {
+                    let path = place.path().to_owned();
+                    self.remove(place).map_err(failed("delete", &path))?;
+                }
             }
         }
         Ok(())
     }
 
-    fn put(
-        &mut self,
-        place: &Path,
-        Staged { beside, in_place }: &Staged,
-    ) -> Result<(), CarryError> {
-        if *in_place {
-            let backup = self.free_name(place);
-            self.undo.push(Undo::Staged(backup.clone()));
-            fs::copy(place, &backup).map_err(failed("write", place))?;
-            // From here on the copy is worth keeping.
-            self.undo.pop();
-            self.undo.push(Undo::Overwritten { backup, place: place.to_owned() });
-            return overwrite(beside, place).map_err(failed("write", place));
+    fn put(&mut self, place: Spot, beside: Spot, in_place: bool) -> io::Result<()> {
+        let Some(found) = place.file()? else {
+            beside.rename(&place)?;
+            self.undo.push(Undo::Created(place));
+            return Ok(());
+        };
+        if in_place {
+            let backup = self.back_up(&place, found.st_mode)?;
+            self.undo.push(Undo::Overwritten { backup, place: place.clone() });
+            return beside.overwrite(&place);
         }
-        if place.exists() {
-            let backup = self.free_name(place);
-            self.undo.push(Undo::Staged(backup.clone()));
-            fs::hard_link(place, &backup)
-                .or_else(|_| fs::copy(place, &backup).map(drop))
-                .map_err(failed("write", place))?;
-            fs::rename(beside, place).map_err(failed("write", place))?;
-            self.undo.pop();
-            self.undo.push(Undo::Replaced { backup, place: place.to_owned() });
-        } else {
-            fs::rename(beside, place).map_err(failed("write", place))?;
-            self.undo.push(Undo::Created(place.to_owned()));
-        }
+        let backup = self.free_name(&place);
+        let backup = match place.link(&backup) {
+            Ok(()) => backup,
+            // Not every file system has links.
+            Err(_) => self.back_up(&place, found.st_mode)?,
+        };
+        self.undo.push(Undo::Staged(backup.clone()));
+        beside.rename(&place)?;
+        self.undo.pop();
+        self.undo.push(Undo::Replaced { backup, place });
         Ok(())
     }
 
-    fn remove(&mut self, place: &Path) -> Result<(), CarryError> {
-        let backup = self.free_name(place);
-        fs::rename(place, &backup).map_err(failed("delete", place))?;
-        self.undo.push(Undo::Replaced { backup, place: place.to_owned() });
+    /// Copies a file to a name beside it; a copy that is not whole goes again.
+    fn back_up(&mut self, place: &Spot, mode: u32) -> io::Result<Spot> {
+        let (backup, file) = self.create_beside(place, 0o600)?;
+        let copied = place.read().and_then(|contents| {
+            (&file).write_all(&contents)?;
+            file.set_permissions(Permissions::from_mode(mode & 0o7777))
+        });
+        if let Err(error) = copied {
+            let _ = backup.unlink();
+            return Err(error);
+        }
+        Ok(backup)
+    }
+
+    fn remove(&mut self, place: Spot) -> io::Result<()> {
+        let backup = self.free_name(&place);
+        place.rename(&backup)?;
+        self.undo.push(Undo::Replaced { backup, place });
         Ok(())
     }
 
@@ -189,10 +233,10 @@ impl Work {
         for undo in self.undo {
             match undo {
                 // What cannot be removed is litter, not a failure; what was renamed is gone already.
-                Undo::Staged(path)
-                | Undo::Replaced { backup: path, .. }
-                | Undo::Overwritten { backup: path, .. } => {
-                    let _ = fs::remove_file(path);
+                Undo::Staged(spot)
+                | Undo::Replaced { backup: spot, .. }
+                | Undo::Overwritten { backup: spot, .. } => {
+                    let _ = spot.unlink();
                 }
                 Undo::Created(_) | Undo::Directory(_) => {}
             }
@@ -205,47 +249,73 @@ impl Work {
         for undo in self.undo.into_iter().rev() {
             match undo {
                 // There is nobody left to tell about litter: the error that led here is reported.
-                Undo::Staged(path) | Undo::Created(path) => {
-                    let _ = fs::remove_file(path);
+                Undo::Staged(spot) | Undo::Created(spot) => {
+                    let _ = spot.unlink();
                 }
-                Undo::Directory(path) => {
-                    let _ = fs::remove_dir(path);
+                Undo::Directory(spot) => {
+                    let _ = spot.remove_directory();
                 }
                 Undo::Replaced { backup, place } => {
-                    if fs::rename(&backup, place).is_err() {
-                        stranded.push(backup);
+                    if backup.rename(&place).is_err() {
+                        stranded.push(backup.path().to_owned());
                     }
                 }
-                Undo::Overwritten { backup, place } => match overwrite(&backup, &place) {
+                Undo::Overwritten { backup, place } => match backup.overwrite(&place) {
                     Ok(()) => {
-                        let _ = fs::remove_file(backup);
+                        let _ = backup.unlink();
                     }
-                    Err(_) => stranded.push(backup),
+                    Err(_) => stranded.push(backup.path().to_owned()),
                 },
             }
         }
         stranded
     }
 
-    fn make_parents(&mut self, path: &Path) -> io::Result<()> {
-        let Some(parent) = path.parent() else { return Ok(()) };
-        if parent.is_dir() {
-            return Ok(());
-        }
-        self.make_parents(parent)?;
-        fs::create_dir(parent)?;
-        self.undo.push(Undo::Directory(parent.to_owned()));
-        Ok(())
+    /// Opens the directory of a place, and makes it first if it is not there and `make` is set.
+    fn spot(&mut self, path: &Path, make: bool) -> io::Result<Spot> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        Ok(Spot::new(self.directory(parent, make)?, name, path))
     }
 
-    /// Finds a name beside `path` that nothing has.
-    fn free_name(&mut self, path: &Path) -> PathBuf {
+    fn directory(&mut self, path: &Path, make: bool) -> io::Result<Rc<OwnedFd>> {
+        if let Some(open) = self.directories.get(path) {
+            return Ok(Rc::clone(open));
+        }
+        if self.directories.len() >= DIRECTORIES_MAX {
+            return Err(io::Error::other(format!(
+                "a patch may touch {DIRECTORIES_MAX} directories; split it"
+            )));
+        }
+        let opened = match open_directory(path) {
+            Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
+                let spot = self.spot(path, true)?;
+                spot.make_directory()?;
+                self.undo.push(Undo::Directory(spot.clone()));
+                spot.open_directory()?
+            }
+            opened => opened?,
+        };
+        let opened = Rc::new(opened);
+        self.directories.insert(path.to_owned(), Rc::clone(&opened));
+        Ok(opened)
+    }
+
+    fn create_beside(&mut self, place: &Spot, mode: u32) -> io::Result<(Spot, File)> {
+        let beside = self.free_name(place);
+        let file = beside.create(mode)?;
+        Ok((beside, file))
+    }
+
+    /// Finds a name beside a place that nothing has.
+    fn free_name(&mut self, place: &Spot) -> Spot {
         let process = std::process::id();
         loop {
             let name = format!(".heddle-patch-{process}-{}.tmp", self.names);
             self.names += 1;
-            let candidate = path.with_file_name(name);
-            if candidate.symlink_metadata().is_err() {
+            let candidate = place.beside(&name);
+            if !candidate.exists() {
                 return candidate;
             }
         }
@@ -256,21 +326,24 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CarryErr
     move |source| CarryError { what, path: path.to_owned(), source, stranded: Vec::new() }
 }
 
-/// Gives a file the contents of another.
-fn overwrite(from: &Path, to: &Path) -> io::Result<()> {
-    let contents = fs::read(from)?;
-    let mut file = fs::OpenOptions::new().write(true).truncate(true).open(to)?;
-    file.write_all(&contents)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
     use std::path::Path;
 
     use patch::{Edit, WriteKind};
+    use policy::{Permit, Place, Profile, SandboxMode, Verdict};
 
-    use super::{Step, carry_out};
+    use super::{DIRECTORIES_MAX, Step, carry_out, carry_out_with};
+
+    fn anywhere() -> Permit {
+        Verdict::Run(Place::Outside).permit(&Profile::full_access()).expect("leave to run")
+    }
+
+    fn steps(edits: &[Edit]) -> Vec<Step<'_>> {
+        edits.iter().map(|edit| Step { edit, place: edit.path().to_owned() }).collect()
+    }
 
     fn write(directory: &Path, name: &str, kind: WriteKind) -> Edit {
         Edit::Write { path: directory.join(name), contents: b"new".to_vec(), kind }
@@ -308,15 +381,136 @@ mod tests {
             // Not there any more when its turn comes.
             Edit::Remove { path: root.join("missing") },
         ];
-        let steps: Vec<_> =
-            edits.iter().map(|edit| Step { edit, place: edit.path().to_owned() }).collect();
-        let error = carry_out(&steps).expect_err("nothing can be removed twice").to_string();
+        let steps = steps(&edits);
+        let error =
+            carry_out(&steps, &anywhere()).expect_err("nothing can be removed twice").to_string();
         assert!(
             error.contains("failed to delete") && error.contains("nothing was changed"),
             "{error}"
         );
         assert_eq!(tree(root), before);
-        carry_out(&steps[..4]).expect("without the last it works");
+        carry_out(&steps[..4], &anywhere()).expect("without the last it works");
         assert_eq!(tree(root), ["linked=new", "made/", "other=new", "replaced=new"]);
+    }
+
+    /// Makes `inside/sub` with files, and `outside` with the same ones.
+    fn two_trees(root: &Path) {
+        for folder in ["inside/sub", "outside"] {
+            fs::create_dir_all(root.join(folder)).expect("a directory");
+            for name in ["old", "gone"] {
+                fs::write(root.join(folder).join(name), "old").expect("a file");
+            }
+        }
+    }
+
+    fn edits(root: &Path) -> [Edit; 3] {
+        let sub = root.join("inside/sub");
+        [
+            write(&sub, "old", WriteKind::Update),
+            write(&sub, "deep/new", WriteKind::Add),
+            Edit::Remove { path: sub.join("gone") },
+        ]
+    }
+
+    /// Puts a link to `outside` where `inside/sub` was.
+    fn swap(root: &Path) {
+        fs::rename(root.join("inside/sub"), root.join("inside/moved")).expect("a rename");
+        symlink(root.join("outside"), root.join("inside/sub")).expect("a link");
+    }
+
+    #[test]
+    fn a_directory_that_became_a_link_is_not_written_through() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().canonicalize().expect("a directory");
+        two_trees(&root);
+        let edits = edits(&root);
+        for edit in &edits {
+            let steps = [Step { edit, place: edit.path().to_owned() }];
+            if !root.join("inside/moved").exists() {
+                swap(&root);
+            }
+            let error = carry_out(&steps, &anywhere()).expect_err("the place is gone").to_string();
+            assert!(error.contains("link") && error.contains("nothing was changed"), "{error}");
+        }
+        for folder in ["outside", "inside/moved"] {
+            assert_eq!(tree(&root.join(folder)), ["gone=old", "old=old"], "{folder}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_becomes_a_link_half_way_is_not_written_through() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().canonicalize().expect("a directory");
+        two_trees(&root);
+        let edits = edits(&root);
+        let done = carry_out_with(&steps(&edits), &anywhere(), || swap(&root));
+        done.expect("what was opened is written, wherever it is called now");
+        assert_eq!(tree(&root.join("outside")), ["gone=old", "old=old"]);
+        assert_eq!(tree(&root.join("inside/moved")), ["deep/", "old=new"]);
+    }
+
+    #[test]
+    fn a_failure_half_way_is_taken_back_wherever_the_directory_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().canonicalize().expect("a directory");
+        two_trees(&root);
+        let edits = edits(&root);
+        let done = carry_out_with(&steps(&edits), &anywhere(), || {
+            fs::remove_file(root.join("inside/sub/gone")).expect("a file");
+            swap(&root);
+        });
+        let error = done.expect_err("there is nothing to remove").to_string();
+        assert!(error.contains("nothing was changed"), "{error}");
+        assert_eq!(tree(&root.join("outside")), ["gone=old", "old=old"]);
+        assert_eq!(tree(&root.join("inside/moved")), ["old=old"]);
+    }
+
+    #[test]
+    fn a_file_that_becomes_a_link_is_not_written_through() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().canonicalize().expect("a directory");
+        two_trees(&root);
+        let place = root.join("inside/sub/old");
+        let link = || {
+            fs::remove_file(&place).expect("a file");
+            symlink(root.join("outside/old"), &place).expect("a link");
+        };
+        let edits = [write(&root.join("inside/sub"), "old", WriteKind::Update)];
+        let error = carry_out_with(&steps(&edits), &anywhere(), link).expect_err("a link");
+        assert!(error.to_string().contains("link"), "{error}");
+        carry_out(&steps(&edits), &anywhere()).expect_err("still a link");
+        assert_eq!(tree(&root.join("outside")), ["gone=old", "old=old"]);
+    }
+
+    #[test]
+    fn a_permit_goes_as_far_as_its_profile() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().canonicalize().expect("a directory");
+        two_trees(&root);
+        let profile = Profile {
+            mode: SandboxMode::WorkspaceWrite,
+            writable_roots: vec![root.join("inside")],
+            ..Profile::full_access()
+        };
+        let permit = Verdict::Run(Place::Sandbox).permit(&profile).expect("leave to run");
+        let outside = [write(&root.join("outside"), "old", WriteKind::Update)];
+        let error = carry_out(&steps(&outside), &permit).expect_err("not here").to_string();
+        assert!(error.contains("no leave"), "{error}");
+        let inside = edits(&root);
+        carry_out(&steps(&inside), &permit).expect("here");
+        assert_eq!(tree(&root.join("outside")), ["gone=old", "old=old"]);
+    }
+
+    #[test]
+    fn directories_are_bounded() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().canonicalize().expect("a directory");
+        let edits: Vec<_> = (0..DIRECTORIES_MAX)
+            .map(|n| write(&root, &format!("d{n}/f"), WriteKind::Add))
+            .collect();
+        let error = carry_out(&steps(&edits), &anywhere()).expect_err("too many").to_string();
+        assert!(error.contains("split it"), "{error}");
+        assert_eq!(tree(&root), [""; 0]);
+        carry_out(&steps(&edits[1..]), &anywhere()).expect("just fits, with its parent");
     }
 }

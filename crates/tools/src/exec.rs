@@ -1,11 +1,11 @@
 //! `exec_command` and `write_stdin`: shell commands, and sessions of those that take longer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use policy::{CommandRequest, Escalation, Grants, Verdict};
+use policy::{CommandRequest, Effect, Escalation, SandboxMode};
 use protocol::item::{Command, ItemBody, Status};
 use protocol::responses::{OutputBody, ToolSpec};
 use sandbox::{Io, Process, SpawnRequest};
@@ -13,9 +13,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::gate::Asking;
 use crate::output::{self, Standing};
 use crate::patch;
-use crate::session::{SESSIONS_MAX, Session, Sessions};
+use crate::session::{SESSIONS_MAX, Session, Sessions, Start};
 use crate::shell::{self, Shell};
 use crate::tool::{Progress, ProgressSender, Running, Tool, ToolCall, Workspace};
 
@@ -66,8 +67,8 @@ impl ExecCommand {
     ) -> Result<OutputBody, OutputBody> {
         let begun = Instant::now();
         let arguments: ExecArguments = call.arguments()?;
-        let request = match self.intend(&arguments, &call.call_id)? {
-            Intent::Run(request) => request,
+        let (request, asked) = match self.intend(&arguments, &call, &progress).await? {
+            Intent::Run { request, asked } => (request, asked),
             Intent::Patch { base, text } => {
                 let text = patch::apply(&self.workspace, &base, &text, call.key, &progress).await?;
                 let wall = begun.elapsed().as_secs_f64();
@@ -75,13 +76,7 @@ impl ExecCommand {
                 return Ok(OutputBody::Text(text));
             }
         };
-        let item = Command {
-            command: shell::join(&request.argv),
-            cwd: request.cwd.clone(),
-            output: String::new(),
-            exit_code: None,
-            status: Status::InProgress,
-        };
+        let item = item(&request.argv, &request.cwd, Status::InProgress);
         let process = match Process::spawn(&self.workspace.sandbox, &request).await {
             Ok(process) => process,
             Err(error) => {
@@ -92,12 +87,16 @@ impl ExecCommand {
                     status: Status::Failed,
                     ..item.clone()
                 };
-                progress.send(call.key, Progress::Started(ItemBody::Command(item))).await;
+                if !asked {
+                    progress.send(call.key, Progress::Started(ItemBody::Command(item))).await;
+                }
                 progress.send(call.key, Progress::Ended(ItemBody::Command(ended))).await;
                 return refuse(format!("exec_command failed: {error}"));
             }
         };
-        let session = self.sessions.adopt(process, call.key, item, progress);
+        let sandboxed = request.permit.profile().mode != SandboxMode::DangerFullAccess;
+        let start = Start { key: call.key, item, shown: asked, sandboxed };
+        let session = self.sessions.adopt(process, start, progress);
         let wait = clamp(arguments.yield_time_ms, YIELD_DEFAULT_MS, YIELD_MS);
         let tokens = tokens(arguments.max_output_tokens, self.workspace.output_tokens_max);
         let chunk = self.chunks.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +104,12 @@ impl ExecCommand {
     }
 
     /// Decides what a call comes to, or why it comes to nothing; nothing is done yet.
-    fn intend(&self, arguments: &ExecArguments, call_id: &str) -> Result<Intent, OutputBody> {
+    pub(crate) async fn intend(
+        &self,
+        arguments: &ExecArguments,
+        call: &ToolCall,
+        progress: &ProgressSender,
+    ) -> Result<Intent, OutputBody> {
         let escalated = arguments.sandbox_permissions == Some(SandboxPermissions::RequireEscalated);
         if !escalated && arguments.justification.is_some() {
             return refuse(
@@ -133,28 +137,30 @@ impl ExecCommand {
         let login = arguments.login.unwrap_or(self.workspace.login_shell);
         let shell = arguments.shell.as_deref().map(Shell::named);
         let argv = shell.as_ref().unwrap_or(&self.workspace.shell).argv(&arguments.cmd, login);
-        let escalation = escalated.then(Escalation::default);
-        let request = CommandRequest { argv: argv.clone(), cwd: workdir.clone(), escalation };
-        let policy = &self.workspace.policy;
-        let verdict = policy.command(&request, &Grants::default()).verdict;
-        let Some(permit) = verdict.permit(&policy.profile) else {
-            return match verdict {
-                Verdict::Refuse(reason) => refuse(reason),
-                _ => refuse("there is nobody to ask"),
-            };
-        };
+        // Looked at first, so that nobody is asked in vain; those that wait for an answer meanwhile
+        // are no more than calls that may run at once.
         if !self.sessions.has_room() {
             return refuse(format!(
                 "{SESSIONS_MAX} commands are still running; wait for one with write_stdin first"
             ));
         }
-        Ok(Intent::Run(SpawnRequest {
+        let escalation = escalated.then(|| Escalation {
+            justification: arguments.justification.clone(),
+            prefix: arguments.prefix_rule.clone(),
+        });
+        let command = CommandRequest { argv: argv.clone(), cwd: workdir.clone(), escalation };
+        let item = |status| ItemBody::Command(item(&argv, &workdir, status));
+        let asking = Asking { key: call.key, progress, item: &item };
+        let leave = self.workspace.gate.pass(Effect::Command(command), &asking).await;
+        let leave = leave.map_err(OutputBody::Text)?;
+        let request = SpawnRequest {
+            env: self.environment(&call.call_id),
+            io: if arguments.tty.unwrap_or(false) { Io::Terminal } else { Io::Pipe },
+            permit: leave.permit,
             argv,
             cwd: workdir,
-            env: self.environment(call_id),
-            io: if arguments.tty.unwrap_or(false) { Io::Terminal } else { Io::Pipe },
-            permit,
-        }))
+        };
+        Ok(Intent::Run { request, asked: leave.asked })
     }
 
     fn environment(&self, call_id: &str) -> Vec<(String, String)> {
@@ -236,10 +242,26 @@ fn tokens(given: Option<f64>, max: u64) -> u64 {
     given.filter(|n| n.is_finite() && *n >= 0.0).map_or(max, |n| (n as u64).min(max))
 }
 
+/// Makes the item of a command that has not printed anything.
+fn item(argv: &[String], cwd: &Path, status: Status) -> Command {
+    Command {
+        command: shell::join(argv),
+        cwd: cwd.to_owned(),
+        output: String::new(),
+        exit_code: None,
+        status,
+    }
+}
+
 /// What a call of `exec_command` comes to.
-enum Intent {
+pub(crate) enum Intent {
     /// A process.
-    Run(SpawnRequest),
+    Run {
+        /// What to start.
+        request: SpawnRequest,
+        /// Whether somebody was asked, and the item has begun therefore.
+        asked: bool,
+    },
     /// A patch that was wrapped into a command.
     Patch {
         /// Where its paths begin.
@@ -249,8 +271,9 @@ enum Intent {
     },
 }
 
+/// What `exec_command` is called with.
 #[derive(Deserialize)]
-struct ExecArguments {
+pub(crate) struct ExecArguments {
     cmd: String,
     workdir: Option<String>,
     shell: Option<String>,
@@ -260,9 +283,7 @@ struct ExecArguments {
     max_output_tokens: Option<f64>,
     sandbox_permissions: Option<SandboxPermissions>,
     justification: Option<String>,
-    // Read so that a wrong one is refused; what it proposes needs somebody to approve it.
-    #[serde(rename = "prefix_rule")]
-    _prefix_rule: Option<Vec<String>>,
+    prefix_rule: Option<Vec<String>>,
 }
 
 #[derive(Deserialize, PartialEq)]

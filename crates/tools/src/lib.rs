@@ -2,28 +2,38 @@
 //!
 //! A [`Tool`] says what it is, and answers calls with text that the model reads: its failures are
 //! results, not errors of ours. What it shows to the user on the way it sends as [`Progress`].
-//! Whatever starts a process or writes a file asks the [`policy::Policy`] of its [`Workspace`] first.
+//! Whatever starts a process or writes a file passes the [`Gate`] of its [`Workspace`] first, and
+//! needs the permit that it gives.
 
 mod carry_out;
 mod exec;
 mod file;
+pub mod fold;
+mod gate;
+#[cfg(test)]
+mod hostile;
 mod image;
+mod judge;
 mod output;
 mod patch;
 mod plan;
 mod session;
 mod shell;
+mod spot;
 mod tool;
 mod view_image;
 
 pub use exec::{ExecCommand, WriteStdin};
 pub use file::read_bounded;
+pub use gate::Gate;
 pub use image::{ImageError, LoadedImage, load_image};
+pub use judge::{Judge, Opinion};
 pub use patch::ApplyPatch;
 pub use plan::UpdatePlan;
 pub use session::Sessions;
 pub use shell::Shell;
 pub use tool::{
-    Progress, ProgressSender, Running, Tool, ToolCall, ToolInput, Workspace, progress_channel,
+    Progress, ProgressSender, Reply, Running, Tool, ToolCall, ToolInput, Workspace,
+    progress_channel,
 };
 pub use view_image::ViewImage;

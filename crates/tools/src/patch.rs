@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::patch::{ChangeKind, Edit, FileState, Patch, Plan};
-use policy::{Grants, Verdict, WriteRequest};
+use policy::{Effect, WriteRequest};
 use protocol::id::CallKey;
 use protocol::item::{self, Change, ItemBody, Status};
 use protocol::responses::{OutputBody, ToolFormat, ToolSpec};
@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::carry_out::{Step, carry_out};
+use crate::gate::{Asking, Judgement};
 use crate::tool::{Progress, ProgressSender, Running, Tool, ToolCall, ToolInput, Workspace};
 
 /// Files that one patch may name.
@@ -61,9 +62,6 @@ pub(crate) async fn apply(
     progress: &ProgressSender,
 ) -> Result<String, OutputBody> {
     let begun = Instant::now();
-    // A patch inside a command may run beside another; between looking at files and writing them
-    // nobody else may write.
-    let _alone = workspace.patching.lock().await;
     let refuse = |text: String| OutputBody::Text(text);
     let unfit = |reason: String| refuse(format!("apply_patch verification failed: {reason}"));
     let patch = Patch::parse(text).map_err(|error| unfit(error.to_string()))?;
@@ -71,24 +69,81 @@ pub(crate) async fn apply(
         let count = patch.operations().len();
         return Err(unfit(format!("it has {count} files, and a patch may have {OPERATIONS_MAX}")));
     }
-    let plan = Plan::new(&patch, base, look).map_err(|error| unfit(error.to_string()))?;
-    let steps = steps(&plan).map_err(unfit)?;
-    let request = WriteRequest { paths: steps.iter().map(|step| step.place.clone()).collect() };
-    match workspace.policy.write(&request, &Grants::default()).verdict {
-        Verdict::Run(_) => {}
-        Verdict::Refuse(reason) => return Err(refuse(reason)),
-        Verdict::Ask(_) => return Err(refuse("there is nobody to ask".to_owned())),
-    }
-    let changes = changes(&plan);
+    // A patch inside a command may run beside another; between looking at files and writing them
+    // nobody else may write.
+    let mut alone = workspace.patching.lock().await;
+    let mut checked = Checked::new(&patch, base).map_err(unfit)?;
+    let changes = changes(&checked.plan);
     let item = |status| ItemBody::FileChange { changes: changes.clone(), status };
-    progress.send(key, Progress::Started(item(Status::InProgress))).await;
-    let (code, status, said) = match carry_out(&steps) {
-        Ok(()) => (0, Status::Completed, plan.summary().to_owned()),
+    let gate = &workspace.gate;
+    let permit = match gate.judge(Effect::Write(checked.request())).await.map_err(refuse)? {
+        Judgement::Permitted(permit) => {
+            progress.send(key, Progress::Started(item(Status::InProgress))).await;
+            permit
+        }
+        Judgement::Open(question) => {
+            // Others need not wait until somebody has answered; the files may change meanwhile.
+            drop(alone);
+            let asking = Asking { key, progress, item: &item };
+            let leave = gate.ask(question, &asking).await.map_err(refuse)?;
+            alone = workspace.patching.lock().await;
+            match checked.again(&patch, base) {
+                Ok(again) => checked = again,
+                Err(reason) => {
+                    progress.send(key, Progress::Ended(item(Status::Failed))).await;
+                    return Err(unfit(reason));
+                }
+            }
+            leave.permit
+        }
+    };
+    let (code, status, said) = match carry_out(&checked.steps(), &permit) {
+        Ok(()) => (0, Status::Completed, checked.plan.summary().to_owned()),
         Err(error) => (1, Status::Failed, format!("{error}\n")),
     };
+    drop(alone);
     progress.send(key, Progress::Ended(item(status))).await;
     let wall = begun.elapsed().as_secs_f64();
     Ok(format!("Exit code: {code}\nWall time: {wall:.1} seconds\nOutput:\n{said}"))
+}
+
+/// A patch that fits the files, and what is to be decided about.
+pub(crate) struct Checked {
+    plan: Plan,
+    /// The real place of every edit, and whether anything was there.
+    places: Vec<(PathBuf, bool)>,
+}
+
+impl Checked {
+    pub(crate) fn new(patch: &Patch, base: &Path) -> Result<Self, String> {
+        let plan = Plan::new(patch, base, look).map_err(|error| error.to_string())?;
+        let present = |place: PathBuf| {
+            let present = place.symlink_metadata().is_ok();
+            (place, present)
+        };
+        let places = places(&plan)?.into_iter().map(present).collect();
+        Ok(Self { plan, places })
+    }
+
+    /// Checks the patch once more, after somebody has accepted it: what they saw must still be true.
+    fn again(&self, patch: &Patch, base: &Path) -> Result<Self, String> {
+        let again = Self::new(patch, base)?;
+        if again.places != self.places {
+            return Err("the files have changed since it was accepted; make it again".to_owned());
+        }
+        Ok(again)
+    }
+
+    /// Returns what is to be decided about.
+    pub(crate) fn request(&self) -> WriteRequest {
+        WriteRequest { paths: self.places.iter().map(|(place, _)| place.clone()).collect() }
+    }
+
+    /// Returns what is to be done, at the very places that were decided about.
+    fn steps(&self) -> Vec<Step<'_>> {
+        let step = |(edit, (place, _)): (_, &(PathBuf, bool))| Step { edit, place: place.clone() };
+        self.plan.edits().iter().zip(&self.places).map(step).collect()
+    }
 }
 
 /// Looks at a file for the plan.
@@ -110,8 +165,8 @@ fn look(path: &Path) -> io::Result<FileState> {
 
 /// Finds the real place of every edit; two edits of one file under two names are refused, because
 /// the second would undo the first.
-fn steps(plan: &Plan) -> Result<Vec<Step<'_>>, String> {
-    let mut steps = Vec::new();
+fn places(plan: &Plan) -> Result<Vec<PathBuf>, String> {
+    let mut places = Vec::new();
     let mut written = HashSet::new();
     for edit in plan.edits() {
         let shown = edit.path().display();
@@ -125,9 +180,9 @@ fn steps(plan: &Plan) -> Result<Vec<Step<'_>>, String> {
                 "{shown} is a second name of a file that the patch writes already"
             ));
         }
-        steps.push(Step { edit, place });
+        places.push(place);
     }
-    Ok(steps)
+    Ok(places)
 }
 
 /// Follows every link of a path whose last parts need not exist.

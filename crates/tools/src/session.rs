@@ -57,6 +57,18 @@ pub(crate) struct Session {
     stop: watch::Sender<bool>,
 }
 
+/// How a command begins.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) key: CallKey,
+    /// What its end is reported with.
+    pub(crate) item: Command,
+    /// Whether its beginning was reported already, because somebody was asked about it.
+    pub(crate) shown: bool,
+    /// Whether a sandbox can be what makes it fail.
+    pub(crate) sandboxed: bool,
+}
+
 #[derive(Debug)]
 struct Collected {
     /// What no call has taken yet.
@@ -76,12 +88,11 @@ impl Sessions {
         list.running.len() < SESSIONS_MAX
     }
 
-    /// Takes over a process; `item` is what its end is reported with.
+    /// Takes over a process.
     pub(crate) fn adopt(
         &self,
         process: Process,
-        key: CallKey,
-        item: Command,
+        start: Start,
         progress: ProgressSender,
     ) -> Arc<Session> {
         let mut list = lock(&self.list);
@@ -90,7 +101,7 @@ impl Sessions {
         let (stop, stopped) = watch::channel(false);
         let session = Arc::new(Session {
             id: list.last,
-            key,
+            key: start.key,
             connection: process.connection(),
             collected: Mutex::new(Collected { unread: empty(), all: empty() }),
             group: process.group(),
@@ -98,7 +109,7 @@ impl Sessions {
             stop,
         });
         list.running.insert(session.id, Arc::clone(&session));
-        let task = attend(Arc::clone(&session), process, stopped, item, progress);
+        let task = attend(Arc::clone(&session), process, stopped, start, progress);
         tokio::spawn(task);
         session
     }
@@ -194,13 +205,14 @@ async fn attend(
     session: Arc<Session>,
     mut process: Process,
     mut stopped: watch::Receiver<bool>,
-    mut item: Command,
+    start: Start,
     progress: ProgressSender,
 ) {
+    let Start { mut item, shown, sandboxed, .. } = start;
     let started = Progress::Started(ItemBody::Command(item.clone()));
-    let mut unreported = Some(started);
-    let shown = sleep(START_DELAY);
-    tokio::pin!(shown);
+    let mut unreported = (!shown).then_some(started);
+    let late = sleep(START_DELAY);
+    tokio::pin!(late);
     let mut buffer = Vec::new();
     let mut open = true;
     let exit = loop {
@@ -212,7 +224,7 @@ async fn attend(
             }
             exit = process.wait() => break exit.unwrap_or(-1),
             Ok(()) = stopped.changed() => process.kill(),
-            () = &mut shown, if unreported.is_some() => {
+            () = &mut late, if unreported.is_some() => {
                 if let Some(started) = unreported.take() {
                     progress.send(session.key, started).await;
                 }
@@ -228,15 +240,48 @@ async fn attend(
     item.output = lock(&session.collected).all.to_text();
     item.exit_code = Some(exit);
     item.status = if exit == 0 { Status::Completed } else { Status::Failed };
+    // What the sandbox stopped at once has done nothing that a person would want to see.
+    let hidden = unreported.is_some() && sandboxed && looks_denied(exit, &item.output);
     // The item is reported before anybody can learn that the command has ended.
-    if let Some(started) = unreported {
+    if let Some(started) = unreported.filter(|_| !hidden) {
         progress.send(session.key, started).await;
     }
-    progress.send(session.key, Progress::Ended(ItemBody::Command(item))).await;
+    if !hidden {
+        progress.send(session.key, Progress::Ended(ItemBody::Command(item))).await;
+    }
     session.exit.send_replace(Some(exit));
 }
+
+/// Guesses from how a command ended whether it was the sandbox that stopped it.
+fn looks_denied(exit_code: i32, output: &str) -> bool {
+    exit_code != 0 && DENIALS.iter().any(|words| output.contains(words))
+}
+
+/// What programs say when a sandbox stops them.
+const DENIALS: [&str; 4] =
+    ["Read-only file system", "Permission denied", "Operation not permitted", "sandbox"];
 
 /// A lock whose holder panicked still holds whole values: every change under it is one call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::looks_denied;
+
+    #[test]
+    fn denials() {
+        for (exit_code, output, want) in [
+            (1, "touch: cannot touch 'x': Read-only file system\n", true),
+            (2, "sh: 1: cannot create x: Permission denied\n", true),
+            (1, "connect: Operation not permitted\n", true),
+            (126, "stopped by the sandbox\n", true),
+            (0, "Permission denied\n", false),
+            (1, "no such file\n", false),
+            (1, "", false),
+        ] {
+            assert_eq!(looks_denied(exit_code, output), want, "{exit_code} {output}");
+        }
+    }
 }

@@ -4,14 +4,15 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
-use policy::Policy;
+use protocol::approval::{Answer, ApprovalRequest};
 use protocol::id::CallKey;
 use protocol::item::{ItemBody, Step};
 use protocol::responses::{OutputBody, ToolSpec};
 use sandbox::Sandbox;
 use serde::Deserialize;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
+use crate::gate::Gate;
 use crate::shell::Shell;
 
 /// Something a model can call.
@@ -61,8 +62,8 @@ impl ToolCall {
     }
 }
 
-/// What a tool shows to the user.
-#[derive(Clone, Debug, PartialEq)]
+/// What a tool shows to the user, and what it asks.
+#[derive(Debug)]
 pub enum Progress {
     /// It began something.
     Started(ItemBody),
@@ -70,6 +71,24 @@ pub enum Progress {
     Ended(ItemBody),
     /// The list of steps is now this.
     Plan(Vec<Step>),
+    /// It needs leave, and waits for the reply.
+    Asked(ApprovalRequest, Reply),
+    /// Commands with this prefix are allowed from now on, as the user wanted.
+    Remembered(Vec<String>),
+    /// The user should know this.
+    Warning(String),
+}
+
+/// Where the answer to a question goes. Dropping it counts as nobody being there.
+#[derive(Debug)]
+pub struct Reply(oneshot::Sender<Answer>);
+
+impl Reply {
+    /// Lets the tool go on.
+    pub fn send(self, answer: Answer) {
+        // A tool that was stopped meanwhile needs no answer.
+        let _ = self.0.send(answer);
+    }
 }
 
 /// Progress that waits to be taken; tools wait when there is more.
@@ -83,6 +102,13 @@ impl ProgressSender {
     /// Shows something.
     pub async fn send(&self, key: CallKey, progress: Progress) {
         let _ = self.0.send((key, progress)).await;
+    }
+
+    /// Asks, and waits for the answer for as long as it takes.
+    pub(crate) async fn ask(&self, key: CallKey, request: ApprovalRequest) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        self.send(key, Progress::Asked(request, Reply(reply))).await;
+        answer.await.unwrap_or(Answer::Disconnected)
     }
 }
 
@@ -105,8 +131,8 @@ pub struct Workspace {
     pub env: Vec<(String, String)>,
     /// What keeps commands to it.
     pub sandbox: Sandbox,
-    /// What may be done.
-    pub policy: Policy,
+    /// What decides about everything that is done.
+    pub gate: Gate,
     /// The most tokens of output that a model gets from one call.
     pub output_tokens_max: u64,
     /// Held while a patch looks at files and writes them.

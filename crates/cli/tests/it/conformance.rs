@@ -11,13 +11,11 @@ use testkit::replay::{Outcome, replay};
 use crate::{BINARY, PARENT};
 
 /// Recordings of what we cannot do yet. One that passes must leave the list.
-const LATER: [(&str, &str); 6] = [
+const LATER: [(&str, &str); 4] = [
     ("exec_fork_only", "there is no `fork` yet"),
     ("exec_resume_different_model_and_cwd", "there is no `resume` yet"),
     ("exec_resume_id", "there is no `resume` yet"),
     ("exec_resume_last", "there is no `resume` yet"),
-    ("exec_readonly_denied", "commands are not held to the sandbox yet"),
-    ("exec_sandbox_denied_items", "commands are not held to the sandbox yet"),
 ];
 
 /// Runs side by side. They mostly wait, so there are more of them than processors.

@@ -1,5 +1,5 @@
-//! Turns in a world made from a seed: models that stutter, tools that return when they like, users
-//! that interrupt, and inputs that come too late.
+//! Turns in a world made from a seed: models that stutter, tools that ask and return when they like,
+//! users that answer, cancel and interrupt, and inputs that come too late.
 //!
 //! A seed plays one thread of a few turns on one history. What must hold is checked with every
 //! action. A seed that fails is replayed, with all that happened, by the line that the failure prints.
@@ -12,12 +12,13 @@ use std::time::Duration;
 use engine::context::user_message;
 use engine::retry::{DEADLINE, RetryLimits};
 use engine::{
-    Action, Call, Context, Input, Limits, Numbers, Origin, Outcome, Purpose, Report, ToolTraits,
-    Turn, TurnOptions, prompt,
+    Action, Call, Context, Input, Limits, Numbers, Origin, Outcome, Purpose, Question, Report,
+    ToolTraits, Turn, TurnOptions, prompt,
 };
+use protocol::approval::{Answer, ApprovalRequest, Resolution, Scope, Subject};
 use protocol::error::{ErrorClass, SampleError, TurnErrorCause};
 use protocol::event::Event;
-use protocol::id::{CallKey, ItemId};
+use protocol::id::{ApprovalId, CallKey, ItemId};
 use protocol::item::{Item, ItemBody, Status, Step, StepStatus};
 use protocol::open::Open;
 use protocol::responses::{
@@ -55,6 +56,7 @@ fn simulate() {
     for what in EVENTFUL {
         assert!(often(what) >= 500, "{what} is rare: {tally:?}");
     }
+    assert!(often("cancel beside another question") >= 50, "{tally:?}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "a failing seed is replayed from the command line")]
@@ -133,6 +135,9 @@ struct World<'a> {
     sampling: Option<Purpose>,
     waiting: Option<Duration>,
     running: BTreeMap<CallKey, Call>,
+    questions: BTreeMap<ApprovalId, (CallKey, ApprovalRequest)>,
+    /// A call that must be let go on now, and with which answer.
+    resuming: Option<(CallKey, Answer)>,
 
     // What has been seen.
     history: History,
@@ -145,6 +150,11 @@ struct World<'a> {
     calls_made: usize,
     calls_before: usize,
     steered: Vec<String>,
+    /// Who asks at this moment.
+    asking: Option<CallKey>,
+    next_approval: u64,
+    /// What the model must be told once, unless the history is replaced.
+    told: Vec<String>,
     usage: Usage,
     requests: u32,
     /// Of the request that is being made.
@@ -181,6 +191,11 @@ impl<'a> World<'a> {
             sampling: None,
             waiting: None,
             running: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            resuming: None,
+            asking: None,
+            next_approval: options.numbers.approval,
+            told: Vec::new(),
             calls_before: history.outputs().len(),
             history,
             items: Items { next: options.numbers.item, open: BTreeMap::new() },
@@ -238,6 +253,12 @@ impl<'a> World<'a> {
         if wild && !self.runs.is_empty() && self.rng.one_in(8) {
             return self.report();
         }
+        if wild && !self.running.is_empty() && self.rng.one_in(3) {
+            return self.ask();
+        }
+        if !self.questions.is_empty() && (!wild || self.rng.one_in(8)) {
+            return self.answer(wild);
+        }
         if !self.running.is_empty() && (self.sampling.is_none() || self.rng.one_in(6)) {
             return self.return_call();
         }
@@ -253,7 +274,96 @@ impl<'a> World<'a> {
         self.accept(input);
     }
 
+    /// A call asks for leave, unless it has asked already.
+    fn ask(&mut self) {
+        let key = self.running_key();
+        let prefix = vec![format!("p{}", self.rng.next_u64())];
+        let subject = Subject::Command { argv: Vec::new(), cwd: "/".into(), outside: false };
+        let mut scopes = vec![Scope::Session, Scope::Prefix(prefix)];
+        scopes.truncate(self.rng.below(3) as usize);
+        let request = ApprovalRequest { subject, reason: None, scopes };
+        if self.questions.values().any(|(call, _)| *call == key) {
+            return self.refuse(Input::Asked(key, request));
+        }
+        self.asking = Some(key);
+        let open = self.questions.len();
+        self.accept(Input::Asked(key, request));
+        assert_eq!(self.questions.len(), open + 1, "nobody was asked");
+        self.happened.push("question");
+        if open > 0 {
+            self.happened.push("question beside another");
+        }
+    }
+
+    /// Somebody answers a question, or it is clear that nobody will.
+    fn answer(&mut self, wild: bool) {
+        let ids: Vec<_> = self.questions.keys().copied().collect();
+        let id = ids[self.rng.below(ids.len() as u64) as usize];
+        let (key, request) = self.questions.remove(&id).unwrap();
+        let offered = request.scopes.iter().find_map(|scope| match scope {
+            Scope::Prefix(prefix) => Some(prefix.clone()),
+            Scope::Session => None,
+        });
+        let session = request.scopes.contains(&Scope::Session);
+        let (answer, want) = match if wild { self.rng.below(18) } else { 0 } {
+            0..=2 => (Answer::Accept, Answer::Accept),
+            3 | 4 => {
+                let want = if session { Answer::AcceptForSession } else { Answer::Accept };
+                (Answer::AcceptForSession, want)
+            }
+            5..=7 if offered.is_some() => {
+                let answer = Answer::AcceptAndRemember(offered.unwrap());
+                (answer.clone(), answer)
+            }
+            5..=7 => (Answer::AcceptAndRemember(vec!["all".into()]), Answer::Accept),
+            8 | 9 => (Answer::Decline, Answer::Decline),
+            10 | 11 => (Answer::TimedOut, Answer::TimedOut),
+            12 | 13 => (Answer::Disconnected, Answer::Disconnected),
+            14 => (Answer::Invalid, Answer::Invalid),
+            _ => {
+                for call in self.running.values() {
+                    self.returned.insert(call.call_id.clone(), "aborted by user".into());
+                }
+                let before = self.questions.len();
+                self.accept(Input::Answered(id, Answer::Cancel));
+                assert_eq!(self.finished, Some(Outcome::Interrupted), "a cancel ends the turn");
+                self.happened.push("cancel");
+                if before > 0 {
+                    self.happened.push("cancel beside another question");
+                }
+                return;
+            }
+        };
+        self.resuming = Some((key, want.clone()));
+        self.accept(Input::Answered(id, answer.clone()));
+        assert_eq!(self.resuming, None, "{key:?} was not let go on");
+        if self.rng.one_in(3) {
+            // The same again is nobody's answer any more.
+            self.drop(Input::Answered(id, answer));
+        }
+        if let Answer::AcceptAndRemember(prefix) = want {
+            self.told.push(prompt::prefix_saved(&prefix));
+            self.accept(Input::Reported(key, Report::Remembered(prefix)));
+            self.happened.push("prefix remembered");
+        }
+    }
+
+    /// Gives an input that is taken and changes nothing.
+    fn drop(&mut self, input: Input) {
+        let before = format!("{:?}", self.turn);
+        self.accept(input);
+        assert_eq!(format!("{:?}", self.turn), before, "something changed");
+    }
+
+    fn running_key(&mut self) -> CallKey {
+        let keys: Vec<_> = self.running.keys().copied().collect();
+        keys[self.rng.below(keys.len() as u64) as usize]
+    }
+
     fn interrupt(&mut self) {
+        if !self.questions.is_empty() {
+            self.happened.push("interrupt beside a question");
+        }
         let running: BTreeSet<_> = self.running.keys().copied().collect();
         for call in self.running.values() {
             self.returned.insert(call.call_id.clone(), "aborted by user".into());
@@ -266,8 +376,17 @@ impl<'a> World<'a> {
     /// Gives an input that does not fit: it is refused, and nothing changes.
     fn stray(&mut self) {
         let stray_key = CallKey(self.rng.below(12));
-        let input = match self.rng.below(4) {
-            0 if self.waiting.is_none() => Input::WaitOver,
+        let stray_id = ApprovalId(self.rng.below(12));
+        let input = match self.rng.below(5) {
+            0 if !self.questions.contains_key(&stray_id) => {
+                return self.drop(Input::Answered(stray_id, Answer::Cancel));
+            }
+            4 if !self.running.contains_key(&stray_key) => {
+                let subject = Subject::Write { paths: Vec::new() };
+                let request = ApprovalRequest { subject, reason: None, scopes: Vec::new() };
+                Input::Asked(stray_key, request)
+            }
+            0 | 4 if self.waiting.is_none() => Input::WaitOver,
             1 if self.sampling.is_none() => Input::Stream(StreamEvent::TextDelta("late".into())),
             2 if self.sampling.is_none() => Input::SampleFailed(self.error()),
             _ if !self.running.contains_key(&stray_key) => {
@@ -299,9 +418,12 @@ impl<'a> World<'a> {
         self.accept(Input::Reported(key, report));
     }
 
+    /// A call returns, now and then without having waited for its answer.
     fn return_call(&mut self) {
-        let keys: Vec<_> = self.running.keys().copied().collect();
-        let key = keys[self.rng.below(keys.len() as u64) as usize];
+        let key = self.running_key();
+        if self.questions.values().any(|(call, _)| *call == key) && !self.rng.one_in(8) {
+            return self.answer(self.steps < WILD_STEPS);
+        }
         let call = self.running.remove(&key).unwrap();
         let (output, want) = match self.rng.below(4) {
             0 => {
@@ -442,6 +564,18 @@ impl<'a> World<'a> {
             Action::Sample(purpose) => self.observe_sample(purpose),
             Action::CloseStream => assert!(self.sampling.take().is_some(), "no stream is open"),
             Action::Run(call) => self.observe_run(call),
+            Action::Ask(question) => self.observe_question(question),
+            Action::Resume(key, answer) => {
+                assert_eq!(self.resuming.take(), Some((key, answer)), "not what was answered");
+                assert!(self.running.contains_key(&key), "{key:?} does not run");
+            }
+            Action::Withdraw(id) => {
+                assert!(self.questions.remove(&id).is_some(), "{id:?} is not open");
+                let resolution = Resolution::Withdrawn;
+                let told = Event::ApprovalResolved { id, resolution };
+                assert_eq!(self.last_event, Some(told), "nobody was told");
+                self.happened.push("question withdrawn");
+            }
             Action::Stop(key) => {
                 assert!(self.running.remove(&key).is_some(), "{key:?} does not run");
             }
@@ -480,6 +614,20 @@ impl<'a> World<'a> {
         assert!(asked.is_none_or(|text| text.contains(&prompt::SUMMARY_REQUEST[..40])));
         self.history.follow(history);
         self.check_outputs();
+    }
+
+    fn observe_question(&mut self, question: Question) {
+        let Question { id, item, request, timeout } = question;
+        assert_eq!(timeout, self.options.limits.approval_timeout);
+        assert_eq!(id.0, self.next_approval, "questions are numbered in order");
+        self.next_approval += 1;
+        assert!(item.is_none_or(|item| self.items.open.contains_key(&item)), "{item:?}");
+        let told = Event::ApprovalRequested { id, item, request: request.clone() };
+        assert_eq!(self.last_event, Some(told), "a question that nobody was told of");
+        let key = self.asking.take().expect("somebody asks");
+        self.questions.insert(id, (key, request));
+        let limit = self.options.limits.calls_parallel_max.max(1);
+        assert!(self.questions.len() <= limit, "more questions than calls can run");
     }
 
     fn observe_run(&mut self, call: Call) {
@@ -525,6 +673,7 @@ impl<'a> World<'a> {
                     self.happened.push("compaction");
                     self.history = History::default();
                     (self.calls_made, self.calls_before) = (0, 0);
+                    self.told.clear();
                 }
             }
             Event::ItemDiscarded(id) => {
@@ -540,6 +689,13 @@ impl<'a> World<'a> {
             }
             Event::TurnCompleted { usage } => assert_eq!(*usage, self.usage),
             Event::TurnFailed(_) | Event::TurnInterrupted => {}
+            Event::ApprovalRequested { .. } => assert!(self.asking.is_some(), "nobody asked"),
+            Event::ApprovalResolved { id, resolution: Resolution::Answered(_) } => {
+                assert!(!self.questions.contains_key(id), "{id:?} is still open");
+            }
+            Event::ApprovalResolved { id, resolution: Resolution::Withdrawn } => {
+                assert!(self.questions.contains_key(id), "{id:?} is not open");
+            }
             Event::ThreadStarted(_) | Event::Warning(_) => panic!("not of a turn: {event:?}"),
         }
         self.last_event = Some(event);
@@ -581,6 +737,7 @@ impl<'a> World<'a> {
             other => panic!("{other:?}"),
         }
         assert!(self.sampling.is_none() && self.running.is_empty(), "something was left running");
+        assert!(self.questions.is_empty(), "a question outlives its turn");
         for (id, body) in &self.items.open {
             match body {
                 // What a tool began may go on after the turn.
@@ -595,6 +752,10 @@ impl<'a> World<'a> {
             let said = self.history.messages().iter().filter(|message| *message == text).count();
             assert_eq!(said, 1, "`{text}` was lost or doubled");
         }
+        for text in &self.told {
+            let told = self.history.messages().iter().filter(|message| *message == text).count();
+            assert_eq!(told, 1, "`{text}` was lost or doubled");
+        }
     }
 
     /// What comes after the end changes nothing: what may cross it is dropped, the rest refused.
@@ -608,6 +769,8 @@ impl<'a> World<'a> {
             Input::Returned(key, OutputBody::Text("late".into())),
             Input::Reported(key, Report::Started(shown.clone())),
             Input::Reported(key, Report::Ended(shown)),
+            Input::Answered(ApprovalId(self.rng.below(8)), Answer::Cancel),
+            Input::Reported(key, Report::Remembered(vec!["late".into()])),
         ] {
             self.accept(input);
         }
@@ -646,6 +809,12 @@ const EVENTFUL: &[&str] = &[
     "call run",
     "call beside another",
     "item discarded",
+    "question",
+    "question beside another",
+    "question withdrawn",
+    "interrupt beside a question",
+    "prefix remembered",
+    "cancel",
 ];
 
 /// How the history answers calls that were never run.

@@ -18,9 +18,10 @@ use engine::{
     Action, Context, Input, Limits, Numbers, Origin, Outcome, Payload, Purpose, Report, ToolTraits,
     Turn, TurnOptions, prompt,
 };
+use protocol::approval::{Answer, ApprovalRequest, Resolution, Scope, Subject};
 use protocol::error::{ErrorClass, SampleError};
 use protocol::event::Event;
-use protocol::id::CallKey;
+use protocol::id::{ApprovalId, CallKey};
 use protocol::item::{Command, Item, ItemBody, Status, Step, StepStatus, WebSearchAction};
 use protocol::open::Open;
 use protocol::responses::{
@@ -102,6 +103,9 @@ impl Play {
         match name {
             "requests_max" => self.options.limits.requests_max = number,
             "answer_items_max" => self.options.limits.answer_items_max = number,
+            "approval_timeout" => {
+                self.options.limits.approval_timeout = std::time::Duration::from_secs(value);
+            }
             "calls_max" => self.options.limits.calls_max = number,
             "calls_parallel_max" => self.options.limits.calls_parallel_max = number as usize,
             "argument_bytes_max" => self.options.limits.argument_bytes_max = number as usize,
@@ -224,6 +228,22 @@ fn read_input(input: &str) -> Input {
             let step = |text: &str| Step { text: text.to_owned(), status: StepStatus::Pending };
             Input::Reported(read_key(&key), Report::Plan(steps.split(' ').map(step).collect()))
         }
+        "asks" => {
+            let [key, what] = words(rest);
+            Input::Asked(read_key(&key), question(what))
+        }
+        "answer" => {
+            let [id, answer, prefix] = words(rest);
+            Input::Answered(ApprovalId(id.parse().unwrap()), read_answer(&answer, &prefix))
+        }
+        "remembered" => {
+            let [key, prefix] = words(rest);
+            Input::Reported(read_key(&key), Report::Remembered(split(&prefix)))
+        }
+        "warn" => {
+            let [key, text] = words(rest);
+            Input::Reported(read_key(&key), Report::Warning(text))
+        }
         "return" => {
             let [key, text] = words(rest);
             Input::Returned(read_key(&key), OutputBody::Text(text))
@@ -261,6 +281,31 @@ fn read_item(kind: &str, id: String, text: String) -> KnownItem {
     }
 }
 
+/// Makes a question with every scope on offer, the prefix being `git fetch`.
+fn question(what: String) -> ApprovalRequest {
+    let subject = Subject::Command { argv: vec![what], cwd: "/".into(), outside: false };
+    let scopes = vec![Scope::Session, Scope::Prefix(split("git fetch"))];
+    ApprovalRequest { subject, reason: None, scopes }
+}
+
+fn read_answer(answer: &str, prefix: &str) -> Answer {
+    match answer {
+        "accept" => Answer::Accept,
+        "session" => Answer::AcceptForSession,
+        "remember" => Answer::AcceptAndRemember(split(prefix)),
+        "decline" => Answer::Decline,
+        "cancel" => Answer::Cancel,
+        "timed-out" => Answer::TimedOut,
+        "disconnected" => Answer::Disconnected,
+        "invalid" => Answer::Invalid,
+        _ => panic!("no answer {answer}"),
+    }
+}
+
+fn split(words: &str) -> Vec<String> {
+    words.split(' ').map(str::to_owned).collect()
+}
+
 fn read_key(text: &str) -> CallKey {
     CallKey(text.parse().unwrap())
 }
@@ -292,6 +337,13 @@ fn brief_action(action: &Action, turn: &Turn) -> String {
             };
             format!("{kind} {} {} {} {}", call.key.0, call.call_id, call.name, call.payload.text())
         }
+        Action::Ask(question) => {
+            let item = question.item.map_or("nothing".to_owned(), |item| item.0.to_string());
+            let timeout = question.timeout.as_secs();
+            format!("ask {} about {item}, for {timeout} s", question.id.0)
+        }
+        Action::Resume(key, answer) => format!("resume {} {answer:?}", key.0),
+        Action::Withdraw(id) => format!("withdraw {}", id.0),
         Action::Stop(key) => format!("stop {}", key.0),
         Action::Wait(_) => "wait".into(),
         Action::Finish(Outcome::Failed(cause)) => format!("finish {cause:?}"),
@@ -316,7 +368,18 @@ fn brief_event(event: &Event) -> String {
             format!("* turn failed after {attempts}, retry {retry:?}: {message}")
         }
         Event::TurnInterrupted => "* turn interrupted".into(),
-        Event::ThreadStarted(_) | Event::Warning(_) => panic!("not of a turn: {event:?}"),
+        Event::ApprovalRequested { id, request, .. } => {
+            let Subject::Command { argv, .. } = &request.subject else { panic!("{request:?}") };
+            format!("* approval {} requested: {}", id.0, argv[0])
+        }
+        Event::ApprovalResolved { id, resolution: Resolution::Withdrawn } => {
+            format!("* approval {} withdrawn", id.0)
+        }
+        Event::ApprovalResolved { id, resolution: Resolution::Answered(answer) } => {
+            format!("* approval {} resolved: {answer:?}", id.0)
+        }
+        Event::Warning(text) => format!("* warning {text}"),
+        Event::ThreadStarted(_) => panic!("not of a turn: {event:?}"),
     }
 }
 
@@ -341,6 +404,9 @@ fn brief_item(Item { id, body }: &Item) -> String {
             format!("todo {}", steps.join(" "))
         }
         ItemBody::Compaction => "compaction".into(),
+        ItemBody::Command(command) if command.status == Status::Declined => {
+            format!("declined {}", command.command)
+        }
         ItemBody::Command(command) => format!("shown {}", command.command),
         ItemBody::FileChange { .. } => panic!("not in a script: {body:?}"),
     };

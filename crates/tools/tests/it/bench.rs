@@ -12,7 +12,7 @@ use sandbox::Sandbox;
 use serde_json::Value;
 use tempfile::TempDir;
 use tools::{
-    ApplyPatch, ExecCommand, Progress, Sessions, Shell, Tool, ToolCall, ToolInput, Workspace,
+    ApplyPatch, ExecCommand, Gate, Progress, Sessions, Shell, Tool, ToolCall, ToolInput, Workspace,
     WriteStdin, progress_channel,
 };
 
@@ -37,7 +37,7 @@ impl Bench {
                 ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
                 ("HOME".into(), root.display().to_string()),
             ],
-            policy: Policy {
+            gate: Gate::new(Policy {
                 profile: Profile {
                     mode,
                     writable_roots: vec![root],
@@ -48,7 +48,7 @@ impl Bench {
                 },
                 approval: ApprovalPolicy::Never,
                 rules: Vec::new(),
-            },
+            }),
             sandbox: Sandbox { helper: "/proc/self/exe".into(), level: None },
             output_tokens_max: 10_000,
             patching: tokio::sync::Mutex::new(()),
@@ -77,7 +77,7 @@ impl Bench {
         while let Ok((_, progress)) = receiver.try_recv() {
             match progress {
                 Progress::Started(body) | Progress::Ended(body) => shown.push(body),
-                Progress::Plan(_) => {}
+                other => panic!("{other:?}"),
             }
         }
         match output {

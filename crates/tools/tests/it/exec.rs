@@ -96,10 +96,22 @@ fn refusals() {
     );
     check(json!({"cmd": 42}), &["failed to parse function arguments: invalid type"], None);
     check(json!({"cmd": "ls", "justification": "please"}), &["`justification` is only"], None);
-    check(json!({"cmd": "ls", "sandbox_permissions": "require_escalated"}), &["never"], None);
     check(json!({"cmd": "ls", "sandbox_permissions": "whatever"}), &["unknown variant"], None);
     check(json!({"cmd": "ls", "prefix_rule": "ls"}), &["invalid type"], None);
     check(json!({"cmd": "*** Begin Patch\n*** End Patch"}), &["verification failed"], None);
+}
+
+#[test]
+fn without_anybody_to_ask_nothing_leaves_the_sandbox() {
+    block_on(async {
+        let bench = Bench::new(WorkspaceWrite);
+        let arguments = json!({
+            "cmd": "ls", "sandbox_permissions": "require_escalated", "justification": "please",
+            "prefix_rule": ["ls"],
+        });
+        let (text, shown) = bench.exec(1, arguments).await;
+        assert!(text.contains("never") && shown.is_empty(), "{text} {shown:?}");
+    });
 }
 
 #[test]
@@ -116,7 +128,7 @@ fn a_command_that_cannot_start_is_an_item_that_failed() {
 #[test]
 fn a_session_goes_on_after_the_yield() {
     block_on(async {
-        let bench = Bench::new(WorkspaceWrite);
+        let bench = Bench::new(DangerFullAccess);
         let script = "echo ready; read x; echo got:$x; exit 4";
         let arguments = json!({"cmd": script, "tty": true, "yield_time_ms": 250});
         let (text, shown) = bench.exec(7, arguments).await;
@@ -135,7 +147,7 @@ fn a_session_goes_on_after_the_yield() {
 #[test]
 fn typing_without_a_terminal_is_refused_with_advice() {
     block_on(async {
-        let bench = Bench::new(WorkspaceWrite);
+        let bench = Bench::new(DangerFullAccess);
         let (text, _) = bench.exec(1, json!({"cmd": "sleep 1000", "yield_time_ms": 250})).await;
         assert!(text.contains("session ID 1"), "{text}");
         let text = bench.stdin(json!({"session_id": 1, "chars": "x"})).await;
@@ -151,7 +163,7 @@ fn typing_without_a_terminal_is_refused_with_advice() {
 #[test]
 fn ctrl_c_interrupts_also_without_a_terminal() {
     block_on(async {
-        let bench = Bench::new(WorkspaceWrite);
+        let bench = Bench::new(DangerFullAccess);
         let script = "trap 'echo bye; exit 7' INT; echo ready; while :; do sleep 0.05; done";
         let (text, _) = bench.exec(1, json!({"cmd": script, "yield_time_ms": 250})).await;
         assert!(text.contains("ready"), "{text}");
@@ -164,7 +176,7 @@ fn ctrl_c_interrupts_also_without_a_terminal() {
 #[test]
 fn jobs_of_a_shell_on_a_terminal_end_with_it() {
     block_on(async {
-        let bench = Bench::new(WorkspaceWrite);
+        let bench = Bench::new(DangerFullAccess);
         let shell = json!({"cmd": "bash --norc -i", "tty": true, "yield_time_ms": 300});
         bench.exec(1, shell).await;
         let typed = "sleep 1000 & echo $! > job\n";
@@ -182,7 +194,7 @@ fn jobs_of_a_shell_on_a_terminal_end_with_it() {
 #[test]
 fn stopping_ends_the_whole_group_at_once() {
     block_on(async {
-        let bench = Bench::new(WorkspaceWrite);
+        let bench = Bench::new(DangerFullAccess);
         let script = "echo $$ > pid; (sleep 1000 & echo $! > child; wait)";
         bench.exec(3, json!({"cmd": script, "yield_time_ms": 400})).await;
         let pids: Vec<_> = ["pid", "child"]
@@ -201,7 +213,7 @@ fn stopping_ends_the_whole_group_at_once() {
 #[test]
 fn a_flood_can_be_stopped_and_is_bounded() {
     block_on(async {
-        let bench = Bench::new(WorkspaceWrite);
+        let bench = Bench::new(DangerFullAccess);
         let (text, _) = bench.exec(1, json!({"cmd": "yes", "yield_time_ms": 300})).await;
         assert!(text.contains("Process running"), "{text}");
         assert!(text.len() < 45_000, "{}", text.len());
@@ -214,7 +226,7 @@ fn a_flood_can_be_stopped_and_is_bounded() {
 #[test]
 fn a_patch_in_a_heredoc_is_a_patch() {
     block_on(async {
-        let bench = Bench::new(WorkspaceWrite);
+        let bench = Bench::new(DangerFullAccess);
         std::fs::create_dir(bench.path().join("sub")).unwrap();
         let patch = "*** Begin Patch\n*** Add File: a.txt\n+x\n*** End Patch";
         let script = format!("cd sub && apply_patch <<'EOF'\n{patch}\nEOF\n");

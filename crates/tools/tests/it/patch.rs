@@ -83,7 +83,7 @@ fn writes_and_refusals() {
         WorkspaceWrite,
         nothing,
         "*** Add File: .git/hooks/x\n+1",
-        ("protected", None, "a.txt=x"),
+        ("stays read-only", None, "a.txt=x"),
     );
     check(
         WorkspaceWrite,
@@ -116,7 +116,7 @@ fn links_are_followed_before_the_decision() {
         symlink(".git", root.join("g")).unwrap();
     };
     let (text, status, _) = apply(WorkspaceWrite, into_git, "*** Add File: g/config\n+1");
-    assert!(text.contains("protected") && status.is_none(), "{text}");
+    assert!(text.contains("stays read-only") && status.is_none(), "{text}");
 }
 
 #[test]

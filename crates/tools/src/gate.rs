@@ -1,0 +1,316 @@
+//! The one gate before every effect: decides, asks if it must, and gives out permits.
+//!
+//! Nothing in this crate starts a process or writes a file of the user without a permit from here.
+//! What a person accepted for the session is kept here; what they accepted for good is written into
+//! the rule file, and holds at once.
+
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use policy::{
+    Ask, Because, Decision, Effect, Grants, PatternToken, Permit, Place, Policy, PrefixRule,
+    Profile, Verdict,
+};
+use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
+use protocol::id::CallKey;
+use protocol::item::{ItemBody, Status};
+
+use crate::fold;
+use crate::judge::{Judge, decide};
+use crate::tool::{Progress, ProgressSender};
+
+/// Decides about everything that the tools of one thread do.
+pub struct Gate {
+    profile: Profile,
+    state: Mutex<State>,
+    rules_file: Option<PathBuf>,
+    judge: Option<Box<dyn Judge>>,
+}
+
+#[derive(Debug)]
+struct State {
+    policy: Policy,
+    grants: Grants,
+}
+
+/// Who asks, and how what waits is shown.
+pub(crate) struct Asking<'a> {
+    pub(crate) key: CallKey,
+    pub(crate) progress: &'a ProgressSender,
+    /// Makes the item that waits.
+    pub(crate) item: &'a (dyn Fn(Status) -> ItemBody + Sync),
+}
+
+/// What was decided about an effect.
+pub(crate) enum Judgement {
+    /// It may happen.
+    Permitted(Permit),
+    /// It may if a person says so.
+    Open(Question),
+}
+
+/// A question that has not been asked yet.
+pub(crate) struct Question {
+    effect: Effect,
+    ask: Ask,
+    because: Because,
+}
+
+/// Leave to do something.
+#[derive(Debug)]
+pub(crate) struct Leave {
+    pub(crate) permit: Permit,
+    /// Whether somebody was asked, and the item has begun therefore.
+    pub(crate) asked: bool,
+}
+
+impl Gate {
+    /// Makes a gate that keeps to `policy`.
+    pub fn new(policy: Policy) -> Self {
+        let profile = policy.profile.clone();
+        let state = Mutex::new(State { policy, grants: Grants::default() });
+        Self { profile, state, rules_file: None, judge: None }
+    }
+
+    /// Lets people have prefixes remembered, in this file; without one that is not on offer.
+    pub fn remembering(mut self, rules_file: PathBuf) -> Self {
+        self.rules_file = Some(rules_file);
+        self
+    }
+
+    /// Adds a judge, who can make things stricter and never milder.
+    pub fn judged_by(mut self, judge: Box<dyn Judge>) -> Self {
+        self.judge = Some(judge);
+        self
+    }
+
+    /// Returns the sandbox that holds.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Decides about an effect, asks if need be, and returns leave; the error is what the model reads.
+    pub(crate) async fn pass(&self, effect: Effect, asking: &Asking<'_>) -> Result<Leave, String> {
+        match self.judge(effect).await? {
+            Judgement::Permitted(permit) => Ok(Leave { permit, asked: false }),
+            Judgement::Open(question) => self.ask(question, asking).await,
+        }
+    }
+
+    /// Decides about an effect; the error is what the model reads.
+    pub(crate) async fn judge(&self, effect: Effect) -> Result<Judgement, String> {
+        let Decision { verdict, because } = self.decision(&effect).await;
+        if let Some(permit) = verdict.permit(&self.profile) {
+            return Ok(Judgement::Permitted(permit));
+        }
+        match verdict {
+            Verdict::Ask(ask) => Ok(Judgement::Open(Question { effect, ask, because })),
+            Verdict::Refuse(reason) => Err(reason),
+            Verdict::Run(_) => unreachable!("leave to run is a permit"),
+        }
+    }
+
+    /// Shows what waits, asks, and does what the answer says.
+    pub(crate) async fn ask(
+        &self,
+        question: Question,
+        asking: &Asking<'_>,
+    ) -> Result<Leave, String> {
+        let Asking { key, progress, item } = *asking;
+        let (what, nothing) = match question.effect {
+            Effect::Command(_) => ("command", "it was not run"),
+            Effect::Write(_) => ("patch", "nothing was changed"),
+        };
+        progress.send(key, Progress::Started(item(Status::InProgress))).await;
+        let answer = progress.ask(key, self.request(&question)).await;
+        let Question { effect, ask, .. } = question;
+        let (status, refusal) = match answer {
+            Answer::Accept | Answer::AcceptForSession | Answer::AcceptAndRemember(_) => {
+                self.keep(answer, &effect, &ask, asking).await;
+                return Ok(Leave { permit: ask.accepted(&self.profile), asked: true });
+            }
+            Answer::Decline | Answer::Cancel => {
+                (Status::Declined, format!("the user declined this {what}; {nothing}"))
+            }
+            Answer::TimedOut => (
+                Status::Failed,
+                format!("nobody answered whether this {what} may go on; {nothing}"),
+            ),
+            Answer::Disconnected | Answer::Invalid => {
+                (Status::Failed, format!("the approval request for this {what} failed; {nothing}"))
+            }
+        };
+        progress.send(key, Progress::Ended(item(status))).await;
+        Err(refusal)
+    }
+
+    async fn decision(&self, effect: &Effect) -> Decision {
+        let own = {
+            let state = self.lock();
+            decide(&state.policy, effect, &state.grants)
+        };
+        match &self.judge {
+            None => own,
+            Some(judge) => match judge.judge(effect).await {
+                None => own,
+                Some(opinion) => stricter(own, opinion),
+            },
+        }
+    }
+
+    /// Makes the question as a person gets it.
+    fn request(&self, Question { effect, ask, because }: &Question) -> ApprovalRequest {
+        let outside = ask.place == Place::Outside;
+        let mut scopes = vec![Scope::Session];
+        if let Some(prefix) = ask.prefix.as_ref().filter(|_| self.rules_file.is_some()) {
+            scopes.push(Scope::Prefix(prefix.clone()));
+        }
+        let subject = match effect {
+            Effect::Command(request) => {
+                Subject::Command { argv: request.argv.clone(), cwd: request.cwd.clone(), outside }
+            }
+            Effect::Write(request) => Subject::Write { paths: request.paths.clone() },
+        };
+        let why = match because {
+            // That is what a person has chosen, and no news about the command.
+            Because::Untrusted | Because::Escalation => None,
+            because => Some(because.to_string()),
+        };
+        let reason = ask.reason.clone().or(why);
+        ApprovalRequest { subject, reason, scopes }
+    }
+
+    /// Keeps what an answer accepts beyond this once.
+    async fn keep(&self, answer: Answer, effect: &Effect, ask: &Ask, asking: &Asking<'_>) {
+        match answer {
+            Answer::AcceptForSession => {
+                let grants = &mut self.lock().grants;
+                match effect {
+                    Effect::Command(request) => grants.add_command(request),
+                    Effect::Write(request) => grants.add_write(request),
+                }
+            }
+            // Only what the policy put on offer, whoever answers.
+            Answer::AcceptAndRemember(prefix) if ask.prefix.as_ref() == Some(&prefix) => {
+                let said = match self.remember(&prefix) {
+                    Ok(()) => Progress::Remembered(prefix),
+                    Err(error) => Progress::Warning(error.to_string()),
+                };
+                asking.progress.send(asking.key, said).await;
+            }
+            _ => {}
+        }
+    }
+
+    /// Allows every command with this prefix, from now on and for good.
+    fn remember(&self, prefix: &[String]) -> Result<(), RememberError> {
+        let Some(file) = &self.rules_file else { return Ok(()) };
+        let line = render_rule(prefix);
+        let source = format!("{} (added in this session)", file.display());
+        let rules = policy::parse_rules(&source, &line).unwrap_or_default();
+        // What would be read back as another rule is not written.
+        if !matches!(rules.as_slice(), [rule] if says(rule, prefix)) {
+            return Err(RememberError::Unwritable);
+        }
+        append(file, &line)
+            .map_err(|source| RememberError::Write { file: file.clone(), source })?;
+        self.lock().policy.rules.extend(rules);
+        Ok(())
+    }
+
+    /// A lock whose holder panicked still holds whole values: every change under it is one call.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { profile: _, state, rules_file, judge } = self;
+        f.debug_struct("Gate")
+            .field("state", state)
+            .field("rules_file", rules_file)
+            .field("judged", &judge.is_some())
+            .finish()
+    }
+}
+
+/// Why a prefix is not remembered; the call it was accepted with runs all the same.
+#[derive(Debug, thiserror::Error)]
+enum RememberError {
+    #[error("the prefix was not remembered: {} cannot be written: {source}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    #[error("the prefix was not remembered: its words cannot be written into a rule file")]
+    Unwritable,
+}
+
+/// Lets an opinion make a decision stricter: it can add a question or a refusal and take away leave
+/// to run outside, and whatever it says, nothing is offered or permitted that was not before.
+fn stricter(own: Decision, opinion: Decision) -> Decision {
+    // What a person has accepted for the session answers the question of a judge, too.
+    if own.because == Because::Granted && matches!(opinion.verdict, Verdict::Ask(_)) {
+        return own;
+    }
+    let place = place_of(&own.verdict).max(place_of(&opinion.verdict));
+    let offered = match &own.verdict {
+        Verdict::Ask(ask) => ask.prefix.clone(),
+        Verdict::Run(_) | Verdict::Refuse(_) => None,
+    };
+    let mut decision = fold::strictest([own, opinion]).expect("there are two");
+    match (&mut decision.verdict, place) {
+        (Verdict::Run(at), Some(place)) => *at = place,
+        (Verdict::Ask(ask), Some(place)) => {
+            ask.place = place;
+            ask.prefix = offered;
+        }
+        (Verdict::Run(_) | Verdict::Ask(_), None) | (Verdict::Refuse(_), _) => {}
+    }
+    decision
+}
+
+fn place_of(verdict: &Verdict) -> Option<Place> {
+    match verdict {
+        Verdict::Run(place) | Verdict::Ask(Ask { place, .. }) => Some(*place),
+        Verdict::Refuse(_) => None,
+    }
+}
+
+/// Tells whether a rule allows exactly the commands with this prefix.
+fn says(rule: &PrefixRule, prefix: &[String]) -> bool {
+    let one = |token: &PatternToken, word: &String| *token == PatternToken::One(word.clone());
+    rule.decision == policy::RuleDecision::Allow
+        && rule.pattern.len() == prefix.len()
+        && rule.pattern.iter().zip(prefix).all(|(token, word)| one(token, word))
+}
+
+/// Writes the line of a rule file that allows a prefix. Stands in for `policy::render_rule`.
+fn render_rule(prefix: &[String]) -> String {
+    let words = serde_json::to_string(prefix).expect("words are plain data");
+    format!("prefix_rule(pattern={words}, decision=\"allow\")\n")
+}
+
+/// Appends a line with one write, so that another heddle's line is before it or after it.
+fn append(file: &Path, line: &str) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut opened = OpenOptions::new().read(true).append(true).create(true).open(file)?;
+    let mut text = String::new();
+    // A last line that somebody left open would swallow ours.
+    let mut last = [b'\n'];
+    if opened.seek(SeekFrom::End(0))? > 0 {
+        opened.seek(SeekFrom::End(-1))?;
+        opened.read_exact(&mut last)?;
+    }
+    if last != [b'\n'] {
+        text.push('\n');
+    }
+    text.push_str(line);
+    opened.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! A name in a directory that is held open: what is done with it cannot be led elsewhere by a link.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, linkat, mkdirat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+/// A name in an open directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Spot {
+    directory: Rc<OwnedFd>,
+    name: OsString,
+    /// How it was called when the directory was opened, for people.
+    path: PathBuf,
+}
+
+/// For a directory that only names are looked up in.
+#[cfg(target_os = "linux")]
+const LOOK: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+#[cfg(not(target_os = "linux"))]
+const LOOK: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// For a file that must be one: whatever took its place is neither followed nor waited for.
+const FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+/// Opens a directory by an absolute path, and fails if any part of it is a link.
+pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{ResolveFlags, openat2};
+        match openat2(CWD, path, LOOK, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+            // Kernels before 5.6 do not have it, and some containers do not let it through.
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            opened => return opened.map_err(|errno| said(errno, path)),
+        }
+    }
+    walk(path)
+}
+
+/// As [`open_directory`], one part after the other.
+fn walk(path: &Path) -> io::Result<OwnedFd> {
+    let mut open = openat(CWD, "/", LOOK, Mode::empty())?;
+    for part in path.components() {
+        match part {
+            Component::RootDir | Component::CurDir => {}
+            Component::Normal(name) => {
+                open = openat(&open, name, LOOK | OFlags::NOFOLLOW, Mode::empty())
+                    .map_err(|errno| said(errno, path))?;
+            }
+            Component::ParentDir | Component::Prefix(_) => {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+        }
+    }
+    Ok(open)
+}
+
+/// Says what a failure to follow a path means here.
+fn said(errno: Errno, path: &Path) -> io::Error {
+    match errno {
+        Errno::LOOP | Errno::NOTDIR => {
+            let path = path.display();
+            io::Error::other(format!("a part of {path} has become a link, or is no directory"))
+        }
+        errno => errno.into(),
+    }
+}
+
+impl Spot {
+    pub(crate) fn new(directory: Rc<OwnedFd>, name: &OsStr, path: &Path) -> Self {
+        Self { directory, name: name.to_owned(), path: path.to_owned() }
+    }
+
+    /// Returns how it was called when it was opened.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns another name in the same directory.
+    pub(crate) fn beside(&self, name: &str) -> Self {
+        Self {
+            directory: Rc::clone(&self.directory),
+            name: name.into(),
+            path: self.path.with_file_name(name),
+        }
+    }
+
+    /// Tells whether anything is here, a link included.
+    pub(crate) fn exists(&self) -> bool {
+        !matches!(self.stat(), Err(Errno::NOENT))
+    }
+
+    /// Looks at the regular file that is here, if anything is; fails at anything else.
+    pub(crate) fn file(&self) -> io::Result<Option<Stat>> {
+        match self.stat() {
+            Ok(found) => match FileType::from_raw_mode(found.st_mode) {
+                FileType::RegularFile => Ok(Some(found)),
+                FileType::Symlink => Err(io::Error::other("it has become a link")),
+                _ => Err(io::Error::other("it is no regular file any more")),
+            },
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Makes a new file.
+    pub(crate) fn create(&self, mode: u32) -> io::Result<File> {
+        let flags = FILE | OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        Ok(openat(self.at(), &self.name, flags, Mode::from_raw_mode(mode))?.into())
+    }
+
+    /// Reads the file.
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+        let mut contents = Vec::new();
+        self.open(OFlags::RDONLY)?.read_to_end(&mut contents)?;
+        Ok(contents)
+    }
+
+    /// Gives another file the contents of this one.
+    pub(crate) fn overwrite(&self, other: &Self) -> io::Result<()> {
+        let contents = self.read()?;
+        let mut file = other.open(OFlags::WRONLY)?;
+        // Only now: what was opened is a file.
+        file.set_len(0)?;
+        file.write_all(&contents)
+    }
+
+    /// Moves what is here, over whatever is there.
+    pub(crate) fn rename(&self, to: &Self) -> io::Result<()> {
+        Ok(renameat(self.at(), &self.name, to.at(), &to.name)?)
+    }
+
+    /// Gives what is here a second name.
+    pub(crate) fn link(&self, to: &Self) -> io::Result<()> {
+        Ok(linkat(self.at(), &self.name, to.at(), &to.name, AtFlags::empty())?)
+    }
+
+    /// Removes the file or link.
+    pub(crate) fn unlink(&self) -> io::Result<()> {
+        Ok(unlinkat(self.at(), &self.name, AtFlags::empty())?)
+    }
+
+    /// Makes a directory.
+    pub(crate) fn make_directory(&self) -> io::Result<()> {
+        Ok(mkdirat(self.at(), &self.name, Mode::from_raw_mode(0o777))?)
+    }
+
+    /// Opens the directory that is here.
+    pub(crate) fn open_directory(&self) -> io::Result<OwnedFd> {
+        openat(self.at(), &self.name, LOOK | OFlags::NOFOLLOW, Mode::empty())
+            .map_err(|errno| said(errno, &self.path))
+    }
+
+    /// Removes the directory, if it is empty.
+    pub(crate) fn remove_directory(&self) -> io::Result<()> {
+        Ok(unlinkat(self.at(), &self.name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn at(&self) -> impl AsFd + '_ {
+        self.directory.as_fd()
+    }
+
+    fn stat(&self) -> rustix::io::Result<Stat> {
+        statat(self.at(), &self.name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn open(&self, flags: OFlags) -> io::Result<File> {
+        let file = File::from(openat(self.at(), &self.name, FILE | flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no regular file any more"));
+        }
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::{open_directory, walk};
+
+    #[test]
+    fn no_part_of_a_path_may_be_a_link() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().canonicalize().expect("a directory");
+        fs::create_dir_all(root.join("a/b")).expect("a directory");
+        fs::write(root.join("file"), "").expect("a file");
+        symlink(root.join("a"), root.join("link")).expect("a link");
+        for (name, want) in [
+            ("a/b", Ok(())),
+            ("link", Err("has become a link")),
+            ("link/b", Err("has become a link")),
+            ("file/b", Err("has become a link")),
+            ("a/c", Err("No such file")),
+        ] {
+            for open in [open_directory, walk] {
+                match (open(&root.join(name)), want) {
+                    (Ok(_), Ok(())) => {}
+                    (Err(error), Err(words)) if error.to_string().contains(words) => {}
+                    (got, want) => panic!("{name}: {got:?}, not {want:?}"),
+                }
+            }
+        }
+        walk(&root.join("a/../a")).expect_err("a path that goes up is not resolved");
+    }
+}
