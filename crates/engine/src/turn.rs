@@ -16,21 +16,23 @@
 //! [`Input::Answered`] becomes [`Action::Resume`]. A question is answered once or withdrawn, and never
 //! outlives its turn. Everything else goes on meanwhile.
 
+mod asking;
+
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use protocol::approval::{Answer, ApprovalRequest, Resolution};
+use protocol::approval::{Answer, ApprovalRequest};
 use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey, ItemId};
-use protocol::item::{Command, Item, ItemBody, Status, Step};
+use protocol::item::{Item, ItemBody, Step};
 use protocol::open::Open;
 use protocol::responses::{Completion, KnownItem, OutputBody, ResponseItem, StreamEvent};
 use protocol::usage::Usage;
 use serde_json::value::{RawValue, to_raw_value};
 use stdx::Rng;
 
-use crate::approval::{self, Approvals, Question};
+use crate::approval::{Approvals, Question};
 use crate::call::{self, Call, Calls, Payload, ToolTable};
 use crate::context::{Context, Origin, developer_message, user_message};
 use crate::limits::Limits;
@@ -620,40 +622,6 @@ impl Turn {
             Report::Remembered(prefix) => self.remembered.push(prefix),
             Report::Warning(text) => self.emit(Event::Warning(text)),
         }
-    }
-
-    fn ask(&mut self, key: CallKey, request: ApprovalRequest) {
-        let id = ApprovalId(self.numbers.approval);
-        self.numbers.approval += 1;
-        let item = self.call_items.get(&key).map(|item| item.id);
-        self.approvals.push(id, key, request.clone());
-        self.emit(Event::ApprovalRequested { id, item, request: request.clone() });
-        let timeout = self.options.limits.approval_timeout;
-        self.actions.push_back(Action::Ask(Question { id, item, request, timeout }));
-    }
-
-    fn on_answer(&mut self, id: ApprovalId, answer: Answer) {
-        let Some((key, request)) = self.approvals.close(id) else { return };
-        let answer = approval::within(&request, answer);
-        let resolution = Resolution::Answered(answer.clone());
-        self.emit(Event::ApprovalResolved { id, resolution });
-        if answer != Answer::Cancel {
-            return self.actions.push_back(Action::Resume(key, answer));
-        }
-        // Clients know a cancelled command as declined; a cancelled patch just stays as it was.
-        if let Some(Item { body: ItemBody::Command(_), .. }) = self.call_items.get(&key)
-            && let Some(Item { id, body: ItemBody::Command(command) }) =
-                self.call_items.remove(&key)
-        {
-            let body = ItemBody::Command(Command { status: Status::Declined, ..command });
-            self.emit(Event::ItemCompleted(Item { id, body }));
-        }
-        self.interrupt();
-    }
-
-    fn withdraw(&mut self, id: ApprovalId) {
-        self.emit(Event::ApprovalResolved { id, resolution: Resolution::Withdrawn });
-        self.actions.push_back(Action::Withdraw(id));
     }
 
     /// Puts the outputs of all calls into the history, then what else the model must know.

@@ -1,7 +1,7 @@
 //! What a person has accepted for as long as the thread is loaded.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::request::{CommandRequest, WriteRequest};
 
@@ -27,8 +27,12 @@ impl Grants {
         self.commands.contains(&key(request))
     }
 
+    pub(crate) fn has_file(&self, path: &Path) -> bool {
+        self.files.contains(path)
+    }
+
     pub(crate) fn has_write(&self, request: &WriteRequest) -> bool {
-        request.paths.iter().all(|path| self.files.contains(path))
+        !request.paths.is_empty() && request.paths.iter().all(|path| self.has_file(path))
     }
 }
 

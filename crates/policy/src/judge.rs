@@ -1,11 +1,36 @@
 //! The decision itself.
+//!
+//! A command goes through these, in this order; what is stricter comes first, but for what a person
+//! has accepted before:
+//!
+//! 1. a rule forbids a part of it: refused, and no earlier answer changes that;
+//! 2. a person accepted the same command in this thread: it runs;
+//! 3. it destroys files, a rule wants a question, or a rule could be about a part that is not
+//!    understood: asked, once for all of them, or refused if one of them may not be asked; once
+//!    accepted it runs where it was to run, and an allow rule does not take it out of the sandbox;
+//! 4. rules allow every part of it: it runs outside of the sandbox;
+//! 5. the model wants to leave the sandbox: asked, unless there is none and asking would do;
+//! 6. everything is asked about: asked;
+//! 7. it runs where the thread runs its commands.
+//!
+//! An allow rule covers a command only if the script was understood, and every simple command in it
+//! begins as some allow rule says and has no word that is known only when it runs. Setting variables,
+//! redirections to files, here-documents, functions, substitutions, file name patterns, tests and
+//! arithmetic are not covered. What a wrapper runs is covered by a rule of its own, or by the
+//! wrapper's if that one's pattern reaches it. A pattern that names a shell, its flags and the whole
+//! script covers all that is in the script.
 
 use crate::approval::{ApprovalPolicy, Question};
+use crate::danger;
 use crate::decision::{Ask, Because, Decision, Place, Verdict};
 use crate::grants::Grants;
+use crate::inspect::{Found, Inspection};
+use crate::matching::Match;
+use crate::prefix;
 use crate::profile::{Obstacle, Profile, SandboxMode};
 use crate::request::{CommandRequest, WriteRequest};
-use crate::rules::PrefixRule;
+use crate::rules::{PrefixRule, RuleDecision};
+use crate::shell::Feature;
 
 /// What a model may do in one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,53 +46,200 @@ pub struct Policy {
 impl Policy {
     /// Decides about a command.
     pub fn command(&self, request: &CommandRequest, grants: &Grants) -> Decision {
+        self.decide(request, grants, &Inspection::of(&request.argv))
+    }
+
+    /// Decides about a command that was looked into.
+    pub(crate) fn decide(
+        &self,
+        request: &CommandRequest,
+        grants: &Grants,
+        inspection: &Inspection,
+    ) -> Decision {
         let full = self.profile.mode == SandboxMode::DangerFullAccess;
-        let place = if full { Place::Outside } else { Place::Sandbox };
-        let wanted = if request.escalation.is_some() { Place::Outside } else { place };
+        let home = if full { Place::Outside } else { Place::Sandbox };
+        let wanted = if request.escalation.is_some() { Place::Outside } else { home };
+
+        if let Some((found, rule)) =
+            self.restricting(inspection, RuleDecision::Forbidden, Match::Yes)
+        {
+            return Decision { verdict: forbidden(found, rule), because: because(rule) };
+        }
         if grants.has_command(request) {
             return Decision { verdict: Verdict::Run(wanted), because: Because::Granted };
         }
-        if let Some(escalation) = request.escalation.as_ref().filter(|_| !full) {
-            let ask = Ask {
-                place: Place::Outside,
-                reason: escalation.justification.clone(),
-                prefix: escalation.prefix.clone(),
-            };
+        let allowed = self.allowing(inspection);
+        // Without a sandbox there is nothing to leave; but where nobody can be asked, a model that asks
+        // is told so.
+        let moot = full && self.approval.may_ask(Question::Sandbox);
+        let escalation = request.escalation.as_ref().filter(|_| !moot && allowed.is_none());
+        let asked_reason = escalation.and_then(|escalation| escalation.justification.clone());
+
+        let mut concerns = self.concerns(inspection);
+        if !concerns.is_empty() {
+            if escalation.is_some() {
+                concerns.push(Concern::new(Question::Sandbox, Because::Escalation));
+            }
+            // One answer settles all of them, so all of them must be open to a question.
+            let closed =
+                concerns.iter().position(|concern| !self.approval.may_ask(concern.question));
+            let concern = concerns.swap_remove(closed.unwrap_or(0));
+            let reason = join(concern.reason, asked_reason);
+            let ask = Ask { place: wanted, reason, prefix: None };
+            return self.ask(concern.question, ask, concern.because);
+        }
+        if let Some(rule) = allowed {
+            return Decision { verdict: Verdict::Run(Place::Outside), because: because(rule) };
+        }
+        let offered = |proposed| Some(prefix::offer(inspection, &request.argv, proposed));
+        if let Some(escalation) = escalation {
+            let prefix = offered(escalation.prefix.as_deref());
+            let ask = Ask { place: Place::Outside, reason: asked_reason, prefix };
             return self.ask(Question::Sandbox, ask, Because::Escalation);
         }
+        if self.approval == ApprovalPolicy::Untrusted {
+            let ask = Ask { place: home, reason: None, prefix: offered(None) };
+            return self.ask(Question::Sandbox, ask, Because::Untrusted);
+        }
         let because = if full { Because::FullAccess } else { Because::Sandbox };
-        Decision { verdict: Verdict::Run(place), because }
+        Decision { verdict: Verdict::Run(home), because }
     }
 
     /// Decides about writing or removing files, all of them or none.
     pub fn write(&self, request: &WriteRequest, grants: &Grants) -> Decision {
-        if self.profile.mode == SandboxMode::DangerFullAccess {
-            let verdict = Verdict::Run(Place::Outside);
-            return Decision { verdict, because: Because::FullAccess };
+        let full = self.profile.mode == SandboxMode::DangerFullAccess;
+        let home = if full { Place::Outside } else { Place::Sandbox };
+        let obstacles: Vec<_> = request
+            .paths
+            .iter()
+            .filter_map(|path| Some((path, self.profile.obstacle(path)?)))
+            .collect();
+        if let Some((path, _)) = obstacles.iter().find(|(_, why)| *why == Obstacle::Protected) {
+            let because = Because::Protected((*path).clone());
+            let verdict = Verdict::Refuse(format!(
+                "patch rejected: {because}, and no approval changes that; leave it as it is, or tell \
+                 the user what to change there"
+            ));
+            return Decision { verdict, because };
         }
-        let obstacle =
-            request.paths.iter().find_map(|path| Some((path, self.profile.obstacle(path)?)));
-        let because = match obstacle {
-            None if self.approval != ApprovalPolicy::Untrusted => {
+        // What was accepted for the thread needs no second answer; the rest still does.
+        let untrusted = self.approval == ApprovalPolicy::Untrusted;
+        let open = obstacles.iter().find(|(path, _)| !grants.has_file(path));
+        let (because, place) = match open {
+            Some((_, Obstacle::ReadOnly)) => (Because::ReadOnly, Place::Outside),
+            Some((path, _)) => (Because::OutsideRoots((*path).clone()), Place::Outside),
+            None if !obstacles.is_empty() && (!untrusted || grants.has_write(request)) => {
                 return Decision {
-                    verdict: Verdict::Run(Place::Sandbox),
-                    because: Because::Sandbox,
+                    verdict: Verdict::Run(Place::Outside),
+                    because: Because::Granted,
                 };
             }
-            None => Because::Untrusted,
-            Some((path, Obstacle::Protected)) => {
-                let because = Because::Protected(path.clone());
-                let verdict = Verdict::Refuse(format!("patch rejected: {because}"));
-                return Decision { verdict, because };
+            None if untrusted && grants.has_write(request) => {
+                return Decision { verdict: Verdict::Run(home), because: Because::Granted };
             }
-            Some((_, Obstacle::ReadOnly)) => Because::ReadOnly,
-            Some((path, Obstacle::Outside)) => Because::OutsideRoots(path.clone()),
+            None if untrusted => {
+                let place = if obstacles.is_empty() { home } else { Place::Outside };
+                (Because::Untrusted, place)
+            }
+            None => {
+                let because = if full { Because::FullAccess } else { Because::Sandbox };
+                return Decision { verdict: Verdict::Run(home), because };
+            }
         };
-        if grants.has_write(request) {
-            return Decision { verdict: Verdict::Run(Place::Outside), because: Because::Granted };
+        if self.approval.may_ask(Question::Sandbox) {
+            let ask = Ask { place, reason: None, prefix: None };
+            return Decision { verdict: Verdict::Ask(ask), because };
         }
-        let place = if because == Because::Untrusted { Place::Sandbox } else { Place::Outside };
-        self.ask(Question::Sandbox, Ask { place, reason: None, prefix: None }, because)
+        let verdict = Verdict::Refuse(format!(
+            "patch rejected: {because}, and the approval policy ({}) lets nobody be asked; {}",
+            self.approval.name(),
+            match because {
+                Because::ReadOnly => "tell the user what you would change instead",
+                _ => "keep to files in the writable directories",
+            }
+        ));
+        Decision { verdict, because }
+    }
+
+    /// Finds the first rule of one kind that is about a part of the command, as surely as wanted.
+    fn restricting<'a>(
+        &'a self,
+        inspection: &'a Inspection,
+        decision: RuleDecision,
+        wanted: Match,
+    ) -> Option<(&'a Found, &'a PrefixRule)> {
+        let rules = || self.rules.iter().filter(|rule| rule.decision == decision);
+        inspection.commands.iter().find_map(|found| {
+            let rule = rules().find(|rule| about(rule, found) == wanted)?;
+            Some((found, rule))
+        })
+    }
+
+    /// What has to be asked about, the gravest first.
+    fn concerns(&self, inspection: &Inspection) -> Vec<Concern> {
+        let mut concerns = Vec::new();
+        if let Some(command) = danger::find(inspection) {
+            let reason = format!("`{command}` removes or overwrites files for good.");
+            let concern = Concern::new(Question::Sandbox, Because::Destructive { command });
+            concerns.push(Concern { reason: Some(reason), ..concern });
+        }
+        if let Some((_, rule)) = self.restricting(inspection, RuleDecision::Prompt, Match::Yes) {
+            let concern = Concern::new(Question::Rule, because(rule));
+            concerns.push(Concern { reason: rule.justification.clone(), ..concern });
+        }
+        let unsure = [RuleDecision::Forbidden, RuleDecision::Prompt]
+            .iter()
+            .find_map(|decision| self.restricting(inspection, *decision, Match::Maybe));
+        let restricts = self.rules.iter().any(|rule| rule.decision != RuleDecision::Allow);
+        let part = unsure.map(|(found, _)| found.source()).or_else(|| {
+            // What is not understood could be anything, so any rule could be about it.
+            inspection.unclear.first().filter(|_| restricts).map(|unclear| unclear.part.clone())
+        });
+        if let Some(command) = part {
+            let reason = format!("It cannot be told whether a rule is about `{command}`.");
+            let concern = Concern::new(Question::Rule, Because::Unclear { command });
+            concerns.push(Concern { reason: Some(reason), ..concern });
+        }
+        concerns
+    }
+
+    /// Returns a rule that allows the command, if every part of it is allowed by one.
+    pub(crate) fn allowing(&self, inspection: &Inspection) -> Option<&PrefixRule> {
+        let mut reaches: Vec<Reach<'_>> = Vec::with_capacity(inspection.commands.len());
+        for found in &inspection.commands {
+            let own = self.own_reach(found);
+            let inherited = found.origin.and_then(|origin| {
+                let reach = reaches[origin.parent]?;
+                let beyond = reach.words.checked_sub(origin.at).filter(|beyond| *beyond > 0)?;
+                let words = if origin.scripted { usize::MAX } else { beyond };
+                Some(AllowedBy { words, rule: reach.rule })
+            });
+            reaches.push(wider(own, inherited));
+        }
+        let root = inspection.commands.first()?;
+        // The whole script was named.
+        if let Some(reach) = reaches[0].filter(|reach| root.carrier && reach.words > 2) {
+            return Some(reach.rule);
+        }
+        if !inspection.is_clear() || !inspection.features.iter().all(|f| COVERED.contains(f)) {
+            return None;
+        }
+        let mut parts =
+            inspection.commands.iter().zip(&reaches).filter(|(found, _)| !found.carrier);
+        let covered = |(found, reach): (&Found, &Reach<'_>)| {
+            let known = found.words.iter().all(|word| word.unknown.is_none());
+            reach.is_some_and(|reach| known || reach.words == usize::MAX)
+        };
+        let first = parts.clone().next().and_then(|(_, reach)| *reach)?;
+        parts.all(covered).then_some(first.rule)
+    }
+
+    fn own_reach(&self, found: &Found) -> Reach<'_> {
+        let allowing = self.rules.iter().filter(|rule| {
+            rule.decision == RuleDecision::Allow && about(rule, found) == Match::Yes
+        });
+        let rule = allowing.max_by_key(|rule| rule.pattern.len())?;
+        Some(AllowedBy { words: rule.pattern.len(), rule })
     }
 
     /// Asks if the policy lets it, else refuses.
@@ -75,10 +247,83 @@ impl Policy {
         if self.approval.may_ask(question) {
             return Decision { verdict: Verdict::Ask(ask), because };
         }
+        let instead = match because {
+            Because::Destructive { .. } => {
+                "name the files one by one, without a force flag, or leave them where they are"
+            }
+            Because::Rule { .. } => "find a way without it, or tell the user that it is needed",
+            Because::Unclear { .. } => "write it with plain words instead of expansions",
+            Because::Escalation => "run it inside of the sandbox, or do without it",
+            _ => "do without it",
+        };
         let verdict = Verdict::Refuse(format!(
-            "rejected: {because}, and the approval policy is {}, so nobody can be asked",
+            "rejected: {because}, and the approval policy ({}) lets nobody be asked; {instead}",
             self.approval.name()
         ));
         Decision { verdict, because }
     }
 }
+
+/// How sure it is that a rule is about a command.
+pub(crate) fn about(rule: &PrefixRule, found: &Found) -> Match {
+    if !found.carrier {
+        return rule.matches_words(&found.words);
+    }
+    // A rule about a shell means what a script runs, not that scripts are run by one.
+    let words: Vec<&str> = found.words.iter().map(|word| word.text.as_str()).collect();
+    if rule.matches(&words) { Match::Yes } else { Match::No }
+}
+
+fn forbidden(found: &Found, rule: &PrefixRule) -> Verdict {
+    let why = match &rule.justification {
+        Some(why) => why.clone(),
+        None => format!("the rule [{}] of {} forbids it", rule.pattern_text(), rule.at),
+    };
+    let part = found.source();
+    Verdict::Refuse(format!("rejected: {why}; do not try `{part}` in another way: tell the user"))
+}
+
+fn because(rule: &PrefixRule) -> Because {
+    Because::Rule { pattern: rule.pattern_text(), source: rule.at.to_string() }
+}
+
+fn join(first: Option<String>, second: Option<String>) -> Option<String> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(format!("{first} {second}")),
+        (first, second) => first.or(second),
+    }
+}
+
+/// Something that has to be asked about.
+struct Concern {
+    question: Question,
+    because: Because,
+    reason: Option<String>,
+}
+
+impl Concern {
+    fn new(question: Question, because: Because) -> Self {
+        Self { question, because, reason: None }
+    }
+}
+
+/// How far a rule allows a command, if one does.
+type Reach<'a> = Option<AllowedBy<'a>>;
+
+#[derive(Clone, Copy)]
+struct AllowedBy<'a> {
+    /// How many words its pattern names; the most there are if it names the script.
+    words: usize,
+    rule: &'a PrefixRule,
+}
+
+/// Keeps the rule that names more.
+fn wider<'a>(one: Reach<'a>, other: Reach<'a>) -> Reach<'a> {
+    match (one, other) {
+        (Some(one), Some(other)) if other.words > one.words => Some(other),
+        (one, other) => one.or(other),
+    }
+}
+
+/// What may be in a script that is allowed.
+const COVERED: [Feature; 3] = [Feature::Subshell, Feature::ControlFlow, Feature::Background];

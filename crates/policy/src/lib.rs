@@ -3,24 +3,42 @@
 //! Every process start and every file write that a model causes is put to a [`Policy`] first, and
 //! needs the [`Permit`] that comes of its decision. Paths must be resolved (links followed, `..`
 //! gone) by whoever asks: this crate looks at no disk.
+//!
+//! A command is looked into before it is judged: [`shell`] takes scripts apart, and what wrappers
+//! such as `sudo`, `xargs` or `bash -c` run counts as much as they do. What cannot be understood is
+//! never taken for harmless: a rule that could be about it counts as if it wanted a question.
 
 mod approval;
+mod compose;
+mod danger;
 mod decision;
 mod environment;
+mod explain;
 mod grants;
+mod inspect;
 mod judge;
+mod matching;
+mod prefix;
 mod profile;
 mod request;
 mod rules;
+pub mod shell;
+mod wrap;
 
 pub use approval::{ApprovalPolicy, Granular};
+pub use compose::{
+    Combined, Judge, Judges, Strictness, WithFallback, all_of, any_of, first, first_match, mildest,
+    strictest, with_fallback,
+};
 pub use decision::{Ask, Because, Decision, Permit, Place, Verdict};
 pub use environment::{EnvironmentPolicy, Inherit};
+pub use explain::{ExplainedCommand, Explanation, MatchedRule};
 pub use grants::Grants;
 pub use judge::Policy;
+pub use matching::Match;
 pub use profile::{Obstacle, PROTECTED_NAMES, Profile, SandboxMode};
 pub use request::{CommandRequest, Effect, Escalation, WriteRequest};
 pub use rules::{
     Argument, Literal, PatternToken, PrefixRule, RawCall, RuleDecision, RuleFile, RulePlace,
-    RulesError, parse_rule_file, parse_rules,
+    RulesError, parse_rule_file, parse_rules, render_rule,
 };

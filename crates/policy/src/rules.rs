@@ -49,6 +49,8 @@ pub struct PrefixRule {
     pub decision: RuleDecision,
     /// Why, to be shown with the decision.
     pub justification: Option<String>,
+    /// Where the rule is written.
+    pub at: RulePlace,
 }
 
 impl PrefixRule {
@@ -57,6 +59,43 @@ impl PrefixRule {
         command.len() >= self.pattern.len()
             && self.pattern.iter().zip(command).all(|(token, word)| token.matches(word.as_ref()))
     }
+
+    /// Shows the pattern as words, with alternatives between bars.
+    pub fn pattern_text(&self) -> String {
+        let words = self.pattern.iter().map(|token| match token {
+            PatternToken::One(word) => word.clone(),
+            PatternToken::AnyOf(words) => words.join("|"),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Writes the line of a rule file, without its end, that allows commands with this prefix.
+///
+/// The prefix must have a word, as a pattern must.
+pub fn render_rule<W: AsRef<str>>(prefix: &[W]) -> String {
+    let words: Vec<String> = prefix.iter().map(|word| quote(word.as_ref())).collect();
+    format!("prefix_rule(pattern=[{}], decision=\"allow\")", words.join(", "))
+}
+
+fn quote(word: &str) -> String {
+    let mut text = String::from("\"");
+    for c in word.chars() {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            '\n' => text += "\\n",
+            '\r' => text += "\\r",
+            '\t' => text += "\\t",
+            c if c.is_ascii_control() => text += &format!("\\x{:02x}", u32::from(c)),
+            // Kept visible, and from being taken for the end of a line.
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}') => {
+                text += &format!("\\u{:04x}", u32::from(c));
+            }
+            c => text.push(c),
+        }
+    }
+    text.push('"');
+    text
 }
 
 /// One word of a pattern.
@@ -219,6 +258,7 @@ fn prefix_rule(call: RawCall) -> Result<PrefixRule, RulesError> {
         pattern: read_pattern(pattern)?,
         decision: decision.map_or(Ok(RuleDecision::default()), read_decision)?,
         justification: justification.map(read_justification).transpose()?,
+        at: call.at,
     };
     for (at, words) in read_examples(examples, "match")? {
         if !rule.matches(&words) {

@@ -7,12 +7,12 @@
 //! with_fallback the second is asked only if the first has no opinion
 //! ```
 //!
-//! A judge that none of these names is given to a [`tools::Gate`], which lets it make the policy of
-//! the thread stricter and never milder.
+//! What comes of it is given to a [`tools::Gate`], which lets it make the policy of the thread stricter
+//! and never milder.
 
 use futures_util::future::join_all;
 use policy::{Decision, Effect};
-use tools::{Judge, Opinion, fold};
+use tools::{Judge, Opinion};
 
 /// Asks judges one after the other; the first opinion counts.
 pub fn first_match(judges: Vec<Box<dyn Judge>>) -> impl Judge {
@@ -21,12 +21,12 @@ pub fn first_match(judges: Vec<Box<dyn Judge>>) -> impl Judge {
 
 /// Asks all judges at once; the strictest opinion counts.
 pub fn all_of(judges: Vec<Box<dyn Judge>>) -> impl Judge {
-    Gathered { judges, fold: |opinions| fold::strictest(opinions) }
+    Gathered { judges, fold: policy::strictest }
 }
 
 /// Asks all judges at once; the mildest opinion counts.
 pub fn any_of(judges: Vec<Box<dyn Judge>>) -> impl Judge {
-    Gathered { judges, fold: |opinions| fold::mildest(opinions) }
+    Gathered { judges, fold: policy::mildest }
 }
 
 /// Asks a judge, and a second one if the first has no opinion.
@@ -56,14 +56,14 @@ impl Judge for FirstMatch {
 
 struct Gathered {
     judges: Vec<Box<dyn Judge>>,
-    fold: fn(Vec<Decision>) -> Option<Decision>,
+    fold: fn(Vec<Option<Decision>>) -> Option<Decision>,
 }
 
 impl Judge for Gathered {
     fn judge<'a>(&'a self, effect: &'a Effect) -> Opinion<'a> {
         Box::pin(async move {
             let opinions = join_all(self.judges.iter().map(|judge| judge.judge(effect))).await;
-            (self.fold)(opinions.into_iter().flatten().collect())
+            (self.fold)(opinions)
         })
     }
 }

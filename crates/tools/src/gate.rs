@@ -18,7 +18,6 @@ use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
 use protocol::id::CallKey;
 use protocol::item::{ItemBody, Status};
 
-use crate::fold;
 use crate::judge::{Judge, decide};
 use crate::tool::{Progress, ProgressSender};
 
@@ -208,7 +207,7 @@ impl Gate {
     /// Allows every command with this prefix, from now on and for good.
     fn remember(&self, prefix: &[String]) -> Result<(), RememberError> {
         let Some(file) = &self.rules_file else { return Ok(()) };
-        let line = render_rule(prefix);
+        let line = policy::render_rule(prefix);
         let source = format!("{} (added in this session)", file.display());
         let rules = policy::parse_rules(&source, &line).unwrap_or_default();
         // What would be read back as another rule is not written.
@@ -259,7 +258,7 @@ fn stricter(own: Decision, opinion: Decision) -> Decision {
         Verdict::Ask(ask) => ask.prefix.clone(),
         Verdict::Run(_) | Verdict::Refuse(_) => None,
     };
-    let mut decision = fold::strictest([own, opinion]).expect("there are two");
+    let mut decision = policy::strictest([Some(own), Some(opinion)]).expect("there are two");
     match (&mut decision.verdict, place) {
         (Verdict::Run(at), Some(place)) => *at = place,
         (Verdict::Ask(ask), Some(place)) => {
@@ -286,12 +285,6 @@ fn says(rule: &PrefixRule, prefix: &[String]) -> bool {
         && rule.pattern.iter().zip(prefix).all(|(token, word)| one(token, word))
 }
 
-/// Writes the line of a rule file that allows a prefix. Stands in for `policy::render_rule`.
-fn render_rule(prefix: &[String]) -> String {
-    let words = serde_json::to_string(prefix).expect("words are plain data");
-    format!("prefix_rule(pattern={words}, decision=\"allow\")\n")
-}
-
 /// Appends a line with one write, so that another heddle's line is before it or after it.
 fn append(file: &Path, line: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
@@ -309,6 +302,7 @@ fn append(file: &Path, line: &str) -> io::Result<()> {
         text.push('\n');
     }
     text.push_str(line);
+    text.push('\n');
     opened.write_all(text.as_bytes())
 }
 

@@ -8,7 +8,6 @@
 mod carry_out;
 mod exec;
 mod file;
-pub mod fold;
 mod gate;
 #[cfg(test)]
 mod hostile;

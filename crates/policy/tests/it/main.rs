@@ -1,5 +1,76 @@
-//! Tests of the crate through its public face; each file is a table behind one `check`.
-
+//! Tests of the policy as its users see it: tables, and what holds for any input.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod compose;
+mod danger;
+mod judge;
+mod properties;
 mod rules;
+mod shell;
+mod wrap;
+
+use policy::{
+    ApprovalPolicy, CommandRequest, Decision, Escalation, Grants, Place, Policy, Profile,
+    SandboxMode, Verdict, parse_rules,
+};
+
+/// A profile of this mode over `/w`.
+fn profile(mode: SandboxMode) -> Profile {
+    Profile {
+        mode,
+        writable_roots: vec!["/w".into()],
+        temporary_roots: vec!["/tmp".into()],
+        scratch: None,
+        protected: vec!["/hosts/u/.heddle".into()],
+        network: false,
+    }
+}
+
+/// A policy with these rules, one per line as `decision word word…`.
+fn policy(mode: SandboxMode, approval: ApprovalPolicy, rules: &str) -> Policy {
+    let lines = rules.lines().filter(|line| !line.trim().is_empty()).map(|line| {
+        let mut words = line.split_whitespace();
+        let decision = words.next().unwrap();
+        let pattern: Vec<String> = words.map(|word| format!("{word:?}")).collect();
+        format!("prefix_rule(pattern=[{}], decision=\"{decision}\")\n", pattern.join(", "))
+    });
+    let rules = parse_rules("r.rules", &lines.collect::<String>()).unwrap();
+    Policy { profile: profile(mode), approval, rules }
+}
+
+/// A script as the tools hand it over.
+fn script(text: &str) -> CommandRequest {
+    argv(&["/bin/bash", "-lc", text])
+}
+
+fn argv(words: &[&str]) -> CommandRequest {
+    CommandRequest {
+        argv: words.iter().map(ToString::to_string).collect(),
+        cwd: "/w".into(),
+        escalation: None,
+    }
+}
+
+fn escalated(mut request: CommandRequest, prefix: &[&str]) -> CommandRequest {
+    let prefix: Vec<String> = prefix.iter().map(ToString::to_string).collect();
+    request.escalation = Some(Escalation {
+        justification: Some("may I?".to_owned()),
+        prefix: (!prefix.is_empty()).then_some(prefix),
+    });
+    request
+}
+
+fn decide(policy: &Policy, request: &CommandRequest) -> Decision {
+    policy.command(request, &Grants::default())
+}
+
+/// Shows a verdict in two words.
+fn show(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Run(Place::Outside) => "run outside",
+        Verdict::Run(Place::Sandbox) => "run sandbox",
+        Verdict::Ask(ask) if ask.place == Place::Outside => "ask outside",
+        Verdict::Ask(_) => "ask sandbox",
+        Verdict::Refuse(_) => "refuse",
+    }
+}

@@ -10,7 +10,7 @@ use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
 use protocol::id::CallKey;
 use protocol::item::ItemBody;
 
-use super::{Asking, Gate, append, render_rule, stricter};
+use super::{Asking, Gate, append, stricter};
 use crate::judge::{Judge, Opinion};
 use crate::tool::{Progress, progress_channel};
 
@@ -185,13 +185,16 @@ fn a_prefix_is_remembered_in_the_rule_file() {
     let passed = pass(&gate, escalated("git fetch x"), &remember);
     assert_eq!(passed.leave, Some(Ok(SandboxMode::DangerFullAccess)));
     assert_eq!(passed.shown, ["InProgress", "?", "git fetch"]);
-    let line = "prefix_rule(pattern=[\"git\",\"fetch\"], decision=\"allow\")\n";
+    let line = "prefix_rule(pattern=[\"git\", \"fetch\"], decision=\"allow\")\n";
     assert_eq!(fs::read_to_string(&file).expect("a file"), line);
     // It holds at once.
     let rules = gate.lock().policy.rules.clone();
     assert!(rules.len() == 1 && rules[0].matches(&words("git fetch y")), "{rules:?}");
+    let again = pass(&gate, escalated("git fetch y"), &Answer::Decline);
+    assert!(again.questions.is_empty(), "{:?}", again.questions);
+    assert_eq!(again.leave, Some(Ok(SandboxMode::DangerFullAccess)));
     // What was not on offer is not remembered.
-    pass(&gate, escalated("ls"), &Answer::AcceptAndRemember(words("ls")));
+    pass(&gate, escalated("ls"), &Answer::AcceptAndRemember(words("rm")));
     assert_eq!(fs::read_to_string(&file).expect("a file"), line);
     assert_eq!(gate.lock().policy.rules.len(), 1);
 }
@@ -214,7 +217,7 @@ fn lines_are_appended_whole() {
     let file = directory.path().join("rules");
     for (before, want) in [("", "new\n"), ("old\n", "old\nnew\n"), ("old", "old\nnew\n")] {
         fs::write(&file, before).expect("a file");
-        append(&file, "new\n").expect("it can be written");
+        append(&file, "new").expect("it can be written");
         assert_eq!(fs::read_to_string(&file).expect("a file"), want);
     }
 }
@@ -231,7 +234,7 @@ fn odd_words_are_read_back_as_they_were_or_not_written() {
             let rules = policy::parse_rules("rules", &text).expect("rules");
             assert!(rules.len() == 1 && rules[0].matches(&prefix), "{word:?}: {text}");
         } else {
-            assert!(!file.exists(), "{word:?}: {}", render_rule(&prefix));
+            assert!(!file.exists(), "{word:?}: {}", policy::render_rule(&prefix));
         }
     }
 }

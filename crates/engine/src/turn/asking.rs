@@ -1,0 +1,49 @@
+//! The part of a turn in which calls ask for leave.
+
+use protocol::approval::{Answer, ApprovalRequest, Resolution};
+use protocol::event::Event;
+use protocol::id::{ApprovalId, CallKey};
+use protocol::item::{Command, Item, ItemBody, Status};
+
+use super::{Action, Turn};
+use crate::approval::{self, Question};
+
+impl Turn {
+    /// Puts the question of a call that waits.
+    pub(super) fn ask(&mut self, key: CallKey, request: ApprovalRequest) {
+        let id = ApprovalId(self.numbers.approval);
+        self.numbers.approval += 1;
+        let item = self.call_items.get(&key).map(|item| item.id);
+        self.approvals.push(id, key, request.clone());
+        self.emit(Event::ApprovalRequested { id, item, request: request.clone() });
+        let timeout = self.options.limits.approval_timeout;
+        self.actions.push_back(Action::Ask(Question { id, item, request, timeout }));
+    }
+
+    /// Lets the call that waits go on with the answer, or ends the turn; an answer that nobody waits for
+    /// is dropped.
+    pub(super) fn on_answer(&mut self, id: ApprovalId, answer: Answer) {
+        let Some((key, request)) = self.approvals.close(id) else { return };
+        let answer = approval::within(&request, answer);
+        let resolution = Resolution::Answered(answer.clone());
+        self.emit(Event::ApprovalResolved { id, resolution });
+        if answer != Answer::Cancel {
+            return self.actions.push_back(Action::Resume(key, answer));
+        }
+        // Clients know a cancelled command as declined; a cancelled patch just stays as it was.
+        if let Some(Item { body: ItemBody::Command(_), .. }) = self.call_items.get(&key)
+            && let Some(Item { id, body: ItemBody::Command(command) }) =
+                self.call_items.remove(&key)
+        {
+            let body = ItemBody::Command(Command { status: Status::Declined, ..command });
+            self.emit(Event::ItemCompleted(Item { id, body }));
+        }
+        self.interrupt();
+    }
+
+    /// Takes back a question that was closed without an answer.
+    pub(super) fn withdraw(&mut self, id: ApprovalId) {
+        self.emit(Event::ApprovalResolved { id, resolution: Resolution::Withdrawn });
+        self.actions.push_back(Action::Withdraw(id));
+    }
+}

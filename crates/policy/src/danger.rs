@@ -1,0 +1,155 @@
+//! Commands that destroy files without a way back.
+//!
+//! They are asked about whatever rules and modes say, because a mistake in them is the one that
+//! cannot be undone. The list is short on purpose: a question that comes often is not read.
+
+use crate::inspect::{Found, Inspection};
+use crate::shell::{Unknown, Word};
+use crate::wrap::{Fed, base_name};
+
+/// Returns the first part that destroys files, as it is written.
+pub(crate) fn find(inspection: &Inspection) -> Option<String> {
+    let found = inspection.commands.iter().find(|found| is_destructive(found));
+    found.map(Found::source).or_else(|| {
+        // Nobody knows what a script does that is not understood; naming such a program is enough.
+        let suspect = |text: &&String| names_a_destroyer(text);
+        inspection.raw.iter().find(suspect).map(|text| crate::shell::excerpt(text))
+    })
+}
+
+fn is_destructive(found: &Found) -> bool {
+    let Some((name, arguments)) = found.words.split_first() else {
+        return false;
+    };
+    let Some(name) = name.known().map(base_name) else {
+        return false;
+    };
+    match name {
+        "rm" => found.fed == Fed::Files || removes_too_much(arguments),
+        "find" => arguments.iter().any(|word| word.known() == Some("-delete")),
+        "git" => cleans(arguments),
+        "shred" | "wipefs" | "mkfs" => true,
+        "dd" => arguments.iter().any(overwrites_device),
+        _ => name.starts_with("mkfs."),
+    }
+}
+
+fn removes_too_much(arguments: &[Word]) -> bool {
+    let (options, operands) = split_options(arguments);
+    // Words that come from elsewhere may be options, but not those that a pattern finds.
+    if options.iter().any(|word| word.unknown >= Some(Unknown::Brace)) {
+        return true;
+    }
+    if options.iter().any(|word| has_option(word, "f", "--force")) {
+        return true;
+    }
+    let recursive = options.iter().any(|word| has_option(word, "rR", "--recursive"));
+    let targets = options.iter().filter(|word| !word.text.starts_with('-') || word.text == "-");
+    recursive && targets.chain(operands).any(is_wide)
+}
+
+/// Splits at `--`, after which nothing is an option.
+fn split_options(arguments: &[Word]) -> (&[Word], &[Word]) {
+    match arguments.iter().position(|word| word.known() == Some("--")) {
+        Some(at) => (&arguments[..at], &arguments[at + 1..]),
+        None => (arguments, &[]),
+    }
+}
+
+/// Tells whether a word is an option, as one of these letters in a cluster or as an abbreviation.
+fn has_option(word: &Word, letters: &str, long: &str) -> bool {
+    match word.text.strip_prefix("--") {
+        Some(name) => !name.is_empty() && long.starts_with(word.text.as_str()),
+        None => word
+            .text
+            .strip_prefix('-')
+            .is_some_and(|cluster| cluster.contains(|letter| letters.contains(letter))),
+    }
+}
+
+/// Tells whether removing this and all in it takes more than a directory of the work at hand.
+fn is_wide(word: &Word) -> bool {
+    if word.unknown >= Some(Unknown::Brace) {
+        return true;
+    }
+    let written = word.source.replace(['"', '{', '}'], "");
+    let path = match word.known() {
+        Some(text) => text,
+        None => written.as_str(),
+    };
+    let path = path.trim_end_matches('*').trim_end_matches('/');
+    let home = |name: &str| path == name;
+    if home("~") || home("$HOME") || home("$PWD") || home("$OLDPWD") || path.is_empty() {
+        return true;
+    }
+    // `~user` is somebody's home.
+    if word.unknown == Some(Unknown::Tilde) && !path.contains('/') {
+        return true;
+    }
+    let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    let depth = parts.fold(0usize, |depth, part| match part {
+        ".." => depth.saturating_sub(1),
+        _ => depth + 1,
+    });
+    // The root and what lies directly in it; the directory itself, and those above it.
+    depth == 0 || (path.starts_with('/') && depth == 1)
+}
+
+/// `git [OPTIONS] clean` with a force flag.
+fn cleans(arguments: &[Word]) -> bool {
+    let mut at = 0;
+    while let Some(word) = arguments.get(at) {
+        if word.splits() {
+            break;
+        }
+        if !word.text.starts_with('-') {
+            break;
+        }
+        at += 1 + usize::from(GIT_VALUES.contains(&word.text.as_str()));
+    }
+    let rest = arguments.get(at..).unwrap_or_default();
+    let Some((command, arguments)) = rest.split_first() else {
+        return false;
+    };
+    let clean = match command.known() {
+        Some(name) => name == "clean",
+        None => rest.iter().any(|word| word.known() == Some("clean")),
+    };
+    let (options, _) = split_options(arguments);
+    clean
+        && options
+            .iter()
+            .any(|word| has_option(word, "f", "--force") || word.unknown >= Some(Unknown::Brace))
+}
+
+/// `of=` with a device, or with what could be one.
+fn overwrites_device(word: &Word) -> bool {
+    let Some(target) = word.text.strip_prefix("of=") else {
+        return word.unknown >= Some(Unknown::Brace) && "of=/dev/".starts_with(&word.text);
+    };
+    if word.unknown.is_some() {
+        return target.starts_with("/dev/") || "/dev/".starts_with(target);
+    }
+    let harmless = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"].contains(&target);
+    target.starts_with("/dev/") && !harmless && !target.starts_with("/dev/shm/")
+}
+
+fn names_a_destroyer(text: &str) -> bool {
+    let of_names = |c: char| c.is_ascii_alphanumeric() || "_.-+".contains(c);
+    let mut names = text.split(|c: char| !of_names(c));
+    names.any(|name| {
+        ["rm", "shred", "wipefs", "mkfs", "-delete"].contains(&name) || name.starts_with("mkfs.")
+    })
+}
+
+/// Options of git, before the command, that take a value of their own.
+const GIT_VALUES: [&str; 8] = [
+    "-C",
+    "-c",
+    "--git-dir",
+    "--work-tree",
+    "--namespace",
+    "--exec-path",
+    "--super-prefix",
+    "--config-env",
+];

@@ -1,0 +1,88 @@
+//! How a decision came about, as plain data for whoever shows it.
+
+use std::collections::BTreeSet;
+
+use crate::decision::{Decision, Place, Verdict};
+use crate::grants::Grants;
+use crate::inspect::Inspection;
+use crate::judge::{Policy, about};
+use crate::matching::Match;
+use crate::request::CommandRequest;
+use crate::rules::PrefixRule;
+use crate::shell::{Feature, Unclear, Word};
+
+/// A decision about a command, and all that was found out on the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The decision, with the rule and its place if a rule led to it.
+    pub decision: Decision,
+    /// Where the command would run, if it may or once it is accepted.
+    pub place: Option<Place>,
+    /// The command itself, then every simple command that it could run.
+    pub commands: Vec<ExplainedCommand>,
+    /// What the scripts in it have besides simple commands.
+    pub features: BTreeSet<Feature>,
+    /// What was not understood.
+    pub unclear: Vec<Unclear>,
+    /// The part that destroys files, if there is one.
+    pub destructive: Option<String>,
+    /// Whether rules allow every part of it.
+    pub allowed: bool,
+}
+
+/// A simple command that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedCommand {
+    /// The command as it is written, shortened.
+    pub text: String,
+    /// Its words.
+    pub words: Vec<Word>,
+    /// The command that runs it, by its place in the list; none for the whole command.
+    pub run_by: Option<usize>,
+    /// The rules that are, or may be, about it.
+    pub rules: Vec<MatchedRule>,
+}
+
+/// A rule that is about a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatchedRule {
+    /// The rule, with its place.
+    pub rule: PrefixRule,
+    /// How sure that is; never [`Match::No`].
+    pub matched: Match,
+}
+
+impl Policy {
+    /// Decides about a command as [`Policy::command`] does, and says how.
+    pub fn explain(&self, request: &CommandRequest, grants: &Grants) -> Explanation {
+        let inspection = Inspection::of(&request.argv);
+        let decision = self.decide(request, grants, &inspection);
+        let place = match &decision.verdict {
+            Verdict::Run(place) => Some(*place),
+            Verdict::Ask(ask) => Some(ask.place),
+            Verdict::Refuse(_) => None,
+        };
+        let destructive = crate::danger::find(&inspection);
+        let allowed = self.allowing(&inspection).is_some();
+        let commands = inspection.commands.into_iter().map(|found| ExplainedCommand {
+            text: found.source(),
+            run_by: found.origin.map(|origin| origin.parent),
+            rules: self
+                .rules
+                .iter()
+                .map(|rule| MatchedRule { rule: rule.clone(), matched: about(rule, &found) })
+                .filter(|matched| matched.matched != Match::No)
+                .collect(),
+            words: found.words,
+        });
+        Explanation {
+            decision,
+            place,
+            commands: commands.collect(),
+            features: inspection.features,
+            unclear: inspection.unclear,
+            destructive,
+            allowed,
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! From the tree of the grammar to simple commands, doubting it on the way.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use tree_sitter::{Node, TreeCursor};
+
+use super::heredoc::Heredoc;
+use super::word::{self, Unknown, Word};
+use super::{Feature, NESTING_MAX, Script, SimpleCommand, Trouble, Unclear, excerpt};
+
+/// Visits every node once, in the order of the text; the stack is a list, however deep the tree.
+pub(super) fn walk<'a>(text: &'a str, root: Node<'a>) -> Script {
+    let mut walker = Walker {
+        text,
+        script: Script::default(),
+        trailing: HashMap::new(),
+        cursor: root.walk(),
+        stack: vec![Visit { node: root, parent: "", depth: 0 }],
+    };
+    if !gap_is_blank(&text[..root.start_byte()], true)
+        || !gap_is_blank(&text[root.end_byte()..], true)
+    {
+        walker.unclear(root, Trouble::Quoting);
+    }
+    while let Some(visit) = walker.stack.pop() {
+        walker.visit(visit);
+    }
+    walker.script
+}
+
+/// A node to look at. Its parent is carried along, as the tree would search for it from the root.
+#[derive(Clone, Copy)]
+struct Visit<'a> {
+    node: Node<'a>,
+    parent: &'a str,
+    depth: usize,
+}
+
+struct Walker<'a> {
+    text: &'a str,
+    script: Script,
+    /// Words that the grammar takes for a redirection's, by the command that they belong to.
+    trailing: HashMap<usize, Vec<Node<'a>>>,
+    cursor: TreeCursor<'a>,
+    stack: Vec<Visit<'a>>,
+}
+
+impl<'a> Walker<'a> {
+    fn visit(&mut self, Visit { node, parent, depth }: Visit<'a>) {
+        if node.is_error() || node.is_missing() {
+            self.unclear(node, Trouble::Syntax);
+        }
+        let depth = depth + usize::from(NESTS.contains(&node.kind()));
+        if depth > NESTING_MAX {
+            self.unclear(node, Trouble::TooDeep);
+            return;
+        }
+        if LITERALS.contains(&node.kind()) {
+            self.literal(node, parent, depth);
+            return;
+        }
+        let children = self.children(node);
+        self.check_gaps(node, &children);
+        match node.kind() {
+            "command" | "declaration_command" | "unset_command" => self.command(node, &children),
+            "redirected_statement" => self.redirected(node, &children),
+            "file_redirect" => self.file_redirect(node, &children),
+            "herestring_redirect" => self.feature(Feature::Heredoc),
+            "heredoc_redirect" => self.heredoc(node, &children),
+            "variable_assignment" if parent != "declaration_command" => {
+                self.feature(Feature::Assignment);
+            }
+            "command_substitution" | "process_substitution" => self.substitution(node),
+            "expansion" if self.slice(node).contains(['\'', '"', '\\', '`', '\n']) => {
+                self.unclear(node, Trouble::Quoting);
+            }
+            "subshell" => self.feature(Feature::Subshell),
+            "function_definition" => self.feature(Feature::Function),
+            "arithmetic_expansion" | "c_style_for_statement" => self.arithmetic(node),
+            "compound_statement" if self.slice(node).starts_with("((") => self.arithmetic(node),
+            "test_command" => self.feature(Feature::Test),
+            // A pattern may hold anything, but for what could end it elsewhere than seen.
+            "regex" | "extglob_pattern"
+                if self.slice(node).contains(['\'', '"', '\\', '`', '$', '\n', ';', '&']) =>
+            {
+                self.unclear(node, Trouble::Quoting);
+            }
+            "comment" => self.comment(node),
+            "&" => self.feature(Feature::Background),
+            kind if CONTROL.contains(&kind) => self.feature(Feature::ControlFlow),
+            _ => {}
+        }
+        self.push(node.kind(), children, depth);
+    }
+
+    /// A literal is read by our own rules; only what is expanded in it is looked into further.
+    fn literal(&mut self, node: Node<'a>, parent: &'a str, depth: usize) {
+        let holes = self.holes(node);
+        let word = word::read(self.text, node.byte_range(), &ranges(&holes));
+        let inside = INSIDE.contains(&parent);
+        if word.is_none() || !(inside || ends_here(self.text, node.end_byte())) {
+            self.unclear(node, Trouble::Quoting);
+        }
+        if word.is_some_and(|word| word.unknown == Some(Unknown::Glob)) {
+            self.feature(Feature::Glob);
+        }
+        self.push(node.kind(), holes, depth);
+    }
+
+    fn push(&mut self, parent: &'a str, nodes: Vec<Node<'a>>, depth: usize) {
+        self.stack.extend(nodes.into_iter().rev().map(|node| Visit { node, parent, depth }));
+    }
+
+    fn command(&mut self, node: Node<'a>, children: &[Node<'a>]) {
+        let mut words = self.trailing.remove(&node.id()).unwrap_or_default();
+        for child in children {
+            match child.kind() {
+                "variable_assignment" if node.kind() == "command" => {}
+                "heredoc_redirect" | "herestring_redirect" | "comment" => {}
+                "file_redirect" => words.extend(self.beyond_target(*child)),
+                "subshell" => self.unclear(*child, Trouble::Syntax),
+                _ => words.push(*child),
+            }
+        }
+        self.push_command(node, words);
+    }
+
+    fn push_command(&mut self, node: Node<'a>, mut nodes: Vec<Node<'a>>) {
+        nodes.sort_by_key(Node::start_byte);
+        let words: Vec<Word> = nodes.iter().map(|node| self.word(*node)).collect();
+        let Some(name) = words.first() else {
+            self.unclear(node, Trouble::Syntax);
+            return;
+        };
+        let agrees = nodes.iter().all(|node| begins_here(self.text, node.start_byte()));
+        let reserved = name.is_bare(&RESERVED);
+        let named = name.unknown.is_none();
+        if !agrees {
+            self.unclear(node, Trouble::Quoting);
+        } else if reserved {
+            self.unclear(node, Trouble::Syntax);
+        } else if !named {
+            self.unclear(node, Trouble::Name);
+        }
+        self.script.commands.push(SimpleCommand { words });
+    }
+
+    fn word(&mut self, node: Node<'a>) -> Word {
+        let holes = self.holes(node);
+        let range = node.byte_range();
+        word::read(self.text, range, &ranges(&holes)).unwrap_or_else(|| Word::any(self.slice(node)))
+    }
+
+    /// A redirection takes one word; what the grammar gives it beyond that is the command's.
+    fn redirected(&mut self, node: Node<'a>, children: &[Node<'a>]) {
+        let mut beyond = Vec::new();
+        for child in children {
+            match child.kind() {
+                "file_redirect" => beyond.extend(self.beyond_target(*child)),
+                "heredoc_redirect" => {
+                    for inner in self.children(*child) {
+                        match inner.kind() {
+                            "file_redirect" => beyond.extend(self.beyond_target(inner)),
+                            kind if is_argument(kind) => beyond.push(inner),
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if beyond.is_empty() {
+            return;
+        }
+        let mut body = node.child_by_field_name("body");
+        while let Some(inner) = body {
+            body = match inner.kind() {
+                "command" | "declaration_command" | "unset_command" => {
+                    self.trailing.entry(inner.id()).or_default().extend(beyond);
+                    return;
+                }
+                "pipeline" | "list" | "negated_command" => self.children(inner).pop(),
+                "redirected_statement" => inner.child_by_field_name("body"),
+                _ => {
+                    self.unclear(node, Trouble::Syntax);
+                    None
+                }
+            };
+        }
+        // No command before: the words are the command.
+        self.push_command(node, beyond);
+    }
+
+    fn beyond_target(&mut self, redirect: Node<'a>) -> Vec<Node<'a>> {
+        let children = self.children(redirect);
+        let closes = children.iter().any(|child| matches!(child.kind(), "<&-" | ">&-"));
+        let words = children.into_iter().filter(|child| is_argument(child.kind()));
+        words.skip(usize::from(!closes)).collect()
+    }
+
+    fn file_redirect(&mut self, node: Node<'a>, children: &[Node<'a>]) {
+        let operator = children.iter().map(Node::kind).find(|kind| kind.contains(['<', '>']));
+        let target = children.iter().copied().find(|child| is_argument(child.kind()));
+        let target = target.map(|target| self.word(target));
+        let target = target.as_ref().and_then(Word::known);
+        let is_descriptor =
+            |text: &str| text.trim_end_matches('-').bytes().all(|b| b.is_ascii_digit());
+        let harmless = match operator {
+            Some("<&-" | ">&-") => true,
+            Some("<&" | ">&") => target.is_some_and(is_descriptor),
+            Some(_) => target == Some("/dev/null"),
+            None => {
+                self.unclear(node, Trouble::Syntax);
+                false
+            }
+        };
+        if !harmless {
+            self.feature(Feature::Redirect);
+        }
+    }
+
+    fn heredoc(&mut self, node: Node<'a>, children: &[Node<'a>]) {
+        self.feature(Feature::Heredoc);
+        let find = |kinds: &[&str]| children.iter().find(|child| kinds.contains(&child.kind()));
+        let operator = find(&["<<", "<<-"]).map(Node::kind);
+        let parts = (find(&["heredoc_start"]), find(&["heredoc_body"]), find(&["heredoc_end"]));
+        let (Some(operator), (Some(start), Some(body), Some(end))) = (operator, parts) else {
+            self.unclear(node, Trouble::Syntax);
+            return;
+        };
+        let holes = ranges(&self.holes(*body));
+        let (start, body, end) = (start.byte_range(), body.byte_range(), end.byte_range());
+        let line_end = self.text[start.end..].find('\n').map_or(start.end, |n| start.end + n + 1);
+        // A line feed that is quoted does not end the line of the operator.
+        let plain_line = !self.text[start.end..line_end].contains(['\'', '"', '\\', '`']);
+        let seen = Heredoc { operator, start, body, end, holes: &holes };
+        if !plain_line || !seen.agrees(self.text, line_end) {
+            self.unclear(node, Trouble::Quoting);
+        }
+    }
+
+    fn substitution(&mut self, node: Node<'a>) {
+        self.feature(Feature::Substitution);
+        let text = self.slice(node);
+        // Between backticks, a backslash is taken away before anything else is read.
+        if text.starts_with(['`', '$']) && !text.starts_with("$(") && text.contains('\\') {
+            self.unclear(node, Trouble::Quoting);
+        }
+    }
+
+    fn arithmetic(&mut self, node: Node<'a>) {
+        self.feature(Feature::Test);
+        let text = self.slice(node);
+        // Whether two parentheses mean arithmetic is decided by whether they are closed together.
+        let inner = text.find("((").map_or("", |at| &text[at + 2..]);
+        let inner = inner.rfind("))").map_or("", |at| &inner[..at]);
+        let mut depth = 0i64;
+        let balanced = inner.bytes().all(|byte| {
+            depth += i64::from(byte == b'(') - i64::from(byte == b')');
+            depth >= 0
+        });
+        if !balanced || text.contains(['\'', '"', '\\', '`', '\n']) {
+            self.unclear(node, Trouble::Quoting);
+        }
+    }
+
+    fn comment(&mut self, node: Node<'a>) {
+        if !begins_here(self.text, node.start_byte()) {
+            self.unclear(node, Trouble::Quoting);
+        }
+    }
+
+    /// Between two tokens there may be nothing that bash would take for a part of a word.
+    fn check_gaps(&mut self, node: Node<'a>, children: &[Node<'a>]) {
+        if UNCHECKED.contains(&node.kind()) {
+            return;
+        }
+        let lines = !ONE_LINE.contains(&node.kind());
+        let mut end = node.start_byte();
+        for child in children {
+            let gap = self.text.get(end..child.start_byte()).unwrap_or_default();
+            if !gap_is_blank(gap, lines) {
+                self.unclear(node, Trouble::Quoting);
+                return;
+            }
+            end = child.end_byte();
+        }
+    }
+
+    /// The outermost expansions and substitutions in a node, which may be one itself.
+    fn holes(&mut self, node: Node<'a>) -> Vec<Node<'a>> {
+        let mut found = Vec::new();
+        let mut stack = vec![node];
+        while let Some(node) = stack.pop() {
+            if HOLES.contains(&node.kind()) {
+                found.push(node);
+            } else {
+                stack.extend(self.children(node).into_iter().rev());
+            }
+        }
+        found
+    }
+
+    fn children(&mut self, node: Node<'a>) -> Vec<Node<'a>> {
+        node.children(&mut self.cursor).collect()
+    }
+
+    fn slice(&self, node: Node<'a>) -> &'a str {
+        self.text.get(node.byte_range()).unwrap_or_default()
+    }
+
+    fn feature(&mut self, feature: Feature) {
+        self.script.features.insert(feature);
+    }
+
+    fn unclear(&mut self, node: Node<'a>, why: Trouble) {
+        let unclear = Unclear { part: excerpt(self.slice(node)), why };
+        let known = &mut self.script.unclear;
+        if known.len() < UNCLEAR_MAX && !known.contains(&unclear) {
+            known.push(unclear);
+        }
+    }
+}
+
+fn ranges(nodes: &[Node<'_>]) -> Vec<Range<usize>> {
+    nodes.iter().map(Node::byte_range).collect()
+}
+
+fn is_argument(kind: &str) -> bool {
+    LITERALS.contains(&kind) || HOLES.contains(&kind)
+}
+
+/// Tells whether a gap holds only blanks and continued lines, and line ends where they may be.
+fn gap_is_blank(gap: &str, lines: bool) -> bool {
+    let mut rest = gap;
+    while let Some(byte) = rest.bytes().next() {
+        let step = match byte {
+            b' ' | b'\t' => 1,
+            b'\n' if lines => 1,
+            b'\\' if rest[1..].starts_with('\n') => 2,
+            _ => return false,
+        };
+        rest = &rest[step..];
+    }
+    true
+}
+
+/// Tells whether a word that begins here begins here for bash as well.
+fn begins_here(text: &str, at: usize) -> bool {
+    text[..at].bytes().next_back().is_none_or(|byte| b" \t\n;&|()<>`".contains(&byte))
+        // A continued line may have begun in the middle of a word.
+        && text[..at].strip_suffix("\\\n").is_none_or(|before| before.ends_with([' ', '\t']))
+}
+
+/// Tells whether a word that ends here ends here for bash as well.
+fn ends_here(text: &str, at: usize) -> bool {
+    text[at..].bytes().next().is_none_or(|byte| b" \t\n;&|()<>`".contains(&byte))
+}
+
+/// How many parts that were not understood are told apart.
+const UNCLEAR_MAX: usize = 16;
+
+const LITERALS: [&str; 8] = [
+    "word",
+    "string",
+    "raw_string",
+    "ansi_c_string",
+    "translated_string",
+    "concatenation",
+    "number",
+    "brace_expression",
+];
+
+const HOLES: [&str; 5] = [
+    "expansion",
+    "simple_expansion",
+    "command_substitution",
+    "process_substitution",
+    "arithmetic_expansion",
+];
+
+/// What counts as one level of nesting.
+const NESTS: [&str; 12] = [
+    "subshell",
+    "compound_statement",
+    "command_substitution",
+    "process_substitution",
+    "if_statement",
+    "while_statement",
+    "for_statement",
+    "c_style_for_statement",
+    "case_statement",
+    "function_definition",
+    "expansion",
+    "parenthesized_expression",
+];
+
+const CONTROL: [&str; 4] = ["if_statement", "while_statement", "for_statement", "case_statement"];
+
+/// Parents in which a literal is not a word of the shell, and may end at any character.
+const INSIDE: [&str; 10] = [
+    "concatenation",
+    "expansion",
+    "subscript",
+    "arithmetic_expansion",
+    "binary_expression",
+    "unary_expression",
+    "postfix_expression",
+    "ternary_expression",
+    "parenthesized_expression",
+    "compound_statement",
+];
+
+/// What stays on one line.
+const ONE_LINE: [&str; 9] = [
+    "command",
+    "declaration_command",
+    "unset_command",
+    "variable_assignment",
+    "variable_assignments",
+    "redirected_statement",
+    "file_redirect",
+    "herestring_redirect",
+    "negated_command",
+];
+
+/// Nodes whose gaps are content, or are looked at elsewhere.
+const UNCHECKED: [&str; 3] = ["heredoc_body", "expansion", "arithmetic_expansion"];
+
+/// Words that are no command where a command could be, unless they are quoted. `time` and `coproc`
+/// are treated as programs that run others.
+const RESERVED: [&str; 22] = [
+    "!", "{", "}", "[[", "]]", "if", "then", "elif", "else", "fi", "do", "done", "while", "until",
+    "for", "case", "esac", "select", "function", "foreach", "end", "always",
+];

@@ -1,0 +1,401 @@
+//! Commands that run commands: what is inside of `bash -c`, `sudo`, `xargs`, `find -exec` and others.
+//!
+//! A wrapper is found by its base name. An option that is not in its table makes what it runs
+//! unclear, because then the words that follow could be the option's.
+
+mod table;
+
+use crate::shell::Word;
+use table::{Kind, Wrapper};
+
+/// Something that a command runs in turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Inner {
+    /// These words; the first of them stands at this place among the wrapper's words.
+    Words { at: usize, words: Vec<Word>, fed: Fed },
+    /// This script, which ends at this place among the wrapper's words.
+    Script { at: usize, text: String },
+    /// Something that cannot be told from the words.
+    Unclear,
+}
+
+/// Whether a command gets further arguments from elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fed {
+    /// It gets none.
+    No,
+    /// It gets the names of files that are not known before.
+    Files,
+}
+
+/// Returns what a command runs in turn.
+pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
+    let Some(name) = words.first().and_then(Word::known).map(base_name) else {
+        return Vec::new();
+    };
+    if table::SHELLS.contains(&name) {
+        return shell(words);
+    }
+    if table::OTHER_SHELLS.contains(&name) {
+        let runs = words.iter().any(|word| word.known().is_none_or(|text| text.contains('c')));
+        return if runs { vec![Inner::Unclear] } else { Vec::new() };
+    }
+    match name {
+        "find" => return find(words),
+        "eval" => return script_of(1, &words[1..]),
+        "trap" => return trap(words),
+        "alias" => return alias(words),
+        "su" | "runuser" => return switch_user(words),
+        _ => {}
+    }
+    match table::WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&name)) {
+        Some(wrapper) => wrapped(wrapper, words),
+        None => Vec::new(),
+    }
+}
+
+/// Returns the name of a program without the directories before it.
+pub(crate) fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Where the script of `SHELL [OPTIONS] -c SCRIPT` stands.
+pub(crate) fn script_place(words: &[Word]) -> ScriptPlace {
+    let mut command = false;
+    let mut arguments = 0;
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        let Some(text) = word.known() else {
+            return ScriptPlace::Unclear;
+        };
+        if text == "--" || text == "-" {
+            at += 1;
+            break;
+        }
+        if table::SHELL_LONG.contains(&text) {
+            at += 2;
+            continue;
+        }
+        if matches!(text, "--version" | "--help") {
+            return ScriptPlace::None;
+        }
+        if text.starts_with("--") {
+            at += 1;
+            continue;
+        }
+        let Some(cluster) = text.strip_prefix(['-', '+']).filter(|cluster| !cluster.is_empty())
+        else {
+            break;
+        };
+        command |= cluster.contains('c') && text.starts_with('-');
+        // Each of these takes a word of its own after the cluster.
+        arguments += cluster.matches(['o', 'O']).count();
+        at += 1 + std::mem::take(&mut arguments);
+        if cluster.contains('s') && !command {
+            return ScriptPlace::Unclear;
+        }
+    }
+    match (command, words.get(at)) {
+        (true, Some(_)) => ScriptPlace::At(at),
+        // Without a file or a script, what is read from the standard input is run.
+        (true, None) | (false, None) => ScriptPlace::Unclear,
+        (false, Some(word)) if word.splits() => ScriptPlace::Unclear,
+        (false, Some(_)) => ScriptPlace::None,
+    }
+}
+
+/// Where the script of a shell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScriptPlace {
+    /// It is this word.
+    At(usize),
+    /// It runs a file, or nothing.
+    None,
+    /// That cannot be told.
+    Unclear,
+}
+
+fn shell(words: &[Word]) -> Vec<Inner> {
+    match script_place(words) {
+        ScriptPlace::At(at) => script_of(at, &words[at..=at]),
+        ScriptPlace::None => Vec::new(),
+        ScriptPlace::Unclear => vec![Inner::Unclear],
+    }
+}
+
+/// A script given as words, which are joined with blanks.
+fn script_of(at: usize, words: &[Word]) -> Vec<Inner> {
+    let known: Option<Vec<&str>> = words.iter().map(Word::known).collect();
+    match known {
+        Some(known) if known.is_empty() => Vec::new(),
+        Some(known) => {
+            vec![Inner::Script { at: at + known.len() - 1, text: known.join(" ") }]
+        }
+        None => vec![Inner::Unclear],
+    }
+}
+
+fn wrapped(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
+    let Some(options) = Options::read(wrapper, words) else {
+        return vec![Inner::Unclear];
+    };
+    let mut at = options.end;
+    if let Some(text) = options.split {
+        // `env -S` makes words of a text, and puts what follows behind them.
+        let Some(split) = shlex::split(&text) else {
+            return vec![Inner::Unclear];
+        };
+        let mut inner: Vec<Word> = vec![words[0].clone()];
+        inner.extend(split.into_iter().map(Word::literal));
+        inner.extend_from_slice(&words[at..]);
+        return vec![Inner::Words { at: at - 1, words: inner, fed: Fed::No }];
+    }
+    if options.ends {
+        return Vec::new();
+    }
+    at += wrapper.operands;
+    let before = words.get(options.end..at).unwrap_or_default();
+    if before.iter().any(Word::splits) {
+        return vec![Inner::Unclear];
+    }
+    if wrapper.assignments {
+        at += words[at.min(words.len())..].iter().take_while(|word| is_assignment(word)).count();
+    }
+    let Some(rest) = words.get(at..).filter(|rest| !rest.is_empty()) else {
+        return Vec::new();
+    };
+    if rest[0].unknown.is_some() {
+        return vec![Inner::Unclear];
+    }
+    match wrapper.kind {
+        Kind::Program => vec![Inner::Words { at, words: rest.to_vec(), fed: Fed::No }],
+        // Reserved words may follow, which only a parser of scripts knows.
+        Kind::Keyword if rest[0].is_bare(&["{", "(", "!", "if", "while", "until", "for"]) => {
+            vec![Inner::Unclear]
+        }
+        Kind::Keyword => vec![Inner::Words { at, words: rest.to_vec(), fed: Fed::No }],
+        Kind::Lock if rest[0].known() == Some("-c") => {
+            script_of(at + 1, rest.get(1..2).unwrap_or_default())
+        }
+        Kind::Lock => vec![Inner::Words { at, words: rest.to_vec(), fed: Fed::No }],
+        Kind::Script => script_of(at, rest),
+        Kind::Fed => {
+            let mut inner: Vec<Word> =
+                rest.iter().map(|word| replaced(word, options.replace.as_deref())).collect();
+            inner.push(Word::any("…"));
+            vec![Inner::Words { at, words: inner, fed: Fed::Files }]
+        }
+        Kind::Parallel => {
+            let own =
+                rest.iter().position(|word| word.known().is_some_and(|t| t.starts_with(":::")));
+            let own = &rest[..own.unwrap_or(rest.len())];
+            let mut inner: Vec<Word> = own.iter().map(|word| replaced(word, Some("{"))).collect();
+            inner.push(Word::any("…"));
+            let plain = own.len() > 1 || own[0].text.bytes().all(|byte| byte != b' ');
+            // The words are put together again and given to a shell.
+            let special =
+                |word: &Word| word.text.contains([';', '|', '&', '$', '`', '(', '<', '>', '\n']);
+            if own.is_empty() || !plain || own.iter().any(special) {
+                return vec![Inner::Unclear];
+            }
+            vec![Inner::Words { at, words: inner, fed: Fed::Files }]
+        }
+    }
+}
+
+/// Makes a word unknown if a program puts something in its place.
+fn replaced(word: &Word, mark: Option<&str>) -> Word {
+    match mark {
+        Some(mark) if word.text.contains(mark) => Word::any(word.source.clone()),
+        _ => word.clone(),
+    }
+}
+
+fn is_assignment(word: &Word) -> bool {
+    let Some((name, _)) = word.text.split_once('=') else {
+        return false;
+    };
+    !word.splits() && !name.is_empty() && !name.contains('/')
+}
+
+/// The options of a wrapper, read as its table says.
+#[derive(Default)]
+struct Options {
+    /// Where they end.
+    end: usize,
+    /// Set if with these options nothing is run.
+    ends: bool,
+    /// What `env -S` is to split.
+    split: Option<String>,
+    /// What `xargs -I` replaces.
+    replace: Option<String>,
+}
+
+impl Options {
+    /// Returns nothing if an option is not known, or could be an expansion.
+    fn read(wrapper: &Wrapper, words: &[Word]) -> Option<Self> {
+        let mut options = Self { end: 1, ..Self::default() };
+        while let Some(word) = words.get(options.end) {
+            if word.unknown.is_some() {
+                // A word that may begin with a dash is an option as likely as not.
+                return (!word.splits() && !word.text.is_empty() && !word.text.starts_with('-'))
+                    .then_some(options);
+            }
+            let text = word.text.as_str();
+            if text == "--" {
+                options.end += 1;
+                return Some(options);
+            }
+            if wrapper.assignments && is_assignment(word) && !text.starts_with('-') {
+                return Some(options);
+            }
+            let Some(rest) = text.strip_prefix('-') else {
+                return Some(options);
+            };
+            options.end += 1;
+            if rest.is_empty() {
+                continue;
+            }
+            if let Some(long) = rest.strip_prefix('-') {
+                options.long(wrapper, long, words)?;
+            } else {
+                options.short(wrapper, rest, words)?;
+            }
+            if options.split.is_some() {
+                return Some(options);
+            }
+        }
+        Some(options)
+    }
+
+    fn long(&mut self, wrapper: &Wrapper, option: &str, words: &[Word]) -> Option<()> {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (option, None),
+        };
+        if let Some(short) = wrapper.long_value.iter().find(|(long, _)| *long == name) {
+            let value = match value {
+                Some(value) => value,
+                None => self.value(words)?,
+            };
+            self.take(short.1, value);
+            return Some(());
+        }
+        self.ends |= wrapper.long_ends.contains(&name);
+        (wrapper.long_flags.contains(&name) || wrapper.long_ends.contains(&name)).then_some(())
+    }
+
+    fn short(&mut self, wrapper: &Wrapper, cluster: &str, words: &[Word]) -> Option<()> {
+        if wrapper.number && cluster.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Some(());
+        }
+        for (at, letter) in cluster.char_indices() {
+            let rest = &cluster[at + letter.len_utf8()..];
+            if wrapper.values.contains(letter) {
+                let value = if rest.is_empty() { self.value(words)? } else { rest.to_owned() };
+                self.take(letter, value);
+                return Some(());
+            }
+            // Its value, if it has one, is attached.
+            if wrapper.attached.contains(letter) {
+                if letter == 'i' {
+                    self.replace = Some(if rest.is_empty() { "{}" } else { rest }.to_owned());
+                }
+                return Some(());
+            }
+            if wrapper.ends.contains(letter) {
+                self.ends = true;
+            } else if !wrapper.flags.contains(letter) {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn value(&mut self, words: &[Word]) -> Option<String> {
+        let word = words.get(self.end).filter(|word| !word.splits())?;
+        self.end += 1;
+        Some(word.text.clone())
+    }
+
+    fn take(&mut self, letter: char, value: String) {
+        match letter {
+            'S' => self.split = Some(value),
+            'I' => self.replace = Some(value),
+            _ => {}
+        }
+    }
+}
+
+/// `find … -exec WORDS ;`, any number of times.
+fn find(words: &[Word]) -> Vec<Inner> {
+    let mut found = Vec::new();
+    let mut at = 1;
+    while at < words.len() {
+        let runs = words[at].known().is_some_and(|text| table::FIND_RUNS.contains(&text));
+        // An expansion could bring an action with it.
+        if words[at].unknown >= Some(crate::shell::Unknown::Brace) {
+            found.push(Inner::Unclear);
+        }
+        at += 1;
+        if !runs {
+            continue;
+        }
+        let length = words[at..].iter().position(|word| matches!(word.known(), Some(";" | "+")));
+        let own = &words[at..at + length.unwrap_or(words.len() - at)];
+        if own.first().and_then(Word::known).is_none() {
+            found.push(Inner::Unclear);
+        } else {
+            let words = own.iter().map(|word| replaced(word, Some("{}"))).collect();
+            found.push(Inner::Words { at, words, fed: Fed::Files });
+        }
+        at += own.len() + 1;
+    }
+    found.dedup_by(|one, other| *one == Inner::Unclear && *other == Inner::Unclear);
+    found
+}
+
+/// `trap SCRIPT SIGNAL…`.
+fn trap(words: &[Word]) -> Vec<Inner> {
+    let at = 1 + usize::from(words.get(1).and_then(Word::known) == Some("--"));
+    match words.get(at) {
+        None => Vec::new(),
+        Some(word) if matches!(word.known(), Some("-p" | "-l" | "-" | "")) => Vec::new(),
+        // A single operand is a signal to reset.
+        Some(_) if words.len() == at + 1 => Vec::new(),
+        Some(_) => script_of(at, &words[at..=at]),
+    }
+}
+
+/// `alias NAME=SCRIPT…`.
+fn alias(words: &[Word]) -> Vec<Inner> {
+    let scripts = words.iter().enumerate().skip(1).filter_map(|(at, word)| {
+        if word.unknown.is_some() {
+            return Some(Inner::Unclear);
+        }
+        let (_, text) = word.text.split_once('=')?;
+        Some(Inner::Script { at, text: text.to_owned() })
+    });
+    scripts.collect()
+}
+
+/// `su [OPTIONS] [USER] -c SCRIPT`, in any order.
+fn switch_user(words: &[Word]) -> Vec<Inner> {
+    for (at, word) in words.iter().enumerate().skip(1) {
+        let Some(text) = word.known() else {
+            return vec![Inner::Unclear];
+        };
+        if matches!(text, "-c" | "--command" | "--session-command") {
+            return script_of(at + 1, words.get(at + 1..=at + 1).unwrap_or_default());
+        }
+        if let Some(script) = text.strip_prefix("--command=") {
+            return vec![Inner::Script { at, text: script.to_owned() }];
+        }
+        let cluster = text.strip_prefix('-').filter(|cluster| !cluster.starts_with('-'));
+        if cluster.is_some_and(|cluster| cluster.contains('c')) || text == "--" {
+            return vec![Inner::Unclear];
+        }
+    }
+    // A shell of another user, which reads its commands from elsewhere.
+    vec![Inner::Unclear]
+}

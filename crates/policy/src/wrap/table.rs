@@ -1,0 +1,380 @@
+//! The options of programs that run other programs.
+
+/// A program that runs the words after its options and operands.
+pub(super) struct Wrapper {
+    /// Its names.
+    pub(super) names: &'static [&'static str],
+    /// What becomes of the words.
+    pub(super) kind: Kind,
+    /// Letters of options without a value.
+    pub(super) flags: &'static str,
+    /// Letters of options with a value.
+    pub(super) values: &'static str,
+    /// Letters of options whose value, if there is one, is attached to them.
+    pub(super) attached: &'static str,
+    /// Letters of options with which nothing is run.
+    pub(super) ends: &'static str,
+    /// Long options without a value, or with an attached one.
+    pub(super) long_flags: &'static [&'static str],
+    /// Long options with a value, and the letter that means the same.
+    pub(super) long_value: &'static [(&'static str, char)],
+    /// Long options with which nothing is run.
+    pub(super) long_ends: &'static [&'static str],
+    /// How many operands come before the words.
+    pub(super) operands: usize,
+    /// Whether variables may be set before the words.
+    pub(super) assignments: bool,
+    /// Whether a number may be an option, as in `nice -10`.
+    pub(super) number: bool,
+}
+
+/// What becomes of the words that a wrapper is given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// They are run.
+    Program,
+    /// They are run, and may be more than a simple command.
+    Keyword,
+    /// They are run, or after `-c` given to a shell.
+    Lock,
+    /// They are joined and given to a shell.
+    Script,
+    /// They are run with more words after them, or in them.
+    Fed,
+    /// They are run with more words, by a shell.
+    Parallel,
+}
+
+const PLAIN: Wrapper = Wrapper {
+    names: &[],
+    kind: Kind::Program,
+    flags: "",
+    values: "",
+    attached: "",
+    ends: "",
+    long_flags: &[],
+    long_value: &[],
+    long_ends: &["help", "version"],
+    operands: 0,
+    assignments: false,
+    number: false,
+};
+
+pub(super) const WRAPPERS: &[Wrapper] = &[
+    Wrapper {
+        names: &["env"],
+        flags: "i0v",
+        values: "uCSa",
+        long_flags: &[
+            "ignore-environment",
+            "null",
+            "debug",
+            "block-signal",
+            "default-signal",
+            "ignore-signal",
+            "list-signal-handling",
+        ],
+        long_value: &[("unset", 'u'), ("chdir", 'C'), ("split-string", 'S'), ("argv0", 'a')],
+        assignments: true,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["sudo"],
+        flags: "AbBEHknPSNis",
+        values: "CDghpRrtTUu",
+        ends: "eKlvV",
+        long_flags: &[
+            "askpass",
+            "background",
+            "bell",
+            "preserve-env",
+            "set-home",
+            "reset-timestamp",
+            "non-interactive",
+            "preserve-groups",
+            "stdin",
+            "no-update",
+            "login",
+            "shell",
+        ],
+        long_value: &[
+            ("close-from", 'C'),
+            ("chdir", 'D'),
+            ("group", 'g'),
+            ("host", 'h'),
+            ("prompt", 'p'),
+            ("chroot", 'R'),
+            ("role", 'r'),
+            ("type", 't'),
+            ("command-timeout", 'T'),
+            ("other-user", 'U'),
+            ("user", 'u'),
+        ],
+        long_ends: &["help", "version", "edit", "list", "validate", "remove-timestamp"],
+        assignments: true,
+        ..PLAIN
+    },
+    Wrapper { names: &["doas"], flags: "nL", values: "aCu", ends: "s", ..PLAIN },
+    Wrapper {
+        names: &["pkexec"],
+        long_flags: &["disable-internal-agent", "keep-cwd"],
+        long_value: &[("user", 'u')],
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["xargs"],
+        kind: Kind::Fed,
+        flags: "0oprtx",
+        values: "adEILnPsJRS",
+        attached: "eil",
+        long_flags: &[
+            "null",
+            "open-tty",
+            "interactive",
+            "no-run-if-empty",
+            "verbose",
+            "exit",
+            "show-limits",
+            "eof",
+            "replace",
+            "max-lines",
+        ],
+        long_value: &[
+            ("arg-file", 'a'),
+            ("delimiter", 'd'),
+            ("max-args", 'n'),
+            ("max-procs", 'P'),
+            ("max-chars", 's'),
+            ("process-slot-var", 'v'),
+        ],
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["parallel"],
+        kind: Kind::Parallel,
+        flags: "0kmXuvtqr",
+        values: "jnNLaCdISsP",
+        long_flags: &[
+            "keep-order",
+            "bar",
+            "dry-run",
+            "dryrun",
+            "ungroup",
+            "group",
+            "line-buffer",
+            "lb",
+            "verbose",
+            "null",
+            "no-run-if-empty",
+            "progress",
+            "eta",
+            "will-cite",
+            "halt-on-error",
+            "quote",
+            "tag",
+            "xargs",
+            "shuf",
+            "no-notice",
+        ],
+        long_value: &[
+            ("jobs", 'j'),
+            ("max-args", 'n'),
+            ("max-procs", 'P'),
+            ("arg-file", 'a'),
+            ("colsep", 'C'),
+            ("delimiter", 'd'),
+            ("joblog", 'o'),
+            ("results", 'o'),
+            ("halt", 'o'),
+            ("delay", 'o'),
+            ("timeout", 'o'),
+            ("retries", 'o'),
+            ("tmpdir", 'o'),
+            ("load", 'o'),
+            ("memfree", 'o'),
+            ("nice", 'o'),
+            ("workdir", 'o'),
+            ("wd", 'o'),
+        ],
+        ..PLAIN
+    },
+    Wrapper { names: &["nohup", "builtin", "noglob", "nocorrect", "dbus-run-session"], ..PLAIN },
+    Wrapper { names: &["busybox", "toybox"], long_ends: &["help", "list", "install"], ..PLAIN },
+    Wrapper { names: &["repeat"], operands: 1, ..PLAIN },
+    Wrapper {
+        names: &["nice"],
+        values: "n",
+        long_value: &[("adjustment", 'n')],
+        number: true,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["ionice"],
+        flags: "t",
+        values: "cn",
+        ends: "pPu",
+        long_flags: &["ignore"],
+        long_value: &[("class", 'c'), ("classdata", 'n')],
+        long_ends: &["help", "version", "pid", "pgid", "uid"],
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["time"],
+        kind: Kind::Keyword,
+        flags: "apvq",
+        values: "fo",
+        ends: "V",
+        long_flags: &["append", "portability", "verbose", "quiet"],
+        long_value: &[("format", 'f'), ("output", 'o')],
+        ..PLAIN
+    },
+    Wrapper { names: &["coproc"], kind: Kind::Keyword, ..PLAIN },
+    Wrapper {
+        names: &["timeout"],
+        flags: "fpv",
+        values: "ks",
+        long_flags: &["preserve-status", "foreground", "verbose"],
+        long_value: &[("kill-after", 'k'), ("signal", 's')],
+        operands: 1,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["stdbuf"],
+        values: "ioe",
+        long_value: &[("input", 'i'), ("output", 'o'), ("error", 'e')],
+        ..PLAIN
+    },
+    Wrapper { names: &["setsid"], flags: "cfw", long_flags: &["ctty", "fork", "wait"], ..PLAIN },
+    Wrapper {
+        names: &["chrt"],
+        flags: "abdfiorvRG",
+        values: "TPD",
+        ends: "mp",
+        long_flags: &[
+            "all-tasks",
+            "batch",
+            "deadline",
+            "fifo",
+            "idle",
+            "other",
+            "rr",
+            "verbose",
+            "reset-on-fork",
+        ],
+        long_value: &[("sched-runtime", 'T'), ("sched-period", 'P'), ("sched-deadline", 'D')],
+        long_ends: &["help", "version", "max", "pid"],
+        operands: 1,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["taskset"],
+        flags: "ac",
+        ends: "p",
+        long_flags: &["all-tasks", "cpu-list"],
+        long_ends: &["help", "version", "pid"],
+        operands: 1,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["unshare"],
+        flags: "imnpuUCTfrc",
+        values: "SGRwl",
+        long_flags: &[
+            "ipc",
+            "mount",
+            "net",
+            "pid",
+            "uts",
+            "user",
+            "cgroup",
+            "time",
+            "fork",
+            "kill-child",
+            "mount-proc",
+            "map-root-user",
+            "map-current-user",
+            "map-auto",
+            "keep-caps",
+        ],
+        long_value: &[
+            ("setuid", 'o'),
+            ("setgid", 'o'),
+            ("root", 'o'),
+            ("wd", 'o'),
+            ("propagation", 'o'),
+            ("setgroups", 'o'),
+            ("map-user", 'o'),
+            ("map-users", 'o'),
+            ("map-group", 'o'),
+            ("map-groups", 'o'),
+            ("monotonic", 'o'),
+            ("boottime", 'o'),
+            ("load-interp", 'o'),
+        ],
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["chroot"],
+        long_flags: &["skip-chdir"],
+        long_value: &[("groups", 'o'), ("userspec", 'o')],
+        operands: 1,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["flock"],
+        kind: Kind::Lock,
+        flags: "sxenouF",
+        values: "wE",
+        long_flags: &[
+            "shared",
+            "exclusive",
+            "nonblock",
+            "nb",
+            "unlock",
+            "close",
+            "no-fork",
+            "verbose",
+        ],
+        long_value: &[("timeout", 'w'), ("wait", 'w'), ("conflict-exit-code", 'E')],
+        operands: 1,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["watch"],
+        kind: Kind::Script,
+        flags: "bcCegprtwxf",
+        values: "nq",
+        attached: "d",
+        ends: "hv",
+        long_flags: &[
+            "beep",
+            "color",
+            "no-color",
+            "differences",
+            "errexit",
+            "chgexit",
+            "precise",
+            "no-rerun",
+            "no-title",
+            "no-wrap",
+            "exec",
+            "follow",
+        ],
+        long_value: &[("interval", 'n'), ("equexit", 'q')],
+        ..PLAIN
+    },
+    Wrapper { names: &["exec"], flags: "cl", values: "a", ..PLAIN },
+    Wrapper { names: &["command"], flags: "p", ends: "vV", ..PLAIN },
+];
+
+/// Shells whose scripts are read as those of bash.
+pub(super) const SHELLS: [&str; 8] = ["sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "rbash"];
+
+/// Shells with a language of their own.
+pub(super) const OTHER_SHELLS: [&str; 6] = ["fish", "csh", "tcsh", "nu", "elvish", "xonsh"];
+
+/// Long options of shells that take a value.
+pub(super) const SHELL_LONG: [&str; 3] = ["--rcfile", "--init-file", "--emulate"];
+
+/// Actions of `find` that run a command.
+pub(super) const FIND_RUNS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];

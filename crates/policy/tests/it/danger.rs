@@ -1,0 +1,170 @@
+//! Commands that destroy files always ask, and are refused where nobody can be asked.
+
+use crate::{argv, decide, policy, script, show};
+use policy::{ApprovalPolicy, Because, CommandRequest, Grants, SandboxMode, Verdict};
+
+fn is_destructive(request: &CommandRequest) -> bool {
+    // Under full access and with a rule that allows everything: only this guard is left.
+    let rules = "allow rm\nallow find\nallow git\nallow dd\nallow sudo\nallow xargs\nallow bash";
+    let policy = policy(SandboxMode::DangerFullAccess, ApprovalPolicy::OnRequest, rules);
+    let decision = decide(&policy, request);
+    let destructive = matches!(decision.because, Because::Destructive { .. });
+    assert_eq!(destructive, show(&decision.verdict) == "ask outside", "{decision:?}");
+    if let Verdict::Ask(ask) = decision.verdict {
+        assert_eq!(ask.prefix, None);
+    }
+    destructive
+}
+
+#[test]
+fn destructive() {
+    for text in [
+        "rm -f x",
+        "rm -rf x",
+        "rm -r -f x",
+        "rm x -f",
+        "rm --force x",
+        "rm --fo x",
+        "rm -vrif x",
+        "/bin/rm -f x",
+        "\\rm -f x",
+        "'r'm -f x",
+        "rm -r /",
+        "rm -r //",
+        "rm -R /usr",
+        "rm -r /*",
+        "rm -r ~",
+        "rm -r ~/",
+        "rm -r ~/*",
+        "rm -r ~bob",
+        "rm -r $HOME",
+        "rm -r \"$HOME\"",
+        "rm -r \"${HOME}/\"",
+        "rm -r ..",
+        "rm -r ../..",
+        "rm -r .",
+        "rm -r *",
+        "rm -r ./*",
+        "rm -r a/..",
+        "rm --recursive -- ..",
+        "rm -r $x",
+        "rm -r -- $x",
+        "rm -r -- $(ls)",
+        "rm $x",
+        "rm $(cat list)",
+        "rm a$x",
+        "rm -{r,f} x",
+        "find . -delete",
+        "find . -name x -delete",
+        "find . -exec rm {} \\;",
+        "find . -execdir rm -- {} +",
+        "find . -exec sh -c 'rm $1' \\;",
+        "ls | xargs rm",
+        "ls | xargs -0 rm --",
+        "ls | xargs -I{} sh -c 'rm {}'",
+        "git clean -f",
+        "git clean -fdx",
+        "git clean --force",
+        "git -C d -c a=b clean -xdf",
+        "git clean $x",
+        "shred x",
+        "wipefs -a /dev/sda",
+        "mkfs /dev/sda",
+        "mkfs.ext4 /dev/sda",
+        "dd if=/dev/zero of=/dev/sda",
+        "dd if=x of=$disk",
+        "dd if=x of=\"/dev/$disk\"",
+        "sudo rm -f x",
+        "sudo -u root rm -f x",
+        "bash -c 'rm -f x'",
+        "bash -c \"sh -c 'rm -f x'\"",
+        "env A=1 rm -f x",
+        "timeout 5 rm -f x",
+        "nohup rm -f x &",
+        "eval 'rm -f x'",
+        "eval rm -f x",
+        "busybox rm -f x",
+        "exec rm -f x",
+        "command rm -f x",
+        "ls && rm -f x",
+        "ls; (cd y; rm -f x)",
+        "echo $(rm -f x)",
+        "echo \"`rm -f x`\"",
+        "cat <(rm -f x)",
+        "if true; then rm -f x; fi",
+        "f() { rm -f x; }; f",
+        "cat <<EOF\n$(rm -f x)\nEOF",
+        "> y rm -f x",
+        "rm > y -f x",
+        "trap 'rm -f x' EXIT",
+        "su -c 'rm -f x'",
+        "watch rm -f x",
+        "flock l rm -f x",
+        "parallel rm -f ::: x",
+        "bash -c \"rm -rf $x\"",
+        "sudo --no-such-option rm -f x",
+        // Not understood, and it names such a program.
+        "rm -rf x\n((((",
+        "echo $'a\\\\' ; rm -rf / ; echo 'x'",
+    ] {
+        assert!(is_destructive(&script(text)), "{text}");
+    }
+    assert!(is_destructive(&argv(&["rm", "-f", "x"])));
+    assert!(is_destructive(&argv(&["sudo", "rm", "-f", "x"])));
+}
+
+#[test]
+fn not_destructive() {
+    for text in [
+        "rm x",
+        "rm -i x",
+        "rm -r build",
+        "rm -r ./build ../other",
+        "rm -r /w/build",
+        "rm -- -f",
+        "rm \"$x\"",
+        "rm *.o",
+        "rm -v x y",
+        "rmdir x",
+        "ls -f",
+        "echo rm -f x",
+        "echo 'rm -rf /'",
+        "cat <<EOF\nrm -rf /\nEOF",
+        "cat <<'EOF'\n$(rm -rf /)\nEOF",
+        "find . -name delete",
+        "find . -exec ls {} \\;",
+        "git clean -n",
+        "git checkout -f",
+        "git commit -m 'clean -f'",
+        "dd if=a of=b",
+        "dd if=/dev/sda of=/dev/null",
+        "ls | xargs ls",
+        "grep -rf x",
+        "# rm -rf /",
+        "truncate -s 0 x",
+    ] {
+        assert!(!is_destructive(&script(text)), "{text}");
+    }
+}
+
+#[test]
+fn refused_where_nobody_can_be_asked() {
+    let request = script("ls; rm -rf build");
+    for mode in [SandboxMode::WorkspaceWrite, SandboxMode::DangerFullAccess] {
+        let decision = decide(&policy(mode, ApprovalPolicy::Never, "allow rm"), &request);
+        let Verdict::Refuse(reason) = decision.verdict else { panic!("{decision:?}") };
+        assert!(reason.contains("`rm -rf build`") && reason.contains("force flag"), "{reason}");
+    }
+}
+
+#[test]
+fn a_grant_of_the_same_command_lifts_it() {
+    let policy = policy(SandboxMode::WorkspaceWrite, ApprovalPolicy::OnRequest, "");
+    let request = script("rm -rf build");
+    let mut grants = Grants::default();
+    assert_eq!(show(&policy.command(&request, &grants).verdict), "ask sandbox");
+    grants.add_command(&request);
+    assert_eq!(show(&policy.command(&request, &grants).verdict), "run sandbox");
+    let other = script("rm -rf src");
+    assert_eq!(show(&policy.command(&other, &grants).verdict), "ask sandbox");
+}

@@ -1,0 +1,382 @@
+//! Rules, approval policies and modes together.
+
+use std::path::PathBuf;
+
+use crate::{argv, decide, escalated, policy, script, show};
+use policy::ApprovalPolicy::{self, Never, OnRequest, Untrusted};
+use policy::SandboxMode::{self, DangerFullAccess, ReadOnly, WorkspaceWrite};
+use policy::{Because, CommandRequest, Grants, Granular, Match, Place, Verdict, WriteRequest};
+
+const NO_RULES: ApprovalPolicy =
+    ApprovalPolicy::Granular(Granular { sandbox_approval: true, rules: false });
+const ONLY_RULES: ApprovalPolicy =
+    ApprovalPolicy::Granular(Granular { sandbox_approval: false, rules: true });
+
+const RULES: &str = "
+    allow git status
+    allow ls
+    allow timeout 5 make
+    allow /usr/bin/tool
+    allow /bin/bash -lc echo_hi
+    prompt git push
+    prompt cargo publish
+    forbidden git push --force
+    forbidden curl
+";
+
+#[track_caller]
+fn check_request(
+    mode: SandboxMode,
+    approval: ApprovalPolicy,
+    rules: &str,
+    request: &CommandRequest,
+    want: &str,
+) {
+    let decision = decide(&policy(mode, approval, rules), request);
+    assert_eq!(show(&decision.verdict), want, "{request:?} {mode:?} {approval:?} {decision:?}");
+}
+
+/// Under on-request and workspace-write.
+#[track_caller]
+fn check(text: &str, want: &str) {
+    check_request(WorkspaceWrite, OnRequest, RULES, &script(text), want);
+}
+
+#[test]
+fn allow() {
+    check("ls", "run outside");
+    check("ls -l a && git status -s", "run outside");
+    check("ls | git status; (ls) & ls", "run outside");
+    check("if ls; then git status; fi", "run outside");
+    check("ls 2>/dev/null", "run outside");
+    check("ls 'a b' \"c\"", "run outside");
+    check_request(WorkspaceWrite, OnRequest, RULES, &argv(&["ls", "x"]), "run outside");
+    check_request(ReadOnly, Never, RULES, &script("ls"), "run outside");
+    check_request(WorkspaceWrite, Untrusted, RULES, &script("ls"), "run outside");
+    check_request(WorkspaceWrite, Never, RULES, &escalated(script("ls"), &[]), "run outside");
+    // A part without a rule, or with what a rule does not cover.
+    for text in [
+        "ls && pwd",
+        "git stash",
+        "git",
+        "ls > x",
+        "ls < x",
+        "A=1 ls",
+        "A=1; ls",
+        "ls *.c",
+        "ls ~",
+        "ls $x",
+        "ls \"$x\"",
+        "ls $(ls)",
+        "ls <<< x",
+        "f() { ls; }; ls",
+        "[[ a ]] && ls",
+        "sudo ls",
+        "bash -c ls",
+        "xargs ls",
+        "/bin/ls",
+        "./ls",
+        "",
+    ] {
+        check_request(
+            WorkspaceWrite,
+            OnRequest,
+            "allow ls\nallow git status",
+            &script(text),
+            "run sandbox",
+        );
+    }
+    // A path is allowed as it is written.
+    check("/usr/bin/tool x", "run outside");
+    // A rule that reaches into the wrapped command covers it.
+    check_request(
+        WorkspaceWrite,
+        OnRequest,
+        "allow timeout 5 make",
+        &script("timeout 5 make x"),
+        "run outside",
+    );
+    check_request(
+        WorkspaceWrite,
+        OnRequest,
+        "allow timeout 5",
+        &script("timeout 5 make x"),
+        "run sandbox",
+    );
+    check_request(
+        WorkspaceWrite,
+        OnRequest,
+        "allow timeout\nallow make",
+        &script("timeout 5 make x"),
+        "run outside",
+    );
+    check_request(
+        WorkspaceWrite,
+        OnRequest,
+        "allow env timeout 5 make",
+        &script("env timeout 5 make x"),
+        "run outside",
+    );
+    // A rule that names the whole script covers it; one that names the shell does not.
+    check("echo_hi", "run outside");
+    check_request(WorkspaceWrite, OnRequest, "allow /bin/bash -lc", &script("pwd"), "run sandbox");
+    // A shell that is not the system's is a program like any other.
+    let own = |shell: &str| argv(&[shell, "-lc", "ls"]);
+    check_request(WorkspaceWrite, OnRequest, "allow ls", &own("/w/bash"), "run sandbox");
+    check_request(WorkspaceWrite, OnRequest, "allow ls", &own("/usr/bin/zsh"), "run outside");
+    let rc = argv(&["bash", "--rcfile", "x", "-ic", "ls"]);
+    check_request(WorkspaceWrite, OnRequest, "allow ls", &rc, "run sandbox");
+}
+
+#[test]
+fn forbidden() {
+    for text in [
+        "curl x",
+        "ls && curl x",
+        "/usr/bin/curl x",
+        "bash -c 'curl x'",
+        "sudo curl x",
+        "echo $(curl x)",
+        "git push --force",
+        "cat x | xargs curl",
+        "'cu'rl x",
+        "if true; then curl x; fi",
+        "find . -exec curl {} \\;",
+        "env -S 'curl x'",
+        "curl $x",
+    ] {
+        check(text, "refuse");
+        for (mode, approval) in [(DangerFullAccess, OnRequest), (ReadOnly, Never)] {
+            check_request(mode, approval, RULES, &script(text), "refuse");
+        }
+        // An answer of before does not lift it.
+        let policy = policy(WorkspaceWrite, OnRequest, RULES);
+        let mut grants = Grants::default();
+        grants.add_command(&script(text));
+        assert_eq!(show(&policy.command(&script(text), &grants).verdict), "refuse", "{text}");
+    }
+    check("echo curl", "run sandbox");
+    check("cat <<EOF\ncurl x\nEOF", "run sandbox");
+    let decision = decide(&policy(WorkspaceWrite, OnRequest, RULES), &script("ls; curl x"));
+    let Verdict::Refuse(reason) = decision.verdict else { panic!() };
+    assert!(reason.contains("the rule [curl] of r.rules:9:1"), "{reason}");
+    // A rule about the shell is not about the shell that runs scripts.
+    check_request(WorkspaceWrite, OnRequest, "forbidden bash", &script("ls"), "run sandbox");
+    check_request(WorkspaceWrite, OnRequest, "forbidden bash", &script("bash x.sh"), "refuse");
+}
+
+#[test]
+fn prompt() {
+    check("git push", "ask sandbox");
+    check("ls && git push origin", "ask sandbox");
+    check("/usr/bin/git push", "ask sandbox");
+    check("sudo git push", "ask sandbox");
+    check("git -C d push", "run sandbox");
+    check_request(WorkspaceWrite, Never, RULES, &script("git push"), "refuse");
+    check_request(DangerFullAccess, OnRequest, RULES, &script("git push"), "ask outside");
+    check_request(DangerFullAccess, Never, RULES, &script("git push"), "refuse");
+    check_request(WorkspaceWrite, NO_RULES, RULES, &script("git push"), "refuse");
+    check_request(WorkspaceWrite, ONLY_RULES, RULES, &script("git push"), "ask sandbox");
+    check_request(
+        WorkspaceWrite,
+        OnRequest,
+        RULES,
+        &escalated(script("git push"), &[]),
+        "ask outside",
+    );
+    // Both have to be open to a question.
+    check_request(WorkspaceWrite, ONLY_RULES, RULES, &escalated(script("git push"), &[]), "refuse");
+    check_request(WorkspaceWrite, ONLY_RULES, RULES, &script("git push; rm -f x"), "refuse");
+    check_request(WorkspaceWrite, NO_RULES, RULES, &script("rm -f x"), "ask sandbox");
+    check_request(WorkspaceWrite, NO_RULES, RULES, &script("git push; rm -f x"), "refuse");
+    // The stricter rule wins, whatever the order.
+    check_request(
+        WorkspaceWrite,
+        OnRequest,
+        "allow git\nprompt git push",
+        &script("git push"),
+        "ask sandbox",
+    );
+    check_request(
+        WorkspaceWrite,
+        OnRequest,
+        "prompt git push\nallow git push",
+        &script("git push"),
+        "ask sandbox",
+    );
+}
+
+#[test]
+fn unclear() {
+    for text in [
+        "$x y",
+        "git $x",
+        "git \"$x\"",
+        "git p*",
+        "git {push,pull}",
+        "git push \"$x\"",
+        "bash -c \"$x\"",
+        "eval $x",
+        "ls (",
+        "cat x | sh",
+        "g\"$x\" y",
+        "/usr/bin/$x y",
+    ] {
+        check(text, "ask sandbox");
+        check_request(WorkspaceWrite, Never, RULES, &script(text), "refuse");
+        // Without a rule that restricts, there is nothing that it could be about.
+        check_request(WorkspaceWrite, Never, "allow ls", &script(text), "run sandbox");
+    }
+    for text in ["git a\"$x\"", "git status $x", "git \"s$x\"", "ls $x", "git commit -m \"$x\""] {
+        check(text, "run sandbox");
+    }
+    let decision = decide(&policy(WorkspaceWrite, OnRequest, RULES), &script("git $x"));
+    assert_eq!(decision.because, Because::Unclear { command: "git $x".to_owned() });
+}
+
+#[test]
+fn modes_and_approvals() {
+    let (plain, wish) = (script("pwd"), escalated(script("pwd"), &[]));
+    for (mode, approval, want, want_wish) in [
+        (WorkspaceWrite, OnRequest, "run sandbox", "ask outside"),
+        (WorkspaceWrite, Never, "run sandbox", "refuse"),
+        (WorkspaceWrite, Untrusted, "ask sandbox", "ask outside"),
+        (WorkspaceWrite, NO_RULES, "run sandbox", "ask outside"),
+        (WorkspaceWrite, ONLY_RULES, "run sandbox", "refuse"),
+        (ReadOnly, OnRequest, "run sandbox", "ask outside"),
+        (ReadOnly, Never, "run sandbox", "refuse"),
+        (ReadOnly, Untrusted, "ask sandbox", "ask outside"),
+        (DangerFullAccess, OnRequest, "run outside", "run outside"),
+        (DangerFullAccess, Never, "run outside", "refuse"),
+        (DangerFullAccess, Untrusted, "ask outside", "ask outside"),
+    ] {
+        check_request(mode, approval, "", &plain, want);
+        check_request(mode, approval, "", &wish, want_wish);
+    }
+}
+
+#[track_caller]
+fn check_prefix(request: &CommandRequest, want: &[&str]) {
+    let decision = decide(&policy(WorkspaceWrite, Untrusted, "prompt git push"), request);
+    let Verdict::Ask(ask) = decision.verdict else { panic!("{decision:?}") };
+    assert_eq!(ask.prefix.unwrap_or_default(), want, "{request:?}");
+}
+
+#[test]
+fn offered_prefixes() {
+    let whole = |text| ["/bin/bash", "-lc", text];
+    check_prefix(&script("ls -l"), &["ls", "-l"]);
+    check_prefix(&script("ls && pwd"), &["ls"]);
+    check_prefix(&argv(&["ls", "-l"]), &["ls", "-l"]);
+    for text in
+        ["ls > x", "A=1 ls", "ls $(id)", "ls *", "(ls)", "ls $x", "python3", "git", "sudo", ""]
+    {
+        check_prefix(&script(text), &whole(text));
+    }
+    let fetch = "git fetch origin";
+    check_prefix(&escalated(script(fetch), &["git", "fetch"]), &["git", "fetch"]);
+    check_prefix(&escalated(script(fetch), &["git"]), &["git", "fetch", "origin"]);
+    check_prefix(&escalated(script(fetch), &["git", "pull"]), &["git", "fetch", "origin"]);
+    check_prefix(&escalated(script("python3 a.py"), &["python3"]), &["python3", "a.py"]);
+    check_prefix(&escalated(script("python3 -c x"), &["python3", "-c"]), &["python3", "-c", "x"]);
+    check_prefix(&escalated(script("bash -c ls"), &["bash", "-c"]), &["bash", "-c", "ls"]);
+    check_prefix(&escalated(script("sudo git fetch"), &["sudo", "git"]), &["sudo", "git", "fetch"]);
+    check_prefix(&escalated(script("ls && make"), &["make"]), &["ls"]);
+    check_prefix(&escalated(script("tool a"), &["tool"]), &["tool"]);
+    check_prefix(&escalated(script("tool a > x"), &["tool"]), &whole("tool a > x"));
+    check_prefix(&script("git push"), &[]);
+    check_prefix(&script("rm -f x"), &[]);
+}
+
+/// What is offered takes effect once it is a rule.
+#[test]
+fn an_offered_prefix_allows_the_command() {
+    for text in [
+        "ls -l",
+        "timeout 5 make x",
+        "sudo git fetch",
+        "ls > x; pwd $y",
+        "python3 a.py",
+        "bash -c ls",
+    ] {
+        let mut policy = policy(WorkspaceWrite, Untrusted, "");
+        let Verdict::Ask(ask) = decide(&policy, &script(text)).verdict else { panic!("{text}") };
+        let line = policy::render_rule(&ask.prefix.unwrap());
+        policy.rules = policy::parse_rules("r", &line).unwrap();
+        assert_eq!(show(&decide(&policy, &script(text)).verdict), "run outside", "{text} {line}");
+    }
+}
+
+#[test]
+fn explanations() {
+    let policy = policy(WorkspaceWrite, OnRequest, RULES);
+    let told = policy.explain(&script("ls -l && sudo git push $x"), &Grants::default());
+    assert_eq!(told.place, Some(Place::Sandbox));
+    assert_eq!(told.decision.because.to_string(), "the rule [git push] of r.rules:6:1");
+    let shown: Vec<_> = told
+        .commands
+        .iter()
+        .map(|command| {
+            let rules: Vec<_> =
+                command.rules.iter().map(|r| (r.rule.pattern_text(), r.matched)).collect();
+            (command.text.as_str(), command.run_by, rules)
+        })
+        .collect();
+    let rule = |text: &str, matched| (text.to_owned(), matched);
+    assert_eq!(
+        shown[1..],
+        [
+            ("ls -l", Some(0), vec![rule("ls", Match::Yes)]),
+            ("sudo git push $x", Some(0), vec![]),
+            (
+                "git push $x",
+                Some(2),
+                vec![rule("git push", Match::Yes), rule("git push --force", Match::Maybe),]
+            ),
+        ]
+    );
+    assert!(!told.allowed && told.unclear.is_empty() && told.destructive.is_none());
+}
+
+#[track_caller]
+fn check_write(mode: SandboxMode, approval: ApprovalPolicy, paths: &[&str], want: &str) {
+    let request = WriteRequest { paths: paths.iter().map(PathBuf::from).collect() };
+    let decision = policy(mode, approval, "").write(&request, &Grants::default());
+    assert_eq!(show(&decision.verdict), want, "{paths:?} {mode:?} {approval:?} {decision:?}");
+}
+
+#[test]
+fn writes() {
+    check_write(WorkspaceWrite, OnRequest, &["/w/a", "/tmp/b"], "run sandbox");
+    check_write(WorkspaceWrite, OnRequest, &["/w/a", "/etc/b"], "ask outside");
+    check_write(WorkspaceWrite, Never, &["/w/a", "/etc/b"], "refuse");
+    check_write(WorkspaceWrite, Untrusted, &["/w/a"], "ask sandbox");
+    check_write(WorkspaceWrite, Untrusted, &["/etc/a"], "ask outside");
+    check_write(WorkspaceWrite, OnRequest, &["/w/.git/x"], "refuse");
+    check_write(WorkspaceWrite, OnRequest, &["/etc/a", "/w/.git/x"], "refuse");
+    check_write(WorkspaceWrite, Untrusted, &["/hosts/u/.heddle/rules/x"], "refuse");
+    check_write(ReadOnly, OnRequest, &["/w/a"], "ask outside");
+    check_write(ReadOnly, Never, &["/w/a"], "refuse");
+    check_write(ReadOnly, ONLY_RULES, &["/w/a"], "refuse");
+    check_write(DangerFullAccess, Never, &["/etc/a"], "run outside");
+    check_write(DangerFullAccess, Untrusted, &["/etc/a"], "ask outside");
+    check_write(WorkspaceWrite, OnRequest, &[], "run sandbox");
+}
+
+#[test]
+fn granted_writes() {
+    let request =
+        |paths: &[&str]| WriteRequest { paths: paths.iter().map(PathBuf::from).collect() };
+    let mut grants = Grants::default();
+    grants.add_write(&request(&["/etc/a", "/w/.git/x"]));
+    let check = |approval, paths: &[&str], want| {
+        let verdict = policy(WorkspaceWrite, approval, "").write(&request(paths), &grants).verdict;
+        assert_eq!(show(&verdict), want, "{approval:?} {paths:?}");
+    };
+    check(OnRequest, &["/etc/a"], "run outside");
+    check(OnRequest, &["/etc/a", "/w/b"], "run outside");
+    check(OnRequest, &["/etc/a", "/etc/b"], "ask outside");
+    check(OnRequest, &["/w/.git/x"], "refuse");
+    check(Untrusted, &["/etc/a"], "run outside");
+    check(Untrusted, &["/etc/a", "/w/b"], "ask outside");
+}
