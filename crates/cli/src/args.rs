@@ -23,6 +23,9 @@ pub(crate) enum Command {
     /// Run a command as a model's would run, or show that the sandbox holds.
     #[command(after_help = SANDBOX_HELP)]
     Sandbox(Box<SandboxArgs>),
+    /// Ask what would be decided about a command.
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Look at what goes on inside.
     #[command(subcommand)]
     Debug(DebugCommand),
@@ -133,6 +136,67 @@ impl From<LevelArg> for sandbox::Level {
         match level {
             LevelArg::Namespaces => Self::Namespaces,
             LevelArg::Landlock => Self::Landlock,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Print the decision about a command, the rule that made it, and where the command would run.
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain(Box<ExplainArgs>),
+}
+
+const EXPLAIN_HELP: &str = "\
+Nothing is run. One argument is taken as a script, several as the words of one command.
+
+Examples:
+  heddle policy explain -- git push --force
+  heddle policy explain -s workspace-write -- 'make && sudo make install'
+  heddle policy explain --approval on-request --escalated --json -- npm install";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ExplainArgs {
+    /// The command.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) argv: Vec<String>,
+
+    /// Print the explanation as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// When a person would be asked. The default is that of the configuration, else never, as in exec.
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) approval: Option<ApprovalArg>,
+
+    /// As if the model asked to run it outside of the sandbox.
+    #[arg(long)]
+    pub(crate) escalated: bool,
+
+    /// Do not read rule files.
+    #[arg(long)]
+    pub(crate) ignore_rules: bool,
+
+    #[command(flatten)]
+    pub(crate) shared: SharedArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ApprovalArg {
+    /// Before everything.
+    Untrusted,
+    /// Before what leaves the sandbox or is destructive, and where a rule says so.
+    OnRequest,
+    /// Never: what would ask is refused.
+    Never,
+}
+
+impl From<ApprovalArg> for policy::ApprovalPolicy {
+    fn from(approval: ApprovalArg) -> Self {
+        match approval {
+            ApprovalArg::Untrusted => Self::Untrusted,
+            ApprovalArg::OnRequest => Self::OnRequest,
+            ApprovalArg::Never => Self::Never,
         }
     }
 }

@@ -3,4 +3,5 @@
 pub(crate) mod completion;
 pub(crate) mod decode;
 pub(crate) mod exec;
+pub(crate) mod policy;
 pub(crate) mod sandbox;

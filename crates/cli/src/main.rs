@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::args::{Args, Command, DebugCommand};
+use crate::args::{Args, Command, DebugCommand, PolicyCommand};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -34,6 +34,9 @@ fn main() -> ExitCode {
     let done = match args.command {
         Command::Exec(exec) => command::exec::run(args.shared, *exec),
         Command::Sandbox(sandbox) => command::sandbox::run(args.shared, *sandbox),
+        Command::Policy(PolicyCommand::Explain(explain)) => {
+            command::policy::explain(args.shared, *explain)
+        }
         Command::Debug(DebugCommand::Decode(decode)) => command::decode::run(&decode),
         Command::Completion { shell } => command::completion::run(shell),
     };

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use config::{Config, TrustLevel};
-use policy::{EnvironmentPolicy, Inherit, PrefixRule, Profile, SandboxMode};
+use policy::{
+    ApprovalPolicy, EnvironmentPolicy, Granular, Inherit, PrefixRule, Profile, SandboxMode,
+};
 use sandbox::{Level, Sandbox};
 
 use crate::args::{SandboxArg, SharedArgs};
@@ -49,6 +51,21 @@ pub(crate) fn rules(
         }
     }
     Ok(rules)
+}
+
+/// Returns when a person would be asked, as the configuration has it.
+///
+/// `exec` has nobody to ask, whatever this says.
+pub(crate) fn approval(config: &Config) -> ApprovalPolicy {
+    match config.approval_policy {
+        Some(config::ApprovalPolicy::Untrusted) => ApprovalPolicy::Untrusted,
+        Some(config::ApprovalPolicy::OnRequest) => ApprovalPolicy::OnRequest,
+        Some(config::ApprovalPolicy::Granular(granular)) => ApprovalPolicy::Granular(Granular {
+            sandbox_approval: granular.sandbox_approval,
+            rules: granular.rules,
+        }),
+        Some(config::ApprovalPolicy::Never) | None => ApprovalPolicy::Never,
+    }
 }
 
 /// Makes the profile that the flags and the configuration ask for.

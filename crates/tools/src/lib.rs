@@ -30,7 +30,7 @@ pub use judge::{Judge, Opinion};
 pub use patch::ApplyPatch;
 pub use plan::UpdatePlan;
 pub use session::Sessions;
-pub use shell::Shell;
+pub use shell::{Shell, join};
 pub use tool::{
     Progress, ProgressSender, Reply, Running, Tool, ToolCall, ToolInput, Workspace,
     progress_channel,

@@ -67,7 +67,7 @@ impl Shell {
 }
 
 /// Quotes an argument vector for a shell and joins it.
-pub(crate) fn join(argv: &[String]) -> String {
+pub fn join(argv: &[String]) -> String {
     shlex::try_join(argv.iter().map(String::as_str))
         // A word with a NUL byte cannot be quoted, and cannot be run either.
         .unwrap_or_else(|_| "<command included NUL byte>".to_owned())

@@ -1,0 +1,159 @@
+//! `heddle policy explain`: what would be decided about a command, and why.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use policy::{
+    Because, CommandRequest, Escalation, Explanation, Grants, Match, Place, Policy, PrefixRule,
+    RuleDecision, Verdict,
+};
+use serde_json::{Value, json};
+use tools::Shell;
+
+use crate::args::{ExplainArgs, SharedArgs};
+use crate::bootstrap::{self, World};
+use crate::failure::Failure;
+use crate::safety;
+
+pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode, Failure> {
+    let shared = args.shared.over(before);
+    let world = World::look(shared.directory.as_deref())?;
+    let (config, _) = bootstrap::load_config(&world, &shared, false)?;
+    let policy = Policy {
+        profile: safety::profile(&world, &config, &shared)?,
+        approval: args.approval.map_or_else(|| safety::approval(&config), Into::into),
+        rules: safety::rules(&world, &config, args.ignore_rules)?,
+    };
+    // One argument is a script, several are the words of one command.
+    let script = match args.argv.as_slice() {
+        [script] => script.clone(),
+        words => tools::join(words),
+    };
+    let shell = Shell::of_user(world.env.get("SHELL").map(String::as_str));
+    let request = CommandRequest {
+        argv: shell.argv(&script, config.allow_login_shell),
+        cwd: world.directory.clone(),
+        escalation: args.escalated.then(Escalation::default),
+    };
+    let explanation = policy.explain(&request, &Grants::default());
+    let shown = if args.json {
+        to_json(&policy, &explanation).to_string() + "\n"
+    } else {
+        to_text(&policy, &explanation)
+    };
+    std::io::stdout().write_all(shown.as_bytes()).map_err(Failure::failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verdict_name(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Run(_) => "run",
+        Verdict::Ask(_) => "ask",
+        Verdict::Refuse(_) => "refuse",
+    }
+}
+
+fn place_name(place: Place) -> &'static str {
+    match place {
+        Place::Sandbox => "sandbox",
+        Place::Outside => "outside",
+    }
+}
+
+fn decision_name(rule: &PrefixRule) -> &'static str {
+    match rule.decision {
+        RuleDecision::Allow => "allow",
+        RuleDecision::Prompt => "prompt",
+        RuleDecision::Forbidden => "forbidden",
+    }
+}
+
+fn to_json(policy: &Policy, explanation: &Explanation) -> Value {
+    let commands: Vec<_> = explanation
+        .commands
+        .iter()
+        .skip(1)
+        .map(|command| {
+            let rules = command.rules.iter().map(|matched| {
+                json!({
+                    "decision": decision_name(&matched.rule),
+                    "pattern": matched.rule.pattern_text(),
+                    "source": matched.rule.at.to_string(),
+                    "certain": matched.matched == Match::Yes,
+                })
+            });
+            json!({ "command": command.text, "rules": rules.collect::<Vec<_>>() })
+        })
+        .collect();
+    let unclear: Vec<_> = explanation
+        .unclear
+        .iter()
+        .map(|unclear| json!({ "part": unclear.part, "why": unclear.why.text() }))
+        .collect();
+    let (reason, prefix) = match &explanation.decision.verdict {
+        Verdict::Run(_) => (None, None),
+        Verdict::Ask(ask) => (ask.reason.clone(), ask.prefix.clone()),
+        Verdict::Refuse(reason) => (Some(reason.clone()), None),
+    };
+    let rule = match &explanation.decision.because {
+        Because::Rule { pattern, source } => json!({ "pattern": pattern, "source": source }),
+        _ => Value::Null,
+    };
+    json!({
+        "decision": verdict_name(&explanation.decision.verdict),
+        "place": explanation.place.map(place_name),
+        "because": explanation.decision.because.to_string(),
+        "rule": rule,
+        "reason": reason,
+        "prefix": prefix,
+        "sandbox": policy.profile.mode.name(),
+        "approval": policy.approval.name(),
+        "destructive": explanation.destructive,
+        "commands": commands,
+        "unclear": unclear,
+    })
+}
+
+fn to_text(policy: &Policy, explanation: &Explanation) -> String {
+    let mode = policy.profile.mode.name();
+    let place = |place| match place {
+        Place::Sandbox => format!("in the sandbox ({mode})"),
+        Place::Outside => "outside of any sandbox".to_owned(),
+    };
+    let decision = match &explanation.decision.verdict {
+        Verdict::Run(at) => format!("it runs {}", place(*at)),
+        Verdict::Ask(ask) => format!("it asks, and then runs {}", place(ask.place)),
+        Verdict::Refuse(reason) => format!("it is refused\nthe model reads: {reason}"),
+    };
+    let mut text = format!("decision: {decision}\nbecause: {}\n", explanation.decision.because);
+    // Writing into a text cannot fail.
+    let _ = writeln!(text, "approval policy: {}", policy.approval.name());
+    if let Verdict::Ask(ask) = &explanation.decision.verdict
+        && let Some(prefix) = &ask.prefix
+    {
+        let _ = writeln!(text, "can be remembered: {}", tools::join(prefix));
+    }
+    let _ = writeln!(text, "commands found:");
+    for command in explanation.commands.iter().skip(1) {
+        let _ = writeln!(text, "  {}", command.text);
+        for matched in &command.rules {
+            let (rule, maybe) = (&matched.rule, matched.matched == Match::Maybe);
+            let _ = writeln!(
+                text,
+                "    {}{} [{}] of {}",
+                if maybe { "perhaps " } else { "" },
+                decision_name(rule),
+                rule.pattern_text(),
+                rule.at
+            );
+        }
+    }
+    if explanation.commands.len() <= 1 {
+        let _ = writeln!(text, "  none");
+    }
+    for unclear in &explanation.unclear {
+        let _ = writeln!(text, "unclear: `{}` {}", unclear.part, unclear.why.text());
+    }
+    text
+}
