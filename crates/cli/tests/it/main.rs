@@ -7,6 +7,7 @@ mod conformance;
 mod decode;
 mod enclosed;
 mod https;
+mod policy;
 mod process;
 mod run;
 mod sdk;
