@@ -107,10 +107,15 @@ The exit code is that of the command; 125 if it could not be started, 5 if no sa
 
 Examples:
   heddle sandbox -- touch /etc/passwd
-  heddle sandbox -s workspace-write -- make test";
+  heddle sandbox -s workspace-write -- make test
+  heddle sandbox prove";
 
 #[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct SandboxArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<SandboxCommand>,
+
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
@@ -199,6 +204,63 @@ impl From<ApprovalArg> for policy::ApprovalPolicy {
             ApprovalArg::Never => Self::Never,
         }
     }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Try everything that is forbidden inside of the sandbox, and print what held.
+    #[command(after_help = PROVE_HELP)]
+    Prove(ProveArgs),
+    /// Make one attempt; `prove` starts this inside of the sandbox.
+    #[command(hide = true)]
+    Attempt {
+        /// The attempt.
+        name: String,
+        /// What it is made on.
+        ground: PathBuf,
+    },
+}
+
+const PROVE_HELP: &str = "\
+Each attempt gets files, processes and listeners of its own, which are looked at again when it is
+over. What could do harm is tried with arguments that do none.
+
+Exit codes: 0 everything held, 1 something escaped, 5 the sandbox cannot be built here.
+
+Examples:
+  heddle sandbox prove
+  heddle sandbox prove --level landlock --mode read-only
+  heddle sandbox prove --json | jq -r 'select(.verdict != \"held\")'";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ProveArgs {
+    /// The only attempts to make; all if none is named.
+    #[arg(value_name = "ATTEMPT")]
+    pub(crate) only: Vec<String>,
+
+    /// What builds the sandbox; all that this machine can do if it is not given.
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) level: Option<LevelArg>,
+
+    /// What commands may do; both modes that have a sandbox if it is not given.
+    #[arg(long, value_name = "MODE")]
+    pub(crate) mode: Option<ProveModeArg>,
+
+    /// Make the attempts without a sandbox, to see that they try something.
+    #[arg(long, conflicts_with = "level")]
+    pub(crate) control: bool,
+
+    /// Print one JSON object per attempt.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ProveModeArg {
+    /// Read everything, write nothing.
+    ReadOnly,
+    /// Write in the workspace and in temporary directories.
+    WorkspaceWrite,
 }
 
 #[derive(Debug, Subcommand)]

@@ -117,8 +117,8 @@ impl Policy {
         if let Some((path, _)) = obstacles.iter().find(|(_, why)| *why == Obstacle::Protected) {
             let because = Because::Protected((*path).clone());
             let verdict = Verdict::Refuse(format!(
-                "patch rejected: {because}, and no approval changes that; leave it as it is, or tell \
-                 the user what to change there"
+                "patch rejected: a protected file: {because}, and no approval changes that; leave it \
+                 as it is, or tell the user what to change there"
             ));
             return Decision { verdict, because };
         }

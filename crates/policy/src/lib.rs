@@ -20,6 +20,7 @@ mod judge;
 mod matching;
 mod prefix;
 mod profile;
+mod render;
 mod request;
 mod rules;
 pub mod shell;
@@ -37,8 +38,9 @@ pub use grants::Grants;
 pub use judge::Policy;
 pub use matching::Match;
 pub use profile::{Obstacle, PROTECTED_NAMES, Profile, SandboxMode};
+pub use render::render_rule;
 pub use request::{CommandRequest, Effect, Escalation, WriteRequest};
 pub use rules::{
     Argument, Literal, PatternToken, PrefixRule, RawCall, RuleDecision, RuleFile, RulePlace,
-    RulesError, parse_rule_file, parse_rules, render_rule,
+    RulesError, parse_rule_file, parse_rules,
 };

@@ -11,6 +11,8 @@ mod linux;
 #[cfg(not(target_os = "linux"))]
 mod other;
 mod process;
+#[cfg(target_os = "linux")]
+pub mod prove;
 mod pty;
 mod sandbox;
 mod spec;

@@ -10,7 +10,7 @@ struct Kind {
     what: &'static str,
     /// Texts that give a use away.
     signs: &'static [&'static str],
-    /// Files that may, each with its reason.
+    /// Files that may, each with its reason; with a slash at its end, all files of a directory.
     places: &'static [(&'static str, &'static str)],
 }
 
@@ -26,8 +26,10 @@ fn check_kind(kind: &Kind, files: &BTreeMap<String, String>) -> Vec<String> {
     for (path, text) in files.iter().filter(|(path, _)| ships(path, files)) {
         for (number, line) in code(text) {
             let Some(sign) = signs.iter().find(|sign| line.contains(*sign)) else { continue };
-            if places.iter().any(|(place, _)| place == path) {
-                used.insert(path.as_str());
+            let holds =
+                |place: &str| place == path || (place.ends_with('/') && path.starts_with(place));
+            if let Some((place, _)) = places.iter().find(|(place, _)| holds(place)) {
+                used.insert(*place);
             } else {
                 problems.push(format!(
                     "{path}:{number}: `{sign}` can {what}; go through the place that may, or list \
@@ -83,6 +85,7 @@ const KINDS: &[Kind] = &[
             ("crates/sandbox/src/linux/sys.rs", "the supervisor forks"),
             ("crates/sandbox/src/linux/filter.rs", "names the calls that it refuses"),
             ("crates/sandbox/src/linux/probe.rs", "tries the sandbox out; no model is involved"),
+            ("crates/sandbox/src/prove/", "tries what is forbidden; no model is involved"),
         ],
     },
     Kind {
@@ -91,6 +94,7 @@ const KINDS: &[Kind] = &[
         places: &[
             ("crates/tools/src/exec.rs", "the one place for a model: exec_command"),
             ("crates/cli/src/command/sandbox.rs", "the user's own command"),
+            ("crates/sandbox/src/prove.rs", "attempts of ours at the sandbox"),
         ],
     },
     Kind {
@@ -130,6 +134,7 @@ const KINDS: &[Kind] = &[
             ("crates/sandbox/src/linux/helper.rs", "names the user of a namespace"),
             ("crates/sandbox/src/linux/mounts.rs", "a private /dev"),
             ("crates/sandbox/src/linux/probe.rs", "tries the sandbox out, and notes what it found"),
+            ("crates/sandbox/src/prove/", "tries what is forbidden, on ground of its own"),
         ],
     },
 ];
@@ -142,9 +147,10 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, text: &str, want: usize) {
-        let places = &[("crates/a/src/one.rs", "because")];
+        let places = &[("crates/a/src/one.rs", "because"), ("crates/c/src/all/", "because")];
         let kind = Kind { what: "shout", signs: &["shout("], places };
-        let files = [("crates/a/src/one.rs", "shout(1);"), (path, text)];
+        let all = ("crates/c/src/all/three.rs", "shout(3);");
+        let files = [("crates/a/src/one.rs", "shout(1);"), all, (path, text)];
         let files: BTreeMap<_, _> =
             files.into_iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect();
         let problems = check_kind(&kind, &files);
@@ -161,6 +167,10 @@ mod tests {
         check("crates/testkit/src/two.rs", "shout(2);", 0);
         check("crates/a/src/lib.rs", "#[cfg(test)]\nmod one;", 1);
         // The listed place no longer does it.
+        check("crates/c/src/all/deep/four.rs", "shout(4);", 0);
+        check("crates/c/src/all.rs", "shout(4);", 1);
+        // The listed places no longer do it.
+        check("crates/c/src/all/three.rs", "whisper(3);", 1);
         check("crates/a/src/one.rs", "whisper(1);", 1);
     }
 }

@@ -1,5 +1,7 @@
 //! `heddle sandbox`: one command, run as a model's would be.
 
+mod prove;
+
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -8,7 +10,7 @@ use policy::{ApprovalPolicy, CommandRequest, Grants, Policy, Verdict};
 use sandbox::{Io, Process, SpawnError, SpawnRequest};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::{SandboxArgs, SharedArgs};
+use crate::args::{SandboxArgs, SandboxCommand, SharedArgs};
 use crate::bootstrap::{self, World};
 use crate::failure::{Failure, code};
 use crate::safety;
@@ -17,6 +19,11 @@ use crate::safety;
 const NOT_STARTED: u8 = 125;
 
 pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Failure> {
+    match args.command {
+        Some(SandboxCommand::Prove(args)) => return prove::run(&args),
+        Some(SandboxCommand::Attempt { name, ground }) => return prove::attempt(&name, &ground),
+        None => {}
+    }
     let shared = args.shared.over(before);
     let world = World::look(shared.directory.as_deref())?;
     let (config, odd) = bootstrap::load_config(&world, &shared, false)?;

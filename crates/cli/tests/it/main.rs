@@ -10,6 +10,7 @@ mod https;
 mod policy;
 mod process;
 mod run;
+mod sandbox;
 mod sdk;
 mod wire;
 

@@ -68,9 +68,7 @@ impl<'a> Walker<'a> {
             "file_redirect" => self.file_redirect(node, &children),
             "herestring_redirect" => self.feature(Feature::Heredoc),
             "heredoc_redirect" => self.heredoc(node, &children),
-            "variable_assignment" if parent != "declaration_command" => {
-                self.feature(Feature::Assignment);
-            }
+            "variable_assignment" => self.assignment(node, parent),
             "command_substitution" | "process_substitution" => self.substitution(node),
             "expansion" if self.slice(node).contains(['\'', '"', '\\', '`', '\n']) => {
                 self.unclear(node, Trouble::Quoting);
@@ -89,6 +87,13 @@ impl<'a> Walker<'a> {
             "comment" => self.comment(node),
             "&" => self.feature(Feature::Background),
             kind if CONTROL.contains(&kind) => self.feature(Feature::ControlFlow),
+            // A reserved word is one only if it stands alone.
+            kind if !node.is_named() && RESERVED.contains(&kind) && !INSIDE.contains(&parent) => {
+                let range = node.byte_range();
+                if !begins_here(self.text, range.start) || !ends_here(self.text, range.end) {
+                    self.unclear(node, Trouble::Quoting);
+                }
+            }
             _ => {}
         }
         self.push(node.kind(), children, depth);
@@ -133,7 +138,9 @@ impl<'a> Walker<'a> {
             self.unclear(node, Trouble::Syntax);
             return;
         };
-        let agrees = nodes.iter().all(|node| begins_here(self.text, node.start_byte()));
+        let agrees = nodes.iter().all(|node| {
+            begins_here(self.text, node.start_byte()) && ends_here(self.text, node.end_byte())
+        });
         let reserved = name.is_bare(&RESERVED);
         let named = name.unknown.is_none();
         if !agrees {
@@ -265,6 +272,19 @@ impl<'a> Walker<'a> {
         }
     }
 
+    fn assignment(&mut self, node: Node<'a>, parent: &str) {
+        if parent != "declaration_command" {
+            self.feature(Feature::Assignment);
+        }
+        // What has no name before it is no assignment but a word.
+        let text = self.slice(node);
+        let name = &text[..text.find(['=', '+', '[']).unwrap_or(text.len())];
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if !name.bytes().all(plain) || name.bytes().next().is_none_or(|b| b.is_ascii_digit()) {
+            self.unclear(node, Trouble::Quoting);
+        }
+    }
+
     fn comment(&mut self, node: Node<'a>) {
         if !begins_here(self.text, node.start_byte()) {
             self.unclear(node, Trouble::Quoting);
@@ -280,11 +300,16 @@ impl<'a> Walker<'a> {
         let mut end = node.start_byte();
         for child in children {
             let gap = self.text.get(end..child.start_byte()).unwrap_or_default();
-            if !gap_is_blank(gap, lines) {
+            let tight = TIGHT.contains(&node.kind()) && !gap.is_empty();
+            if tight || !gap_is_blank(gap, lines) {
                 self.unclear(node, Trouble::Quoting);
                 return;
             }
             end = child.end_byte();
+        }
+        let rest = self.text.get(end..node.end_byte()).unwrap_or_default();
+        if !children.is_empty() && !gap_is_blank(rest, true) {
+            self.unclear(node, Trouble::Quoting);
         }
     }
 
@@ -399,7 +424,7 @@ const NESTS: [&str; 12] = [
 const CONTROL: [&str; 4] = ["if_statement", "while_statement", "for_statement", "case_statement"];
 
 /// Parents in which a literal is not a word of the shell, and may end at any character.
-const INSIDE: [&str; 10] = [
+const INSIDE: [&str; 9] = [
     "concatenation",
     "expansion",
     "subscript",
@@ -409,7 +434,6 @@ const INSIDE: [&str; 10] = [
     "postfix_expression",
     "ternary_expression",
     "parenthesized_expression",
-    "compound_statement",
 ];
 
 /// What stays on one line.
@@ -425,12 +449,15 @@ const ONE_LINE: [&str; 9] = [
     "negated_command",
 ];
 
+/// Where nothing may be between two tokens.
+const TIGHT: [&str; 3] = ["simple_expansion", "variable_assignment", "subscript"];
+
 /// Nodes whose gaps are content, or are looked at elsewhere.
 const UNCHECKED: [&str; 3] = ["heredoc_body", "expansion", "arithmetic_expansion"];
 
 /// Words that are no command where a command could be, unless they are quoted. `time` and `coproc`
 /// are treated as programs that run others.
-const RESERVED: [&str; 22] = [
-    "!", "{", "}", "[[", "]]", "if", "then", "elif", "else", "fi", "do", "done", "while", "until",
-    "for", "case", "esac", "select", "function", "foreach", "end", "always",
+const RESERVED: [&str; 23] = [
+    "!", "{", "}", "[", "[[", "]", "]]", "if", "then", "elif", "else", "fi", "do", "done", "while",
+    "until", "for", "case", "esac", "select", "function", "foreach", "end",
 ];

@@ -6,6 +6,8 @@ use policy::{
 };
 use proptest::prelude::*;
 
+type Fold = fn(Vec<Option<Decision>>) -> Option<Decision>;
+
 fn verdict() -> impl Strategy<Value = Verdict> {
     let place = prop_oneof![Just(Place::Outside), Just(Place::Sandbox)];
     (place, 0..3u8, "[a-c]").prop_map(|(place, kind, text)| match kind {
@@ -56,8 +58,6 @@ fn the_order_is_total() {
     ];
     assert!(order.is_sorted_by(|one, next| one.strictness() < next.strictness()));
 }
-
-type Fold = fn(Vec<Option<Decision>>) -> Option<Decision>;
 
 proptest! {
     #[test]

@@ -354,7 +354,7 @@ fn writes() {
     check_write(WorkspaceWrite, Untrusted, &["/etc/a"], "ask outside");
     check_write(WorkspaceWrite, OnRequest, &["/w/.git/x"], "refuse");
     check_write(WorkspaceWrite, OnRequest, &["/etc/a", "/w/.git/x"], "refuse");
-    check_write(WorkspaceWrite, Untrusted, &["/hosts/u/.heddle/rules/x"], "refuse");
+    check_write(WorkspaceWrite, Untrusted, &["/settings/rules/x"], "refuse");
     check_write(ReadOnly, OnRequest, &["/w/a"], "ask outside");
     check_write(ReadOnly, Never, &["/w/a"], "refuse");
     check_write(ReadOnly, ONLY_RULES, &["/w/a"], "refuse");

@@ -21,7 +21,7 @@ fn profile(mode: SandboxMode) -> Profile {
         writable_roots: vec!["/w".into()],
         temporary_roots: vec!["/tmp".into()],
         scratch: None,
-        protected: vec!["/hosts/u/.heddle".into()],
+        protected: vec!["/settings".into()],
         network: false,
     }
 }

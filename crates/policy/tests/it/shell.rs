@@ -192,6 +192,14 @@ fn not_understood() {
     check_unclear("cat <<EOF\nx\n EOF\nrm x", Quoting);
     check_unclear("ls a\u{a0}b\u{c}c", Quoting);
     check_unclear("ls\0rm", Syntax);
+    check_unclear("1=a ls", Quoting);
+    check_unclear("# a\n\r", Quoting);
+    check_unclear("![[ x ]] && ls", Quoting);
+    check_unclear("{}\nls", Quoting);
+    check_unclear("ls >$ x! y", Quoting);
+    check_unclear("{A=1 ls;}2>&1", Quoting);
+    check_unclear("ls <(id)\\a", Quoting);
+    check_unclear("[[\\a == a ]] && ls", Quoting);
 }
 
 #[test]

@@ -162,6 +162,9 @@ fn beyond_landlock(rules: &mut Rules) {
     ] {
         add(rules, call, &[differs(0, 0)]);
     }
+    for request in FILE_MARKS {
+        add(rules, libc::SYS_ioctl, &[equals(1, request)]);
+    }
     add(rules, libc::SYS_setpriority, &[differs(1, 0)]);
     add(rules, libc::SYS_ioprio_set, &[differs(1, 0)]);
 }
@@ -286,6 +289,20 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_ioperm,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_modify_ldt,
+];
+
+/// Requests that change marks of a file through a descriptor that is open for reading: flags, project,
+/// generation, verity and encryption, each in the forms of both word sizes.
+const FILE_MARKS: [u32; 9] = [
+    0x4004_6602,
+    0x4008_6602,
+    0x401c_5820,
+    0x4004_7602,
+    0x4008_7602,
+    0x4004_6604,
+    0x4008_6604,
+    0x4080_6685,
+    0x800c_6613,
 ];
 
 /// Calls that change what Landlock does not guard.

@@ -37,22 +37,11 @@ pub(crate) struct Guards {
 impl Guards {
     /// Finds what is protected inside of the writable directories, and makes what does not exist.
     pub(crate) fn place(writable: &[PathBuf], protected: &[PathBuf]) -> Result<Self, Trouble> {
-        let roots: BTreeSet<&Path> = writable.iter().map(PathBuf::as_path).collect();
         let mut guards = Self::default();
-        let inside = protected.iter().filter(|path| below(path, &roots));
-        let mut open: Vec<(PathBuf, usize)> = inside.map(|path| (path.clone(), 0)).collect();
-        while let Some((path, links)) = open.pop() {
-            if guards.protected.contains(&path) {
-                continue;
-            }
+        for path in meant(writable, protected) {
             let trouble = |error| Trouble::setup(format!("protecting {}", path.display()), error);
             match path.symlink_metadata() {
                 Ok(found) => {
-                    // What a name stands for is protected with the name, if it can be written at all.
-                    let meant = meaning(&path, &found).filter(|meant| below(meant, &roots));
-                    if links < LINKS_MAX {
-                        open.extend(meant.map(|meant| (meant, links + 1)));
-                    }
                     if ours(&path, &found) {
                         guards.hold(&path).map_err(trouble)?;
                     }
@@ -118,6 +107,26 @@ impl Guards {
         }
         Err(io::Error::other("it is made and removed over and over by somebody else"))
     }
+}
+
+/// Finds the protected paths inside of the writable directories, and with each what its name stands
+/// for; none of them need exist.
+pub(crate) fn meant(writable: &[PathBuf], protected: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let roots: BTreeSet<&Path> = writable.iter().map(PathBuf::as_path).collect();
+    let inside = protected.iter().filter(|path| below(path, &roots));
+    let mut open: Vec<(PathBuf, usize)> = inside.map(|path| (path.clone(), 0)).collect();
+    let mut all = BTreeSet::new();
+    while let Some((path, links)) = open.pop() {
+        if links < LINKS_MAX
+            && let Ok(found) = path.symlink_metadata()
+        {
+            // What cannot be written anyway needs no protection.
+            let meant = meaning(&path, &found).filter(|meant| below(meant, &roots));
+            open.extend(meant.map(|meant| (meant, links + 1)));
+        }
+        all.insert(path);
+    }
+    all
 }
 
 /// Tells whether a directory is a guard that was left behind.

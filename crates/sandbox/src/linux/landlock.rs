@@ -11,6 +11,7 @@ use landlock::{
 use rustix::fs::{FileType, fstat};
 
 use crate::linux::Trouble;
+use crate::linux::guards::meant;
 use crate::linux::plan::{Entry, grants};
 use crate::linux::sys;
 
@@ -38,7 +39,8 @@ impl Rules {
             .and_then(Ruleset::create)
             .map_err(trouble)?;
         let devices = DEVICES.iter().map(PathBuf::from);
-        for path in grants(writable, protected, &list).into_iter().chain(devices) {
+        let protected: Vec<_> = meant(writable, protected).into_iter().collect();
+        for path in grants(writable, &protected, &list).into_iter().chain(devices) {
             // What went away meanwhile, or cannot be seen, is simply not granted.
             let Ok(opened) = sys::open_place(&path) else { continue };
             let directory = fstat(&opened)

@@ -1,0 +1,166 @@
+//! Everything that is forbidden is tried inside of the real sandbox, at every level, in every mode,
+//! as who runs the tests and, if that is root, as an ordinary user; and outside of it, to see that
+//! the attempts try something. The attempts themselves are in `crates/sandbox/src/prove`.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use testkit::Lab;
+
+use crate::{BINARY, PARENT};
+
+/// Who makes the attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    /// Whoever runs the tests.
+    Tester,
+    /// Somebody without any privilege; only root can become that.
+    Nobody,
+}
+
+const NOBODY: u32 = 65_534;
+
+/// Runs `heddle sandbox prove`; none if the tester cannot be who is asked for.
+fn prove(who: Who, arguments: &[&str]) -> Option<Output> {
+    let lab = Lab::new_in(Path::new(PARENT)).unwrap();
+    let temporary = lab.root().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let mut program = PathBuf::from(BINARY);
+    if who == Who::Nobody {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        // The build directory may be closed to others.
+        program = lab.root().join("heddle");
+        fs::copy(BINARY, &program).unwrap();
+        for path in [lab.root(), &program, &temporary, lab.home.path(), lab.workspace.path()] {
+            fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+    let mut command: Command = lab.command(&program);
+    command.args(["sandbox", "prove"]).args(arguments).env("TMPDIR", &temporary);
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    if who == Who::Nobody {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let output = command.output().unwrap();
+    let left: Vec<_> = fs::read_dir(&temporary).unwrap().flatten().map(|e| e.path()).collect();
+    assert!(left.is_empty(), "grounds were left behind: {left:?}");
+    Some(output)
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Every attempt is held at `level`, in both modes.
+#[track_caller]
+fn check(who: Who, level: &str) {
+    let Some(output) = prove(who, &["--level", level, "--json"]) else { return };
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(5) {
+        let optional = std::env::var_os("HEDDLE_TEST_SANDBOX").is_some_and(|it| it == "optional");
+        assert!(
+            optional,
+            "NOT TESTED: the sandbox `{level}` cannot be built on this machine. Set \
+             HEDDLE_TEST_SANDBOX=optional to let the tests pass without it.\n{stderr}"
+        );
+        return;
+    }
+    let rows = rows(&output);
+    let bad: Vec<_> = rows.iter().filter(|row| !matches!(verdict(row), "held" | "void")).collect();
+    assert!(bad.is_empty(), "{who:?} at {level}: {bad:#?}");
+    for mode in ["read-only", "workspace-write"] {
+        let held = |works: bool| {
+            let of_mode = rows.iter().filter(|row| row["mode"] == mode && verdict(row) == "held");
+            let of_kind = of_mode.filter(|row| (row["group"] == "still works") == works);
+            of_kind.map(|row| row["name"].as_str().unwrap()).collect::<BTreeSet<_>>().len()
+        };
+        assert!(held(false) >= FORBIDDEN_MIN, "only {} were tried in {mode}", held(false));
+        assert!(held(true) >= WORKING_MIN, "only {} work in {mode}", held(true));
+    }
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+}
+
+fn verdict(row: &Value) -> &str {
+    row["verdict"].as_str().unwrap()
+}
+
+#[test]
+fn namespaces_hold() {
+    check(Who::Tester, "namespaces");
+}
+
+#[test]
+fn namespaces_hold_for_nobody() {
+    check(Who::Nobody, "namespaces");
+}
+
+#[test]
+fn landlock_holds() {
+    check(Who::Tester, "landlock");
+}
+
+#[test]
+fn landlock_holds_for_nobody() {
+    check(Who::Nobody, "landlock");
+}
+
+/// Without a sandbox, what is said to work does.
+#[track_caller]
+fn check_control(who: Who) {
+    let Some(output) = prove(who, &["--control", "--mode", "workspace-write", "--json"]) else {
+        return;
+    };
+    let rows = rows(&output);
+    let bad: Vec<_> = rows.iter().filter(|row| verdict(row) == "broken").collect();
+    assert!(bad.is_empty(), "{who:?}: {bad:#?}");
+    let works = rows.iter().filter(|row| verdict(row) == "works").count();
+    assert!(works >= CONTROL_MIN, "only {works} work without a sandbox");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn attempts_work_without_a_sandbox() {
+    check_control(Who::Tester);
+}
+
+#[test]
+fn attempts_work_without_a_sandbox_for_nobody() {
+    check_control(Who::Nobody);
+}
+
+#[test]
+fn tables() {
+    let arguments = ["--control", "--mode", "read-only", "write-redirect", "setuid", "read-system"];
+    let output = prove(Who::Tester, &arguments).unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let words: Vec<_> = text.split_whitespace().take(6).collect();
+    assert_eq!(words, ["none,", "read-only", "writes", "outside", "works", "write-redirect"]);
+    assert!(text.contains("outside/victim has other contents\n"), "{text}");
+    assert!(!text.contains('\x1b'), "colours that nobody asked for: {text}");
+    assert_eq!(output.status.code(), Some(0), "{text}");
+}
+
+#[test]
+fn unknown_attempts() {
+    let output = prove(Who::Tester, &["--control", "no-such-attempt"]).unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("there is no attempt `no-such-attempt`"), "{stderr}");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Fewer than this, and the table has lost its point. What a machine lacks cannot be tried on it.
+const FORBIDDEN_MIN: usize = 250;
+/// Likewise of what must work.
+const WORKING_MIN: usize = 14;
+/// An ordinary user is refused many things that root is not.
+const CONTROL_MIN: usize = 150;

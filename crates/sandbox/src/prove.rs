@@ -1,0 +1,404 @@
+//! Proof that the sandbox holds: everything that is forbidden is tried inside of it.
+//!
+//! [`run`] makes a ground for each attempt outside of the sandbox, starts our own program inside,
+//! which makes the attempt ([`attempt`]), and then looks at the ground again. An attempt has been
+//! held only if it says that it was refused and nothing on the ground has changed. Without a level
+//! the same attempts run without a sandbox: that is how we know that they try something.
+
+mod attempts;
+mod ground;
+mod ipc;
+mod snapshot;
+mod sys;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use policy::{EnvironmentPolicy, Permit, Place, Profile, SandboxMode, Verdict};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use self::attempts::{Attempt, Outside, Want};
+use self::ground::{Ground, Live, OUR_SECRET, OUR_VARIABLE};
+use self::sys::{Refused, errno_name};
+use self::watch::Watch;
+use crate::{Process, Sandbox, SpawnRequest};
+
+/// What to prove, and with what.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// The sandbox; without a level the attempts run without one.
+    pub sandbox: Sandbox,
+    /// Our own program, which makes the attempts.
+    pub program: PathBuf,
+    /// The mode.
+    pub mode: SandboxMode,
+    /// Where the grounds are made: a directory that the user may write in.
+    pub base: PathBuf,
+    /// The environment that commands would get theirs from.
+    pub env: Vec<(String, String)>,
+    /// The only attempts to make; all if it is empty.
+    pub only: Vec<String>,
+}
+
+/// What came of one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// What kind of thing was tried.
+    pub group: &'static str,
+    /// The attempt's name.
+    pub name: &'static str,
+    /// What was tried.
+    pub what: &'static str,
+    /// How it ended.
+    pub verdict: Finding,
+    /// What refused it, or what it managed.
+    pub by: String,
+    /// What is no longer as it was.
+    pub damage: Vec<String>,
+    /// What it is said to come to without a sandbox.
+    pub outside: &'static str,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finding {
+    /// As it must: what is forbidden was refused, what is allowed works.
+    Held,
+    /// What is forbidden was possible.
+    Escaped,
+    /// What is allowed was refused, or the attempt itself came to grief.
+    Broken,
+    /// It could not be tried on this machine.
+    Void,
+    /// Without a sandbox: it works.
+    Works,
+    /// Without a sandbox: it does not work, and nobody said that it would.
+    Refused,
+}
+
+impl Finding {
+    /// Tells whether the attempt ended as it must not.
+    pub fn is_bad(self) -> bool {
+        matches!(self, Self::Escaped | Self::Broken)
+    }
+}
+
+/// The attempts could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProveError {
+    /// There is no such attempt.
+    #[error("there is no attempt `{0}`")]
+    Unknown(String),
+    /// The directory for the grounds cannot be used.
+    #[error("no ground can be made in {}: {source}", base.display())]
+    Ground {
+        /// The directory.
+        base: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The sandbox cannot be had on this machine.
+    #[error("this sandbox cannot be had here: {0}")]
+    Unavailable(String),
+}
+
+/// What an attempt tells the prover, as one line of its output.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Told {
+    Done(String),
+    Refused(String),
+    Void(String),
+}
+
+/// Makes one attempt, inside; returns the line that tells the prover what came of it.
+pub fn attempt(name: &str, ground: &Path) -> Result<String, ProveError> {
+    let unknown = || ProveError::Unknown(name.to_owned());
+    if name == NOTHING {
+        return Ok(tell(&Told::Done("nothing".into())));
+    }
+    let (_, row) = attempts::all().find(|(_, row)| row.name == name).ok_or_else(unknown)?;
+    let text = std::fs::read(ground);
+    let read = text.and_then(|text| Ok(serde_json::from_slice::<Ground>(&text)?));
+    let ground =
+        read.map_err(|source| ProveError::Ground { base: ground.to_path_buf(), source })?;
+    Ok(tell(&match (row.run)(&ground) {
+        Ok(what) => Told::Done(what),
+        Err(Refused::Errno(number)) => Told::Refused(errno_name(number)),
+        Err(Refused::Said(why)) => Told::Refused(why),
+        Err(Refused::Void(why)) => Told::Void(why),
+    }))
+}
+
+/// Makes all attempts and gives each row to `report`, in the order of the table.
+pub async fn run(proof: Proof, mut report: impl FnMut(Row)) -> Result<(), ProveError> {
+    let control = proof.sandbox.level.is_none();
+    let rows: Vec<_> = attempts::all()
+        .filter(|(_, row)| row.mode.is_none_or(|mode| mode == proof.mode))
+        .filter(|(_, row)| {
+            control || row.level.is_none_or(|level| proof.sandbox.level == Some(level))
+        })
+        .filter(|(_, row)| !control || row.outside != Outside::Never)
+        .filter(|(_, row)| proof.only.is_empty() || proof.only.iter().any(|name| name == row.name))
+        .collect();
+    if let Some(name) =
+        proof.only.iter().find(|name| !rows.iter().any(|(_, row)| row.name == **name))
+    {
+        return Err(ProveError::Unknown(name.clone()));
+    }
+    let proof = Arc::new(proof);
+    let mut first = make_ground(&proof)?;
+    try_once(&proof, &mut first, NOTHING, None).await.map_err(ProveError::Unavailable)?;
+    let mut grounds = vec![first];
+    let mut running = JoinSet::new();
+    let (mut ahead, mut done, mut next) = (rows.iter().copied().enumerate(), BTreeMap::new(), 0);
+    loop {
+        while running.len() < AT_ONCE {
+            let Some((index, (group, row))) = ahead.next() else { break };
+            let live = grounds.pop().map_or_else(|| make_ground(&proof), Ok)?;
+            let proof = Arc::clone(&proof);
+            running.spawn(async move { (index, prove_one(&proof, live, group, row).await) });
+        }
+        let Some(joined) = running.join_next().await else { return Ok(()) };
+        let (index, (row, live)) = joined.expect("no attempt is cancelled, and none panics");
+        grounds.extend(live);
+        done.insert(index, row);
+        while let Some(row) = done.remove(&next) {
+            report(row);
+            next += 1;
+        }
+    }
+}
+
+fn make_ground(proof: &Proof) -> Result<Live, ProveError> {
+    Live::make(&proof.base)
+        .map_err(|source| ProveError::Ground { base: proof.base.clone(), source })
+}
+
+/// Makes one attempt; returns the ground too if it is as good as new.
+async fn prove_one(
+    proof: &Proof,
+    mut live: Live,
+    group: &'static str,
+    row: &'static Attempt,
+) -> (Row, Option<Live>) {
+    let tried = try_once(proof, &mut live, row.name, Some(row)).await;
+    let untouched = matches!(&tried, Ok((_, damage)) if damage.is_empty() && live.is_untouched());
+    let (verdict, by, damage) = match tried {
+        Ok((told, damage)) => {
+            let (verdict, by) = match proof.sandbox.level {
+                Some(_) => judge(row, told, &damage),
+                None => judge_without(row, told, &damage, rustix::process::geteuid().is_root()),
+            };
+            (verdict, by, damage)
+        }
+        Err(error) => (Finding::Broken, error, Vec::new()),
+    };
+    let Attempt { name, what, .. } = *row;
+    let row = Row { group, name, what, verdict, by, damage, outside: row.outside.name() };
+    (row, untouched.then_some(live))
+}
+
+/// Says how an attempt ended.
+fn judge(row: &Attempt, told: Told, damage: &[String]) -> (Finding, String) {
+    let intact = damage.is_empty();
+    match (row.want, told) {
+        (_, Told::Void(why)) if intact => (Finding::Void, why),
+        (_, Told::Void(why)) => (Finding::Escaped, why),
+        (Want::Works, Told::Done(what)) if intact => (Finding::Held, what),
+        (Want::Works, Told::Refused(by)) => (Finding::Broken, by),
+        (Want::Refused, Told::Refused(by)) if intact => (Finding::Held, by),
+        (Want::NoTrace, Told::Done(_)) if intact => (Finding::Held, "left no trace".into()),
+        (Want::NoTrace, Told::Refused(by)) if intact => (Finding::Held, by),
+        (_, Told::Done(by) | Told::Refused(by)) => (Finding::Escaped, by),
+    }
+}
+
+/// Says how an attempt without a sandbox ended.
+fn judge_without(row: &Attempt, told: Told, damage: &[String], root: bool) -> (Finding, String) {
+    let (done, by) = match told {
+        Told::Done(by) => (row.want != Want::NoTrace, by),
+        Told::Refused(by) => (false, by),
+        Told::Void(why) => return (Finding::Void, why),
+    };
+    let said = row.want == Want::Works
+        || row.outside == Outside::Works
+        || (row.outside == Outside::Root && root);
+    match done || !damage.is_empty() {
+        true => (Finding::Works, by),
+        false if said => (Finding::Broken, by),
+        false => (Finding::Refused, by),
+    }
+}
+
+/// Makes one attempt in a ground of its own; returns what it told and what it did to the ground.
+async fn try_once(
+    proof: &Proof,
+    live: &mut Live,
+    name: &str,
+    row: Option<&Attempt>,
+) -> Result<(Told, Vec<String>), String> {
+    let ground = &live.ground;
+    let watch = row.is_some_and(|row| !row.env.is_empty()).then(|| Watch::new(&ground.preload()));
+    let watch = watch.transpose().map_err(|error| error.to_string())?;
+    let request = request(proof, ground, name, row);
+    let mut output = Vec::new();
+    let ended = {
+        let spawned = Process::spawn(&proof.sandbox, &request).await;
+        let mut process = spawned.map_err(|error| error.to_string())?;
+        let connection = process.connection();
+        let work = async {
+            // Whoever holds the output open after the end is not waited for.
+            let code = tokio::select! {
+                code = process.wait() => code,
+                () = async {
+                    while connection.read(&mut output).await.unwrap_or(false) {}
+                    std::future::pending::<()>().await;
+                } => unreachable!("it is pending for ever"),
+            };
+            let rest = async { while connection.read(&mut output).await.unwrap_or(false) {} };
+            let _ = tokio::time::timeout(DRAIN, rest).await;
+            code
+        };
+        tokio::time::timeout(TIMEOUT, work).await
+    };
+    let mut damage = live.damage();
+    if watch.is_some_and(|watch| watch.opened() > 1) {
+        damage.push("the library was loaded before the sandbox was built".into());
+    }
+    let told = match ended {
+        Err(_) => {
+            damage.push("it did not end".into());
+            Told::Done("it did not end".into())
+        }
+        Ok(Err(error)) => return Err(error.to_string()),
+        Ok(Ok(code)) => read_told(&output, code, row)?,
+    };
+    Ok((told, damage))
+}
+
+fn request(proof: &Proof, ground: &Ground, name: &str, row: Option<&Attempt>) -> SpawnRequest {
+    let control = proof.sandbox.level.is_none();
+    let secret = (OUR_VARIABLE.to_owned(), OUR_SECRET.to_owned());
+    let ours = proof.env.iter().cloned().chain([secret]);
+    let mut env: Vec<_> = match control {
+        true => ours.collect(),
+        false => EnvironmentPolicy::default().apply(ours),
+    };
+    for (name, value) in row.map_or(&[][..], |row| row.env) {
+        let value = value.replace("{root}", &ground.root.display().to_string());
+        env.push(((*name).to_owned(), value));
+    }
+    let file = ground.file().display().to_string();
+    let program = proof.program.display().to_string();
+    let network = row.is_some_and(|row| row.network);
+    let profile = match control {
+        true => Profile::full_access(),
+        false => ground.profile(proof.mode, network),
+    };
+    SpawnRequest {
+        argv: vec![program, "sandbox".into(), "attempt".into(), name.into(), file],
+        cwd: ground.root.join("work"),
+        env,
+        io: row.map_or(crate::Io::Pipe, |row| row.io),
+        permit: permit(&profile),
+    }
+}
+
+fn permit(profile: &Profile) -> Permit {
+    let verdict = Verdict::Run(Place::Sandbox);
+    verdict.permit(profile).expect("leave to run is a permit")
+}
+
+/// Reads what an attempt told, or makes it of how the attempt ended.
+fn read_told(output: &[u8], code: i32, row: Option<&Attempt>) -> Result<Told, String> {
+    let text = String::from_utf8_lossy(output);
+    let line = text.lines().find_map(|line| line.split_once(MARK)).map(|(_, line)| line);
+    if let Some(told) = line.and_then(|line| serde_json::from_str(line.trim_end()).ok()) {
+        return Ok(told);
+    }
+    let signal = code - 128;
+    if row.is_some_and(|row| row.signals.contains(&signal)) {
+        return Ok(Told::Refused(match signal {
+            libc::SIGSYS => "SIGSYS".into(),
+            libc::SIGSEGV => "SIGSEGV".into(),
+            other => format!("signal {other}"),
+        }));
+    }
+    Err(format!("the attempt ended with {code} and said: {}", text.trim()))
+}
+
+fn tell(told: &Told) -> String {
+    // Encoding two words and a text cannot fail.
+    format!("{MARK}{}", serde_json::to_string(told).unwrap_or_default())
+}
+
+/// The attempt that tries nothing: if it cannot be made, the sandbox is not to be had.
+const NOTHING: &str = "nothing";
+/// What the line of an attempt begins with, among whatever else it prints.
+const MARK: &str = "heddle-attempt:";
+/// How many attempts are made at once.
+const AT_ONCE: usize = 4;
+/// How long an attempt may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long output that is still on its way is waited for.
+const DRAIN: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::attempts::{self, Want};
+    use super::{Finding, Told, judge, judge_without, read_told, tell};
+
+    #[track_caller]
+    fn check(want: Want, told: &str, damaged: bool, verdict: Finding, outside: Finding) {
+        let (_, row) = attempts::all().next().expect("the table is not empty");
+        let row = attempts::Attempt { want, ..*row };
+        let told = || match told {
+            "done" => Told::Done("it".into()),
+            "refused" => Told::Refused("EPERM".into()),
+            _ => Told::Void("not here".into()),
+        };
+        let damage = if damaged { vec!["changed".to_owned()] } else { Vec::new() };
+        assert_eq!(judge(&row, told(), &damage).0, verdict, "{want:?} {:?} {damage:?}", told());
+        let without = judge_without(&row, told(), &damage, false).0;
+        assert_eq!(without, outside, "without: {want:?} {:?} {damage:?}", told());
+    }
+
+    #[test]
+    fn verdicts() {
+        use Finding::{Broken, Escaped, Held, Void, Works};
+        check(Want::Refused, "refused", false, Held, Broken);
+        check(Want::Refused, "refused", true, Escaped, Works);
+        check(Want::Refused, "done", false, Escaped, Works);
+        check(Want::Refused, "done", true, Escaped, Works);
+        check(Want::Refused, "void", false, Void, Void);
+        check(Want::Refused, "void", true, Escaped, Void);
+        check(Want::NoTrace, "done", false, Held, Broken);
+        check(Want::NoTrace, "done", true, Escaped, Works);
+        check(Want::NoTrace, "refused", false, Held, Broken);
+        check(Want::Works, "done", false, Held, Works);
+        check(Want::Works, "done", true, Escaped, Works);
+        check(Want::Works, "refused", false, Broken, Broken);
+    }
+
+    #[test]
+    fn what_is_told() {
+        let (_, row) = attempts::all().next().expect("the table is not empty");
+        let line = format!("noise\r\nmore {}\r\n", tell(&Told::Refused("EROFS".into())));
+        let told = read_told(line.as_bytes(), 0, Some(row));
+        assert!(matches!(told, Ok(Told::Refused(by)) if by == "EROFS"));
+        let signal = read_told(b"", 128 + libc::SIGSYS, Some(row));
+        assert!(matches!(signal, Ok(Told::Refused(by)) if by == "SIGSYS"));
+        // An attempt that crashes or says nothing has not been refused.
+        for (output, code) in [(&b""[..], 128 + libc::SIGSEGV), (b"", 0), (b"heddle-attempt:{", 0)]
+        {
+            assert!(read_told(output, code, Some(row)).is_err(), "{output:?} {code}");
+        }
+    }
+}
