@@ -94,19 +94,27 @@ pub(crate) fn profile(
         })?;
         writable_roots.push(root);
     }
-    // A root of the configuration may not exist on every machine; then nothing is written there.
-    writable_roots.extend(workspace.writable_roots.iter().filter_map(|path| resolve(path).ok()));
     let mut temporary_roots = Vec::new();
     if !workspace.exclude_slash_tmp {
         temporary_roots.extend(resolve(Path::new("/tmp")).ok());
     }
+    // A root of the configuration may not exist on every machine; then nothing is written there.
+    for path in &workspace.writable_roots {
+        let known = writable_roots.iter().chain(&temporary_roots);
+        let root = settled(&world.directory.join(path), known);
+        writable_roots.extend(root);
+    }
     if !workspace.exclude_tmpdir_env_var {
         let tmpdir = world.env.get("TMPDIR").filter(|value| !value.is_empty());
-        temporary_roots.extend(tmpdir.and_then(|path| resolve(Path::new(path)).ok()));
+        let known = writable_roots.iter().chain(&temporary_roots);
+        let root = tmpdir.and_then(|path| settled(&world.directory.join(path), known));
+        temporary_roots.extend(root);
     }
     let network = mode == SandboxMode::DangerFullAccess || workspace.network_access;
     // Our settings and rules decide what happens outside of the sandbox.
-    let protected = vec![real(&world.directory.join(&world.home))];
+    // They are found by a path; so that must stay what it is, and not only what it leads to.
+    let home = world.directory.join(&world.home);
+    let protected = vec![real(&home), home];
     Ok(Profile { mode, writable_roots, temporary_roots, scratch: None, protected, network })
 }
 
@@ -146,6 +154,14 @@ pub(crate) fn command_env(world: &World, config: &Config) -> Vec<(String, String
         include_only: settings.include_only.clone(),
     };
     policy.apply(world.env.clone())
+}
+
+/// Resolves a root that was named beforehand, unless a command of a model could have chosen what the
+/// name stands for: that is so if it leads through a link inside of another root.
+fn settled<'a>(path: &Path, mut roots: impl Iterator<Item = &'a PathBuf>) -> Option<PathBuf> {
+    let real = path.canonicalize().ok()?;
+    let chosen = real != path && roots.any(|root| path.starts_with(root));
+    (!chosen).then_some(real)
 }
 
 /// Follows every link of a path whose last parts need not exist.

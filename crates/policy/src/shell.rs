@@ -113,6 +113,7 @@ impl Script {
         }
         if depth_of_parentheses(text) > PARENTHESES_MAX
             || text.matches("()").nth(FUNCTIONS_MAX).is_some()
+            || text.matches('|').nth(PIPES_MAX).is_some()
         {
             return refused(Trouble::TooMuchWork);
         }
@@ -144,7 +145,11 @@ fn parse_tree(text: &str) -> Option<Tree> {
         if left.get() == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let options = ParseOptions::new().progress_callback(&mut within_budget);
-    let bytes = text.as_bytes();
+    // The scanner of the grammar looks characters up in tables that end at 255, so it is given none
+    // beyond ASCII. To a shell those are plain parts of words, whichever they are, and what a word says
+    // is read from the script itself.
+    let bytes: Vec<u8> =
+        text.bytes().map(|byte| if byte.is_ascii() { byte } else { PLAIN }).collect();
     let mut read = |at: usize, _| {
         let piece = bytes.get(at..).unwrap_or_default();
         let piece = &piece[..piece.len().min(PIECE_BYTES)];
@@ -192,6 +197,9 @@ pub const HEREDOCS_MAX: usize = 32;
 /// How much of a script is shown to a person or a model.
 const EXCERPT_CHARS_MAX: usize = 200;
 
+/// Stands for every byte of a character beyond ASCII: a part of a word that is no part of a name.
+const PLAIN: u8 = b'%';
+
 /// In what pieces the parser gets the text.
 const PIECE_BYTES: usize = 256;
 
@@ -204,6 +212,9 @@ const WORK_PER_ROUND: usize = 256;
 /// How many parentheses may be open at once, counted without regard to quotes: with more, the
 /// parser's steps become slower and slower.
 const PARENTHESES_MAX: usize = 256;
+
+/// How many bars a script may have: a pipeline that ends open costs the square of its length.
+const PIPES_MAX: usize = 2000;
 
 /// How often `()` may occur, for the same reason.
 const FUNCTIONS_MAX: usize = 4000;

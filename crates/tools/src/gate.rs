@@ -249,11 +249,14 @@ enum RememberError {
 /// Lets an opinion make a decision stricter: it can add a question or a refusal and take away leave
 /// to run outside, and whatever it says, nothing is offered or permitted that was not before.
 fn stricter(own: Decision, opinion: Decision) -> Decision {
-    // What a person has accepted for the session answers the question of a judge, too.
-    if own.because == Because::Granted && matches!(opinion.verdict, Verdict::Ask(_)) {
-        return own;
-    }
     let place = place_of(&own.verdict).max(place_of(&opinion.verdict));
+    // What a person has accepted for the session answers the question of a judge, too; but where it
+    // runs is settled by both, as it was when the person was asked.
+    if own.because == Because::Granted
+        && let (Verdict::Ask(_), Some(place)) = (&opinion.verdict, place)
+    {
+        return Decision { verdict: Verdict::Run(place), because: Because::Granted };
+    }
     let offered = match &own.verdict {
         Verdict::Ask(ask) => ask.prefix.clone(),
         Verdict::Run(_) | Verdict::Refuse(_) => None,

@@ -128,6 +128,97 @@ fn a_killed_agent_takes_everything_along() {
     }
 }
 
+/// Each process of such a chain forks the next one and ends, so whoever looks for them comes too late.
+#[test]
+fn nothing_forks_its_way_out() {
+    for level in LEVELS {
+        let (lab, daemon) = (lab(), Daemon::new());
+        let chain = "for (1..20) { next if fork; while (1) { exit if fork } }";
+        let script =
+            format!("perl -e '$0 = \"sleep\\0{}\"; {chain}'; sleep 0.2; exit 3", daemon.mark);
+        let (code, said) = output(sandbox(&lab, &["--level", level], &script));
+        assert_eq!(code, Some(3), "{level}: {said}");
+        assert_eq!(daemon.running(), 0, "{level}");
+    }
+}
+
+/// What is done before, outside; what is tried inside; both in the workspace.
+const LINKS: [(&str, &str); 9] = [
+    ("mkdir b; ln -s b a; ln -s a .codex", "rm a && mkdir a"),
+    ("mkdir -p e/x; ln -s e d; ln -s d/x .codex", "rm d && mkdir -p d/x"),
+    ("ln -s sub/deep/x .codex", "mkdir -p sub/deep/x"),
+    ("mkdir -p real; ln -s real .codex", "echo x > .codex/y"),
+    ("mkdir -p real; ln -s real .codex", "rm .codex && mkdir .codex"),
+    ("rm -r .git; mkdir -p sub/real; echo 'gitdir: sub/real' > .git", "echo x > sub/real/y"),
+    ("rm -r .git; echo 'gitdir: sub/real' > .git", "mkdir -p sub/real"),
+    ("rm -r .git; mkdir s; ln -s s t; echo 'gitdir: t/real' > .git", "rm t && mkdir -p t/real"),
+    ("chmod 555 .", "chmod 755 . && mkdir .codex"),
+];
+
+#[test]
+fn links_do_not_lead_around_protection() {
+    for level in LEVELS {
+        for (before, attempt) in LINKS {
+            let lab = lab();
+            let mut prepare = lab.command("/bin/sh");
+            assert!(prepare.args(["-c", before]).status().unwrap().success(), "{before}");
+            let args = ["--level", level, "-s", "workspace-write"];
+            let (code, said) = output(sandbox(&lab, &args, attempt));
+            assert_ne!(code, Some(0), "{level}: {before}: {attempt}: {said}");
+            let denied =
+                ["Read-only", "denied", "busy", "exists"].iter().any(|word| said.contains(word));
+            assert!(denied, "{level}: {before}: {attempt}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_root_that_a_command_could_have_planted_is_none() {
+    for level in LEVELS {
+        let lab = lab();
+        let elsewhere = lab.root().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        let link = lab.workspace.path().join("sub/tmp");
+        fs::create_dir(lab.workspace.path().join("sub")).unwrap();
+        let run = |script: &str| {
+            let args = ["--level", level, "-s", "workspace-write"];
+            let mut command = sandbox(&lab, &args, script);
+            command.env("TMPDIR", &link);
+            output(command)
+        };
+        assert_eq!(run(&format!("ln -s {} sub/tmp", elsewhere.display())).0, Some(0), "{level}");
+        let (code, said) = run("echo x > $TMPDIR/y");
+        assert_ne!(code, Some(0), "{level}: {said}");
+        assert!(names(&elsewhere).is_empty(), "{level}");
+    }
+}
+
+#[test]
+fn what_was_open_before_is_no_way_out() {
+    for level in LEVELS {
+        let lab = lab();
+        let victim = lab.root().join("victim");
+        fs::write(&victim, "as it was").unwrap();
+        for (stdin, script) in [
+            (victim.as_path(), "echo x > /proc/self/fd/0"),
+            (lab.root(), "echo x > /proc/self/fd/0/made"),
+        ] {
+            let mut command = sandbox(&lab, &["--level", level], script);
+            command.stdin(fs::File::open(stdin).unwrap());
+            let (code, said) = output(command);
+            assert_ne!(code, Some(0), "{level}: {script}: {said}");
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
+        assert!(!lab.root().join("made").exists());
+        // What the user gave to be written can be.
+        let out = lab.root().join("out");
+        let mut command = sandbox(&lab, &["--level", level], "echo x; echo y > /dev/stderr");
+        command.stdout(fs::File::create(&out).unwrap());
+        let (code, said) = output(command);
+        assert_eq!((code, said.as_str()), (Some(0), "y\n"), "{level}");
+    }
+}
+
 #[test]
 fn an_interruption_reaches_the_command() {
     for level in LEVELS {

@@ -270,3 +270,21 @@ fn hostile_texts_end() {
         let _ = Script::parse(&format!("{text}; rm -rf x"));
     }
 }
+
+/// The scanner of the grammar reads beyond its tables for these, and what it finds there may crash.
+#[test]
+fn characters_beyond_its_tables_do_not_reach_the_grammar() {
+    for c in ['é', '\u{a0}', '\u{3000}', '\u{ffff}', '\u{10ffff}', '\u{1f600}'] {
+        for around in [("", ""), ("${", "}"), ("$", ""), ("{", "..3}"), ("a[", "]=1"), ("<<", "\n")]
+        {
+            let _ = Script::parse(&format!("echo {}{c}{}", around.0, around.1));
+        }
+        let script = Script::parse(&format!("echo a{c}b"));
+        assert_eq!((script.commands.len(), script.unclear.len()), (1, 0), "{c:?}");
+    }
+}
+
+#[test]
+fn a_pipeline_without_an_end_is_given_up() {
+    assert!(!Script::parse(&"a|".repeat(60_000)).unclear.is_empty());
+}

@@ -165,8 +165,11 @@ fn beyond_landlock(rules: &mut Rules) {
     for request in FILE_MARKS {
         add(rules, libc::SYS_ioctl, &[equals(1, request)]);
     }
-    add(rules, libc::SYS_setpriority, &[differs(1, 0)]);
-    add(rules, libc::SYS_ioprio_set, &[differs(1, 0)]);
+    // One process at a time, and oneself: zero stands for the caller only if processes are meant.
+    for (call, process) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
+        add(rules, call, &[differs(0, process)]);
+        add(rules, call, &[differs(1, 0)]);
+    }
 }
 
 /// Adds one way to be refused: all conditions hold.

@@ -1,17 +1,25 @@
-//! Empty directories that stand where something protected does not exist yet, so that a mount can
-//! keep anything from being made there.
+//! What is protected inside of the writable directories, and empty directories that stand where it
+//! does not exist yet, so that a mount can keep anything from being made there.
 //!
-//! They exist while a command runs. Each is held by a shared lock of every supervisor that uses it,
-//! and removed by the last; one that a killed supervisor left behind is known by being empty and
-//! closed to its owner, and taken over.
+//! These guards exist while a command runs. Each is held by a shared lock of every supervisor that
+//! uses it, and removed by the last; one that a killed supervisor left behind is known by being empty
+//! and closed to its owner, and taken over. A supervisor is not in the sandbox itself: it does
+//! everything relative to a directory that it holds open, so that no link can lead it elsewhere.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{
+    AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, openat, statat, unlinkat,
+};
+use rustix::io::Errno;
 
 use crate::linux::Trouble;
 use crate::linux::plan::below;
@@ -19,146 +27,241 @@ use crate::linux::sys;
 
 /// No other program makes directories of this mode for its own use.
 const MODE: u32 = 0o555;
-/// Links of a protected path that are followed.
-const LINKS_MAX: usize = 8;
+/// Links that are followed from one protected name, as many as the kernel follows.
+const LINKS_MAX: usize = 40;
 /// Bytes of a `.git` file that are read.
 const GIT_FILE_BYTES_MAX: u64 = 4096;
 /// How often a guard that vanishes under our hands is made again.
 const TRIES_MAX: usize = 32;
+/// How long another supervisor may take to remove a guard.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The protected paths of one sandbox, all of which exist.
 #[derive(Debug, Default)]
 pub(crate) struct Guards {
     /// What must be mounted read-only.
     pub(crate) protected: Vec<PathBuf>,
-    held: Vec<(PathBuf, File)>,
+    held: Vec<Held>,
+}
+
+/// A guard that is in use.
+#[derive(Debug)]
+struct Held {
+    path: PathBuf,
+    /// The directory that it is in.
+    parent: OwnedFd,
+    name: OsString,
+    guard: OwnedFd,
 }
 
 impl Guards {
     /// Finds what is protected inside of the writable directories, and makes what does not exist.
     pub(crate) fn place(writable: &[PathBuf], protected: &[PathBuf]) -> Result<Self, Trouble> {
         let mut guards = Self::default();
-        for path in meant(writable, protected) {
+        match guards.fill(writable, protected) {
+            Ok(()) => Ok(guards),
+            Err(trouble) => {
+                guards.remove();
+                Err(trouble)
+            }
+        }
+    }
+
+    fn fill(&mut self, writable: &[PathBuf], protected: &[PathBuf]) -> Result<(), Trouble> {
+        for path in meant(writable, protected)? {
             let trouble = |error| Trouble::setup(format!("protecting {}", path.display()), error);
             match path.symlink_metadata() {
                 Ok(found) => {
-                    if ours(&path, &found) {
-                        guards.hold(&path).map_err(trouble)?;
+                    if found.is_dir() && found.mode() & 0o7777 == MODE {
+                        self.hold(&path).map_err(trouble)?;
                     }
-                    guards.protected.push(path);
+                    self.protected.push(path);
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    let first = first_missing(&path);
-                    if guards.hold(&first).map_err(trouble)? {
-                        guards.protected.push(first);
+                    match self.hold(&path) {
+                        Ok(()) => self.protected.push(path),
+                        // Its directory cannot be written; but its owner could change that.
+                        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                            let parent = path.parent().unwrap_or(&path);
+                            self.protected.push(parent.to_owned());
+                        }
+                        // Nothing can be made there by anybody.
+                        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
+                        Err(error) => return Err(trouble(error)),
                     }
                 }
-                // Whom we may not look at, nobody inside may write either.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-                Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
                 Err(error) => return Err(trouble(error)),
             }
         }
-        Ok(guards)
+        Ok(())
     }
 
     /// Removes what was made, unless another sandbox uses it too.
     pub(crate) fn remove(self) {
-        for (path, file) in self.held {
-            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                // Not empty any more means that it is somebody's; then it stays.
-                let _ = fs::remove_dir(path);
+        for held in self.held {
+            let alone = flock(&held.guard, FlockOperation::NonBlockingLockExclusive).is_ok();
+            // Not empty any more means that it is somebody's; then it stays.
+            if alone && held.is_in_place() {
+                let _ = unlinkat(&held.parent, &held.name, AtFlags::REMOVEDIR);
             }
         }
     }
 
-    /// Makes a guard, or takes part in one; false if nobody could make anything there.
-    fn hold(&mut self, path: &Path) -> io::Result<bool> {
-        if self.held.iter().any(|(held, _)| held == path) {
-            return Ok(true);
+    /// Makes a guard, or takes part in one. A directory that turns out to be no guard is left alone.
+    fn hold(&mut self, path: &Path) -> io::Result<()> {
+        if self.held.iter().any(|held| held.path == path) {
+            return Ok(());
         }
-        if path.parent().is_some_and(|parent| sys::open_place(parent).is_err()) {
-            return Err(io::Error::other("a link has taken the place of a directory"));
-        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        let parent = sys::open_place(parent)?;
         for _ in 0..TRIES_MAX {
-            match DirBuilder::new().mode(MODE).create(path) {
-                // The mode that was asked for may have been narrowed by ours.
-                Ok(()) => fs::set_permissions(path, Permissions::from_mode(MODE))?,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => match error.kind() {
-                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                        return Ok(false);
-                    }
-                    _ => return Err(error),
-                },
+            // The mask of new files is none in this process, so the mode is right from the start.
+            match mkdirat(&parent, name, Mode::from_raw_mode(MODE)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
             }
-            let file = match File::open(path) {
-                Ok(file) => file,
+            let flags = OFlags::RDONLY
+                | OFlags::DIRECTORY
+                | OFlags::NOFOLLOW
+                | OFlags::NONBLOCK
+                | OFlags::CLOEXEC;
+            let guard = match openat(&parent, name, flags, Mode::empty()) {
+                Ok(guard) => guard,
                 // The last user has just removed it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(errno.into()),
             };
-            flock(&file, FlockOperation::LockShared)?;
-            let locked = file.metadata()?;
-            if path.symlink_metadata().is_ok_and(|now| now.ino() == locked.ino()) {
-                self.held.push((path.to_owned(), file));
-                return Ok(true);
+            lock_shared(&guard)?;
+            let path = path.to_owned();
+            let held = Held { path, parent: parent.try_clone()?, name: name.to_owned(), guard };
+            if held.is_in_place() {
+                if held.is_a_guard() {
+                    self.held.push(held);
+                }
+                return Ok(());
             }
         }
         Err(io::Error::other("it is made and removed over and over by somebody else"))
     }
 }
 
-/// Finds the protected paths inside of the writable directories, and with each what its name stands
-/// for; none of them need exist.
-pub(crate) fn meant(writable: &[PathBuf], protected: &[PathBuf]) -> BTreeSet<PathBuf> {
-    let roots: BTreeSet<&Path> = writable.iter().map(PathBuf::as_path).collect();
-    let inside = protected.iter().filter(|path| below(path, &roots));
-    let mut open: Vec<(PathBuf, usize)> = inside.map(|path| (path.clone(), 0)).collect();
-    let mut all = BTreeSet::new();
-    while let Some((path, links)) = open.pop() {
-        if links < LINKS_MAX
-            && let Ok(found) = path.symlink_metadata()
-        {
-            // What cannot be written anyway needs no protection.
-            let meant = meaning(&path, &found).filter(|meant| below(meant, &roots));
-            open.extend(meant.map(|meant| (meant, links + 1)));
+impl Held {
+    /// Tells whether the name still leads to what is held.
+    fn is_in_place(&self) -> bool {
+        let now = statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        let held = fstat(&self.guard);
+        matches!((now, held), (Ok(now), Ok(held)) if (now.st_dev, now.st_ino) == (held.st_dev, held.st_ino))
+    }
+
+    /// Tells whether it looks like one of ours: empty, and of our mode.
+    fn is_a_guard(&self) -> bool {
+        let mode = fstat(&self.guard).map(|found| found.st_mode & 0o7777);
+        let entries = Dir::read_from(&self.guard);
+        let empty = entries.is_ok_and(|entries| {
+            entries.flatten().all(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."))
+        });
+        mode.is_ok_and(|mode| mode == MODE) && empty
+    }
+}
+
+/// Takes part in a guard. Who holds it alone is about to remove it; nobody else has a reason to.
+fn lock_shared(guard: &OwnedFd) -> io::Result<()> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match flock(guard, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(Errno::WOULDBLOCK) => {
+                return Err(io::Error::other("another program holds a lock on it"));
+            }
+            done => return Ok(done?),
         }
-        all.insert(path);
     }
-    all
 }
 
-/// Tells whether a directory is a guard that was left behind.
-fn ours(path: &Path, found: &fs::Metadata) -> bool {
-    found.is_dir()
-        && found.mode() & 0o7777 == MODE
-        && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
-}
-
-/// Finds what a name stands for: the target of a link, or the directory that a `.git` file names.
-fn meaning(path: &Path, found: &fs::Metadata) -> Option<PathBuf> {
-    let parent = path.parent()?;
-    if found.is_symlink() {
-        let target = parent.join(fs::read_link(path).ok()?);
-        // A target that does not exist is protected where it would be.
-        return target.canonicalize().ok().or_else(|| normal(&target));
+/// Finds the protected paths inside of the writable directories: the names themselves, every link on
+/// the way to what they stand for, and that. Of what does not exist, the first missing part.
+pub(crate) fn meant(
+    writable: &[PathBuf],
+    protected: &[PathBuf],
+) -> Result<BTreeSet<PathBuf>, Trouble> {
+    let roots: BTreeSet<&Path> = writable.iter().map(PathBuf::as_path).collect();
+    let mut all = BTreeSet::new();
+    for path in protected {
+        let trouble = |error| Trouble::setup(format!("protecting {}", path.display()), error);
+        let end = follow(path, &mut all).map_err(trouble)?;
+        // A `.git` that is a file names the real one.
+        if path.ends_with(".git")
+            && let Some(named) = git_directory(&end)
+        {
+            follow(&named, &mut all).map_err(trouble)?;
+        }
     }
-    if found.is_file() && path.ends_with(".git") && found.len() <= GIT_FILE_BYTES_MAX {
-        let text = fs::read_to_string(path).ok()?;
-        let named = text.strip_prefix("gitdir:")?.trim();
-        return parent.join(named).canonicalize().ok();
+    // What cannot be written anyway needs no protection.
+    all.retain(|path| below(path, &roots));
+    Ok(all)
+}
+
+/// Goes along a path one part at a time, notes every link on it and its end, and returns the end.
+fn follow(path: &Path, noted: &mut BTreeSet<PathBuf>) -> io::Result<PathBuf> {
+    let mut parts: Vec<OsString> = reversed(path);
+    let mut here = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(part) = parts.pop() {
+        if part == ".." {
+            here.pop();
+            continue;
+        }
+        let next = here.join(&part);
+        let found = match next.symlink_metadata() {
+            Ok(found) => found,
+            Err(error) => match error.kind() {
+                // Nothing can be below what is not there, or is no directory, or cannot be entered.
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                    here = next;
+                    break;
+                }
+                io::ErrorKind::PermissionDenied => break,
+                _ => return Err(error),
+            },
+        };
+        if !found.is_symlink() {
+            here = next;
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(io::Error::other("it leads through too many links"));
+        }
+        let target = fs::read_link(&next)?;
+        noted.insert(next);
+        if target.is_absolute() {
+            here = PathBuf::from("/");
+        }
+        parts.extend(reversed(&target));
     }
-    None
+    noted.insert(here.clone());
+    Ok(here)
 }
 
-/// Resolves the directory of a path whose last part does not exist.
-fn normal(path: &Path) -> Option<PathBuf> {
-    Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
+/// The parts of a path, the last first.
+fn reversed(path: &Path) -> Vec<OsString> {
+    let parts = path.components().rev().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    parts.collect()
 }
 
-/// Finds the first part of a path that does not exist.
-fn first_missing(path: &Path) -> PathBuf {
-    let missing = path.ancestors().take_while(|part| part.symlink_metadata().is_err());
-    missing.last().unwrap_or(path).to_owned()
+/// Reads which directory a `.git` file names.
+fn git_directory(file: &Path) -> Option<PathBuf> {
+    let found = file.symlink_metadata().ok()?;
+    if !found.is_file() || found.len() > GIT_FILE_BYTES_MAX {
+        return None;
+    }
+    let text = fs::read(file).ok()?;
+    let named = text.strip_prefix(b"gitdir:")?.trim_ascii();
+    Some(file.parent()?.join(OsStr::from_bytes(named)))
 }

@@ -6,10 +6,10 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use libc::{c_int, pid_t};
+use rustix::fs::Mode;
 
 use crate::linux::guards::Guards;
 use crate::linux::landlock::Rules;
@@ -65,10 +65,7 @@ fn supervise(spec: RawFd, status: RawFd) -> ! {
     if sys::hung_up(&status.0) {
         std::process::exit(FAILED.into());
     }
-    match spec.level {
-        Level::Namespaces => in_namespaces(&spec, &signals, status),
-        Level::Landlock => under_landlock(&spec, &signals, status),
-    }
+    supervise_command(&spec, &signals, status)
 }
 
 fn read(from: OwnedFd) -> io::Result<Vec<u8>> {
@@ -77,31 +74,34 @@ fn read(from: OwnedFd) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn in_namespaces(spec: &Spec, signals: &Signals, status: Status) -> ! {
-    let guards = match Guards::place(&spec.writable, &spec.protected) {
+/// Goes on as the supervisor, which stays outside of the sandbox.
+fn supervise_command(spec: &Spec, signals: &Signals, status: Status) -> ! {
+    // Stand-ins are made with the mode that they are known by.
+    let mask = rustix::process::umask(Mode::empty());
+    let guards = match spec.level {
+        Level::Namespaces => Guards::place(&spec.writable, &spec.protected),
+        // There is nothing to mount; what is not granted cannot be made.
+        Level::Landlock => Ok(Guards::default()),
+    };
+    let guards = match guards {
         Ok(guards) => guards,
         Err(trouble) => status.fail(&trouble),
     };
     let (how, ended, parent, alive) = match (io::pipe(), io::pipe()) {
         (Ok((how, ended)), Ok((parent, alive))) => (how, ended, parent, alive),
-        (Err(error), _) | (_, Err(error)) => status.fail(&Trouble::setup("opening a pipe", error)),
+        (Err(error), _) | (_, Err(error)) => {
+            guards.remove();
+            status.fail(&Trouble::setup("opening a pipe", error));
+        }
     };
-    let mut flags = libc::CLONE_NEWUSER
-        | libc::CLONE_NEWNS
-        | libc::CLONE_NEWPID
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWUTS
-        | libc::CLONE_NEWCGROUP;
-    if !spec.network {
-        flags |= libc::CLONE_NEWNET;
-    }
     let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let first = match sys::fork(flags) {
+    let first = match sys::fork(namespaces(spec)) {
         Ok(Fork::Parent(first)) => first,
         Ok(Fork::Child) => {
             drop((how, alive));
+            rustix::process::umask(mask);
             match enter(spec, &guards, ids, &parent.into()) {
-                Ok(()) => first_process(spec, signals, status, ended),
+                Ok(()) => first_process(spec, signals, status, ended.into()),
                 Err(trouble) => status.fail(&trouble),
             }
         }
@@ -111,17 +111,34 @@ fn in_namespaces(spec: &Spec, signals: &Signals, status: Status) -> ! {
         }
     };
     drop((status, ended, parent));
-    watch(first, signals, |signal| match signal {
-        libc::SIGTERM => sys::kill(first, libc::SIGKILL),
-        signal => sys::kill(first, signal),
+    sys::let_go_of_standard_streams();
+    watch(first, signals, |signal| match (signal, spec.level) {
+        // The kernel ends all others in the namespace with it.
+        (libc::SIGTERM, Level::Namespaces) => sys::kill(first, libc::SIGKILL),
+        (signal, _) => sys::kill(first, signal),
     });
     drop(alive);
     guards.remove();
-    // The first process cannot die of a signal as the command did; so it tells.
+    // The first process does not die of the signal that the command died of; so it tells.
     let mut number = [0; size_of::<c_int>()];
     let told = File::from(OwnedFd::from(how)).read_exact(&mut number);
     let status = if told.is_ok() { c_int::from_ne_bytes(number) } else { libc::SIGKILL };
     sys::end_like(status, signals)
+}
+
+/// The namespaces that are new inside.
+fn namespaces(spec: &Spec) -> c_int {
+    if spec.level == Level::Landlock {
+        return 0;
+    }
+    let network = if spec.network { 0 } else { libc::CLONE_NEWNET };
+    network
+        | libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP
 }
 
 /// Waits for `child` to end and passes on signals meanwhile; returns its status.
@@ -143,43 +160,65 @@ fn watch(child: pid_t, signals: &Signals, pass_on: impl Fn(c_int)) -> c_int {
     }
 }
 
-/// Makes a new namespace what the command will see.
+/// Makes the new process the first of a sandbox.
 fn enter(spec: &Spec, guards: &Guards, ids: (u32, u32), parent: &OwnedFd) -> Result<(), Trouble> {
     let setup = |what: &'static str| move |error| Trouble::setup(what, error);
-    sys::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0)
+    // A supervisor that is killed takes the sandbox along: the kernel ends a whole namespace, and
+    // without one this process does it.
+    let (signal, rules) = match spec.level {
+        Level::Namespaces => (libc::SIGKILL, None),
+        Level::Landlock => (libc::SIGTERM, Some(Rules::new(&spec.writable, &spec.protected)?)),
+    };
+    sys::prctl(libc::PR_SET_PDEATHSIG, signal.unsigned_abs().into(), 0)
         .map_err(setup("asking for the end of the supervisor"))?;
     if sys::hung_up(parent) {
         std::process::exit(FAILED.into());
     }
-    map_ids(ids).map_err(setup("naming the user of the namespace"))?;
-    mounts::arrange(&steps(&spec.writable, &guards.protected), spec.terminal)?;
+    match rules {
+        None => {
+            map_ids(ids).map_err(setup("naming the user of the namespace"))?;
+            mounts::arrange(&steps(&spec.writable, &guards.protected), spec.terminal)?;
+            sys::drop_capabilities().map_err(setup("giving up capabilities"))?;
+        }
+        Some(rules) => {
+            sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0).map_err(setup("adopting orphans"))?;
+            sys::drop_capabilities().map_err(setup("giving up capabilities"))?;
+            rules.enforce()?;
+        }
+    }
     // Our memory is not for the command to look at.
-    sys::prctl(libc::PR_SET_DUMPABLE, 0, 0).map_err(setup("closing our memory"))?;
-    sys::drop_capabilities().map_err(setup("giving up capabilities"))
+    sys::prctl(libc::PR_SET_DUMPABLE, 0, 0).map_err(setup("closing our memory"))
 }
 
-/// Goes on as the first process of the namespaces: when it ends, the kernel ends all others in them.
-fn first_process(spec: &Spec, signals: &Signals, status: Status, ended: io::PipeWriter) -> ! {
+/// Goes on as the first process of the sandbox: with it everything in it ends.
+fn first_process(spec: &Spec, signals: &Signals, status: Status, ended: OwnedFd) -> ! {
     let command = match sys::fork(0) {
         Ok(Fork::Parent(command)) => command,
         Ok(Fork::Child) => {
             drop(ended);
-            status.fail(&become_command(spec, signals, None));
+            status.fail(&become_command(spec, signals));
         }
         Err(error) => status.fail(&Trouble::setup("starting the command", error)),
     };
-    // From here on only the command holds the status open, and its end the output.
+    // From here on only the command holds the status open, and its streams.
     drop(status);
-    let mut ended = OwnedFd::from(ended);
     sys::let_go_of_standard_streams();
-    if let Err(error) = sys::close_all_but(&ended) {
-        // Nothing depends on it but the end of a pipe.
-        let _ = error;
+    let how = watch(command, signals, |signal| match (signal, spec.level) {
+        (libc::SIGTERM, Level::Landlock) => sys::kill(EVERYTHING, libc::SIGKILL),
+        (signal, _) => sys::kill(-command, signal),
+    });
+    if spec.level == Level::Landlock {
+        sys::kill(EVERYTHING, libc::SIGKILL);
+        sys::reap_all();
     }
-    let how = watch(command, signals, |signal| sys::kill(-command, signal));
-    let _ = rustix::io::write(&mut ended, &how.to_ne_bytes());
+    // The supervisor waits for this; when it is gone, nobody does.
+    let _ = rustix::io::write(&ended, &how.to_ne_bytes());
     std::process::exit(0);
 }
+
+/// Everything that a process may signal but itself. Under Landlock that is what it has started, and
+/// the kernel looks at all of it in one go, so that nothing can fork its way out.
+const EVERYTHING: pid_t = -1;
 
 fn map_ids((user, group): (u32, u32)) -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
@@ -187,92 +226,16 @@ fn map_ids((user, group): (u32, u32)) -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-fn under_landlock(spec: &Spec, signals: &Signals, status: Status) -> ! {
-    let rules = Rules::new(&spec.writable, &spec.protected).and_then(|rules| {
-        // Without this list nobody could find what a command leaves behind.
-        fs::read_to_string("/proc/thread-self/children")
-            .and_then(|_| sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0))
-            .map_err(|error| Trouble::setup("adopting orphans", error))?;
-        Ok(rules)
-    });
-    let rules = match rules {
-        Ok(rules) => rules,
-        Err(trouble) => status.fail(&trouble),
-    };
-    let supervisor = rustix::process::getpid();
-    let command = match sys::fork(0) {
-        Ok(Fork::Parent(command)) => command,
-        Ok(Fork::Child) => {
-            let ready = sys::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0)
-                .and_then(|()| sys::drop_capabilities());
-            if rustix::process::getppid() != Some(supervisor) {
-                std::process::exit(FAILED.into());
-            }
-            match ready {
-                Ok(()) => status.fail(&become_command(spec, signals, Some(rules))),
-                Err(error) => status.fail(&Trouble::setup("giving up capabilities", error)),
-            }
-        }
-        Err(error) => status.fail(&Trouble::setup("starting the command", error)),
-    };
-    drop((rules, status));
-    sys::let_go_of_standard_streams();
-    let ended = watch(command, signals, |signal| match signal {
-        libc::SIGTERM => end_all(Some(command)),
-        signal => sys::kill(-command, signal),
-    });
-    end_all(None);
-    sys::end_like(ended, signals)
-}
-
-/// Ends every process that descends from this one; the command is reaped by whoever watches it.
-///
-/// Orphans become ours, so the walk finds all of them. They are stopped before they are ended: one
-/// that forks faster than we look would otherwise leave children behind at every step.
-fn end_all(command: Option<pid_t>) {
-    let own = std::process::id();
-    loop {
-        let mut found = descendants(own);
-        found.iter().for_each(|pid| sys::kill(*pid, libc::SIGSTOP));
-        found.iter().for_each(|pid| sys::kill(*pid, libc::SIGKILL));
-        found.retain(|pid| Some(*pid) != command);
-        if found.is_empty() {
-            return;
-        }
-        // Those that are not ours yet are waited for in the next round.
-        found.into_iter().for_each(sys::wait_for);
-    }
-}
-
-/// Finds the children of a process, and theirs.
-fn descendants(of: u32) -> Vec<pid_t> {
-    let mut found: Vec<pid_t> = Vec::new();
-    let mut open = vec![of];
-    while let Some(pid) = open.pop() {
-        let list = Path::new("/proc").join(pid.to_string()).join("task");
-        for task in fs::read_dir(list).into_iter().flatten().flatten() {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            for child in children.split_whitespace().filter_map(|text| text.parse::<pid_t>().ok()) {
-                found.push(child);
-                open.push(child.unsigned_abs());
-            }
-        }
-    }
-    found
-}
-
 /// Turns this process into the command; comes back only if that fails.
-fn become_command(spec: &Spec, signals: &Signals, rules: Option<Rules>) -> Trouble {
-    let Err(trouble) = try_to_become(spec, signals, rules);
+fn become_command(spec: &Spec, signals: &Signals) -> Trouble {
+    let Err(trouble) = try_to_become(spec, signals);
     trouble
 }
 
-fn try_to_become(
-    spec: &Spec,
-    signals: &Signals,
-    rules: Option<Rules>,
-) -> Result<Infallible, Trouble> {
+fn try_to_become(spec: &Spec, signals: &Signals) -> Result<Infallible, Trouble> {
     let setup = |what: &'static str| move |error| Trouble::setup(what, error);
+    sys::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL.unsigned_abs().into(), 0)
+        .map_err(setup("asking for the end of the first process"))?;
     sys::new_session(spec.terminal).map_err(setup("beginning a session"))?;
     std::env::set_current_dir(&spec.cwd).map_err(|error| Trouble {
         kind: TroubleKind::Directory,
@@ -280,9 +243,12 @@ fn try_to_become(
         error,
     })?;
     sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map_err(setup("refusing new privileges"))?;
-    if let Some(rules) = rules {
-        rules.enforce()?;
+    match spec.level {
+        Level::Namespaces => Rules::beside_mounts(&spec.writable)?,
+        // In a domain of its own it cannot signal the first process.
+        Level::Landlock => Rules::scopes()?,
     }
+    .enforce()?;
     filter::install(spec.level, spec.network).map_err(setup("filtering system calls"))?;
     signals.release();
     let (program, arguments) = spec

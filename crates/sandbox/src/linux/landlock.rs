@@ -1,4 +1,5 @@
-//! Write rules and scopes of Landlock, for machines without namespaces.
+//! Write rules and scopes of Landlock: all that there is on machines without namespaces, and on top of
+//! them a second lock on what mounts do not cover.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
     RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
 };
-
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use rustix::stdio;
 
 use crate::linux::Trouble;
 use crate::linux::guards::meant;
@@ -39,16 +40,54 @@ impl Rules {
             .and_then(Ruleset::create)
             .map_err(trouble)?;
         let devices = DEVICES.iter().map(PathBuf::from);
-        let protected: Vec<_> = meant(writable, protected).into_iter().collect();
+        let protected: Vec<_> = meant(writable, protected)?.into_iter().collect();
         for path in grants(writable, &protected, &list).into_iter().chain(devices) {
-            // What went away meanwhile, or cannot be seen, is simply not granted.
-            let Ok(opened) = sys::open_place(&path) else { continue };
-            let directory = fstat(&opened)
-                .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
-            let access = if directory { writes } else { writes & files() };
-            rules = rules.add_rule(PathBeneath::new(opened, access)).map_err(trouble)?;
+            rules = grant(rules, &path, writes).map_err(trouble)?;
         }
         Ok(Self(rules))
+    }
+
+    /// Makes rules for a process whose mounts are arranged already, as far as this kernel has them.
+    ///
+    /// A read-only mount lets pipes and sockets be written, and says nothing about files that were
+    /// opened before it was made; this does.
+    pub(crate) fn beside_mounts(writable: &[PathBuf]) -> Result<Self, Trouble> {
+        let trouble = |error| Trouble::setup("making Landlock rules", io(error));
+        let writes = AccessFs::from_write(NEEDED);
+        let mut rules = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(writes)
+            .and_then(Ruleset::create)
+            .map_err(trouble)?;
+        for path in writable.iter().map(PathBuf::as_path).chain([Path::new("/dev")]) {
+            rules = grant(rules, path, writes).map_err(trouble)?;
+        }
+        // What the streams may write they may write under another name, too.
+        for stream in [stdio::stdin(), stdio::stdout(), stdio::stderr()] {
+            let mode = fcntl_getfl(stream).map(|flags| flags & OFlags::RWMODE);
+            if mode.is_ok_and(|mode| mode != OFlags::RDONLY) {
+                // A pipe has no place in the file system, and needs no rule.
+                let rule = PathBeneath::new(stream, writes & files());
+                rules = match rules.try_clone() {
+                    Ok(copy) => copy.add_rule(rule).unwrap_or(rules),
+                    Err(_) => rules,
+                };
+            }
+        }
+        Ok(Self(rules))
+    }
+
+    /// Makes rules that only keep signals and abstract sockets inside.
+    pub(crate) fn scopes() -> Result<Self, Trouble> {
+        let trouble = |error| Trouble::setup("making Landlock scopes", io(error));
+        // Rules that do not mention this right take it away.
+        let rules = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::Refer)
+            .and_then(|rules| rules.scope(Scope::from_all(NEEDED)))
+            .and_then(Ruleset::create)
+            .map_err(trouble)?;
+        grant(rules, Path::new("/"), AccessFs::Refer.into()).map(Self).map_err(trouble)
     }
 
     /// Puts the rules into force for this process and for everything it starts.
@@ -56,6 +95,19 @@ impl Rules {
         let status = self.0.restrict_self();
         status.map(drop).map_err(|error| Trouble::setup("enforcing Landlock rules", io(error)))
     }
+}
+
+fn grant(
+    rules: RulesetCreated,
+    path: &Path,
+    writes: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    // What went away meanwhile, or cannot be seen, is simply not granted.
+    let Ok(opened) = sys::open_place(path) else { return Ok(rules) };
+    let directory = fstat(&opened)
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
+    let access = if directory { writes } else { writes & files() };
+    rules.add_rule(PathBeneath::new(opened, access))
 }
 
 fn files() -> BitFlags<AccessFs> {

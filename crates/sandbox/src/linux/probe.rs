@@ -18,6 +18,8 @@ use crate::spec::Spec;
 
 /// What tells our program that it is the one inside.
 pub(crate) const INSIDE: &str = "heddle-sandbox-probe";
+/// The name of the directory that can be written.
+const WRITABLE: &str = "writable-for-a-probe";
 /// Exit codes of the process inside: everything held, or what did not.
 const HELD: u8 = 0;
 const WROTE: u8 = 61;
@@ -69,6 +71,10 @@ pub(crate) fn probe(helper: &Path, level: Level) -> Result<(), String> {
 /// What the probe runs inside: tries to write outside, to open a socket, and to write where it may.
 pub(crate) fn inside() -> ExitCode {
     let here = Path::new(".");
+    // Typed by hand it would leave files behind.
+    if !here.canonicalize().is_ok_and(|here| here.ends_with(WRITABLE)) {
+        return ExitCode::FAILURE;
+    }
     let write = |path: &Path| {
         let options = OpenOptions::new().write(true).create(true).truncate(false).open(path);
         options.and_then(|mut file| file.write_all(b"x"))
@@ -90,7 +96,9 @@ struct Ground(PathBuf);
 
 impl Ground {
     fn new() -> io::Result<Self> {
-        let base = std::env::temp_dir().canonicalize()?;
+        // Wherever `TMPDIR` leads, and if that is nowhere, the usual place.
+        let usual = || Path::new("/tmp").canonicalize();
+        let base = std::env::temp_dir().canonicalize().or_else(|_| usual())?;
         let path = base.join(format!("heddle-probe-{}-{}", std::process::id(), unique()));
         fs::create_dir(&path)?;
         let ground = Self(path);
@@ -99,7 +107,7 @@ impl Ground {
     }
 
     fn writable(&self) -> PathBuf {
-        self.0.join("writable")
+        self.0.join(WRITABLE)
     }
 }
 
@@ -170,27 +178,20 @@ pub(crate) fn note(helper: &Path, cache: &Path, level: Level) {
     }
 }
 
-/// What a note is about: this start of this machine, this user, this program.
+/// What a note is about: this start of this machine, this user, this program, these settings.
 fn key(helper: &Path) -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let program = fs::metadata(helper).ok()?;
     let user = rustix::process::geteuid().as_raw();
     let (size, at) = (program.len(), program.mtime_nsec() ^ program.mtime());
-    Some(format!("{} {user} {size} {at}", boot.trim()))
+    let switches: Vec<_> =
+        SWITCHES.iter().map(|(name, ..)| setting(name).unwrap_or_default()).collect();
+    Some(format!("{} {user} {size} {at} {}", boot.trim(), switches.join(":")))
 }
 
 /// Says what the user can do so that a sandbox can be built.
 pub(crate) fn remedy() -> String {
-    let setting = |name: &str| {
-        let text = fs::read_to_string(Path::new("/proc/sys").join(name.replace('.', "/")));
-        text.ok().map(|text| text.trim().to_owned())
-    };
-    let switches = [
-        ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
-        ("kernel.unprivileged_userns_clone", "0", "1"),
-        ("user.max_user_namespaces", "0", "15000"),
-    ];
-    for (name, off, on) in switches {
+    for (name, off, on) in SWITCHES {
         if setting(name).as_deref() == Some(off) {
             return format!("run `sudo sysctl -w {name}={on}`");
         }
@@ -204,4 +205,16 @@ pub(crate) fn remedy() -> String {
     "use a kernel with user namespaces or Landlock 6 (Linux 6.12), or, on a machine that is sandbox \
      enough, `-s danger-full-access`"
         .to_owned()
+}
+
+/// Settings of the system that close namespaces, each with the value that does and one that does not.
+const SWITCHES: [(&str, &str, &str); 3] = [
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("kernel.unprivileged_userns_clone", "0", "1"),
+    ("user.max_user_namespaces", "0", "15000"),
+];
+
+fn setting(name: &str) -> Option<String> {
+    let path = Path::new("/proc/sys").join(name.replace('.', "/"));
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }

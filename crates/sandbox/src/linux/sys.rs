@@ -142,11 +142,11 @@ pub(crate) fn reap() -> Option<(pid_t, c_int)> {
     (child > 0).then_some((child, status))
 }
 
-/// Waits for one child to end; returns at once if it is no child of ours.
-#[expect(unsafe_code, reason = "the child was not started by a library")]
-pub(crate) fn wait_for(child: pid_t) {
-    // SAFETY: no status is asked for. All signals are held back, so nothing interrupts the wait.
-    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+/// Waits until no child is left.
+#[expect(unsafe_code, reason = "children that were adopted are known to no library")]
+pub(crate) fn reap_all() {
+    // SAFETY: no status is asked for. All signals are held back, so only the last child ends this.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}
 }
 
 /// Sends a signal; that nobody is there is no concern.
