@@ -165,8 +165,9 @@ fn links_do_not_lead_around_protection() {
             let args = ["--level", level, "-s", "workspace-write"];
             let (code, said) = output(sandbox(&lab, &args, attempt));
             assert_ne!(code, Some(0), "{level}: {before}: {attempt}: {said}");
-            let denied =
-                ["Read-only", "denied", "busy", "exists"].iter().any(|word| said.contains(word));
+            let denied = ["Read-only", "denied", "busy", "exists", "not permitted"]
+                .iter()
+                .any(|word| said.contains(word));
             assert!(denied, "{level}: {before}: {attempt}: {said}");
         }
     }

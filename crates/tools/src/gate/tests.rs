@@ -279,7 +279,10 @@ fn a_judge_makes_things_stricter_only() {
     }
     // What the user accepted for the session answers a judge's question, not a judge's refusal.
     let granted = || Decision { because: Because::Granted, ..decision('o') };
-    assert_eq!(stricter(granted(), decision('a')), granted());
+    let inside = Decision { because: Because::Granted, ..decision('s') };
+    assert_eq!(stricter(granted(), decision('A')), granted());
+    // The judge was asked about the sandbox then, and so was the person.
+    assert_eq!(stricter(granted(), decision('a')), inside);
     assert_eq!(stricter(granted(), decision('r')), decision('r'));
 }
 
