@@ -72,6 +72,17 @@ fn is_wide(word: &Word) -> bool {
     if word.unknown >= Some(Unknown::Brace) {
         return true;
     }
+    // A name that is not known from its beginning may be empty: then `"$x/"` is the root. A pattern
+    // that begins a path, or follows only what leads up or nowhere, takes everything in a directory.
+    let known = word.text.as_str();
+    let begins = known.is_empty() || known.chars().all(|c| matches!(c, '.' | '/'));
+    if matches!(word.unknown, Some(Unknown::Quoted | Unknown::Glob)) && begins {
+        return true;
+    }
+    // What the history is kept in.
+    if known.trim_end_matches('/').ends_with(".git") {
+        return true;
+    }
     let written = word.source.replace(['"', '{', '}'], "");
     let path = match word.known() {
         Some(text) => text,

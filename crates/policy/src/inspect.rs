@@ -1,9 +1,12 @@
 //! Everything that a command could run, found in its words, its scripts and its wrappers.
 
+mod dialect;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::shell::{Feature, SCRIPT_BYTES_MAX, Script, Trouble, Unclear, Word, excerpt};
 use crate::wrap::{self, Fed, Inner, ScriptPlace};
+use dialect::Dialect;
 
 /// What is known about a command before it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub(crate) struct Found {
     pub(crate) fed: Fed,
     /// Set on the shell that only carries the script.
     pub(crate) carrier: bool,
+    /// How the shell that runs it reads scripts.
+    dialect: Dialect,
 }
 
 /// Where a command was found.
@@ -68,11 +73,29 @@ impl Inspection {
             return inspector.found;
         }
         let carrier = is_carrier(&words);
-        inspector.push(Found { words, origin: None, fed: Fed::No, carrier }, 0);
+        let dialect = Dialect::of(&words, Dialect::Posix);
+        inspector.push(Found { words, origin: None, fed: Fed::No, carrier, dialect }, 0);
         while let Some((index, depth)) = inspector.queue.pop_front() {
             inspector.look_into(index, depth);
         }
+        inspector.found.widen_raw();
         inspector.found
+    }
+
+    /// Adds the whole command to what was not understood: what a shell reads may be written anywhere
+    /// in it, and a name may be split by quotes or by the end of a line.
+    fn widen_raw(&mut self) {
+        if self.is_clear() {
+            return;
+        }
+        let root = self.commands.first().map(|root| root.words.as_slice()).unwrap_or_default();
+        for word in root {
+            self.raw.push(word.text.clone());
+            if word.text.contains(['\\', '\'', '"']) {
+                let joined = word.text.replace("\\\n", "");
+                self.raw.push(joined.replace(['\\', '\'', '"'], ""));
+            }
+        }
     }
 
     /// Tells whether nothing was left unclear.
@@ -116,7 +139,8 @@ impl Inspector {
     fn look_into(&mut self, index: usize, depth: usize) {
         let found = &self.found.commands[index];
         let source = found.source();
-        let fed = found.fed;
+        let (fed, outer) = (found.fed, found.dialect);
+        let dialect = Dialect::of(&found.words, outer);
         for inner in wrap::inner(&found.words) {
             match inner {
                 Inner::Unclear => {
@@ -124,20 +148,24 @@ impl Inspector {
                     let words = &self.found.commands[index].words;
                     self.found.raw.extend(words.iter().map(|word| word.source.clone()));
                 }
-                Inner::Words { at, words, fed: own } => {
+                Inner::Words { at, words, fed: own, sets } => {
+                    if sets {
+                        self.found.features.insert(Feature::Assignment);
+                    }
                     let fed = if own == Fed::Files { own } else { fed };
                     let origin = Some(Origin { parent: index, at, scripted: false });
-                    self.push(Found { words, origin, fed, carrier: false }, depth + 1);
+                    let found = Found { words, origin, fed, carrier: false, dialect: outer };
+                    self.push(found, depth + 1);
                 }
                 Inner::Script { at, text } => {
                     let origin = Origin { parent: index, at, scripted: true };
-                    self.script(&text, origin, fed, depth + 1);
+                    self.script(&text, origin, (fed, dialect), depth + 1);
                 }
             }
         }
     }
 
-    fn script(&mut self, text: &str, origin: Origin, fed: Fed, depth: usize) {
+    fn script(&mut self, text: &str, origin: Origin, (fed, dialect): (Fed, Dialect), depth: usize) {
         if text.len() > self.budget {
             self.unclear(text, Trouble::TooLong);
             self.found.raw.push(text.to_owned());
@@ -145,14 +173,18 @@ impl Inspector {
         }
         self.budget -= text.len();
         let script = Script::parse(text);
-        if !script.unclear.is_empty() {
+        let foreign = !dialect.reads_as_bash(text);
+        if foreign {
+            self.unclear(text, Trouble::Quoting);
+        }
+        if foreign || !script.unclear.is_empty() {
             self.found.raw.push(text.to_owned());
         }
         self.found.features.extend(&script.features);
         self.found.unclear.extend(script.unclear);
         for command in script.commands {
-            let found = Found { words: command.words, origin: Some(origin), fed, carrier: false };
-            self.push(found, depth);
+            let (words, origin) = (command.words, Some(origin));
+            self.push(Found { words, origin, fed, carrier: false, dialect }, depth);
         }
     }
 

@@ -20,6 +20,8 @@
 //! wrapper's if that one's pattern reaches it. A pattern that names a shell, its flags and the whole
 //! script covers all that is in the script.
 
+use std::path::PathBuf;
+
 use crate::approval::{ApprovalPolicy, Question};
 use crate::danger;
 use crate::decision::{Ask, Because, Decision, Place, Verdict};
@@ -44,6 +46,17 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Returns the policy of plan mode: nothing is written but in `scratch`, and no rule takes a command
+    /// out of the sandbox. A person who is asked still can.
+    pub fn plan(&self, scratch: PathBuf) -> Self {
+        let keeps = |rule: &&PrefixRule| rule.decision != RuleDecision::Allow;
+        Self {
+            profile: self.profile.plan(scratch),
+            approval: self.approval,
+            rules: self.rules.iter().filter(keeps).cloned().collect(),
+        }
+    }
+
     /// Decides about a command.
     pub fn command(&self, request: &CommandRequest, grants: &Grants) -> Decision {
         self.decide(request, grants, &Inspection::of(&request.argv))

@@ -47,12 +47,13 @@ fn says_enough(prefix: &[String]) -> bool {
         let Some((name, arguments)) = words.split_first() else {
             return false;
         };
-        let broad = BROAD.contains(&base_name(&name.text));
+        let broad = is_broad(&name.text);
         if broad && arguments.iter().all(|word| word.text.starts_with('-')) {
             return false;
         }
         match wrap::inner(&words).into_iter().next() {
-            None => return true,
+            // A wrapper without its words would stand for whatever follows.
+            None => return !wrap::is_wrapper(&words),
             Some(Inner::Script { .. }) => return true,
             Some(Inner::Unclear) => return false,
             Some(Inner::Words { words: inner, .. }) => {
@@ -63,10 +64,22 @@ fn says_enough(prefix: &[String]) -> bool {
     false
 }
 
+/// Tells whether a program does whatever it is told, or may be something else the next time.
+fn is_broad(name: &str) -> bool {
+    let base = base_name(name);
+    // `python3.11` is a python.
+    let unversioned = base.trim_end_matches(|c: char| c.is_ascii_digit() || "._-".contains(c));
+    let unversioned = if unversioned.is_empty() { base } else { unversioned };
+    // What lies in the workspace can be written by the model.
+    let relative = name.contains('/') && !name.starts_with('/');
+    relative || BROAD.contains(&base) || BROAD.contains(&unversioned)
+}
+
 const WRAPPERS_MAX: usize = 16;
 
 /// Programs that do whatever their arguments say.
 const BROAD: &[&str] = &[
+    ".",
     "ash",
     "awk",
     "bash",
@@ -74,6 +87,7 @@ const BROAD: &[&str] = &[
     "bun",
     "bunx",
     "busybox",
+    "bwrap",
     "cargo",
     "chroot",
     "command",
@@ -83,67 +97,123 @@ const BROAD: &[&str] = &[
     "deno",
     "doas",
     "docker",
+    "ed",
+    "elixir",
+    "emacs",
     "env",
+    "erl",
     "eval",
+    "ex",
     "exec",
+    "expect",
     "find",
+    "firejail",
     "fish",
     "flock",
     "gawk",
+    "gdb",
+    "ghci",
     "git",
+    "gradle",
+    "guile",
+    "iex",
     "ionice",
     "java",
+    "julia",
     "just",
     "ksh",
     "kubectl",
+    "less",
+    "linux32",
+    "linux64",
+    "lldb",
+    "ltrace",
     "lua",
+    "m4",
     "make",
+    "man",
     "mawk",
     "mksh",
+    "more",
+    "mvn",
+    "mysql",
+    "nano",
+    "nc",
+    "ncat",
     "nice",
     "node",
     "nohup",
     "npm",
     "npx",
     "nsenter",
+    "nvim",
     "osascript",
     "parallel",
+    "perf",
     "perl",
     "php",
+    "pip",
+    "pipx",
     "pkexec",
     "pnpm",
     "podman",
+    "poetry",
     "powershell",
+    "prlimit",
+    "proxychains",
+    "psql",
     "pwsh",
     "py",
     "python",
     "python2",
     "python3",
+    "R",
+    "racket",
     "rm",
     "rmdir",
+    "Rscript",
     "rsync",
     "ruby",
     "scp",
+    "screen",
+    "script",
+    "sed",
+    "setarch",
+    "setpriv",
     "setsid",
     "sh",
     "shred",
+    "socat",
     "source",
-    ".",
+    "sqlite3",
     "ssh",
     "stdbuf",
+    "strace",
     "su",
     "sudo",
+    "swift",
+    "systemd-run",
+    "tar",
     "taskset",
     "tclsh",
     "tcsh",
     "time",
     "timeout",
+    "tmux",
+    "torsocks",
     "toybox",
+    "ts-node",
+    "tsx",
     "unshare",
     "uv",
     "uvx",
+    "valgrind",
+    "vi",
+    "view",
+    "vim",
     "watch",
     "xargs",
     "yarn",
+    "zip",
     "zsh",
 ];

@@ -123,7 +123,9 @@ impl Script {
             return refused(Trouble::Syntax);
         }
         match parse_tree(text) {
-            Some(tree) => walk::walk(text, tree.root_node()),
+            // The grammar saw stand-ins, and may have cut between two of one character.
+            Some(tree) if !cuts_characters(text, &tree) => walk::walk(text, tree.root_node()),
+            Some(_) => refused(Trouble::Syntax),
             None => refused(Trouble::TooMuchWork),
         }
     }
@@ -159,6 +161,28 @@ fn parse_tree(text: &str) -> Option<Tree> {
     };
     let tree = parser.parse_with_options(&mut read, None, Some(options));
     tree.filter(|_| left.get() > 0)
+}
+
+/// Tells whether a node begins or ends inside of a character.
+fn cuts_characters(text: &str, tree: &Tree) -> bool {
+    if text.is_ascii() {
+        return false;
+    }
+    let mut cursor = tree.walk();
+    loop {
+        let range = cursor.node().byte_range();
+        if !text.is_char_boundary(range.start) || !text.is_char_boundary(range.end) {
+            return true;
+        }
+        if cursor.goto_first_child() {
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return false;
+            }
+        }
+    }
 }
 
 fn depth_of_parentheses(text: &str) -> usize {

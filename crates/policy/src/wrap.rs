@@ -3,16 +3,24 @@
 //! A wrapper is found by its base name. An option that is not in its table makes what it runs
 //! unclear, because then the words that follow could be the option's.
 
+mod builtin;
 mod table;
 
 use crate::shell::Word;
+pub(crate) use table::RUN_BY_SHELLS;
 use table::{Kind, Wrapper};
 
 /// Something that a command runs in turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Inner {
     /// These words; the first of them stands at this place among the wrapper's words.
-    Words { at: usize, words: Vec<Word>, fed: Fed },
+    Words {
+        at: usize,
+        words: Vec<Word>,
+        fed: Fed,
+        /// Whether the wrapper changes what they run with: variables, or the directory.
+        sets: bool,
+    },
     /// This script, which ends at this place among the wrapper's words.
     Script { at: usize, text: String },
     /// Something that cannot be told from the words.
@@ -45,13 +53,24 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
         "eval" => return script_of(1, &words[1..]),
         "trap" => return trap(words),
         "alias" => return alias(words),
-        "su" | "runuser" => return switch_user(words),
+        "su" | "runuser" | "script" => return switch_user(words),
+        "source" | "." => return sourced(words),
+        "setarch" => return set_architecture(words),
+        "perf" => return perf(words),
+        _ if builtin::evaluates(name, &words[1..]) => return vec![Inner::Unclear],
         _ => {}
     }
     match table::WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&name)) {
         Some(wrapper) => wrapped(wrapper, words),
         None => Vec::new(),
     }
+}
+
+/// Tells whether a command is there to run another.
+pub(crate) fn is_wrapper(words: &[Word]) -> bool {
+    let name = words.first().map(|word| base_name(&word.text));
+    let listed = |name| table::WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name));
+    name.is_some_and(|name| matches!(name, "setarch" | "perf") || listed(name))
 }
 
 /// Returns the name of a program without the directories before it.
@@ -99,9 +118,14 @@ pub(crate) fn script_place(words: &[Word]) -> ScriptPlace {
         (true, Some(_)) => ScriptPlace::At(at),
         // Without a file or a script, what is read from the standard input is run.
         (true, None) | (false, None) => ScriptPlace::Unclear,
-        (false, Some(word)) if word.splits() => ScriptPlace::Unclear,
+        (false, Some(word)) if word.splits() || is_stream(word) => ScriptPlace::Unclear,
         (false, Some(_)) => ScriptPlace::None,
     }
+}
+
+/// Tells whether a word names what is no file on the disk, such as the standard input.
+fn is_stream(word: &Word) -> bool {
+    word.text.contains('/') && word.text.split('/').any(|part| matches!(part, "dev" | "proc"))
 }
 
 /// Where the script of a shell stands.
@@ -123,6 +147,45 @@ fn shell(words: &[Word]) -> Vec<Inner> {
     }
 }
 
+/// `source FILE`, which is the file's content to us only if there is a file.
+fn sourced(words: &[Word]) -> Vec<Inner> {
+    let unclear = |word: &Word| word.unknown.is_some() || is_stream(word);
+    let options = words.iter().skip(1).take_while(|word| word.text.starts_with('-')).count();
+    let files = words.iter().skip(1).take(options + 1);
+    if files.clone().any(unclear) { vec![Inner::Unclear] } else { Vec::new() }
+}
+
+/// `setarch [ARCHITECTURE] [OPTIONS] WORDS`.
+fn set_architecture(words: &[Word]) -> Vec<Inner> {
+    match words.get(1).map(Word::known) {
+        Some(Some(text)) if !text.starts_with('-') => shifted(&table::ARCHITECTURE, words),
+        Some(None) => vec![Inner::Unclear],
+        _ => wrapped(&table::ARCHITECTURE, words),
+    }
+}
+
+/// `perf stat WORDS` and others that run what they measure.
+fn perf(words: &[Word]) -> Vec<Inner> {
+    match words.get(1).map(Word::known) {
+        None => Vec::new(),
+        Some(Some("stat" | "record" | "trace")) => shifted(&table::PERF, words),
+        Some(Some(text)) if table::PERF_READS.contains(&text) => Vec::new(),
+        Some(_) => vec![Inner::Unclear],
+    }
+}
+
+/// A wrapper whose options begin a word later.
+fn shifted(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
+    let mut found = wrapped(wrapper, words.get(1..).unwrap_or_default());
+    for inner in &mut found {
+        match inner {
+            Inner::Words { at, .. } | Inner::Script { at, .. } => *at += 1,
+            Inner::Unclear => {}
+        }
+    }
+    found
+}
+
 /// A script given as words, which are joined with blanks.
 fn script_of(at: usize, words: &[Word]) -> Vec<Inner> {
     let known: Option<Vec<&str>> = words.iter().map(Word::known).collect();
@@ -141,14 +204,15 @@ fn wrapped(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
     };
     let mut at = options.end;
     if let Some(text) = options.split {
-        // `env -S` makes words of a text, and puts what follows behind them.
-        let Some(split) = shlex::split(&text) else {
+        // `env -S` makes words of a text, by rules of its own, and puts what follows behind them.
+        let plain = !text.contains(['\\', '$', '#']);
+        let Some(split) = shlex::split(&text).filter(|_| plain) else {
             return vec![Inner::Unclear];
         };
         let mut inner: Vec<Word> = vec![words[0].clone()];
         inner.extend(split.into_iter().map(Word::literal));
         inner.extend_from_slice(&words[at..]);
-        return vec![Inner::Words { at: at - 1, words: inner, fed: Fed::No }];
+        return vec![Inner::Words { at: at - 1, words: inner, fed: Fed::No, sets: true }];
     }
     if options.ends {
         return Vec::new();
@@ -158,49 +222,66 @@ fn wrapped(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
     if before.iter().any(Word::splits) {
         return vec![Inner::Unclear];
     }
+    let mut sets = wrapper.changes && at > 1;
     if wrapper.assignments {
-        at += words[at.min(words.len())..].iter().take_while(|word| is_assignment(word)).count();
+        let after = words.get(at..).unwrap_or_default();
+        let set = after.iter().take_while(|word| is_assignment(word)).count();
+        if after[..set].iter().any(sets_a_script) {
+            return vec![Inner::Unclear];
+        }
+        sets |= set > 0;
+        at += set;
     }
-    let Some(rest) = words.get(at..).filter(|rest| !rest.is_empty()) else {
-        return Vec::new();
+    let rest = words.get(at..).unwrap_or_default();
+    let Some(name) = rest.first() else {
+        return if wrapper.alone { vec![Inner::Unclear] } else { Vec::new() };
     };
-    if rest[0].unknown.is_some() {
+    if name.unknown.is_some() {
         return vec![Inner::Unclear];
     }
+    let run = |words: Vec<Word>, fed| vec![Inner::Words { at, words, fed, sets }];
     match wrapper.kind {
-        Kind::Program => vec![Inner::Words { at, words: rest.to_vec(), fed: Fed::No }],
         // Reserved words may follow, which only a parser of scripts knows.
-        Kind::Keyword if rest[0].is_bare(&["{", "(", "!", "if", "while", "until", "for"]) => {
-            vec![Inner::Unclear]
-        }
-        Kind::Keyword => vec![Inner::Words { at, words: rest.to_vec(), fed: Fed::No }],
-        Kind::Lock if rest[0].known() == Some("-c") => {
+        Kind::Keyword if name.is_bare(&KEYWORDS) => vec![Inner::Unclear],
+        Kind::Lock if matches!(name.known(), Some("-c" | "--command")) => {
             script_of(at + 1, rest.get(1..2).unwrap_or_default())
         }
-        Kind::Lock => vec![Inner::Words { at, words: rest.to_vec(), fed: Fed::No }],
+        Kind::Program | Kind::Keyword | Kind::Lock => run(rest.to_vec(), Fed::No),
         Kind::Script => script_of(at, rest),
         Kind::Fed => {
             let mut inner: Vec<Word> =
                 rest.iter().map(|word| replaced(word, options.replace.as_deref())).collect();
             inner.push(Word::any("…"));
-            vec![Inner::Words { at, words: inner, fed: Fed::Files }]
+            run(inner, Fed::Files)
         }
         Kind::Parallel => {
-            let own =
+            let end =
                 rest.iter().position(|word| word.known().is_some_and(|t| t.starts_with(":::")));
-            let own = &rest[..own.unwrap_or(rest.len())];
-            let mut inner: Vec<Word> = own.iter().map(|word| replaced(word, Some("{"))).collect();
-            inner.push(Word::any("…"));
-            let plain = own.len() > 1 || own[0].text.bytes().all(|byte| byte != b' ');
+            let own = &rest[..end.unwrap_or(rest.len())];
             // The words are put together again and given to a shell.
-            let special =
-                |word: &Word| word.text.contains([';', '|', '&', '$', '`', '(', '<', '>', '\n']);
-            if own.is_empty() || !plain || own.iter().any(special) {
+            let special = |word: &Word| word.text.contains(PARALLEL_SPECIAL);
+            let one_word = own.len() == 1 && own.iter().any(|word| word.text.contains(' '));
+            if own.is_empty() || one_word || own.iter().any(special) {
                 return vec![Inner::Unclear];
             }
-            vec![Inner::Words { at, words: inner, fed: Fed::Files }]
+            let mut inner: Vec<Word> = own.iter().map(|word| replaced(word, Some("{"))).collect();
+            inner.push(Word::any("…"));
+            run(inner, Fed::Files)
         }
     }
+}
+
+/// Words that begin more than a simple command.
+const KEYWORDS: [&str; 11] =
+    ["{", "(", "!", "if", "while", "until", "for", "case", "select", "[[", "function"];
+
+/// What means something to the shell that `parallel` starts.
+const PARALLEL_SPECIAL: [char; 9] = [';', '|', '&', '$', '`', '(', '<', '>', '\n'];
+
+/// Tells whether an assignment names something that shells run by themselves.
+fn sets_a_script(word: &Word) -> bool {
+    let name = word.text.split('=').next().unwrap_or_default();
+    RUN_BY_SHELLS.contains(&name)
 }
 
 /// Makes a word unknown if a program puts something in its place.
@@ -281,6 +362,9 @@ impl Options {
             self.take(short.1, value);
             return Some(());
         }
+        if name == "replace" {
+            self.replace = Some(value.unwrap_or_else(|| "{}".to_owned()));
+        }
         self.ends |= wrapper.long_ends.contains(&name);
         (wrapper.long_flags.contains(&name) || wrapper.long_ends.contains(&name)).then_some(())
     }
@@ -347,7 +431,7 @@ fn find(words: &[Word]) -> Vec<Inner> {
             found.push(Inner::Unclear);
         } else {
             let words = own.iter().map(|word| replaced(word, Some("{}"))).collect();
-            found.push(Inner::Words { at, words, fed: Fed::Files });
+            found.push(Inner::Words { at, words, fed: Fed::Files, sets: false });
         }
         at += own.len() + 1;
     }

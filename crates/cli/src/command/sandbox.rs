@@ -58,8 +58,12 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
         let signals = Signals::listen().map_err(Failure::failed)?;
         let mut process = match Process::spawn(&sandbox, &request).await {
             Ok(process) => process,
-            Err(error @ SpawnError::Sandbox { .. }) => return Err(Failure::sandbox(error)),
-            Err(error) => return Err(Failure { code: NOT_STARTED, error: error.into() }),
+            Err(error) => {
+                let sandbox = matches!(error, SpawnError::Sandbox { .. });
+                let code = if sandbox { code::SANDBOX } else { NOT_STARTED };
+                // The text has the reason in it already.
+                return Err(Failure { code, error: anyhow!("{error}") });
+            }
         };
         let code = signals.attend(&mut process).await.map_err(Failure::failed)?;
         Ok(ExitCode::from(u8::try_from(code).unwrap_or(code::FAILED)))

@@ -8,6 +8,7 @@ use tree_sitter::{Node, TreeCursor};
 use super::heredoc::Heredoc;
 use super::word::{self, Unknown, Word};
 use super::{Feature, NESTING_MAX, Script, SimpleCommand, Trouble, Unclear, excerpt};
+use crate::wrap::RUN_BY_SHELLS;
 
 /// Visits every node once, in the order of the text; the stack is a list, however deep the tree.
 pub(super) fn walk<'a>(text: &'a str, root: Node<'a>) -> Script {
@@ -15,12 +16,18 @@ pub(super) fn walk<'a>(text: &'a str, root: Node<'a>) -> Script {
         text,
         script: Script::default(),
         trailing: HashMap::new(),
+        dashes: HashMap::new(),
         cursor: root.walk(),
-        stack: vec![Visit { node: root, parent: "", depth: 0 }],
+        stack: vec![Visit { node: root, parent: "", depth: 0, argument: false }],
     };
     if !gap_is_blank(&text[..root.start_byte()], true)
         || !gap_is_blank(&text[root.end_byte()..], true)
     {
+        walker.unclear(root, Trouble::Quoting);
+    }
+    // Shells take a continued line away before anything else, which the grammar does not: `$` and `(`
+    // on two lines are one token to them.
+    if ["$\\\n", "<\\\n", ">\\\n"].iter().any(|split| text.contains(split)) {
         walker.unclear(root, Trouble::Quoting);
     }
     while let Some(visit) = walker.stack.pop() {
@@ -35,6 +42,8 @@ struct Visit<'a> {
     node: Node<'a>,
     parent: &'a str,
     depth: usize,
+    /// Whether it is in a word of a simple command, whose expansions the word itself tells of.
+    argument: bool,
 }
 
 struct Walker<'a> {
@@ -42,12 +51,14 @@ struct Walker<'a> {
     script: Script,
     /// Words that the grammar takes for a redirection's, by the command that they belong to.
     trailing: HashMap<usize, Vec<Node<'a>>>,
+    /// Where a command has a `-` that the grammar leaves out, as it does before a here-document.
+    dashes: HashMap<usize, usize>,
     cursor: TreeCursor<'a>,
     stack: Vec<Visit<'a>>,
 }
 
 impl<'a> Walker<'a> {
-    fn visit(&mut self, Visit { node, parent, depth }: Visit<'a>) {
+    fn visit(&mut self, Visit { node, parent, depth, argument }: Visit<'a>) {
         if node.is_error() || node.is_missing() {
             self.unclear(node, Trouble::Syntax);
         }
@@ -57,27 +68,30 @@ impl<'a> Walker<'a> {
             return;
         }
         if LITERALS.contains(&node.kind()) {
-            self.literal(node, parent, depth);
+            let argument = argument || COMMANDS.contains(&parent);
+            self.literal(Visit { node, parent, depth, argument });
             return;
         }
         let children = self.children(node);
         self.check_gaps(node, &children);
+        let argument = argument || (COMMANDS.contains(&parent) && HOLES.contains(&node.kind()));
+        if EXPANDS.contains(&node.kind()) && !argument {
+            self.feature(Feature::Substitution);
+        }
         match node.kind() {
-            "command" | "declaration_command" | "unset_command" => self.command(node, &children),
+            kind if COMMANDS.contains(&kind) => self.command(node, &children),
             "redirected_statement" => self.redirected(node, &children),
             "file_redirect" => self.file_redirect(node, &children),
             "herestring_redirect" => self.feature(Feature::Heredoc),
             "heredoc_redirect" => self.heredoc(node, &children),
             "variable_assignment" => self.assignment(node, parent),
             "command_substitution" | "process_substitution" => self.substitution(node),
-            "expansion" if self.slice(node).contains(['\'', '"', '\\', '`', '\n']) => {
-                self.unclear(node, Trouble::Quoting);
-            }
+            "expansion" => self.expansion(node),
             "subshell" => self.feature(Feature::Subshell),
             "function_definition" => self.feature(Feature::Function),
             "arithmetic_expansion" | "c_style_for_statement" => self.arithmetic(node),
             "compound_statement" if self.slice(node).starts_with("((") => self.arithmetic(node),
-            "test_command" => self.feature(Feature::Test),
+            "test_command" => self.test(node),
             // A pattern may hold anything, but for what could end it elsewhere than seen.
             "regex" | "extglob_pattern"
                 if self.slice(node).contains(['\'', '"', '\\', '`', '$', '\n', ';', '&']) =>
@@ -86,6 +100,11 @@ impl<'a> Walker<'a> {
             }
             "comment" => self.comment(node),
             "&" => self.feature(Feature::Background),
+            "for_statement" => {
+                // The variable of the loop is set to each of the words.
+                self.feature(Feature::ControlFlow);
+                self.feature(Feature::Assignment);
+            }
             kind if CONTROL.contains(&kind) => self.feature(Feature::ControlFlow),
             // A reserved word is one only if it stands alone.
             kind if !node.is_named() && RESERVED.contains(&kind) && !INSIDE.contains(&parent) => {
@@ -96,25 +115,44 @@ impl<'a> Walker<'a> {
             }
             _ => {}
         }
-        self.push(node.kind(), children, depth);
+        let argument = argument && !SCOPES.contains(&node.kind());
+        self.push(Visit { node, parent, depth, argument }, children);
     }
 
     /// A literal is read by our own rules; only what is expanded in it is looked into further.
-    fn literal(&mut self, node: Node<'a>, parent: &'a str, depth: usize) {
+    fn literal(&mut self, visit: Visit<'a>) {
+        let node = visit.node;
         let holes = self.holes(node);
         let word = word::read(self.text, node.byte_range(), &ranges(&holes));
-        let inside = INSIDE.contains(&parent);
+        let inside = INSIDE.contains(&visit.parent);
         if word.is_none() || !(inside || ends_here(self.text, node.end_byte())) {
             self.unclear(node, Trouble::Quoting);
         }
         if word.is_some_and(|word| word.unknown == Some(Unknown::Glob)) {
             self.feature(Feature::Glob);
         }
-        self.push(node.kind(), holes, depth);
+        if !inside && names_descriptor(self.slice(node), &self.text[node.end_byte()..]) {
+            self.feature(Feature::Assignment);
+            self.unclear(node, Trouble::Syntax);
+        }
+        self.push(visit, holes);
     }
 
-    fn push(&mut self, parent: &'a str, nodes: Vec<Node<'a>>, depth: usize) {
-        self.stack.extend(nodes.into_iter().rev().map(|node| Visit { node, parent, depth }));
+    fn push(&mut self, above: Visit<'a>, nodes: Vec<Node<'a>>) {
+        let below = |node| Visit { node, parent: above.node.kind(), ..above };
+        self.stack.extend(nodes.into_iter().rev().map(below));
+    }
+
+    fn expansion(&mut self, node: Node<'a>) {
+        let text = self.slice(node);
+        if text.contains(['\'', '"', '\\', '`', '\n']) {
+            self.unclear(node, Trouble::Quoting);
+        }
+        // The value is expanded once more, as a prompt is, or what is inside is a script.
+        if text.contains("@P") || ["${ ", "${\t", "${|"].iter().any(|begin| text.starts_with(begin))
+        {
+            self.unclear(node, Trouble::Inner);
+        }
     }
 
     fn command(&mut self, node: Node<'a>, children: &[Node<'a>]) {
@@ -133,7 +171,11 @@ impl<'a> Walker<'a> {
 
     fn push_command(&mut self, node: Node<'a>, mut nodes: Vec<Node<'a>>) {
         nodes.sort_by_key(Node::start_byte);
-        let words: Vec<Word> = nodes.iter().map(|node| self.word(*node)).collect();
+        let mut words: Vec<Word> = nodes.iter().map(|node| self.word(*node)).collect();
+        if let Some(at) = self.dashes.remove(&node.id()) {
+            let before = nodes.iter().take_while(|node| node.start_byte() < at).count();
+            words.insert(before, Word { quoted: false, ..Word::literal("-") });
+        }
         let Some(name) = words.first() else {
             self.unclear(node, Trouble::Syntax);
             return;
@@ -272,6 +314,26 @@ impl<'a> Walker<'a> {
         }
     }
 
+    fn test(&mut self, node: Node<'a>) {
+        self.feature(Feature::Test);
+        let operators = ["-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
+        if !self.slice(node).split_whitespace().any(|part| operators.contains(&part)) {
+            return;
+        }
+        // Their operands are read as names or arithmetic, in which a subscript is expanded again.
+        let mut stack = self.children(node);
+        while let Some(inner) = stack.pop() {
+            if LITERALS.contains(&inner.kind()) {
+                let holes = ranges(&self.holes(inner));
+                if has_subscript(self.text, inner.byte_range(), &holes) {
+                    self.unclear(node, Trouble::Inner);
+                }
+            } else if !HOLES.contains(&inner.kind()) {
+                stack.extend(self.children(inner));
+            }
+        }
+    }
+
     fn assignment(&mut self, node: Node<'a>, parent: &str) {
         if parent != "declaration_command" {
             self.feature(Feature::Assignment);
@@ -282,6 +344,9 @@ impl<'a> Walker<'a> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if !name.bytes().all(plain) || name.bytes().next().is_none_or(|b| b.is_ascii_digit()) {
             self.unclear(node, Trouble::Quoting);
+        }
+        if RUN_BY_SHELLS.contains(&name) {
+            self.unclear(node, Trouble::Inner);
         }
     }
 
@@ -298,8 +363,19 @@ impl<'a> Walker<'a> {
         }
         let lines = !ONE_LINE.contains(&node.kind());
         let mut end = node.start_byte();
+        let mut before: Option<&Node<'a>> = None;
         for child in children {
             let gap = self.text.get(end..child.start_byte()).unwrap_or_default();
+            let before = before.replace(child);
+            if child.kind() == "heredoc_redirect"
+                && gap.trim_matches([' ', '\t']) == "-"
+                && gap.starts_with([' ', '\t'])
+                && let Some(command) = before.and_then(|before| self.last_command(*before))
+            {
+                self.dashes.insert(command.id(), end);
+                end = child.end_byte();
+                continue;
+            }
             let tight = TIGHT.contains(&node.kind()) && !gap.is_empty();
             if tight || !gap_is_blank(gap, lines) {
                 self.unclear(node, Trouble::Quoting);
@@ -311,6 +387,19 @@ impl<'a> Walker<'a> {
         if !children.is_empty() && !gap_is_blank(rest, true) {
             self.unclear(node, Trouble::Quoting);
         }
+    }
+
+    /// The simple command that ends a list or a pipeline, or is the node itself.
+    fn last_command(&mut self, node: Node<'a>) -> Option<Node<'a>> {
+        let mut last = Some(node);
+        while let Some(inner) = last {
+            last = match inner.kind() {
+                "command" => return Some(inner),
+                "pipeline" | "list" | "negated_command" => self.children(inner).pop(),
+                _ => None,
+            };
+        }
+        None
     }
 
     /// The outermost expansions and substitutions in a node, which may be one itself.
@@ -371,6 +460,24 @@ fn gap_is_blank(gap: &str, lines: bool) -> bool {
     true
 }
 
+/// Tells whether a word has a bracket outside of its expansions, and something to expand.
+fn has_subscript(text: &str, word: Range<usize>, holes: &[Range<usize>]) -> bool {
+    let mut at = word.start;
+    let mut plain = String::new();
+    for hole in holes {
+        plain += text.get(at..hole.start).unwrap_or_default();
+        at = hole.end;
+    }
+    plain += text.get(at..word.end).unwrap_or_default();
+    plain.contains('[') && (!holes.is_empty() || plain.contains(['$', '`']))
+}
+
+/// Tells whether a word is `{NAME}` before a redirection, which sets that variable.
+fn names_descriptor(word: &str, rest: &str) -> bool {
+    let name = word.strip_prefix('{').and_then(|word| word.strip_suffix('}'));
+    name.is_some_and(|name| !name.is_empty()) && rest.starts_with(['<', '>'])
+}
+
 /// Tells whether a word that begins here begins here for bash as well.
 fn begins_here(text: &str, at: usize) -> bool {
     text[..at].bytes().next_back().is_none_or(|byte| b" \t\n;&|()<>`".contains(&byte))
@@ -405,6 +512,9 @@ const HOLES: [&str; 5] = [
     "arithmetic_expansion",
 ];
 
+/// What holds commands of its own.
+const SCOPES: [&str; 2] = ["command_substitution", "process_substitution"];
+
 /// What counts as one level of nesting.
 const NESTS: [&str; 12] = [
     "subshell",
@@ -421,7 +531,13 @@ const NESTS: [&str; 12] = [
     "parenthesized_expression",
 ];
 
-const CONTROL: [&str; 4] = ["if_statement", "while_statement", "for_statement", "case_statement"];
+const CONTROL: [&str; 3] = ["if_statement", "while_statement", "case_statement"];
+
+/// What is a simple command.
+const COMMANDS: [&str; 3] = ["command", "declaration_command", "unset_command"];
+
+/// What is expanded in place; a subscript or an operator in it may set variables and run commands.
+const EXPANDS: [&str; 4] = ["expansion", "simple_expansion", "arithmetic_expansion", "subscript"];
 
 /// Parents in which a literal is not a word of the shell, and may end at any character.
 const INSIDE: [&str; 9] = [

@@ -270,6 +270,11 @@ impl Reader<'_> {
                 // Three digits can be more than a byte, of which the shell keeps the low part.
                 (self.digits(3, 8).unwrap_or(0) & 0xff) as u8
             }
+            // Shells differ about how many digits are in the braces.
+            b'x' if self.bytes.get(self.at) == Some(&b'{') => {
+                self.note(Unknown::Quoted);
+                return;
+            }
             b'x' | b'u' | b'U' => {
                 let length = match letter {
                     b'x' => 2,

@@ -24,6 +24,11 @@ pub(super) struct Wrapper {
     pub(super) operands: usize,
     /// Whether variables may be set before the words.
     pub(super) assignments: bool,
+    /// Whether its options and operands change what the words run with, or what their names mean, so
+    /// that a rule about the words says too little.
+    pub(super) changes: bool,
+    /// Whether it runs a shell, or what it reads, if there are no words.
+    pub(super) alone: bool,
     /// Whether a number may be an option, as in `nice -10`.
     pub(super) number: bool,
 }
@@ -57,8 +62,33 @@ const PLAIN: Wrapper = Wrapper {
     long_ends: &["help", "version"],
     operands: 0,
     assignments: false,
+    changes: false,
+    alone: false,
     number: false,
 };
+
+/// `setarch` after the name of the architecture; alone, it starts a shell.
+pub(super) const ARCHITECTURE: Wrapper = Wrapper {
+    flags: "BFILRSTXZv3",
+    ends: "hV",
+    long_flags: &["32bit", "addr-no-randomize", "verbose"],
+    alone: true,
+    ..PLAIN
+};
+
+/// What `perf` takes after the name of its command.
+pub(super) const PERF: Wrapper = Wrapper {
+    flags: "adgivqsnABT",
+    values: "eoCFcmrxG",
+    ends: "pth",
+    long_flags: &["all-cpus", "verbose", "quiet", "no-inherit", "detailed"],
+    long_value: &[("event", 'e'), ("output", 'o'), ("freq", 'F'), ("repeat", 'r')],
+    ..PLAIN
+};
+
+/// Commands of `perf` that only read what was measured.
+pub(super) const PERF_READS: [&str; 8] =
+    ["list", "report", "annotate", "diff", "evlist", "version", "--version", "--help"];
 
 pub(super) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
@@ -76,6 +106,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         ],
         long_value: &[("unset", 'u'), ("chdir", 'C'), ("split-string", 'S'), ("argv0", 'a')],
         assignments: true,
+        changes: true,
         ..PLAIN
     },
     Wrapper {
@@ -112,13 +143,15 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         ],
         long_ends: &["help", "version", "edit", "list", "validate", "remove-timestamp"],
         assignments: true,
+        alone: true,
         ..PLAIN
     },
-    Wrapper { names: &["doas"], flags: "nL", values: "aCu", ends: "s", ..PLAIN },
+    Wrapper { names: &["doas"], flags: "nL", values: "aCu", alone: true, ..PLAIN },
     Wrapper {
         names: &["pkexec"],
         long_flags: &["disable-internal-agent", "keep-cwd"],
         long_value: &[("user", 'u')],
+        alone: true,
         ..PLAIN
     },
     Wrapper {
@@ -196,6 +229,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
             ("workdir", 'o'),
             ("wd", 'o'),
         ],
+        alone: true,
         ..PLAIN
     },
     Wrapper { names: &["nohup", "builtin", "noglob", "nocorrect", "dbus-run-session"], ..PLAIN },
@@ -226,9 +260,10 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         ends: "V",
         long_flags: &["append", "portability", "verbose", "quiet"],
         long_value: &[("format", 'f'), ("output", 'o')],
+        assignments: true,
         ..PLAIN
     },
-    Wrapper { names: &["coproc"], kind: Kind::Keyword, ..PLAIN },
+    Wrapper { names: &["coproc"], kind: Kind::Keyword, assignments: true, ..PLAIN },
     Wrapper {
         names: &["timeout"],
         flags: "fpv",
@@ -311,6 +346,8 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
             ("boottime", 'o'),
             ("load-interp", 'o'),
         ],
+        alone: true,
+        changes: true,
         ..PLAIN
     },
     Wrapper {
@@ -318,6 +355,8 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         long_flags: &["skip-chdir"],
         long_value: &[("groups", 'o'), ("userspec", 'o')],
         operands: 1,
+        alone: true,
+        changes: true,
         ..PLAIN
     },
     Wrapper {
@@ -363,6 +402,130 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         long_value: &[("interval", 'n'), ("equexit", 'q')],
         ..PLAIN
     },
+    Wrapper {
+        names: &["strace"],
+        flags: "cCdfikqrtTvwxyYzZn",
+        values: "abeIPsSuUX",
+        ends: "hVp",
+        long_flags: &["follow-forks", "summary-only", "summary", "quiet", "decode-fds"],
+        long_value: &[("trace", 'e'), ("string-limit", 's')],
+        ..PLAIN
+    },
+    Wrapper { names: &["ltrace"], flags: "cCfiLrStT", values: "aAelnosux", ends: "hVp", ..PLAIN },
+    Wrapper {
+        names: &["setpriv"],
+        ends: "dhV",
+        long_flags: &[
+            "nnp",
+            "no-new-privs",
+            "clear-groups",
+            "keep-groups",
+            "init-groups",
+            "reset-env",
+        ],
+        long_value: &[
+            ("ruid", 'o'),
+            ("euid", 'o'),
+            ("reuid", 'o'),
+            ("rgid", 'o'),
+            ("egid", 'o'),
+            ("regid", 'o'),
+            ("groups", 'o'),
+            ("securebits", 'o'),
+            ("pdeathsig", 'o'),
+            ("inh-caps", 'o'),
+            ("ambient-caps", 'o'),
+            ("bounding-set", 'o'),
+        ],
+        long_ends: &["help", "version", "dump"],
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["nsenter"],
+        flags: "aFeZ",
+        values: "tSG",
+        attached: "muinpUCTrw",
+        long_flags: &[
+            "all",
+            "mount",
+            "uts",
+            "ipc",
+            "net",
+            "pid",
+            "user",
+            "cgroup",
+            "time",
+            "root",
+            "wd",
+            "no-fork",
+            "preserve-credentials",
+        ],
+        long_value: &[("target", 't'), ("setuid", 'o'), ("setgid", 'G')],
+        alone: true,
+        changes: true,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["prlimit"],
+        attached: "cdefilmnqrstuvxy",
+        ends: "phV",
+        long_flags: &[
+            "as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "rss", "stack",
+        ],
+        long_ends: &["help", "version", "pid"],
+        ..PLAIN
+    },
+    Wrapper { names: &["linux32", "linux64", "i386", "x86_64"], ..ARCHITECTURE },
+    Wrapper {
+        names: &["systemd-run"],
+        flags: "dGPqrt",
+        values: "u",
+        ends: "h",
+        long_flags: &[
+            "user",
+            "system",
+            "scope",
+            "pty",
+            "pipe",
+            "quiet",
+            "wait",
+            "collect",
+            "same-dir",
+            "no-block",
+            "remain-after-exit",
+            "no-ask-password",
+        ],
+        long_value: &[
+            ("unit", 'u'),
+            ("description", 'o'),
+            ("slice", 'o'),
+            ("uid", 'o'),
+            ("gid", 'o'),
+            ("nice", 'o'),
+            ("working-directory", 'o'),
+        ],
+        alone: true,
+        changes: true,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["firejail"],
+        long_flags: &["quiet", "noprofile", "private", "net", "profile", "seccomp", "caps.drop"],
+        alone: true,
+        changes: true,
+        ..PLAIN
+    },
+    // Its options take one word, or two, or none; what is not a plain call is left alone.
+    Wrapper { names: &["bwrap"], ..PLAIN },
+    Wrapper {
+        names: &["torsocks"],
+        flags: "idq",
+        values: "aPup",
+        long_flags: &["isolate", "debug", "quiet"],
+        alone: true,
+        ..PLAIN
+    },
+    Wrapper { names: &["proxychains", "proxychains4"], flags: "q", values: "f", ..PLAIN },
     Wrapper { names: &["exec"], flags: "cl", values: "a", ..PLAIN },
     Wrapper { names: &["command"], flags: "p", ends: "vV", ..PLAIN },
 ];
@@ -378,3 +541,6 @@ pub(super) const SHELL_LONG: [&str; 3] = ["--rcfile", "--init-file", "--emulate"
 
 /// Actions of `find` that run a command.
 pub(super) const FIND_RUNS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
+
+/// Variables whose value a shell runs, or whose file it reads, by itself.
+pub(crate) const RUN_BY_SHELLS: [&str; 4] = ["BASH_ENV", "ENV", "PROMPT_COMMAND", "PS4"];

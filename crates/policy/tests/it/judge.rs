@@ -76,6 +76,22 @@ fn allow() {
         "xargs ls",
         "/bin/ls",
         "./ls",
+        "for PATH in /x; do git status; done",
+        "for PATH; do git status; done",
+        "select PATH in /x; do git status; done",
+        "for b in 'c[$(echo a)]'; do for x in ${a[b]}; do git status; done; done",
+        "case ${b@P} in x) git status;; esac",
+        "case ${x:=/tmp} in x) git status;; esac",
+        "case ${x:b} in x) git status;; esac",
+        "case $((x)) in x) git status;; esac",
+        "case x in ${x:=y}) git status;; esac",
+        "ls hi {PATH}>/dev/null; git status",
+        "ls {x}>&-",
+        "ls {x}<&0",
+        "{x}>/dev/null git status",
+        "ls \"$\\\n(git status)\"",
+        "ls \"$\\\n{x:=y}\"",
+        "ls $\\\n'a\\'; pwd #'",
         "",
     ] {
         check_request(
@@ -85,6 +101,22 @@ fn allow() {
             &script(text),
             "run sandbox",
         );
+    }
+    for text in [
+        "env PATH=/evil git status",
+        "sudo A=1 git status",
+        "env -C /x git status",
+        "env -u X git status",
+        "env -S 'A=1 git status'",
+        "time A=1 git status",
+        "chroot /x git status",
+        "unshare -r --wd /x git status",
+        "nsenter -t 1 -m git status",
+        "sudo env A=1 git status",
+    ] {
+        let rules = "allow env\nallow sudo\nallow time\nallow chroot\nallow unshare\nallow nsenter\n\
+                     allow git status";
+        check_request(WorkspaceWrite, OnRequest, rules, &script(text), "run sandbox");
     }
     // A path is allowed as it is written.
     check("/usr/bin/tool x", "run outside");
@@ -269,7 +301,7 @@ fn offered_prefixes() {
     check_prefix(&script("ls && pwd"), &["ls"]);
     check_prefix(&argv(&["ls", "-l"]), &["ls", "-l"]);
     for text in
-        ["ls > x", "A=1 ls", "ls $(id)", "ls *", "(ls)", "ls $x", "python3", "git", "sudo", ""]
+        ["ls > x", "A=1 ls", "ls $(id)", "ls *", "(ls)", "ls $x", "python3", "git", "nohup", ""]
     {
         check_prefix(&script(text), &whole(text));
     }
@@ -284,6 +316,16 @@ fn offered_prefixes() {
     check_prefix(&escalated(script("ls && make"), &["make"]), &["ls"]);
     check_prefix(&escalated(script("tool a"), &["tool"]), &["tool"]);
     check_prefix(&escalated(script("tool a > x"), &["tool"]), &whole("tool a > x"));
+    for text in ["env -C /x ls", "env -u X ls", "env A=1 ls"] {
+        let words: Vec<&str> = text.split(' ').collect();
+        check_prefix(&escalated(script(text), &words[..words.len() - 1]), &whole(text));
+        check_prefix(&escalated(argv(&words), &words[..words.len() - 1]), &words);
+    }
+    for text in ["timeout 5", "python3.11", "python3.11 -c", "vim", "gdb", "./x", "a/x -v"] {
+        check_prefix(&script(text), &whole(text));
+    }
+    check_prefix(&script("./x build"), &["./x", "build"]);
+    check_prefix(&escalated(script("./x build"), &["./x"]), &["./x", "build"]);
     check_prefix(&script("git push"), &[]);
     check_prefix(&script("rm -f x"), &[]);
 }
@@ -379,4 +421,18 @@ fn granted_writes() {
     check(OnRequest, &["/w/.git/x"], "refuse");
     check(Untrusted, &["/etc/a"], "run outside");
     check(Untrusted, &["/etc/a", "/w/b"], "ask outside");
+}
+
+#[test]
+fn a_plan_leaves_the_sandbox_for_no_rule() {
+    for mode in [WorkspaceWrite, DangerFullAccess] {
+        let plan = policy(mode, Never, RULES).plan("/scratch".into());
+        assert_eq!(show(&decide(&plan, &script("ls")).verdict), "run sandbox", "{mode:?}");
+        assert_eq!(show(&decide(&plan, &script("git push")).verdict), "refuse", "{mode:?}");
+        for (path, want) in [("/scratch/a", "run sandbox"), ("/w/a", "refuse")] {
+            let request = WriteRequest { paths: vec![path.into()] };
+            let decision = plan.write(&request, &Grants::default());
+            assert_eq!(show(&decision.verdict), want, "{mode:?} {path}");
+        }
+    }
 }

@@ -113,16 +113,17 @@ fn nested_commands() {
 
 #[test]
 fn control_flow() {
-    check("for i in a b; do ls $i; done", "[ls, ?Expansion]", "ControlFlow");
-    check("for i in $(id); do ls; done", "[id] [ls]", "Substitution ControlFlow");
+    check("for i in a b; do ls $i; done", "[ls, ?Expansion]", "Assignment ControlFlow");
+    check("for i in $(id); do ls; done", "[id] [ls]", "Assignment Substitution ControlFlow");
     check("while true; do ls; done", "[true] [ls]", "ControlFlow");
     check("until false; do ls; done", "[false] [ls]", "ControlFlow");
     check("if a; then b; elif c; then d; else e; fi", "[a] [b] [c] [d] [e]", "ControlFlow");
-    check("case $x in a|b) ls;; *) rm y;; esac", "[ls] [rm, y]", "ControlFlow");
+    check("case $x in a|b) ls;; *) rm y;; esac", "[ls] [rm, y]", "Substitution ControlFlow");
+    check("case x in $y) ls;; esac", "[ls]", "Substitution ControlFlow");
     check("f() { rm x; }; f", "[rm, x] [f]", "Function");
     check("function f { rm x; }", "[rm, x]", "Function");
     check("for ((i=0;i<3;i++)); do ls; done", "[ls]", "Assignment Test");
-    check("select x in a; do ls; done", "[ls]", "ControlFlow");
+    check("select x in a; do ls; done", "[ls]", "Assignment ControlFlow");
     check(
         "while read x; do rm \"$x\"; done < f",
         "[read, x] [rm, ?Quoted]",
@@ -139,7 +140,7 @@ fn redirections_and_variables() {
     check("ls 2>/dev/null", "[ls]", "");
     check("ls 2>&1 >&- | cat", "[ls] [cat]", "");
     check("ls >& x", "[ls]", "Redirect");
-    check("ls > $x", "[ls]", "Redirect");
+    check("ls > $x", "[ls]", "Redirect Substitution");
     check("rm > x -rf foo", "[rm, -rf, foo]", "Redirect");
     check("> x rm -rf foo", "[rm, -rf, foo]", "Redirect");
     check("a | b > x y", "[a] [b, y]", "Redirect");
@@ -160,6 +161,10 @@ fn here_documents() {
     check("cat <<EOF | sort\na\nEOF", "[cat] [sort]", "Heredoc");
     check("cat <<EOF > x -n\na\nEOF", "[cat, -n]", "Redirect Heredoc");
     check("cat <<-EOF\n\ta\n\tEOF\nls", "[cat] [ls]", "Heredoc");
+    check("cat - <<'EOF'\nx\nEOF", "[cat, -]", "Heredoc");
+    check("python3 - <<'EOF' > x -n\nx\nEOF\nls", "[python3, -, -n] [ls]", "Redirect Heredoc");
+    check("cd x && python3 - <<'EOF'\nx\nEOF", "[cd, x] [python3, -]", "Heredoc");
+    check("python3 - a <<'EOF'\nx\nEOF", "[python3, -, a]", "Heredoc");
     check("cat <<< 'rm x'", "[cat]", "Heredoc");
     check("cat <<< $(id)", "[cat] [id]", "Heredoc Substitution");
 }
@@ -200,6 +205,18 @@ fn not_understood() {
     check_unclear("{A=1 ls;}2>&1", Quoting);
     check_unclear("ls <(id)\\a", Quoting);
     check_unclear("[[\\a == a ]] && ls", Quoting);
+    check_unclear("echo $\\\n'a\\'; rm x #'", Quoting);
+    check_unclear("echo $\\\n(rm x)", Quoting);
+    check_unclear("echo \"$\\\n(rm x)\"", Quoting);
+    check_unclear("echo \"$\\\n{x@P}\"", Quoting);
+    // Where a variable is set, or its value is run.
+    for text in ["ls {x}>/dev/null", "ls {x}>&-", "{x}<&0 ls", "ls {x[1]}>&1", "ls > y {x}<z"] {
+        check_unclear(text, Syntax);
+    }
+    check_unclear("ls ${x@P}", Inner);
+    check_unclear("case ${x@P} in a) ls;; esac", Inner);
+    let function = Script::parse("ls ${ rm x;}");
+    assert!(!function.unclear.is_empty());
 }
 
 #[test]

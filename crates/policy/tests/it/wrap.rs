@@ -57,6 +57,33 @@ fn wrappers() {
     check("env -i -u X -C /d A=1 B=2 git push", &["git push"]);
     check("env -S 'git push' x", &["env git push x", "git push x"]);
     check("env A=1", &[]);
+    check("strace -f -e trace=open git push", &["git push"]);
+    check("ltrace -c git push", &["git push"]);
+    check("setpriv --nnp --reuid 1 git push", &["git push"]);
+    check("nsenter -t 1 -mn git push", &["git push"]);
+    check("prlimit --nofile=10 git push", &["git push"]);
+    check("setarch x86_64 -R git push", &["git push"]);
+    check("setarch -R git push", &["git push"]);
+    check("linux32 git push", &["git push"]);
+    check("systemd-run --user --scope git push", &["git push"]);
+    check("script -c 'git push' x", &["git push"]);
+    check("perf stat -e x git push", &["git push"]);
+    check("perf record -g -- git push", &["git push"]);
+    check("perf report", &[]);
+    check("firejail --net=none git push", &["git push"]);
+    check("bwrap git push", &["git push"]);
+    check("torsocks git push", &["git push"]);
+    check("proxychains4 -q git push", &["git push"]);
+    check("source ./env.sh", &[]);
+    check(". venv/bin/activate", &[]);
+    check("local x=\"${a[0]}\"", &[]);
+    check("export A=\"$x[1]\"", &[]);
+    check("test \"${#a[@]}\" -gt 0", &[]);
+    check("read -r x", &[]);
+    check("time A=1 git push", &["git push"]);
+    check("coproc A=1 git push", &["git push"]);
+    check("flock f --command 'git push'", &["git push"]);
+    check("xargs --replace=X mv X d", &["mv ? d ?"]);
     check("sudo -u root -n git push", &["git push"]);
     check("sudo --user=root A=1 git push", &["git push"]);
     check("sudo -l", &[]);
@@ -126,9 +153,107 @@ fn unclear_wrappers() {
         "find . $x",
         "nice -n$x $y",
         "alias a=\"$x\"",
+        // With these, the scanner of the grammar reads beyond its tables.
+        "parallel ::: zz",
+        "source /dev/stdin",
+        ". <(ls)",
+        ". \"$x\"",
+        "source /proc/self/fd/0",
+        "bash /dev/stdin",
+        "strace --no-such-option ls",
+        "strace -o '|ls' ls",
+        "nsenter -t 1 -m",
+        "setarch x86_64",
+        "perf script x",
+        "systemd-run -p ExecStartPre=ls ls",
+        "bwrap --bind / / ls",
+        "firejail",
+        "printf -v 'a[$(ls)]' x",
+        "test -v 'a[$(ls)]'",
+        "[ -v 'a[$(ls)]' ]",
+        "[[ -v 'a[$(ls)]' ]]",
+        "[[ 'a[$(ls)]' -eq 1 ]]",
+        "read 'a[$(ls)]'",
+        "unset 'a[$(ls)]'",
+        "unset \"a[$x]\"",
+        "let 'a[$(ls)]=1'",
+        "declare -i x='a[$(ls)]'",
+        "declare 'a[$(ls)]=1'",
+        "export 'a[`ls`]=1'",
+        "wait -p x",
+        "mapfile -C 'ls' -c 1 a",
+        "compgen -C ls",
+        "complete -F f x",
+        "hash -p /x/git git",
+        "enable -f ./x.so x",
+        "BASH_ENV=x bash y",
+        "PROMPT_COMMAND=ls bash",
+        "PS4='$(ls)' bash -x y",
+        "export BASH_ENV=x",
+        "parallel",
+        "$'\\x{7a}\\x{7a}'",
+        "env -S 'zz\\_push'",
+        "env -S '${SHELL} -c zz'",
+        "env -S '\\c x'",
+        "env BASH_ENV=x bash -c ls",
+        "sudo -s",
+        "sudo -i",
+        "unshare -r",
+        "chroot /",
+        "pkexec",
+        "doas -s",
+        "su",
+        "xargs --replace=X sh -c X",
+        "xargs --replace sh -c '{}'",
     ] {
         assert!(inner(&script(text)).contains(&"unclear".to_owned()), "{text}");
     }
     let deep = "env ".repeat(20) + "ls";
     assert!(inner(&script(&deep)).contains(&"unclear".to_owned()));
+}
+
+/// A shell that is not bash, or may not be, reads only plain scripts as bash does.
+#[test]
+fn other_shells() {
+    for text in [
+        "echo $'a\\'; echo x #'",
+        "echo $\"a\"",
+        "((x))",
+        "echo {a,b}",
+        "cat <(ls)",
+        "tee >(ls)",
+        "ls &> x",
+        "cat <<< x",
+        "[[ a ]]",
+        "function f { ls; }",
+        "ls |& cat",
+        "echo `echo $'a'`",
+        "ls \\\n# it's\necho $'a\\'; echo x #'",
+        "ls a\\\n#'\necho $'a'",
+        "ls 'a'#'b' $'a'",
+        "ls a# 'b' $'a'",
+        "ls \"a\\\"'\" $'a'",
+        "cat <<E\n'\nE\necho $'a'",
+    ] {
+        for shell in ["sh", "/bin/sh", "dash", "ash", "ksh", "zsh", "/bin/zsh"] {
+            let found = inner(&argv(&[shell, "-c", text]));
+            assert!(found.contains(&"unclear".to_owned()), "{shell} {text} {found:?}");
+        }
+        let nested = format!("sh -c {}", shlex::try_quote(text).unwrap());
+        assert!(inner(&script(&nested)).contains(&"unclear".to_owned()), "{text}");
+    }
+    for text in [
+        "echo 'a$' \"b$\" # it's",
+        "find . -exec ls {} +",
+        "awk '{print $1}' x",
+        "ls; { pwd; } && (id)",
+        "echo \"[[ $x\" '((' ${x}",
+        "ls 2>&1 >/dev/null",
+    ] {
+        let found = inner(&argv(&["sh", "-c", text]));
+        assert!(!found.contains(&"unclear".to_owned()), "{text} {found:?}");
+    }
+    let found = inner(&argv(&["zsh", "-ic", "ls # ; git push"]));
+    assert!(found.contains(&"unclear".to_owned()), "{found:?}");
+    check("sh -c \"eval 'ls &> x'\"", &["eval ls &> x", "ls", "unclear"]);
 }

@@ -1,0 +1,69 @@
+//! Builtins of bash that expand their arguments once more, or run what an option names.
+
+use crate::shell::Word;
+
+/// Tells whether a builtin could run something that is in its arguments.
+pub(super) fn evaluates(name: &str, arguments: &[Word]) -> bool {
+    let has = |letters: &str| arguments.iter().any(|word| has_option(word, letters));
+    match name {
+        "printf" => arguments.first().is_some_and(|word| word.splits() || has_option(word, "v")),
+        "test" | "[" => arguments.iter().any(is_arithmetic) && arguments.iter().any(has_subscript),
+        "read" | "unset" | "let" | "getopts" => arguments.iter().any(has_subscript),
+        "declare" | "typeset" | "local" | "export" | "readonly" => {
+            let integer = has("i");
+            arguments.iter().any(|word| declares_more(word, integer))
+        }
+        "wait" => has("p") || arguments.iter().any(has_subscript),
+        "mapfile" | "readarray" => has("C") || arguments.iter().any(has_subscript),
+        "compgen" | "complete" => has("CFW") || arguments.iter().any(Word::splits),
+        "hash" => has("p"),
+        "enable" => has("f"),
+        _ => false,
+    }
+}
+
+fn has_option(word: &Word, letters: &str) -> bool {
+    let cluster = word.text.strip_prefix('-');
+    cluster.is_some_and(|cluster| cluster.contains(|letter| letters.contains(letter)))
+}
+
+/// Operators of `test` whose operands are names or arithmetic.
+fn is_arithmetic(word: &Word) -> bool {
+    word.unknown.is_some() || ARITHMETIC.contains(&word.text.as_str())
+}
+
+/// Tells whether there is a subscript with something that is expanded in it.
+fn has_subscript(word: &Word) -> bool {
+    let expands = |text: &str| text.contains(['$', '`']);
+    (word.text.contains('[') && expands(&word.text))
+        || (without_parameters(&word.source).contains('[') && expands(&word.source))
+}
+
+/// The same for a declaration, in which a value is expanded once more only if it is a number or a list.
+fn declares_more(word: &Word, integer: bool) -> bool {
+    if word.unknown.is_none() || integer {
+        let value = word.known().unwrap_or(&word.source);
+        return value.contains(['[', '(']) && value.contains(['$', '`']);
+    }
+    let source = without_parameters(&word.source);
+    source.split('=').next().is_some_and(|name| name.contains('['))
+}
+
+/// Leaves out `${…}`, whose subscripts are its own.
+fn without_parameters(source: &str) -> String {
+    let mut kept = String::new();
+    let mut depth = 0usize;
+    let mut before = ' ';
+    for c in source.chars() {
+        match c {
+            '{' if depth > 0 || before == '$' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            _ if depth == 0 => kept.push(c),
+            _ => {}
+        }
+        before = c;
+    }
+    kept
+}
+
+const ARITHMETIC: [&str; 8] = ["-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
