@@ -21,10 +21,7 @@ pub type Judges = Vec<Box<dyn Judge + Send + Sync>>;
 impl Judge for Policy {
     /// Always has an opinion.
     fn opinion(&self, effect: &Effect, grants: &Grants) -> Option<Decision> {
-        Some(match effect {
-            Effect::Command(request) => self.command(request, grants),
-            Effect::Write(request) => self.write(request, grants),
-        })
+        Some(self.judge(effect, grants))
     }
 }
 

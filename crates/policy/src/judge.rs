@@ -30,7 +30,7 @@ use crate::inspect::{Found, Inspection};
 use crate::matching::Match;
 use crate::prefix;
 use crate::profile::{Obstacle, Profile, SandboxMode};
-use crate::request::{CommandRequest, WriteRequest};
+use crate::request::{CommandRequest, Effect, WriteRequest};
 use crate::rules::{PrefixRule, RuleDecision};
 use crate::shell::Feature;
 
@@ -54,6 +54,14 @@ impl Policy {
             profile: self.profile.plan(scratch),
             approval: self.approval,
             rules: self.rules.iter().filter(keeps).cloned().collect(),
+        }
+    }
+
+    /// Decides about anything that a model wants to do.
+    pub fn judge(&self, effect: &Effect, grants: &Grants) -> Decision {
+        match effect {
+            Effect::Command(request) => self.command(request, grants),
+            Effect::Write(request) => self.write(request, grants),
         }
     }
 

@@ -18,7 +18,7 @@ use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
 use protocol::id::CallKey;
 use protocol::item::{ItemBody, Status};
 
-use crate::judge::{Judge, decide};
+use crate::judge::Judge;
 use crate::tool::{Progress, ProgressSender};
 
 /// Decides about everything that the tools of one thread do.
@@ -149,7 +149,7 @@ impl Gate {
     async fn decision(&self, effect: &Effect) -> Decision {
         let own = {
             let state = self.lock();
-            decide(&state.policy, effect, &state.grants)
+            state.policy.judge(effect, &state.grants)
         };
         match &self.judge {
             None => own,

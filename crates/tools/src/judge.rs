@@ -17,15 +17,7 @@ pub type Opinion<'a> = Pin<Box<dyn Future<Output = Option<Decision>> + 'a>>;
 /// A policy is a judge that always has an opinion, at once, and remembers no acceptance.
 impl Judge for Policy {
     fn judge<'a>(&'a self, effect: &'a Effect) -> Opinion<'a> {
-        let decision = decide(self, effect, &Grants::default());
+        let decision = Policy::judge(self, effect, &Grants::default());
         Box::pin(std::future::ready(Some(decision)))
-    }
-}
-
-/// Puts anything that a model wants to do to a policy.
-pub(crate) fn decide(policy: &Policy, effect: &Effect, grants: &Grants) -> Decision {
-    match effect {
-        Effect::Command(request) => policy.command(request, grants),
-        Effect::Write(request) => policy.write(request, grants),
     }
 }
