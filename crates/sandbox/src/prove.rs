@@ -304,7 +304,7 @@ fn request(proof: &Proof, ground: &Ground, name: &str, row: Option<&Attempt>) ->
     };
     SpawnRequest {
         argv: vec![program, "sandbox".into(), "attempt".into(), name.into(), file],
-        cwd: ground.root.join("work"),
+        cwd: ground.work(""),
         env,
         io: row.map_or(crate::Io::Pipe, |row| row.io),
         permit: permit(&profile),

@@ -243,12 +243,14 @@ fn try_to_become(spec: &Spec, signals: &Signals) -> Result<Infallible, Trouble> 
         error,
     })?;
     sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map_err(setup("refusing new privileges"))?;
-    match spec.level {
+    let rules = match spec.level {
         Level::Namespaces => Rules::beside_mounts(&spec.writable)?,
         // In a domain of its own it cannot signal the first process.
-        Level::Landlock => Rules::scopes()?,
+        Level::Landlock => Some(Rules::scopes()?),
+    };
+    if let Some(rules) = rules {
+        rules.enforce()?;
     }
-    .enforce()?;
     filter::install(spec.level, spec.network).map_err(setup("filtering system calls"))?;
     signals.release();
     let (program, arguments) = spec

@@ -47,14 +47,19 @@ impl Rules {
         Ok(Self(rules))
     }
 
-    /// Makes rules for a process whose mounts are arranged already, as far as this kernel has them.
+    /// Makes rules for a process whose mounts are arranged already, as far as this kernel has them;
+    /// none if it has none, or only such that keep files from being moved between directories.
     ///
     /// A read-only mount lets pipes and sockets be written, and says nothing about files that were
     /// opened before it was made; this does.
-    pub(crate) fn beside_mounts(writable: &[PathBuf]) -> Result<Self, Trouble> {
+    pub(crate) fn beside_mounts(writable: &[PathBuf]) -> Result<Option<Self>, Trouble> {
         let trouble = |error| Trouble::setup("making Landlock rules", io(error));
         let writes = AccessFs::from_write(NEEDED);
-        let mut rules = Ruleset::default()
+        let moving = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::Refer);
+        let Ok(rules) = moving else { return Ok(None) };
+        let mut rules = rules
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(writes)
             .and_then(Ruleset::create)
@@ -74,7 +79,7 @@ impl Rules {
                 };
             }
         }
-        Ok(Self(rules))
+        Ok(Some(Self(rules)))
     }
 
     /// Makes rules that only keep signals and abstract sockets inside.

@@ -58,7 +58,7 @@ pub(super) struct Ground {
 impl Ground {
     /// Returns a path in the workspace, which has a `.git` directory.
     pub(super) fn work(&self, path: &str) -> PathBuf {
-        self.root.join("work").join(path)
+        self.root.join("workspace").join(path)
     }
 
     /// Returns a path in a writable root without any protected name.
@@ -324,12 +324,13 @@ fn lay_out(root: &Path) -> io::Result<()> {
         }
         fs::write(path, contents)?;
     }
-    for path in ["outside/empty", "outside/open", "work/mount", "work/spare", "tmp/free"] {
+    for path in ["outside/empty", "outside/open", "workspace/mount", "workspace/spare", "tmp/free"]
+    {
         fs::create_dir_all(root.join(path))?;
     }
     symlink("store", root.join("linked/.git"))?;
-    symlink(root.join("outside"), root.join("work/way"))?;
-    symlink(".git", root.join("work/git-way"))?;
+    symlink(root.join("outside"), root.join("workspace/way"))?;
+    symlink(".git", root.join("workspace/git-way"))?;
     let gitdir = format!("gitdir: {}\n", root.join("tree/store").display());
     fs::write(root.join("tree/.git"), gitdir)?;
     for (path, mode) in [("outside/open", 0o777), ("outside/open/victim", 0o666)] {
@@ -475,13 +476,13 @@ fn command_line(pid: i32) -> Vec<u8> {
 
 /// What lies on the ground.
 const FILES: [(&str, &str); 18] = [
-    ("work/.git/HEAD", "ref: refs/heads/main\n"),
-    ("work/.git/config", "[core]\n"),
-    ("work/.git/hooks/pre-commit", "#!/bin/sh\n"),
-    ("work/file", "ours to change\n"),
-    ("work/preload.so", "no library\n"),
-    ("work/src/main", "ours to change\n"),
-    ("work/spare/file", "ours to change\n"),
+    ("workspace/.git/HEAD", "ref: refs/heads/main\n"),
+    ("workspace/.git/config", "[core]\n"),
+    ("workspace/.git/hooks/pre-commit", "#!/bin/sh\n"),
+    ("workspace/file", "ours to change\n"),
+    ("workspace/preload.so", "no library\n"),
+    ("workspace/src/main", "ours to change\n"),
+    ("workspace/spare/file", "ours to change\n"),
     ("bare/file", "ours to change\n"),
     ("tree/file", "ours to change\n"),
     ("linked/store/config", "[core]\n"),

@@ -115,7 +115,7 @@ fn compat(number: u32, first: u32, second: u32) -> Outcome {
 }
 
 /// What `LD_PRELOAD` names; the ground puts its own file there.
-pub(super) const PRELOAD: &str = "{root}/work/preload.so";
+pub(super) const PRELOAD: &str = "{root}/workspace/preload.so";
 /// The bit of system calls of the x32 ABI.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;

@@ -57,10 +57,10 @@ fn files() {
             let mode = fs::Permissions::from_mode(0o600);
             fs::set_permissions(ground.work(".git/config"), mode).unwrap();
         },
-        &["work/.git/config has other permissions"],
+        &["workspace/.git/config has other permissions"],
     );
     check(|ground| fs::remove_file(ground.tree(".git")).unwrap(), &["tree/.git is gone"]);
-    check(|ground| fs::write(ground.work(".heddle"), "").unwrap(), &["work/.heddle appeared"]);
+    check(|ground| fs::write(ground.work(".heddle"), "").unwrap(), &["workspace/.heddle appeared"]);
     check(
         |ground| {
             let file = ground.shared_memory.as_ref().unwrap();
