@@ -43,13 +43,93 @@ Exit codes: 0 answered, 1 the turn failed, 2 usage or configuration, 4 a limit w
 Examples:
   heddle exec \"explain what this project does\"
   git diff | heddle exec \"review this change\"
-  heddle exec --json -s workspace-write \"fix the failing test\" > events.jsonl";
+  heddle exec --json -s workspace-write \"fix the failing test\" > events.jsonl
+  heddle exec resume --last \"now the other one\"";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ExecArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ExecCommand>,
+
     /// What to do; `-` or nothing reads it from stdin. Piped stdin is added to a prompt given here.
     pub(crate) prompt: Option<String>,
 
+    #[command(flatten)]
+    pub(crate) flags: ExecFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExecCommand {
+    /// Go on with a thread.
+    #[command(after_help = RESUME_HELP)]
+    Resume(Box<ResumeArgs>),
+    /// Go on from a thread in a new one; the old one stays as it is.
+    #[command(after_help = FORK_HELP)]
+    Fork(Box<ForkArgs>),
+}
+
+const RESUME_HELP: &str = "\
+The directory, the model and the sandbox are those of this run, not those that the thread had.
+
+Examples:
+  heddle exec resume --last \"now fix the second one too\"
+  heddle exec resume 01a1e055-b282-7523-b985-c798177efe12 \"go on\"
+  heddle exec resume parser-rewrite --json - < next.txt";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ResumeArgs {
+    /// The thread: its id, the beginning of its id, or its name.
+    #[arg(value_name = "THREAD", required_unless_present = "last")]
+    pub(crate) thread: Option<String>,
+
+    /// What to do; `-` or nothing reads it from stdin.
+    pub(crate) prompt: Option<String>,
+
+    /// Take the newest thread of this directory.
+    #[arg(long)]
+    pub(crate) last: bool,
+
+    /// With --last: of any directory.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    #[command(flatten)]
+    pub(crate) flags: ExecFlags,
+}
+
+impl ResumeArgs {
+    /// Tells what is a thread and what a prompt: with --last there is no thread to name.
+    pub(crate) fn split(&mut self) -> (Option<String>, Option<String>) {
+        let (thread, prompt) = (self.thread.take(), self.prompt.take());
+        match (self.last, thread, prompt) {
+            (true, first, None) => (None, first),
+            (_, thread, prompt) => (thread, prompt),
+        }
+    }
+}
+
+const FORK_HELP: &str = "\
+Without a prompt the new thread is made and its id is printed.
+
+Examples:
+  heddle exec fork 01a1e055-b282-7523-b985-c798177efe12 \"try it with a lock instead\"";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ForkArgs {
+    /// The thread: its id, the beginning of its id, or its name.
+    #[arg(value_name = "THREAD")]
+    pub(crate) thread: String,
+
+    /// What to do in the new thread; `-` reads it from stdin.
+    pub(crate) prompt: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) flags: ExecFlags,
+}
+
+/// Options of `exec` that may stand before or after its own commands; those after win.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ExecFlags {
     /// Print events as JSON lines on stdout.
     #[arg(long, alias = "experimental-json")]
     pub(crate) json: bool,
@@ -69,9 +149,9 @@ pub(crate) struct ExecArgs {
     #[arg(short, long = "image", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
     pub(crate) images: Vec<PathBuf>,
 
-    /// When to use colours.
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: ColorArg,
+    /// When to use colours. The default is auto.
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) color: Option<ColorArg>,
 
     /// Allow running outside of a git repository.
     #[arg(long)]
@@ -100,6 +180,28 @@ pub(crate) struct ExecArgs {
     /// Accepted for clients that send it.
     #[arg(long, hide = true, value_name = "PROGRAM")]
     pub(crate) cyber_access_program: Option<String>,
+}
+
+impl ExecFlags {
+    /// Puts what stood before a command under what stood after it.
+    pub(crate) fn over(self, before: Self) -> Self {
+        Self {
+            json: self.json || before.json,
+            output_last_message: self.output_last_message.or(before.output_last_message),
+            output_schema: self.output_schema.or(before.output_schema),
+            shared: self.shared.over(before.shared),
+            images: before.images.into_iter().chain(self.images).collect(),
+            color: self.color.or(before.color),
+            skip_git_repo_check: self.skip_git_repo_check || before.skip_git_repo_check,
+            ephemeral: self.ephemeral || before.ephemeral,
+            ignore_user_config: self.ignore_user_config || before.ignore_user_config,
+            ignore_rules: self.ignore_rules || before.ignore_rules,
+            dangerously_bypass_hook_trust: self.dangerously_bypass_hook_trust
+                || before.dangerously_bypass_hook_trust,
+            thread_source: self.thread_source.or(before.thread_source),
+            cyber_access_program: self.cyber_access_program.or(before.cyber_access_program),
+        }
+    }
 }
 
 const SANDBOX_HELP: &str = "\

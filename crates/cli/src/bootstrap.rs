@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, anyhow};
 use config::{Config, Layer, Loaded, Override, WebSearch};
@@ -11,18 +11,26 @@ use engine::context::{developer_message, user_parts};
 use engine::model::ModelProfile;
 use engine::prompt::{self, Environment};
 use engine::{Limits, prompt::agents_md};
+use faces::rollout::Rollout;
+use history::{Maker, Profile, Wire};
 use policy::{ApprovalPolicy, Policy, SandboxMode};
+use protocol::event::Event;
 use protocol::id::ThreadId;
+use protocol::open::Raw;
 use protocol::responses::{KnownItem, KnownPart, ToolSpec};
+use protocol::rollout::{BaseInstructions, PAGINATED, SessionMeta, TurnContext};
 use providers::{Client, Identity, WireApi};
-use runtime::{RequestOptions, Thread, ThreadOptions, Toolset};
-use serde_json::value::RawValue;
+use runtime::{Journal, RequestOptions, Thread, ThreadOptions, Toolset};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use store::Store;
 use tools::{
     ApplyPatch, ExecCommand, Gate, Sessions, Shell, Tool, UpdatePlan, ViewImage, Workspace,
 };
 
-use crate::args::{ExecArgs, SharedArgs};
+use crate::args::{ExecFlags, SharedArgs};
 use crate::failure::Failure;
+use crate::past::{self, Opened, Start};
 use crate::provider::{self, Resolved};
 use crate::safety;
 
@@ -136,13 +144,16 @@ pub(crate) struct Ready {
     pub(crate) provider: String,
     pub(crate) sandbox: SandboxMode,
     pub(crate) sessions: Arc<Sessions>,
+    /// What the user should know about the thread.
+    pub(crate) told: Vec<Event>,
 }
 
-/// Makes a new thread.
+/// Makes or opens a thread.
 pub(crate) fn thread(
     world: &World,
     config: &Config,
-    args: &ExecArgs,
+    flags: &ExecFlags,
+    start: Start,
     output_schema: Option<Box<RawValue>>,
 ) -> Result<Ready, Failure> {
     let model = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
@@ -154,13 +165,37 @@ pub(crate) fn thread(
         WireApi::Chat => ModelProfile::of(&model).plain(),
     };
     let provider = endpoint.name.clone();
-    let id = thread_id().map_err(Failure::failed)?;
+    let instructions = instructions(world, config)?;
+    let meta = SessionMeta {
+        cwd: world.directory.display().to_string(),
+        originator: originator(&world.env).to_owned(),
+        cli_version: env!("CARGO_PKG_VERSION").to_owned(),
+        source: raw(&"exec"),
+        model_provider: Some(provider.clone()),
+        base_instructions: Some(BaseInstructions { text: instructions.clone() }),
+        history_mode: Some(PAGINATED.to_owned()),
+        git: runtime::project::git_head(&world.directory)
+            .and_then(|head| raw(&json!({"commit_hash": head.commit, "branch": head.branch}))),
+        ..SessionMeta::default()
+    };
+    let wire = match endpoint.wire_api {
+        WireApi::Responses => Wire::Responses,
+        WireApi::Chat => Wire::Chat,
+    };
+    let maker = Maker { provider: provider.clone(), model: model.clone() };
+    let store = Store::new(&world.home);
+    let opened = past::open(&store, start, flags.ephemeral, meta, &Profile { wire, maker })?;
+    let Opened { id, log, past, instructions: old_instructions, told } = opened;
+    // A thread keeps the instructions it began with, unless the user says otherwise now.
+    let instructions = old_instructions
+        .filter(|_| config.model_instructions_file.is_none())
+        .unwrap_or(instructions);
     let client = Client::new(endpoint, &identity(&world.env, id)).map_err(Failure::usage)?;
     let policy = Policy {
-        profile: safety::profile(world, config, &args.shared)?,
+        profile: safety::profile(world, config, &flags.shared)?,
         // Nobody is there to ask.
         approval: ApprovalPolicy::Never,
-        rules: safety::rules(world, config, args.ignore_rules)?,
+        rules: safety::rules(world, config, flags.ignore_rules)?,
     };
     let sandbox = policy.profile.mode;
     let workspace = Arc::new(Workspace {
@@ -177,7 +212,6 @@ pub(crate) fn thread(
     let setup = setup(world, config, &workspace);
     let sessions = Arc::new(Sessions::default());
     let tools = toolset(&workspace, config, known.freeform_patch, &hosted, &sessions);
-    let instructions = instructions(world, config)?;
     let options = ThreadOptions {
         request: RequestOptions {
             model: model.clone(),
@@ -205,9 +239,22 @@ pub(crate) fn thread(
             .model_auto_compact_token_limit
             .or(known.compact_at(config.model_context_window)),
         seed: random().map_err(Failure::failed)?,
+        turn_context: TurnContext {
+            cwd: world.directory.display().to_string(),
+            approval_policy: raw(&"never"),
+            sandbox_policy: sandbox_policy(workspace.gate.profile()),
+            model: model.clone(),
+            summary: Some("auto".to_owned()),
+            ..TurnContext::default()
+        },
     };
-    let thread = Thread::new(id, client, tools, options, setup);
-    Ok(Ready { thread, model, provider, sandbox, sessions })
+    let window = config.model_context_window.or(known.context_window);
+    let mut thread = Thread::new(id, client, tools, options, setup, past);
+    if let Some(log) = log {
+        let rollout = Rollout::new(id, log.is_legacy(), window);
+        thread.set_journal(Journal::new(log, rollout));
+    }
+    Ok(Ready { thread, model, provider, sandbox, sessions, told })
 }
 
 /// Makes the environment of commands of a model, with what keeps programs plain and quiet.
@@ -304,24 +351,39 @@ fn instructions(world: &World, config: &Config) -> Result<String, Failure> {
     })
 }
 
-fn identity(env: &HashMap<String, String>, thread: ThreadId) -> Identity {
-    let originator = env
-        .get("CODEX_INTERNAL_ORIGINATOR_OVERRIDE")
+fn originator(env: &HashMap<String, String>) -> &str {
+    env.get("CODEX_INTERNAL_ORIGINATOR_OVERRIDE")
         .filter(|name| !name.is_empty())
-        .map_or("heddle_exec", String::as_str);
+        .map_or("heddle_exec", String::as_str)
+}
+
+/// Says in the words of the log what commands may do.
+fn sandbox_policy(profile: &policy::Profile) -> Option<Raw> {
+    raw(&match profile.mode {
+        SandboxMode::ReadOnly => json!({"type": "read-only"}),
+        SandboxMode::DangerFullAccess => json!({"type": "danger-full-access"}),
+        SandboxMode::WorkspaceWrite => json!({
+            "type": "workspace-write",
+            "writable_roots": profile.writable_roots,
+            "network_access": profile.network,
+            "exclude_tmpdir_env_var": false,
+            "exclude_slash_tmp": false,
+        }),
+    })
+}
+
+fn raw(value: &impl serde::Serialize) -> Option<Raw> {
+    to_raw_value(value).ok().map(Raw::from)
+}
+
+fn identity(env: &HashMap<String, String>, thread: ThreadId) -> Identity {
+    let originator = originator(env);
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     Identity {
         originator: originator.to_owned(),
         user_agent: format!("{originator}/{} ({os}; {arch})", env!("CARGO_PKG_VERSION")),
         thread_id: thread.to_string(),
     }
-}
-
-fn thread_id() -> anyhow::Result<ThreadId> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut bytes = [0; 10];
-    getrandom::getrandom(&mut bytes).map_err(|error| anyhow!("no random numbers: {error}"))?;
-    Ok(ThreadId::new(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), bytes))
 }
 
 fn random() -> anyhow::Result<u64> {

@@ -4,6 +4,8 @@ mod args;
 mod bootstrap;
 mod command;
 mod failure;
+mod find;
+mod past;
 mod provider;
 mod safety;
 mod signals;

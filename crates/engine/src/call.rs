@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use protocol::id::CallKey;
 use protocol::open::Open;
 use protocol::responses::{CallOutput, KnownItem, KnownPart, OutputBody};
+use protocol::rollout::CallReturned;
 use serde_json::value::RawValue;
 
 use crate::limits::Limits;
@@ -150,6 +151,26 @@ impl Calls {
         entry.state = State::Returned(output);
         self.running -= 1;
         true
+    }
+
+    /// Returns the id that the history has for a call.
+    pub(crate) fn call_id(&self, key: CallKey) -> Option<&str> {
+        self.find(key).map(|entry| &*entry.call.call_id)
+    }
+
+    /// Returns the output of a call that has returned.
+    pub(crate) fn returned(&self, key: CallKey) -> Option<CallReturned> {
+        let Entry { call, state: State::Returned(output), .. } = self.find(key)? else {
+            return None;
+        };
+        let custom = matches!(call.payload, Payload::Custom(_));
+        Some(CallReturned { call_id: call.call_id.clone(), custom, output: output.clone() })
+    }
+
+    /// Finds a call. Keys grow with the list.
+    fn find(&self, key: CallKey) -> Option<&Entry> {
+        let index = self.list.binary_search_by_key(&key, |entry| entry.call.key).ok()?;
+        self.list.get(index)
     }
 
     /// Ends every call that has not returned with the same text; returns those that were running.

@@ -2,56 +2,65 @@
 //!
 //! An item is serialised once, when it enters, and never again. A request's input is the entries in
 //! order, so request n+1 begins with the very bytes of request n, which is what lets a provider
-//! cache the prefix. Compaction is the one exception, and starts a new prefix.
+//! cache the prefix. Compaction is the one exception, and starts a new prefix (`compaction`).
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use protocol::open::Open;
-use protocol::responses::{Content, KnownItem, KnownPart, Message, ResponseItem};
+pub use history::{Entry, Origin};
+use protocol::open::{Open, Raw};
+use protocol::responses::{Content, KnownItem, KnownPart, Message};
+use protocol::rollout::Compacted;
+use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{call, prompt};
-
-/// Bytes of the user's own messages that survive a compaction, newest first.
-pub const RETAINED_BYTES_MAX: usize = 80_000;
+use crate::compaction::{self, Ending};
 
 /// The history.
 #[derive(Debug, Default)]
 pub struct Context {
     entries: Vec<Entry>,
+    /// Where the current turn begins.
+    turn: usize,
     /// Ids of items that the history holds: a provider refuses one that comes twice.
     ids: HashSet<String>,
     /// Call ids likewise, each with the number that its next repetition gets.
     call_ids: HashMap<String, u32>,
 }
 
-#[derive(Debug)]
-struct Entry {
-    origin: Origin,
-    wire: Box<RawValue>,
-}
-
-/// Where an item of the history comes from; decides what survives compaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Set up by us before the first turn: environment, rules of the project.
-    Setup,
-    /// Said by the user.
-    User,
-    /// Everything else.
-    Turn,
-}
-
 impl Context {
-    /// Appends an item. An id that the history already has is left out, because it is optional.
-    pub fn push(&mut self, origin: Origin, mut item: KnownItem) {
+    /// Takes up a history that can be sent as it is.
+    pub fn resume(entries: Vec<Entry>) -> Self {
+        let mut context = Self { entries, ..Self::default() };
+        context.note_ids();
+        context
+    }
+
+    /// Appends an item, and returns it as it will be sent. An id that the history already has is left
+    /// out, because it is optional.
+    pub fn push(&mut self, origin: Origin, mut item: KnownItem) -> &Raw {
         if let Some(id) = id_of(&mut item)
             && id.as_ref().is_some_and(|id| !self.ids.insert(id.clone()))
         {
             *id = None;
         }
-        let wire = to_raw_value(&item).expect("items are plain data with string keys");
-        self.entries.push(Entry { origin, wire });
+        let wire = Raw::from(to_raw_value(&item).expect("items are plain data with string keys"));
+        self.entries.push(Entry { wire, origin, maker: None });
+        &self.entries[self.entries.len() - 1].wire
+    }
+
+    /// Notes that a turn begins here.
+    pub(crate) fn begin_turn(&mut self) {
+        self.turn = self.entries.len();
+    }
+
+    /// Tells whether the last item of its kind that was set up says the same as `item`.
+    pub fn knows(&self, item: &KnownItem) -> bool {
+        let text = text_of(item);
+        self.entries.iter().rev().filter(|entry| entry.origin == Origin::Setup).any(|entry| {
+            let parsed = serde_json::from_str::<Open<KnownItem>>(entry.wire.as_str());
+            parsed.ok().and_then(Open::known).is_some_and(|known| text_of(&known) == text)
+        })
     }
 
     /// Returns a call id that no call of the history has: the model's own if it is new.
@@ -70,7 +79,7 @@ impl Context {
 
     /// Returns the items in order, as they are sent.
     pub fn input(&self) -> Vec<&RawValue> {
-        self.entries.iter().map(|entry| &*entry.wire).collect()
+        self.entries.iter().map(|entry| entry.wire.as_raw()).collect()
     }
 
     /// Returns how many items there are.
@@ -83,49 +92,51 @@ impl Context {
         self.entries.is_empty()
     }
 
-    /// Replaces the history: set-up, the user's newest messages, and the summary stay.
-    pub fn compact(&mut self, summary: Option<&str>) {
-        let mut room = RETAINED_BYTES_MAX;
-        let mut kept: Vec<Entry> = Vec::new();
-        for entry in self.entries.drain(..).rev() {
-            match entry.origin {
-                Origin::Setup => kept.push(entry),
-                Origin::User if entry.wire.get().len() <= room => {
-                    room -= entry.wire.get().len();
-                    kept.push(entry);
-                }
-                // Of the first message that does not fit, what fits of its text is kept: it may be the
-                // task itself. Nothing older than it, or the order would lie.
-                Origin::User => {
-                    kept.extend(shortened(&entry, room));
-                    room = 0;
-                }
-                Origin::Turn => {}
+    /// Tells whether a compaction would make it shorter.
+    pub(crate) fn can_shrink(&self) -> bool {
+        self.entries.iter().any(|entry| entry.origin == Origin::Turn)
+    }
+
+    /// Replaces the history by what is pinned and by what `ending` brings; returns what the log keeps
+    /// of it, or none if the history was left as it was, because what is pinned would have been lost.
+    pub(crate) fn compact(&mut self, ending: Ending<'_>, window: Option<u64>) -> Option<Compacted> {
+        let compacted = compaction::compact(&self.entries, self.turn, ending, window)?;
+        let history = compacted.entries.iter().map(|entry| entry.wire.clone()).collect();
+        self.entries = compacted.entries;
+        self.turn = compacted.turn;
+        self.note_ids();
+        Some(Compacted {
+            message: compacted.message,
+            replacement_history: Some(history),
+            heddle_cause: ending.cause().map(str::to_owned),
+        })
+    }
+
+    fn note_ids(&mut self) {
+        #[derive(Deserialize)]
+        struct Ids<'a> {
+            #[serde(borrow, default)]
+            id: Option<Cow<'a, str>>,
+            #[serde(borrow, default)]
+            call_id: Option<Cow<'a, str>>,
+        }
+        for entry in &self.entries {
+            let Ok(Ids { id, call_id }) = serde_json::from_str(entry.wire.as_str()) else {
+                continue;
+            };
+            self.ids.extend(id.map(Cow::into_owned));
+            if let Some(call_id) = call_id {
+                self.call_ids.entry(call_id.into_owned()).or_insert(2);
             }
         }
-        kept.reverse();
-        self.entries = kept;
-        let text = match summary {
-            Some(summary) => format!("{}\n\n{summary}", prompt::SUMMARY_PREFIX),
-            None => prompt::SUMMARY_MISSING.to_owned(),
-        };
-        self.push(Origin::Turn, user_message(text));
     }
 }
 
-/// Makes a message of the beginning and the end of another's text; none if there is no room for it.
-fn shortened(entry: &Entry, bytes_max: usize) -> Option<Entry> {
-    let KnownItem::Message(message) =
-        serde_json::from_str::<ResponseItem>(entry.wire.get()).ok()?.known()?
-    else {
-        return None;
-    };
-    let text = call::bound_text(message.content.text(), bytes_max);
-    if bytes_max == 0 || text.is_empty() {
-        return None;
+fn text_of(item: &KnownItem) -> Option<String> {
+    match item {
+        KnownItem::Message(message) => Some(message.content.text()),
+        _ => None,
     }
-    let wire = to_raw_value(&user_message(text)).ok()?;
-    Some(Entry { origin: Origin::User, wire })
 }
 
 /// Makes a message from the user.
@@ -165,39 +176,7 @@ fn id_of(item: &mut KnownItem) -> Option<&mut Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Context, Origin, RETAINED_BYTES_MAX, user_message};
-
-    /// Pushes `(origin letter, text)`, compacts, and lists what is left, shortened.
-    #[track_caller]
-    fn check(entries: &[(char, &str)], want: &[&str]) {
-        let mut context = Context::default();
-        for (origin, text) in entries {
-            let origin = match origin {
-                's' => Origin::Setup,
-                'u' => Origin::User,
-                _ => Origin::Turn,
-            };
-            context.push(origin, user_message(*text));
-        }
-        context.compact(Some("SUM"));
-        let got: Vec<_> = context.input().iter().map(|raw| raw.get().to_owned()).collect();
-        assert_eq!(got.len(), want.len(), "{got:?}");
-        for (got, want) in got.iter().zip(want) {
-            assert!(got.contains(want), "{got} lacks {want}");
-        }
-    }
-
-    #[test]
-    fn compaction_keeps_what_was_set_up_and_said() {
-        check(&[('s', "env"), ('u', "ask"), ('t', "work")], &["env", "ask", "SUM"]);
-        // The task may be in a message that is too long: its beginning and its end stay.
-        let long = format!("THE TASK {}", "x".repeat(RETAINED_BYTES_MAX));
-        check(
-            &[('s', "env"), ('u', "old"), ('u', &long), ('u', "new")],
-            &["env", "THE TASK", "new", "SUM"],
-        );
-        check(&[('u', &long), ('u', &long)], &["THE TASK", "SUM"]);
-    }
+    use super::Context;
 
     #[test]
     fn ids_are_made_unique() {

@@ -9,14 +9,18 @@
 //! * [`call`]: which tool calls may run now, and in what order their outputs go back;
 //! * [`retry`]: whether and when a failed request is made again;
 //! * [`context`]: the history that requests carry, append-only but for compaction;
+//! * [`compaction`]: what stays of a history that is replaced by a shorter one;
+//! * [`outbox`]: events that must not be seen before what they tell of is on disk;
 //! * [`model`]: what is known about models;
 //! * [`limits`]: every bound, by name.
 
 pub mod approval;
 pub mod call;
+pub mod compaction;
 pub mod context;
 pub mod limits;
 pub mod model;
+pub mod outbox;
 pub mod prompt;
 pub mod retry;
 pub mod turn;
@@ -25,4 +29,7 @@ pub use approval::Question;
 pub use call::{Call, Payload, ToolTable, ToolTraits};
 pub use context::{Context, Origin};
 pub use limits::Limits;
-pub use turn::{Action, Input, Numbers, Outcome, Purpose, Report, Turn, TurnOptions, Unexpected};
+pub use outbox::Outbox;
+pub use turn::{
+    Action, Input, Numbers, Outcome, Purpose, Report, Turn, TurnOptions, TurnParts, Unexpected,
+};

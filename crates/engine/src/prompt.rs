@@ -30,6 +30,11 @@ pub const TURN_ABORTED: &str = "\
 <turn_aborted>\nThe user interrupted the previous turn on purpose. Commands and edits that were under way may have \
 been done in part; check before you rely on them.\n</turn_aborted>";
 
+/// Told to the model when the program ended in the middle of a turn.
+pub const PROCESS_ENDED: &str = "\
+<turn_aborted>\nThe agent's process ended in the middle of the previous turn. Commands and edits that were under way \
+may have been done in part or in whole; check before you do them again.\n</turn_aborted>";
+
 /// Told to the model when the user has allowed every command with a prefix from now on.
 pub fn prefix_saved(prefix: &[String]) -> String {
     let words = serde_json::to_string(prefix).expect("words are plain data");

@@ -26,14 +26,17 @@ use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnError
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey, ItemId};
 use protocol::item::{Item, ItemBody, Step};
+use protocol::keep::Keep;
 use protocol::open::Open;
 use protocol::responses::{Completion, KnownItem, OutputBody, ResponseItem, StreamEvent};
+use protocol::rollout::TotalledUsage;
 use protocol::usage::Usage;
 use serde_json::value::{RawValue, to_raw_value};
 use stdx::Rng;
 
 use crate::approval::{Approvals, Question};
 use crate::call::{self, Call, Calls, Payload, ToolTable};
+use crate::compaction::Ending;
 use crate::context::{Context, Origin, developer_message, user_message};
 use crate::limits::Limits;
 use crate::prompt;
@@ -60,6 +63,8 @@ pub enum Input {
     Steer(Vec<KnownItem>),
     /// The user ends the turn.
     Interrupt,
+    /// What happened cannot be written down; the text says why and what to do.
+    StoreFailed(String),
 }
 
 /// What a tool shows while it runs, and a session of it after it returned.
@@ -80,8 +85,10 @@ pub enum Report {
 /// What the turn wants done, in this order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Tell the world.
+    /// Tell the world. What is completed is told only once everything before it is on disk.
     Emit(Event),
+    /// Write this down, before anything that follows is performed.
+    Keep(Keep),
     /// Send [`Turn::input`] to the model and feed its stream in.
     Sample(Purpose),
     /// Drop the stream; nothing more is wanted from it.
@@ -131,8 +138,10 @@ pub struct TurnOptions {
     pub limits: Limits,
     /// How often to retry.
     pub retry: RetryLimits,
-    /// Tokens in the context window at which history is compacted before a follow-up.
+    /// Tokens in the context window at which history is compacted before a request.
     pub compact_at: Option<u64>,
+    /// Tokens that the last answer left in the context window.
+    pub context_tokens: u64,
     /// Tokens that the thread has used before.
     pub usage: Usage,
     /// Where numbering goes on.
@@ -153,6 +162,19 @@ pub struct Numbers {
     pub approval: u64,
 }
 
+/// What a turn leaves to the next.
+#[derive(Debug)]
+pub struct TurnParts {
+    /// The history.
+    pub context: Context,
+    /// Tokens of the thread so far.
+    pub usage: Usage,
+    /// Tokens that the last answer left in the context window.
+    pub context_tokens: u64,
+    /// Where numbering goes on.
+    pub numbers: Numbers,
+}
+
 /// A turn in progress.
 #[derive(Debug)]
 pub struct Turn {
@@ -165,15 +187,24 @@ pub struct Turn {
     streaming: Vec<Streaming>,
     /// Items that calls have begun and not finished; a session's outlives its call.
     call_items: HashMap<CallKey, Item>,
+    /// Items that are final and whose calls will return at once; both are written down together.
+    ended: HashMap<CallKey, Item>,
     approvals: Approvals,
     /// Prefixes that were allowed and that the model does not know of yet.
     remembered: Vec<Vec<String>>,
     todo: Option<(ItemId, Vec<Step>)>,
+    /// What the turn is about, while what came before it is being summarised.
+    said: Vec<KnownItem>,
     steering: Vec<KnownItem>,
     retry: Retry,
     rng: Rng,
     usage: Usage,
+    turn_usage: Usage,
     context_tokens: u64,
+    /// Whether the turn is there for the compaction alone.
+    only_compact: bool,
+    /// Whether the history was compacted because a request did not fit.
+    squeezed: bool,
     /// The last message of a summary, while one is sampled.
     summary: Option<String>,
     compaction_item: Option<ItemId>,
@@ -229,22 +260,55 @@ pub struct Unexpected {
 }
 
 impl Turn {
-    /// Starts a turn on `context` with what the user said.
-    pub fn start(context: Context, options: TurnOptions, said: Vec<KnownItem>) -> Self {
-        let mut turn = Self {
+    /// Starts a turn on `context` with what is newly set up and what the user said.
+    pub fn start(
+        context: Context,
+        options: TurnOptions,
+        setup: Vec<KnownItem>,
+        said: Vec<KnownItem>,
+    ) -> Self {
+        let mut turn = Self::new(context, options);
+        turn.emit(Event::TurnStarted);
+        setup.into_iter().for_each(|item| turn.push(Origin::Setup, item));
+        turn.said = said;
+        if turn.is_full() && turn.context.can_shrink() {
+            turn.begin_compaction();
+        } else {
+            turn.take_said();
+            turn.sample(Purpose::Answer);
+        }
+        turn
+    }
+
+    /// Starts a turn that replaces the history by a summary of itself, and does nothing else.
+    pub fn start_compaction(context: Context, options: TurnOptions) -> Self {
+        let mut turn = Self::new(context, options);
+        turn.only_compact = true;
+        turn.emit(Event::TurnStarted);
+        turn.begin_compaction();
+        turn
+    }
+
+    fn new(context: Context, options: TurnOptions) -> Self {
+        Self {
             state: State::Sampling(Purpose::Answer),
             actions: VecDeque::new(),
             calls: Calls::default(),
             streaming: Vec::new(),
             call_items: HashMap::new(),
+            ended: HashMap::new(),
             approvals: Approvals::default(),
             remembered: Vec::new(),
             todo: None,
+            said: Vec::new(),
             steering: Vec::new(),
             retry: Retry::new(options.retry),
             rng: Rng::new(options.seed),
             usage: options.usage,
-            context_tokens: 0,
+            turn_usage: Usage::default(),
+            context_tokens: options.context_tokens,
+            only_compact: false,
+            squeezed: false,
             summary: None,
             compaction_item: None,
             summary_request: to_raw_value(&user_message(prompt::SUMMARY_REQUEST))
@@ -256,11 +320,7 @@ impl Turn {
             numbers: options.numbers,
             context,
             options,
-        };
-        turn.emit(Event::TurnStarted);
-        said.into_iter().for_each(|item| turn.context.push(Origin::User, item));
-        turn.sample(Purpose::Answer);
-        turn
+        }
     }
 
     /// Advances by one input that came at `now_ms`, a clock that never goes back.
@@ -280,7 +340,7 @@ impl Turn {
                 let purpose = *purpose;
                 self.request(purpose);
             }
-            (State::Done, Input::Interrupt | Input::Steer(_)) => {}
+            (State::Done, Input::Interrupt | Input::Steer(_) | Input::StoreFailed(_)) => {}
             // What tools say can cross the end of a turn on its way. That is a race, not an error.
             (State::Done, Input::Reported(..) | Input::Returned(..)) => {}
             (State::Done, Input::Asked(..) | Input::Answered(..)) => {}
@@ -297,6 +357,10 @@ impl Turn {
                 if !self.calls.finish(key, output) {
                     return Err(self.unexpected("the output of a call that does not run"));
                 }
+                self.keep_early(key);
+                if let Some(item) = self.ended.remove(&key) {
+                    self.emit(Event::ItemCompleted(item));
+                }
                 // A tool that did not wait for the answer does not need it.
                 if let Some(id) = self.approvals.close_of(key) {
                     self.withdraw(id);
@@ -304,6 +368,7 @@ impl Turn {
             }
             (_, Input::Steer(said)) => self.steering.extend(said),
             (_, Input::Interrupt) => self.interrupt(),
+            (_, Input::StoreFailed(message)) => self.fail_by_storage(message),
             (_, Input::Stream(_)) => return Err(self.unexpected("a stream event")),
             (_, Input::SampleFailed(_)) => return Err(self.unexpected("a failed request")),
             (_, Input::WaitOver) => return Err(self.unexpected("the end of a wait")),
@@ -332,8 +397,13 @@ impl Turn {
     }
 
     /// Ends the turn's hold on the history and hands it back, with what the next turn must know.
-    pub fn into_parts(self) -> (Context, Usage, Numbers) {
-        (self.context, self.usage, self.numbers)
+    pub fn into_parts(self) -> TurnParts {
+        TurnParts {
+            context: self.context,
+            usage: self.usage,
+            context_tokens: self.context_tokens,
+            numbers: self.numbers,
+        }
     }
 
     /// Starts what may start, and moves on from a stream that is over once all calls have returned.
@@ -371,15 +441,18 @@ impl Turn {
             return self.finish(Event::TurnCompleted { usage: self.usage }, Outcome::Completed);
         }
         self.take_steering();
-        let full = self.options.compact_at.is_some_and(|at| at > 0 && self.context_tokens >= at);
-        if full {
-            let item = self.new_item();
-            self.compaction_item = Some(item);
-            self.emit(Event::ItemStarted(Item { id: item, body: ItemBody::Compaction }));
-            self.sample(Purpose::Summary);
-        } else {
-            self.sample(Purpose::Answer);
-        }
+        if self.is_full() { self.begin_compaction() } else { self.sample(Purpose::Answer) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.options.compact_at.is_some_and(|at| at > 0 && self.context_tokens >= at)
+    }
+
+    fn begin_compaction(&mut self) {
+        let item = self.new_item();
+        self.compaction_item = Some(item);
+        self.emit(Event::ItemStarted(Item::new(item, ItemBody::Compaction)));
+        self.sample(Purpose::Summary);
     }
 
     fn decide_retry(&mut self, purpose: Purpose, failure: Failure) {
@@ -399,6 +472,15 @@ impl Turn {
                 self.summary = None;
                 return self.compact();
             }
+            // The provider knows better than we do how full the window is.
+            Decision::GiveUp
+                if error.class == ErrorClass::ContextFull
+                    && !self.squeezed
+                    && self.context.can_shrink() =>
+            {
+                self.squeezed = true;
+                return self.begin_compaction();
+            }
             Decision::GiveUp => return self.fail(error),
         };
         self.state = State::Waiting(purpose);
@@ -407,11 +489,20 @@ impl Turn {
 
     fn compact(&mut self) {
         let summary = self.summary.take().filter(|text| !text.trim().is_empty());
-        self.context.compact(summary.as_deref());
+        let ending = summary.as_deref().map_or(Ending::Trimmed, Ending::Summary);
+        let Some(compacted) = self.context.compact(ending, self.options.compact_at) else {
+            let cause = "the history could not be replaced without losing what must stay";
+            return self.fail_by_limit(cause.to_owned());
+        };
+        self.keep(Keep::Compacted(compacted));
         self.context_tokens = 0;
         if let Some(id) = self.compaction_item.take() {
-            self.emit(Event::ItemCompleted(Item { id, body: ItemBody::Compaction }));
+            self.emit(Event::ItemCompleted(Item::new(id, ItemBody::Compaction)));
         }
+        if self.only_compact {
+            return self.finish(Event::TurnCompleted { usage: self.usage }, Outcome::Completed);
+        }
+        self.take_said();
         self.sample(Purpose::Answer);
     }
 
@@ -444,7 +535,14 @@ impl Turn {
             }
             (_, StreamEvent::Completed(completion)) => {
                 self.usage += completion.usage;
+                self.turn_usage += completion.usage;
                 self.context_tokens = completion.total_tokens;
+                let total_tokens = completion.total_tokens;
+                self.keep(Keep::Usage {
+                    answer: TotalledUsage { usage: completion.usage, total_tokens },
+                    turn: self.turn_usage.into(),
+                    thread: self.usage.into(),
+                });
                 self.close_stream(purpose, Ok(completion));
             }
             (Purpose::Answer, StreamEvent::ItemAdded(Open::Known(item))) => self.on_added(&item),
@@ -497,7 +595,7 @@ impl Turn {
         let Some((kind, server_id, body)) = shown(item) else { return };
         let id = self.new_item();
         self.streaming.push(Streaming { id, server_id, kind });
-        self.emit(Event::ItemStarted(Item { id, body }));
+        self.emit(Event::ItemStarted(Item::new(id, body)));
     }
 
     fn on_delta(&mut self, kind: Kind, text: String) {
@@ -511,13 +609,14 @@ impl Turn {
     fn on_done(&mut self, item: ResponseItem) {
         // Unknown kinds are not sent back: the endpoint did not offer them to this version of us.
         let Open::Known(item) = item else { return };
+        let mut completed = None;
         if let Some((kind, server_id, body)) = shown(&item) {
             let id = self.finish_streaming(kind, server_id.as_deref()).unwrap_or_else(|| {
                 let id = self.new_item();
-                self.emit(Event::ItemStarted(Item { id, body: body.clone() }));
+                self.emit(Event::ItemStarted(Item::new(id, body.clone())));
                 id
             });
-            self.emit(Event::ItemCompleted(Item { id, body }));
+            completed = Some(Item::new(id, body));
         }
         match item {
             KnownItem::FunctionCall(mut call) => {
@@ -532,7 +631,7 @@ impl Turn {
                 let (call_id, whole) = (call.call_id.clone(), call.is_whole());
                 let payload = Payload::Function(call.arguments.clone());
                 self.leave_out(&mut call.arguments, "{}");
-                self.context.push(Origin::Turn, KnownItem::FunctionCall(call));
+                self.push(Origin::Turn, KnownItem::FunctionCall(call));
                 self.on_call(call_id, name, payload, whole);
             }
             KnownItem::CustomToolCall(mut call) => {
@@ -541,14 +640,18 @@ impl Turn {
                 let whole = call.is_whole();
                 let payload = Payload::Custom(call.input.clone());
                 self.leave_out(&mut call.input, "");
-                self.context.push(Origin::Turn, KnownItem::CustomToolCall(call));
+                self.push(Origin::Turn, KnownItem::CustomToolCall(call));
                 self.on_call(call_id, name, payload, whole);
             }
             // Outputs are ours to give; one from the model would answer a call twice.
             KnownItem::FunctionCallOutput(_) | KnownItem::CustomToolCallOutput(_) => {}
             KnownItem::Message(_) | KnownItem::Reasoning(_) | KnownItem::WebSearchCall(_) => {
-                self.context.push(Origin::Turn, item);
+                self.push(Origin::Turn, item);
             }
+        }
+        // The history first: what is shown is never more than what is kept.
+        if let Some(item) = completed {
+            self.emit(Event::ItemCompleted(item));
         }
     }
 
@@ -596,16 +699,24 @@ impl Turn {
         match report {
             Report::Started(body) => {
                 let id = self.new_item();
+                if let Some(before) = self.ended.remove(&key) {
+                    self.emit(Event::ItemCompleted(before));
+                }
                 // A call that shows two things at once has finished the first without saying so.
-                let item = Item { id, body };
+                let item = Item { id, call_id: self.calls.call_id(key).map(str::to_owned), body };
                 if let Some(old) = self.call_items.insert(key, item.clone()) {
                     self.emit(Event::ItemDiscarded(old.id));
                 }
                 self.emit(Event::ItemStarted(item));
             }
             Report::Ended(body) => {
-                if let Some(Item { id, .. }) = self.call_items.remove(&key) {
-                    self.emit(Event::ItemCompleted(Item { id, body }));
+                if let Some(begun) = self.call_items.remove(&key) {
+                    let item = Item { body, ..begun };
+                    if self.calls.is_running(key) {
+                        self.ended.insert(key, item);
+                    } else {
+                        self.emit(Event::ItemCompleted(item));
+                    }
                 }
             }
             Report::Plan(steps) => {
@@ -613,7 +724,7 @@ impl Turn {
                 let begun = self.todo.as_ref().map(|(id, _)| *id);
                 let id = begun.unwrap_or_else(|| self.new_item());
                 self.todo = Some((id, steps));
-                let item = Item { id, body };
+                let item = Item::new(id, body);
                 self.emit(match begun {
                     Some(_) => Event::ItemUpdated(item),
                     None => Event::ItemStarted(item),
@@ -627,11 +738,11 @@ impl Turn {
     /// Puts the outputs of all calls into the history, then what else the model must know.
     fn take_outputs(&mut self) {
         for output in self.calls.take_outputs() {
-            self.context.push(Origin::Turn, output);
+            self.push(Origin::Turn, output);
         }
         for prefix in std::mem::take(&mut self.remembered) {
             let text = prompt::prefix_saved(&prefix);
-            self.context.push(Origin::Turn, developer_message(text));
+            self.push(Origin::Turn, developer_message(text));
         }
     }
 
@@ -643,16 +754,44 @@ impl Turn {
         for id in self.approvals.close_all() {
             self.withdraw(id);
         }
-        for key in self.calls.abort("aborted by user") {
-            self.actions.push_back(Action::Stop(key));
-        }
+        self.stop_calls();
         self.take_outputs();
-        self.context.push(Origin::Turn, user_message(prompt::TURN_ABORTED));
+        self.push(Origin::Turn, user_message(prompt::TURN_ABORTED));
         self.take_steering();
         self.discard_compaction();
         self.state = State::Done;
         self.emit(Event::TurnInterrupted);
         self.actions.push_back(Action::Finish(Outcome::Interrupted));
+    }
+
+    /// Stops every call; what had ended of them stays ended.
+    fn stop_calls(&mut self) {
+        let mut ended: Vec<_> = std::mem::take(&mut self.ended).into_values().collect();
+        ended.sort_by_key(|item| item.id);
+        ended.into_iter().for_each(|item| self.emit(Event::ItemCompleted(item)));
+        for key in self.calls.abort("aborted by user") {
+            self.actions.push_back(Action::Stop(key));
+        }
+    }
+
+    /// Ends the turn at once, because nothing of it can be kept any more.
+    fn fail_by_storage(&mut self, message: String) {
+        if matches!(self.state, State::Sampling(_)) {
+            self.discard_streaming();
+            self.actions.push_back(Action::CloseStream);
+        }
+        for id in self.approvals.close_all() {
+            self.withdraw(id);
+        }
+        for item in std::mem::take(&mut self.ended).into_values() {
+            self.emit(Event::ItemDiscarded(item.id));
+        }
+        self.stop_calls();
+        self.take_outputs();
+        self.todo = None;
+        let cause = TurnErrorCause::Storage;
+        let error = TurnError { cause, message, attempts: 0, retry: RetryAdvice::Later };
+        self.finish(Event::TurnFailed(error), Outcome::Failed(cause));
     }
 
     fn fail(&mut self, error: SampleError) {
@@ -673,7 +812,7 @@ impl Turn {
         self.take_steering();
         self.discard_compaction();
         if let Some((id, steps)) = self.todo.take() {
-            self.emit(Event::ItemCompleted(Item { id, body: ItemBody::TodoList { steps } }));
+            self.emit(Event::ItemCompleted(Item::new(id, ItemBody::TodoList { steps })));
         }
         self.state = State::Done;
         self.emit(last);
@@ -682,9 +821,37 @@ impl Turn {
 
     /// Puts what the user said meanwhile into the history; a turn that fails must not lose it.
     fn take_steering(&mut self) {
+        self.take_said();
         for said in std::mem::take(&mut self.steering) {
-            self.context.push(Origin::User, said);
+            self.push(Origin::User, said);
         }
+    }
+
+    fn take_said(&mut self) {
+        if !self.said.is_empty() {
+            self.context.begin_turn();
+        }
+        for said in std::mem::take(&mut self.said) {
+            self.push(Origin::User, said);
+        }
+    }
+
+    /// Puts an item into the history, and has it written down.
+    fn push(&mut self, origin: Origin, item: KnownItem) {
+        let wire = self.context.push(origin, item).clone();
+        self.keep(Keep::Item { wire, said: origin == Origin::User });
+    }
+
+    /// Has the output of a call written down that cannot enter the history yet.
+    fn keep_early(&mut self, key: CallKey) {
+        let settled = matches!(self.state, State::Settling(..)) && self.calls.all_returned();
+        if !settled && let Some(returned) = self.calls.returned(key) {
+            self.keep(Keep::Returned(returned));
+        }
+    }
+
+    fn keep(&mut self, keep: Keep) {
+        self.actions.push_back(Action::Keep(keep));
     }
 
     fn new_item(&mut self) -> ItemId {

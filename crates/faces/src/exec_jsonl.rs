@@ -10,6 +10,7 @@ use protocol::exec::{Details, Message, ThreadEvent, ThreadItem, Todo};
 use protocol::id::ItemId;
 use protocol::item::{Item, ItemBody, StepStatus};
 use protocol::open::Open;
+use protocol::repair;
 
 /// Projects events; one for a run.
 #[derive(Debug, Default)]
@@ -51,6 +52,11 @@ impl ExecJsonl {
             }
             Event::Warning(message) => {
                 let details = Details::Error { message: message.clone() };
+                let item = Open::Known(ThreadItem { id: self.take_number(), details });
+                vec![ThreadEvent::ItemCompleted { item }]
+            }
+            Event::HistoryRepaired(repairs) => {
+                let details = Details::Error { message: repair::summary(repairs) };
                 let item = Open::Known(ThreadItem { id: self.take_number(), details });
                 vec![ThreadEvent::ItemCompleted { item }]
             }
@@ -167,7 +173,7 @@ mod tests {
     use super::ExecJsonl;
 
     fn item(id: u64, body: ItemBody) -> Item {
-        Item { id: ItemId(id), body }
+        Item::new(ItemId(id), body)
     }
 
     fn message(text: &str) -> ItemBody {

@@ -7,6 +7,7 @@ use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::error::RetryAdvice;
 use protocol::event::Event;
 use protocol::item::{ChangeKind, Command, Item, ItemBody, Status, StepStatus};
+use protocol::repair;
 use protocol::usage::Usage;
 
 /// Lines of a command's output that are shown; the model sees more.
@@ -56,6 +57,9 @@ impl Human {
     pub fn render(&mut self, event: &Event) -> String {
         let text = match event {
             Event::Warning(message) => self.labelled(Style::Yellow, "warning", message),
+            Event::HistoryRepaired(repairs) => {
+                self.labelled(Style::Yellow, "warning", &repair::summary(repairs))
+            }
             Event::ItemStarted(item) => self.started(item),
             Event::ItemUpdated(item) => self.todo(item),
             Event::ItemCompleted(item) => self.completed(item),
@@ -260,6 +264,7 @@ mod tests {
     fn run(output: &str, exit_code: i32) -> Event {
         Event::ItemCompleted(Item {
             id: ItemId(0),
+            call_id: None,
             body: ItemBody::Command(Command {
                 command: "ls".into(),
                 cwd: "/".into(),
@@ -272,7 +277,7 @@ mod tests {
 
     fn said(text: &str) -> Event {
         let body = ItemBody::AgentMessage { text: text.into() };
-        Event::ItemCompleted(Item { id: ItemId(1), body })
+        Event::ItemCompleted(Item::new(ItemId(1), body))
     }
 
     #[track_caller]
@@ -291,7 +296,7 @@ mod tests {
         check(&[said("on it"), run("", 2), said("done")], "on it\nexit 2\n");
         check(&[said("one"), said("two")], "one\n");
         let todo = ItemBody::TodoList { steps: Vec::new() };
-        check(&[said("done"), Event::ItemCompleted(Item { id: ItemId(2), body: todo })], "");
+        check(&[said("done"), Event::ItemCompleted(Item::new(ItemId(2), todo))], "");
         let many = "x\n".repeat(20);
         check(&[run(&many, 0)], &("  x\n".repeat(12) + "  … 8 more lines\n"));
     }

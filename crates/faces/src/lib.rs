@@ -5,8 +5,10 @@
 //!
 //! * [`exec_jsonl`]: the lines of `exec --json`;
 //! * [`human`]: what a person reads on a terminal;
-//! * [`last_message`]: the answer itself.
+//! * [`last_message`]: the answer itself;
+//! * [`rollout`]: the lines of a thread's log.
 
 pub mod exec_jsonl;
 pub mod human;
 pub mod last_message;
+pub mod rollout;

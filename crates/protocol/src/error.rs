@@ -111,6 +111,8 @@ pub enum TurnErrorCause {
     Sample(ErrorClass),
     /// A bound of ours was reached.
     Limit,
+    /// What happened could not be written down.
+    Storage,
 }
 
 /// Whether and when trying again makes sense.

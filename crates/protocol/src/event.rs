@@ -8,6 +8,7 @@ use crate::approval::{ApprovalRequest, Resolution};
 use crate::error::TurnError;
 use crate::id::{ApprovalId, ItemId, ThreadId};
 use crate::item::Item;
+use crate::repair::Repair;
 use crate::usage::Usage;
 
 /// Something that happened in a thread.
@@ -17,6 +18,8 @@ pub enum Event {
     ThreadStarted(ThreadId),
     /// The user should know this; no turn is affected.
     Warning(String),
+    /// The history was changed so that the endpoint takes it; what is on disk stays as it was.
+    HistoryRepaired(Vec<Repair>),
     /// A turn begins.
     TurnStarted,
     /// An item begins.

@@ -11,8 +11,17 @@ use crate::id::ItemId;
 pub struct Item {
     /// Names the item across its events.
     pub id: ItemId,
+    /// The call that it is part of, by the model's own id.
+    pub call_id: Option<String>,
     /// What it is.
     pub body: ItemBody,
+}
+
+impl Item {
+    /// Makes an item that is part of no call.
+    pub fn new(id: ItemId, body: ItemBody) -> Self {
+        Self { id, call_id: None, body }
+    }
 }
 
 /// What an item is.

@@ -5,6 +5,8 @@
 //! * [`event`] and [`item`]: what the engine tells the world, a closed set;
 //! * [`approval`]: what a person is asked, and what comes of it;
 //! * [`exec`]: the JSON lines of `heddle exec --json`, an open set: unknown kinds survive a round trip;
+//! * [`rollout`]: lines of a thread's log; [`keep`]: what the engine wants kept in it;
+//! * [`repair`]: what was done to a history so that an endpoint takes it;
 //! * [`error`], [`usage`], [`id`]: what the others share.
 //!
 //! No type here opens, reads, waits or decides.
@@ -16,6 +18,9 @@ pub mod event;
 pub mod exec;
 pub mod id;
 pub mod item;
+pub mod keep;
 pub mod open;
+pub mod repair;
 pub mod responses;
+pub mod rollout;
 pub mod usage;

@@ -67,6 +67,11 @@ impl Raw {
         self.0.get()
     }
 
+    /// Returns it as JSON that serialises to itself.
+    pub fn as_raw(&self) -> &RawValue {
+        &self.0
+    }
+
     /// Returns the `type` of the object, if it is an object that has one.
     pub fn kind(&self) -> Option<Cow<'_, str>> {
         #[derive(Deserialize)]

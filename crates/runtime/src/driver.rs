@@ -6,21 +6,23 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use engine::{Action, Call, Input, Outcome, Payload, Question, Report, Turn};
+use engine::{Action, Call, Input, Outbox, Outcome, Payload, Question, Report, Turn};
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use protocol::approval::Answer;
-use protocol::error::{ErrorClass, SampleError};
+use protocol::error::{ErrorClass, SampleError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey};
 use protocol::responses::{KnownItem, OutputBody};
 use providers::ByteStream;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tools::{Progress, ProgressSender, Reply, ToolCall, ToolInput, progress_channel};
 
 use crate::decoder::Decoder;
+use crate::journal::Journal;
 use crate::thread::Thread;
 
 /// What the user does while a turn runs.
@@ -39,6 +41,7 @@ enum Wake {
     Answered(ApprovalId, Answer),
     Returned(CallKey, OutputBody),
     WaitOver,
+    Synced(u64, std::io::Result<()>),
     Opened(Result<ByteStream, SampleError>),
     Bytes(Result<Option<Bytes>, SampleError>),
 }
@@ -61,6 +64,13 @@ struct Open {
     deadline: Instant,
 }
 
+/// A sync that is under way.
+struct Syncing {
+    /// The write up to which it counts.
+    written: u64,
+    sync: JoinHandle<std::io::Result<()>>,
+}
+
 type RunningCall<'a> = Pin<Box<dyn Future<Output = Option<(CallKey, OutputBody)>> + 'a>>;
 
 type OpenQuestion<'a> = Pin<Box<dyn Future<Output = Option<(ApprovalId, Answer)>> + 'a>>;
@@ -68,13 +78,18 @@ type OpenQuestion<'a> = Pin<Box<dyn Future<Output = Option<(ApprovalId, Answer)>
 /// Drives `turn` to its end.
 pub(crate) async fn drive(
     thread: &Thread,
+    journal: Option<&mut Journal>,
     turn: &mut Turn,
     control: &mut mpsc::Receiver<Control>,
-    sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
+    sink: &mut Sink<'_>,
 ) -> Outcome {
     let (progress, mut reports) = progress_channel();
     let mut driver = Driver {
         thread,
+        journal,
+        outbox: Outbox::default(),
+        syncing: None,
+        finished: None,
         progress,
         source: Source::Closed,
         answer: 0,
@@ -87,11 +102,22 @@ pub(crate) async fn drive(
         timer: None,
         began: Instant::now(),
     };
-    if let Some(outcome) = driver.perform(turn, sink) {
-        return outcome;
-    }
+    driver.perform(turn, sink);
     loop {
-        let wake = driver.wake(control, &mut reports).await;
+        if let Some(outcome) = driver.finished
+            && !driver.outbox.waits()
+        {
+            return outcome;
+        }
+        let wake = match driver.finished {
+            // What has ended only waits for the disk.
+            Some(_) => synced(&mut driver.syncing).await,
+            None => driver.wake(control, &mut reports).await,
+        };
+        if let Wake::Synced(written, synced) = wake {
+            driver.synced(turn, sink, written, synced);
+            continue;
+        }
         let answer = driver.answer;
         for input in driver.inputs(wake) {
             // The rest of an answer that the turn has closed is nobody's.
@@ -101,15 +127,22 @@ pub(crate) async fn drive(
             }
             turn.handle(driver.now_ms(), input)
                 .expect("the driver reports only what the engine asked for");
-            if let Some(outcome) = driver.perform(turn, sink) {
-                return outcome;
-            }
+            driver.perform(turn, sink);
         }
     }
 }
 
+/// Takes events; breaks off when nobody can see them any more.
+pub(crate) type Sink<'s> = dyn FnMut(&Event) -> ControlFlow<()> + 's;
+
 struct Driver<'a> {
     thread: &'a Thread,
+    journal: Option<&'a mut Journal>,
+    /// Events on their way out.
+    outbox: Outbox,
+    syncing: Option<Syncing>,
+    /// How the turn ended.
+    finished: Option<Outcome>,
     progress: ProgressSender,
     source: Source<'a>,
     /// Counts the answers that were closed.
@@ -127,18 +160,22 @@ struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    /// Does everything the turn wants done now; returns how it ended, if it has.
-    fn perform(
-        &mut self,
-        turn: &mut Turn,
-        sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
-    ) -> Option<Outcome> {
+    /// Does everything the turn wants done now.
+    fn perform(&mut self, turn: &mut Turn, sink: &mut Sink<'_>) {
         while let Some(action) = turn.poll() {
+            let performs = !matches!(action, Action::Emit(_) | Action::Keep(_));
+            if performs && !self.write(turn, sink) {
+                // Nothing more is begun. What the turn wants done instead comes next.
+                if matches!(action, Action::Finish(_)) {
+                    self.finished = Some(Outcome::Failed(TurnErrorCause::Storage));
+                }
+                continue;
+            }
             match action {
-                Action::Emit(event) => {
-                    if sink(&event).is_break() && !event.is_terminal() {
-                        let interrupted = turn.handle(self.now_ms(), Input::Interrupt);
-                        interrupted.expect("a turn can always be interrupted");
+                Action::Emit(event) => self.tell(event),
+                Action::Keep(keep) => {
+                    if let Some(journal) = &mut self.journal {
+                        journal.keep(keep);
                     }
                 }
                 Action::Sample(purpose) => {
@@ -169,10 +206,86 @@ impl<'a> Driver<'a> {
                     self.thread.tools.sessions.stop(key);
                 }
                 Action::Wait(delay) => self.timer = Some(Box::pin(sleep(delay))),
-                Action::Finish(outcome) => return Some(outcome),
+                Action::Finish(outcome) => self.finished = Some(outcome),
             }
         }
-        None
+        if self.write(turn, sink) {
+            self.show(turn, sink);
+        } else {
+            self.perform(turn, sink);
+        }
+    }
+
+    /// Puts an event on its way out, behind what must be on disk before it is seen.
+    fn tell(&mut self, event: Event) {
+        let written = match &mut self.journal {
+            Some(journal) => {
+                journal.event(&event);
+                journal.next_write()
+            }
+            None => 0,
+        };
+        self.outbox.push(event, written);
+    }
+
+    /// Writes down what was gathered. If that fails the turn is told, and false is returned.
+    fn write(&mut self, turn: &mut Turn, sink: &mut Sink<'_>) -> bool {
+        let Some(journal) = &mut self.journal else { return true };
+        let Err(why) = journal.flush() else { return true };
+        self.give_up(turn, sink, why);
+        false
+    }
+
+    /// Ends the turn, because what happens in it cannot be kept.
+    fn give_up(&mut self, turn: &mut Turn, sink: &mut Sink<'_>, why: String) {
+        for event in self.outbox.fail(&why) {
+            // There is nothing left to interrupt.
+            let _ = sink(&event);
+        }
+        if self.finished.is_some() {
+            self.finished = Some(Outcome::Failed(TurnErrorCause::Storage));
+        }
+        turn.handle(self.now_ms(), Input::StoreFailed(why)).expect("a turn can always fail");
+    }
+
+    /// Shows what may be seen, and has the rest synced.
+    fn show(&mut self, turn: &mut Turn, sink: &mut Sink<'_>) {
+        let mut unseen = false;
+        while let Some(event) = self.outbox.pop() {
+            unseen |= sink(&event).is_break() && !event.is_terminal();
+        }
+        if self.outbox.waits()
+            && self.syncing.is_none()
+            && let Some(journal) = &self.journal
+        {
+            let (syncer, written) = journal.syncer();
+            let sync = tokio::task::spawn_blocking(move || syncer.sync());
+            self.syncing = Some(Syncing { written, sync });
+        }
+        if unseen {
+            let interrupted = turn.handle(self.now_ms(), Input::Interrupt);
+            interrupted.expect("a turn can always be interrupted");
+            self.perform(turn, sink);
+        }
+    }
+
+    /// Goes on after a sync.
+    fn synced(
+        &mut self,
+        turn: &mut Turn,
+        sink: &mut Sink<'_>,
+        written: u64,
+        synced: std::io::Result<()>,
+    ) {
+        match (synced, &mut self.journal) {
+            (Err(error), Some(journal)) => {
+                let why = format!("the log of the thread could not be written to disk: {error}");
+                let why = journal.break_off(why);
+                self.give_up(turn, sink, why);
+            }
+            _ => self.outbox.synced(written),
+        }
+        self.perform(turn, sink);
     }
 
     fn run(&mut self, call: Call) {
@@ -234,6 +347,7 @@ impl<'a> Driver<'a> {
         loop {
             tokio::select! {
                 biased;
+                wake = synced(&mut self.syncing) => return wake,
                 Some(said) = control.recv() => return Wake::Control(said),
                 wake = self.source.next() => {
                     self.in_a_row += 1;
@@ -280,6 +394,7 @@ impl<'a> Driver<'a> {
             Wake::Answered(id, answer) => vec![Input::Answered(id, answer)],
             Wake::Returned(key, output) => vec![Input::Returned(key, output)],
             Wake::WaitOver => vec![Input::WaitOver],
+            Wake::Synced(..) => Vec::new(),
             Wake::Opened(Ok(stream)) => {
                 let deadline = Instant::now() + stream.idle_timeout();
                 let decoder = self.thread.reader.decoder();
@@ -362,6 +477,15 @@ fn cut_short(unreadable: u64) -> SampleError {
         ErrorClass::Disconnected,
         format!("the answer broke off: the stream closed before it was complete{more}"),
     )
+}
+
+/// Waits for the sync that is under way; for ever while there is none.
+async fn synced(syncing: &mut Option<Syncing>) -> Wake {
+    let Some(Syncing { written, sync }) = syncing else { return pending().await };
+    let synced = sync.await.unwrap_or_else(|ended| Err(std::io::Error::other(ended)));
+    let wake = Wake::Synced(*written, synced);
+    *syncing = None;
+    wake
 }
 
 async fn elapsed(timer: &mut Option<Pin<Box<Sleep>>>) {

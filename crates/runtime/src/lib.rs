@@ -7,10 +7,13 @@
 mod asker;
 mod decoder;
 mod driver;
+pub mod id;
+mod journal;
 pub mod judge;
 pub mod project;
 mod thread;
 
 pub use asker::{Asked, Asker};
 pub use driver::Control;
-pub use thread::{RequestOptions, Thread, ThreadOptions, Toolset};
+pub use journal::Journal;
+pub use thread::{Past, RequestOptions, Thread, ThreadOptions, Toolset};

@@ -8,6 +8,8 @@ use tools::read_bounded;
 const RULES: [&str; 2] = ["AGENTS.override.md", "AGENTS.md"];
 /// Bytes that such a file may have; one that is longer is not meant for a model.
 const RULES_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes of a file of git that is looked at.
+const GIT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Finds the repository that `directory` is in: the nearest parent with a `.git`.
 pub fn repository(directory: &Path) -> Option<&Path> {
@@ -39,4 +41,83 @@ pub fn rules(home: &Path, directory: &Path, fallbacks: &[String]) -> Vec<(String
 fn read(path: &Path) -> Option<String> {
     let bytes = read_bounded(path, RULES_BYTES_MAX).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What a repository has checked out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GitHead {
+    /// The commit.
+    pub commit: Option<String>,
+    /// The branch; none if no branch is checked out.
+    pub branch: Option<String>,
+}
+
+/// Reads what the repository around `directory` has checked out. No git is started for it.
+pub fn git_head(directory: &Path) -> Option<GitHead> {
+    let text = |path: &Path| {
+        let bytes = read_bounded(path, GIT_BYTES_MAX).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    };
+    let mut git = repository(directory)?.join(".git");
+    // Work trees and submodules have a file there that says where the directory is.
+    if let Some(elsewhere) = text(&git) {
+        git = git.parent()?.join(elsewhere.strip_prefix("gitdir:")?.trim());
+    }
+    let head = text(&git.join("HEAD"))?;
+    let Some(reference) = head.strip_prefix("ref:").map(str::trim) else {
+        return Some(GitHead { commit: Some(head), branch: None });
+    };
+    let shared = text(&git.join("commondir")).map_or(git.clone(), |common| git.join(common));
+    let packed = || {
+        let packed = text(&shared.join("packed-refs"))?;
+        let line = packed.lines().find(|line| line.ends_with(&format!(" {reference}")))?;
+        line.split(' ').next().map(str::to_owned)
+    };
+    let commit = text(&git.join(reference)).or_else(|| text(&shared.join(reference)));
+    Some(GitHead {
+        commit: commit.or_else(packed),
+        branch: reference.strip_prefix("refs/heads/").map(str::to_owned),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{GitHead, git_head};
+
+    #[track_caller]
+    fn check(files: &[(&str, &str)], directory: &str, commit: Option<&str>, branch: Option<&str>) {
+        let folder = tempfile::tempdir().expect("a directory");
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).expect("a directory");
+            fs::write(path, text).expect("a file");
+        }
+        fs::create_dir_all(folder.path().join(directory)).expect("a directory");
+        let want = GitHead { commit: commit.map(Into::into), branch: branch.map(Into::into) };
+        assert_eq!(git_head(&folder.path().join(directory)), Some(want));
+    }
+
+    #[test]
+    fn what_is_checked_out() {
+        let head = (".git/HEAD", "ref: refs/heads/main\n");
+        check(&[head, (".git/refs/heads/main", "abc\n")], "sub", Some("abc"), Some("main"));
+        check(
+            &[head, (".git/packed-refs", "# x\nabc refs/heads/main\n")],
+            ".",
+            Some("abc"),
+            Some("main"),
+        );
+        check(&[head], ".", None, Some("main"));
+        check(&[(".git/HEAD", "abc")], ".", Some("abc"), None);
+        let tree = [
+            ("w/.git", "gitdir: ../.git/worktrees/w\n"),
+            (".git/worktrees/w/HEAD", "ref: refs/heads/side"),
+            (".git/worktrees/w/commondir", "../.."),
+            (".git/refs/heads/side", "def"),
+        ];
+        check(&tree, "w", Some("def"), Some("side"));
+    }
 }

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use engine::retry::RetryLimits;
 use engine::{
-    Context, Limits, Numbers, Origin, Outcome, Purpose, ToolTable, ToolTraits, Turn, TurnOptions,
+    Context, Limits, Numbers, Outcome, Purpose, ToolTable, ToolTraits, Turn, TurnOptions, TurnParts,
 };
+use history::Entry;
 use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::responses::{
     KnownItem, ReasoningOptions, Request, TextFormat, TextOptions, ToolSpec,
 };
+use protocol::rollout::TurnContext;
 use protocol::usage::Usage;
 use providers::Client;
 use serde_json::value::RawValue;
@@ -24,6 +26,8 @@ use tools::{Sessions, Tool};
 use crate::asker::Asker;
 use crate::decoder::Reader;
 use crate::driver::{self, Control};
+use crate::id;
+use crate::journal::Journal;
 
 /// A thread that is loaded.
 pub struct Thread {
@@ -33,9 +37,24 @@ pub struct Thread {
     pub(crate) options: ThreadOptions,
     pub(crate) reader: Reader,
     pub(crate) asker: Option<Arc<dyn Asker>>,
+    journal: Option<Journal>,
     context: Context,
+    /// What the model must be told of where it is before the user speaks.
+    setup: Vec<KnownItem>,
     usage: Usage,
+    context_tokens: u64,
     numbers: Numbers,
+}
+
+/// What a thread was before it was loaded.
+#[derive(Debug, Default)]
+pub struct Past {
+    /// The history, such that it can be sent.
+    pub entries: Vec<Entry>,
+    /// Tokens used.
+    pub usage: Usage,
+    /// Tokens that the last answer left in the context window.
+    pub context_tokens: u64,
 }
 
 /// What a thread is run with.
@@ -53,6 +72,8 @@ pub struct ThreadOptions {
     pub compact_at: Option<u64>,
     /// Decides the jitter of delays.
     pub seed: u64,
+    /// What the log says about what turns run with.
+    pub turn_context: TurnContext,
 }
 
 /// What every request carries.
@@ -103,17 +124,19 @@ impl Toolset {
 }
 
 impl Thread {
-    /// Makes a new thread whose history begins with `setup`.
+    /// Makes a thread that goes on from its `past`. Of `setup` the model is told what it does not know.
     pub fn new(
         id: ThreadId,
         client: Client,
         tools: Toolset,
         options: ThreadOptions,
         setup: Vec<KnownItem>,
+        past: Past,
     ) -> Self {
-        let mut context = Context::default();
+        let Past { entries, usage, context_tokens } = past;
+        let context = Context::resume(entries);
+        let setup = setup.into_iter().filter(|item| !context.knows(item)).collect();
         let reader = Reader::new(client.wire_api(), options.dialect, &tools.specs);
-        setup.into_iter().for_each(|item| context.push(Origin::Setup, item));
         Self {
             id,
             client,
@@ -121,8 +144,11 @@ impl Thread {
             options,
             reader,
             asker: None,
+            journal: None,
             context,
-            usage: Usage::default(),
+            setup,
+            usage,
+            context_tokens,
             numbers: Numbers::default(),
         }
     }
@@ -131,6 +157,11 @@ impl Thread {
     /// is not done, and the model is told that the question failed.
     pub fn set_asker(&mut self, asker: Arc<dyn Asker>) {
         self.asker = Some(asker);
+    }
+
+    /// Writes down what happens from now on. Without a journal nothing of the thread is kept.
+    pub fn set_journal(&mut self, journal: Journal) {
+        self.journal = Some(journal);
     }
 
     /// Returns the id.
@@ -147,25 +178,63 @@ impl Thread {
         control: &mut mpsc::Receiver<Control>,
         sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
     ) -> Outcome {
-        let options = TurnOptions {
+        let (context, setup) = (std::mem::take(&mut self.context), std::mem::take(&mut self.setup));
+        let turn = Turn::start(context, self.turn_options(), setup, said);
+        self.drive(turn, control, sink).await
+    }
+
+    /// Replaces the history by a summary of itself.
+    pub async fn compact(
+        &mut self,
+        control: &mut mpsc::Receiver<Control>,
+        sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
+    ) -> Outcome {
+        let context = std::mem::take(&mut self.context);
+        let turn = Turn::start_compaction(context, self.turn_options());
+        self.drive(turn, control, sink).await
+    }
+
+    async fn drive(
+        &mut self,
+        mut turn: Turn,
+        control: &mut mpsc::Receiver<Control>,
+        sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
+    ) -> Outcome {
+        self.client.begin_turn();
+        let mut journal = self.journal.take();
+        if let Some(journal) = &mut journal {
+            journal.begin_turn(id::turn(), self.options.turn_context.clone());
+        }
+        let outcome = driver::drive(self, journal.as_mut(), &mut turn, control, sink).await;
+        self.journal = journal;
+        TurnParts {
+            context: self.context,
+            usage: self.usage,
+            context_tokens: self.context_tokens,
+            numbers: self.numbers,
+        } = turn.into_parts();
+        outcome
+    }
+
+    fn turn_options(&self) -> TurnOptions {
+        TurnOptions {
             tools: self.tools.table(),
             limits: self.options.limits,
             retry: self.options.retry,
             compact_at: self.options.compact_at,
+            context_tokens: self.context_tokens,
             usage: self.usage,
             numbers: self.numbers,
             seed: self.options.seed,
-        };
-        self.client.begin_turn();
-        let mut turn = Turn::start(std::mem::take(&mut self.context), options, said);
-        let outcome = driver::drive(self, &mut turn, control, sink).await;
-        (self.context, self.usage, self.numbers) = turn.into_parts();
-        outcome
+        }
     }
 
-    /// Ends every command that is still running.
-    pub async fn shutdown(&self) {
+    /// Ends every command that is still running, and lets go of the log.
+    pub async fn shutdown(&mut self) {
         self.tools.sessions.stop_all().await;
+        if let Some(journal) = self.journal.take() {
+            journal.close();
+        }
     }
 
     /// Encodes the request that `turn` wants to make.

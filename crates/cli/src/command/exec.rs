@@ -17,22 +17,32 @@ use protocol::event::Event;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use crate::args::{ColorArg, ExecArgs, SharedArgs};
+use crate::args::{ColorArg, ExecArgs, ExecCommand, ExecFlags, SharedArgs};
 use crate::bootstrap::{self, Ready, World};
 use crate::failure::{Failure, code};
+use crate::find;
+use crate::past::Start;
 use crate::signals::Signals;
 use crate::user_input;
 
-pub(crate) fn run(before: SharedArgs, mut args: ExecArgs) -> Result<ExitCode, Failure> {
-    args.shared = args.shared.over(before);
-    let world = World::look(args.shared.directory.as_deref())?;
-    let (config, odd) = bootstrap::load_config(&world, &args.shared, args.ignore_user_config)?;
-    if let Some(path) = &args.output_last_message {
+pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failure> {
+    let Asked { flags, from, prompt } = asked(before, args);
+    let world = World::look(flags.shared.directory.as_deref())?;
+    let (config, odd) = bootstrap::load_config(&world, &flags.shared, flags.ignore_user_config)?;
+    if let Some(path) = &flags.output_last_message {
         check_writable(path)?;
     }
-    let prompt = user_input::prompt(args.prompt.as_deref()).map_err(Failure::usage)?;
-    let schema = args.output_schema.as_deref().map(read_schema).transpose()?;
-    let trusted = args.skip_git_repo_check || args.shared.dangerously_bypass_approvals_and_sandbox;
+    let start = start(&world, &from)?;
+    // A fork without a prompt is a fork and nothing else.
+    let parts = if matches!(from, From::Fork(_)) && prompt.is_none() {
+        None
+    } else {
+        let prompt = user_input::prompt(prompt.as_deref()).map_err(Failure::usage)?;
+        Some(user_input::parts(prompt, &flags.images))
+    };
+    let schema = flags.output_schema.as_deref().map(read_schema).transpose()?;
+    let trusted =
+        flags.skip_git_repo_check || flags.shared.dangerously_bypass_approvals_and_sandbox;
     if !trusted && runtime::project::repository(&world.directory).is_none() {
         return Err(Failure::usage(anyhow!(
             "{} is not inside a git repository, so changes could not be undone: run it in one, or \
@@ -40,31 +50,76 @@ pub(crate) fn run(before: SharedArgs, mut args: ExecArgs) -> Result<ExitCode, Fa
             world.directory.display()
         )));
     }
-    let parts = user_input::parts(prompt, &args.images);
     let async_runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::failed)?;
     let done = async_runtime.block_on(async {
-        let ready = bootstrap::thread(&world, &config, &args, schema)?;
-        let face = if args.json {
+        let ready = bootstrap::thread(&world, &config, &flags, start, schema)?;
+        let face = if flags.json {
             Face::Json(ExecJsonl::default())
         } else {
-            let colors = match args.color {
-                ColorArg::Always => true,
-                ColorArg::Never => false,
-                ColorArg::Auto => {
+            let colors = match flags.color {
+                Some(ColorArg::Always) => true,
+                Some(ColorArg::Never) => false,
+                Some(ColorArg::Auto) | None => {
                     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
                 }
             };
             Face::Human(Human::new(colors, !config.hide_agent_reasoning))
         };
         let mut run = Run { face, last: LastMessage::default() };
-        run.turn(&world, ready, odd, parts, args.output_last_message.as_deref()).await
+        run.turn(&world, ready, odd, parts, flags.output_last_message.as_deref()).await
     });
     // A name that is still being looked up is nobody's concern any more.
     async_runtime.shutdown_background();
     done
+}
+
+/// What was asked for.
+struct Asked {
+    flags: ExecFlags,
+    from: From,
+    prompt: Option<String>,
+}
+
+/// What it begins with, as the user says it.
+enum From {
+    Nothing,
+    Thread(String),
+    Last { all: bool },
+    Fork(String),
+}
+
+fn asked(before: SharedArgs, args: ExecArgs) -> Asked {
+    let ExecArgs { command, prompt, mut flags } = args;
+    flags.shared = flags.shared.over(before);
+    match command {
+        None => Asked { flags, from: From::Nothing, prompt },
+        Some(ExecCommand::Resume(mut resume)) => {
+            let (thread, own) = resume.split();
+            let from = match thread {
+                Some(thread) => From::Thread(thread),
+                None => From::Last { all: resume.all },
+            };
+            Asked { flags: resume.flags.over(flags), from, prompt: own.or(prompt) }
+        }
+        Some(ExecCommand::Fork(fork)) => Asked {
+            flags: fork.flags.over(flags),
+            from: From::Fork(fork.thread),
+            prompt: fork.prompt.or(prompt),
+        },
+    }
+}
+
+/// Finds the thread that the user means.
+fn start(world: &World, from: &From) -> Result<Start, Failure> {
+    Ok(match from {
+        From::Nothing => Start::New,
+        From::Thread(text) => Start::Resume(find::thread(world, text)?),
+        From::Fork(text) => Start::Fork(find::thread(world, text)?),
+        From::Last { all } => Start::Resume(find::last(world, *all)?),
+    })
 }
 
 /// One run, seen by whoever watches.
@@ -84,10 +139,10 @@ impl Run {
         world: &World,
         ready: Ready,
         odd: Vec<String>,
-        parts: Vec<protocol::responses::ContentPart>,
+        parts: Option<Vec<protocol::responses::ContentPart>>,
         output: Option<&Path>,
     ) -> Result<ExitCode, Failure> {
-        let Ready { mut thread, model, provider, sandbox, sessions } = ready;
+        let Ready { mut thread, model, provider, sandbox, sessions, told } = ready;
         if let Face::Human(human) = &self.face {
             let banner = human.banner(&Banner {
                 version: env!("CARGO_PKG_VERSION"),
@@ -99,14 +154,18 @@ impl Run {
             say(&banner);
         }
         let mut shown = self.show(&Event::ThreadStarted(thread.id()));
-        for text in odd {
+        for event in odd.into_iter().map(Event::Warning).chain(told) {
             if shown.is_continue() {
-                shown = self.show(&Event::Warning(text));
+                shown = self.show(&event);
             }
         }
         if shown.is_break() {
             return Ok(ExitCode::from(code::FAILED));
         }
+        let Some(parts) = parts else {
+            thread.shutdown().await;
+            return Ok(ExitCode::SUCCESS);
+        };
         let (sender, mut control) = mpsc::channel(8);
         let signals = Signals::listen(sender, sessions).map_err(Failure::failed)?;
         let said = vec![user_parts(parts)];

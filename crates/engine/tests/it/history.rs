@@ -2,8 +2,51 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use protocol::keep::Keep;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+/// A history as the log would have it.
+#[derive(Default)]
+pub(crate) struct Kept {
+    items: Vec<String>,
+    /// Calls whose outputs were kept before they entered the history.
+    early: HashSet<String>,
+}
+
+impl Kept {
+    /// Begins with a history that was kept before.
+    pub(crate) fn new(input: &[&RawValue]) -> Self {
+        Self { items: input.iter().map(|item| item.get().to_owned()).collect(), ..Self::default() }
+    }
+
+    pub(crate) fn take(&mut self, keep: Keep) {
+        match keep {
+            Keep::Item { wire, .. } => self.items.push(wire.as_str().to_owned()),
+            Keep::Returned(returned) => {
+                assert!(self.early.insert(returned.call_id), "an output is kept early twice");
+            }
+            Keep::Usage { .. } => {}
+            Keep::Compacted(compacted) => {
+                let history = compacted.replacement_history.unwrap();
+                self.items = history.iter().map(|item| item.as_str().to_owned()).collect();
+            }
+        }
+    }
+
+    /// Checks that the log has what is sent, neither more nor less.
+    #[track_caller]
+    pub(crate) fn check(&self, input: &[&RawValue]) {
+        let input: Vec<_> = input.iter().map(|item| item.get()).collect();
+        assert_eq!(self.items, input, "the log and the history differ");
+    }
+
+    /// Tells whether the output of a call would survive the end of the process now.
+    pub(crate) fn has_output(&self, call_id: &str) -> bool {
+        let output = format!("_output\",\"call_id\":\"{call_id}\"");
+        self.early.contains(call_id) || self.items.iter().any(|item| item.contains(&output))
+    }
+}
 
 /// A history as far as it has been seen.
 #[derive(Default)]

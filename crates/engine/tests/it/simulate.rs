@@ -15,7 +15,7 @@ use engine::context::user_message;
 use engine::retry::{DEADLINE, RetryLimits};
 use engine::{
     Action, Call, Context, Input, Limits, Numbers, Origin, Outcome, Purpose, Report, ToolTraits,
-    Turn, TurnOptions, prompt,
+    Turn, TurnOptions, TurnParts, prompt,
 };
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::error::{ErrorClass, SampleError, TurnErrorCause};
@@ -30,7 +30,7 @@ use protocol::responses::{
 use protocol::usage::Usage;
 use stdx::Rng;
 
-use crate::history::History;
+use crate::history::{History, Kept};
 
 /// Threads in a normal run, with one to six turns each.
 const SEEDS: u64 = 5_000;
@@ -59,6 +59,7 @@ fn simulate() {
         assert!(often(what) >= 500, "{what} is rare: {tally:?}");
     }
     assert!(often("cancel beside another question") >= 50, "{tally:?}");
+    assert!(often("store failed") >= 50, "{tally:?}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "a failing seed is replayed from the command line")]
@@ -81,14 +82,16 @@ fn play_thread(seed: u64, log: &mut Option<String>) -> Vec<&'static str> {
     context.push(Origin::Setup, user_message("setup"));
     let (mut history, mut usage, mut numbers) =
         (History::default(), Usage::default(), Numbers::default());
+    let mut context_tokens = 0;
     for _ in 0..=rng.below(6) {
-        let options = options(&mut rng, usage, numbers);
+        let mut options = options(&mut rng, usage, numbers);
+        options.context_tokens = context_tokens;
         let mut world = World::new(rng.clone(), log, history, context, options);
         world.play();
         happened.append(&mut world.happened);
         rng = world.rng;
         history = world.history;
-        (context, usage, numbers) = world.turn.into_parts();
+        TurnParts { context, usage, context_tokens, numbers } = world.turn.into_parts();
     }
     happened
 }
@@ -118,6 +121,7 @@ fn options(rng: &mut Rng, usage: Usage, numbers: Numbers) -> TurnOptions {
         limits,
         retry: RetryLimits { request_max: rng.below(3) as u32, stream_max: rng.below(4) as u32 },
         compact_at: rng.one_in(3).then_some(100),
+        context_tokens: 0,
         usage,
         numbers,
         seed: rng.next_u64(),
@@ -143,6 +147,7 @@ struct World<'a> {
 
     // What has been seen.
     history: History,
+    kept: Kept,
     items: Items,
     runs: BTreeMap<CallKey, Call>,
     call_ids: HashSet<String>,
@@ -151,6 +156,8 @@ struct World<'a> {
     /// Calls that the model made since the history was last replaced.
     calls_made: usize,
     calls_before: usize,
+    /// Whether the history was replaced and has not been seen since.
+    replaced: bool,
     steered: Vec<String>,
     /// Who asks at this moment.
     asking: Option<CallKey>,
@@ -185,7 +192,8 @@ impl<'a> World<'a> {
         options: TurnOptions,
     ) -> Self {
         Self {
-            turn: Turn::start(context, options.clone(), vec![user_message("go")]),
+            kept: Kept::new(&context.input()),
+            turn: Turn::start(context, options.clone(), Vec::new(), vec![user_message("go")]),
             rng,
             log,
             now_ms: 0,
@@ -205,6 +213,7 @@ impl<'a> World<'a> {
             call_ids: HashSet::new(),
             returned: BTreeMap::new(),
             calls_made: 0,
+            replaced: false,
             steered: Vec::new(),
             usage: options.usage,
             requests: 0,
@@ -243,6 +252,12 @@ impl<'a> World<'a> {
         let wild = self.steps < WILD_STEPS;
         if wild && self.rng.one_in(60) {
             return self.interrupt();
+        }
+        if wild && self.rng.one_in(400) {
+            for call in self.running.values() {
+                self.returned.insert(call.call_id.clone(), "aborted by user".into());
+            }
+            return self.accept(Input::StoreFailed("the disk is full".into()));
         }
         if wild && self.rng.one_in(25) {
             let text = format!("steer {}", self.rng.next_u64());
@@ -369,8 +384,10 @@ impl<'a> World<'a> {
                 (OutputBody::Text(text.clone()), text)
             }
         };
-        self.returned.insert(call.call_id, want);
+        self.returned.insert(call.call_id.clone(), want);
         self.accept(Input::Returned(key, output));
+        // Whatever it waits for now, the end of the process would not lose it.
+        assert!(self.kept.has_output(&call.call_id), "the output of {} is not kept", call.call_id);
     }
 
     /// Something that a model or the network to it may come up with.
@@ -481,6 +498,7 @@ impl<'a> World<'a> {
             self.note("action", &action);
             self.observe(action);
         }
+        self.kept.check(&self.turn.context().input());
     }
 
     fn observe(&mut self, action: Action) {
@@ -489,6 +507,7 @@ impl<'a> World<'a> {
         assert!(!ended || matches!(action, Action::Finish(_)), "something after the last event");
         match action {
             Action::Emit(event) => self.observe_event(event),
+            Action::Keep(keep) => self.kept.take(keep),
             Action::Sample(purpose) => self.observe_sample(purpose),
             Action::CloseStream => assert!(self.sampling.take().is_some(), "no stream is open"),
             Action::Run(call) => self.observe_run(call),
@@ -565,12 +584,12 @@ impl<'a> World<'a> {
         let open = &mut self.items.open;
         match &event {
             Event::TurnStarted => assert_eq!(self.last_event, None),
-            Event::ItemStarted(Item { id, body }) => {
+            Event::ItemStarted(Item { id, body, .. }) => {
                 assert_eq!(id.0, self.items.next, "items are numbered in order");
                 self.items.next += 1;
                 open.insert(*id, body.clone());
             }
-            Event::ItemUpdated(Item { id, body }) => {
+            Event::ItemUpdated(Item { id, body, .. }) => {
                 let old = open.insert(*id, body.clone());
                 assert!(old.is_some_and(|old| same_kind(&old, body)), "{id:?} is not open");
             }
@@ -580,13 +599,13 @@ impl<'a> World<'a> {
                 };
                 assert!(self.sampling.is_some() && open.get(item).is_some_and(streams));
             }
-            Event::ItemCompleted(Item { id, body }) => {
+            Event::ItemCompleted(Item { id, body, .. }) => {
                 let old = open.remove(id);
                 assert!(old.is_some_and(|old| same_kind(&old, body)), "{id:?} is not open");
                 if *body == ItemBody::Compaction {
                     self.happened.push("compaction");
                     self.history = History::default();
-                    (self.calls_made, self.calls_before) = (0, 0);
+                    self.replaced = true;
                     self.told.clear();
                 }
             }
@@ -616,7 +635,10 @@ impl<'a> World<'a> {
     }
 
     /// Compares the outputs in the history with what the tools returned.
-    fn check_outputs(&self) {
+    fn check_outputs(&mut self) {
+        if std::mem::take(&mut self.replaced) {
+            (self.calls_made, self.calls_before) = (0, self.history.outputs().len());
+        }
         let outputs = &self.history.outputs()[self.calls_before..];
         assert_eq!(outputs.len(), self.calls_made, "a call was lost or made up");
         for (call_id, output) in outputs {
@@ -643,6 +665,8 @@ impl<'a> World<'a> {
                     let calls = self.calls_total > limits.calls_max;
                     assert!(calls || self.requests == limits.requests_max, "no limit was reached");
                     self.happened.push(if calls { "call limit" } else { "request limit" });
+                } else if cause == TurnErrorCause::Storage {
+                    self.happened.push("store failed");
                 } else {
                     assert_eq!(error.attempts, self.attempts);
                     self.happened.push("failure");
@@ -652,11 +676,13 @@ impl<'a> World<'a> {
         }
         assert!(self.sampling.is_none() && self.running.is_empty(), "something was left running");
         assert!(self.questions.is_empty(), "a question outlives its turn");
+        let storage = Outcome::Failed(TurnErrorCause::Storage);
+        let ended_at_once = outcome == Outcome::Interrupted || outcome == storage;
         for (id, body) in &self.items.open {
             match body {
                 // What a tool began may go on after the turn.
                 ItemBody::FileChange { .. } => {}
-                ItemBody::TodoList { .. } if outcome == Outcome::Interrupted => {}
+                ItemBody::TodoList { .. } if ended_at_once => {}
                 body => panic!("{id:?} was left open: {body:?}"),
             }
         }

@@ -16,7 +16,7 @@ use engine::context::user_message;
 use engine::retry::RetryLimits;
 use engine::{
     Action, Context, Input, Limits, Numbers, Origin, Outcome, Payload, Purpose, Report, ToolTraits,
-    Turn, TurnOptions, prompt,
+    Turn, TurnOptions, TurnParts, prompt,
 };
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Scope, Subject};
 use protocol::error::{ErrorClass, SampleError};
@@ -32,7 +32,7 @@ use protocol::usage::Usage;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::history::History;
+use crate::history::{History, Kept};
 
 #[test]
 fn scripts() {
@@ -59,6 +59,7 @@ struct Play {
     options: TurnOptions,
     turn: Option<Turn>,
     history: History,
+    kept: Kept,
     now_ms: u64,
 }
 
@@ -71,12 +72,14 @@ impl Default for Play {
                 limits: Limits::default(),
                 retry: RetryLimits { request_max: 1, stream_max: 2 },
                 compact_at: None,
+                context_tokens: 0,
                 usage: Usage::default(),
                 numbers: Numbers::default(),
                 seed: 1,
             },
             turn: None,
             history: History::default(),
+            kept: Kept::default(),
             now_ms: 0,
         }
     }
@@ -123,8 +126,19 @@ impl Play {
         if let Some(said) = input.strip_prefix("start ") {
             let mut context = Context::default();
             context.push(Origin::Setup, user_message("setup"));
-            let turn = Turn::start(context, self.options.clone(), vec![user_message(said)]);
+            self.kept = Kept::new(&context.input());
+            let said = vec![user_message(said)];
+            let turn = Turn::start(context, self.options.clone(), Vec::new(), said);
             self.turn = Some(turn);
+        } else if let Some(said) = input.strip_prefix("again ") {
+            let parts = self.turn.take().unwrap().into_parts();
+            let TurnParts { context, usage, context_tokens, numbers } = parts;
+            let options = self.options.clone();
+            let options = TurnOptions { usage, context_tokens, numbers, ..options };
+            self.turn = Some(Turn::start(context, options, Vec::new(), vec![user_message(said)]));
+        } else if input == "compact" {
+            let parts = self.turn.take().unwrap().into_parts();
+            self.turn = Some(Turn::start_compaction(parts.context, self.options.clone()));
         } else if input == "history" {
             let turn = self.turn.as_ref().unwrap();
             *text += &format!("  history {}\n", brief_input(&turn.context().input()));
@@ -142,16 +156,24 @@ impl Play {
         }
         let turn = self.turn.as_mut().unwrap();
         while let Some(action) = turn.poll() {
+            if let Action::Keep(keep) = action {
+                self.kept.take(keep);
+                continue;
+            }
             *text += &format!("  {}\n", brief_action(&action, turn));
             match action {
                 Action::Sample(Purpose::Answer) => {
                     self.history.follow(&turn.input(Purpose::Answer));
+                    self.kept.check(&turn.input(Purpose::Answer));
                 }
                 // A new history need not begin as the old one did.
                 Action::Emit(Event::ItemCompleted(Item { body: ItemBody::Compaction, .. })) => {
                     self.history = History::default();
                 }
-                Action::Finish(_) => self.history.follow(&turn.context().input()),
+                Action::Finish(_) => {
+                    self.history.follow(&turn.context().input());
+                    self.kept.check(&turn.context().input());
+                }
                 _ => {}
             }
         }
@@ -251,6 +273,7 @@ fn read_input(input: &str) -> Input {
         "over" => Input::WaitOver,
         "steer" => Input::Steer(vec![user_message(rest)]),
         "interrupt" => Input::Interrupt,
+        "store-failed" => Input::StoreFailed(rest.to_owned()),
         _ => panic!("no input {input}"),
     }
 }
@@ -326,6 +349,7 @@ fn read_error(class: &str) -> SampleError {
 fn brief_action(action: &Action, turn: &Turn) -> String {
     match action {
         Action::Emit(event) => brief_event(event),
+        Action::Keep(keep) => format!("keep {keep:?}"),
         Action::Sample(purpose) => {
             format!("sample {purpose:?}: {}", brief_input(&turn.input(*purpose)))
         }
@@ -394,7 +418,7 @@ fn shown(command: String) -> ItemBody {
     })
 }
 
-fn brief_item(Item { id, body }: &Item) -> String {
+fn brief_item(Item { id, body, .. }: &Item) -> String {
     let body = match body {
         ItemBody::AgentMessage { text } => format!("message {text:?}"),
         ItemBody::Reasoning { summary } => format!("reasoning {summary:?}"),

@@ -17,7 +17,7 @@ use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::item::{Item, ItemBody};
 use providers::{Auth, Client, Endpoint, Identity, WireApi};
-use runtime::{Asked, Asker, Control, RequestOptions, Thread, ThreadOptions, Toolset};
+use runtime::{Asked, Asker, Control, Past, RequestOptions, Thread, ThreadOptions, Toolset};
 use sandbox::Sandbox;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -229,10 +229,11 @@ impl Host {
             retry: RetryLimits { request_max: 0, stream_max: 0 },
             compact_at: None,
             seed: 1,
+            turn_context: Default::default(),
         };
         let client = Client::new(endpoint, &identity).unwrap();
         let tools = Toolset::new(tools, &[], sessions);
-        let mut thread = Thread::new(id, client, tools, options, Vec::new());
+        let mut thread = Thread::new(id, client, tools, options, Vec::new(), Past::default());
         if let Some(asker) = &self.asker {
             thread.set_asker(Arc::clone(asker) as Arc<dyn Asker>);
         }
@@ -272,7 +273,7 @@ fn told(body: &Value) -> Vec<String> {
 
 /// Shortens the events that are about items of calls, questions, and ends.
 fn brief(event: &Event, root: &Path) -> Option<String> {
-    let item = |Item { id, body }: &Item| match body {
+    let item = |Item { id, body, .. }: &Item| match body {
         ItemBody::Command(command) => Some(format!("{} {:?}", id.0, command.status)),
         ItemBody::FileChange { status, .. } => Some(format!("{} {status:?}", id.0)),
         _ => None,

@@ -1,0 +1,179 @@
+//! Opening a thread: a new one, one that goes on, one that goes on from another.
+
+use anyhow::anyhow;
+use engine::context::user_message;
+use engine::prompt;
+use history::{Checked, Entry, Fold, Folded, Origin, Profile};
+use protocol::event::Event;
+use protocol::id::ThreadId;
+use protocol::open::Raw;
+use protocol::responses::KnownItem;
+use protocol::rollout::{Record, SessionMeta};
+use runtime::Past;
+use serde_json::json;
+use serde_json::value::to_raw_value;
+use store::{Damage, Log, NewThread, OpenError, ReadReport, Store, StoreError};
+
+use crate::failure::Failure;
+
+/// How many damages are named one by one.
+const DAMAGES_NAMED_MAX: usize = 5;
+
+/// What a run begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Start {
+    /// Nothing.
+    New,
+    /// A thread, to go on with.
+    Resume(ThreadId),
+    /// A thread, to go on from in another.
+    Fork(ThreadId),
+}
+
+/// A thread that was opened.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// Its id.
+    pub(crate) id: ThreadId,
+    /// Its log; none if nothing is to be kept.
+    pub(crate) log: Option<Log>,
+    /// What it was.
+    pub(crate) past: Past,
+    /// The base instructions that it has always had.
+    pub(crate) instructions: Option<String>,
+    /// What the user should know about it.
+    pub(crate) told: Vec<Event>,
+}
+
+/// Opens the thread that `start` names; `meta` describes this run.
+pub(crate) fn open(
+    store: &Store,
+    start: Start,
+    ephemeral: bool,
+    meta: SessionMeta,
+    profile: &Profile,
+) -> Result<Opened, Failure> {
+    let new_id = runtime::id::thread().map_err(|error| anyhow!("no random numbers: {error}"));
+    match start {
+        Start::New => {
+            let id = new_id.map_err(Failure::failed)?;
+            let log = if ephemeral {
+                None
+            } else {
+                let meta = SessionMeta { id: Some(id), session_id: Some(id.to_string()), ..meta };
+                Some(store.create(NewThread { id, meta }).map_err(failure)?)
+            };
+            Ok(Opened { id, log, past: Past::default(), instructions: None, told: Vec::new() })
+        }
+        Start::Resume(id) => {
+            let mut fold = Fold::default();
+            let (mut log, report) = if ephemeral {
+                let report = store.read(id, &mut |line| fold.line(line));
+                (None, report.map_err(OpenError::Store).map_err(failure)?)
+            } else {
+                let (log, report) = store.open(id, &mut |line| fold.line(line)).map_err(failure)?;
+                (Some(log), report)
+            };
+            let mut folded = fold.finish();
+            heal(&mut folded, log.as_mut())?;
+            Ok(opened(id, log, folded, &report, profile))
+        }
+        Start::Fork(source) => {
+            let id = new_id.map_err(Failure::failed)?;
+            let mut fold = Fold::default();
+            let report = store.read(source, &mut |line| fold.line(line));
+            let report = report.map_err(OpenError::Store).map_err(failure)?;
+            let mut folded = fold.finish();
+            let mut log = if ephemeral {
+                None
+            } else {
+                let meta = SessionMeta {
+                    id: Some(id),
+                    session_id: Some(id.to_string()),
+                    base_instructions: folded
+                        .meta
+                        .as_ref()
+                        .and_then(|source| source.base_instructions.clone())
+                        .or_else(|| meta.base_instructions.clone()),
+                    ..meta
+                };
+                Some(store.fork(source, NewThread { id, meta }).map_err(failure)?)
+            };
+            heal(&mut folded, log.as_mut())?;
+            Ok(opened(id, log, folded, &report, profile))
+        }
+    }
+}
+
+fn failure(error: OpenError) -> Failure {
+    match &error {
+        OpenError::Store(StoreError::NotFound(_)) => Failure::usage(error),
+        _ => Failure::failed(error),
+    }
+}
+
+/// Ends the turn that the last process was in when it ended: its calls get outputs, and the model is
+/// told. Nothing of it is run again.
+fn heal(folded: &mut Folded, log: Option<&mut Log>) -> Result<(), Failure> {
+    let Some(turn) = folded.open_turn.clone() else { return Ok(()) };
+    let mut items = history::fold::heal(folded);
+    items.push(user_message(prompt::PROCESS_ENDED));
+    let wires: Vec<_> = items.iter().filter_map(wire).collect();
+    if let Some(log) = log {
+        let aborted = json!({"type": "turn_aborted", "turn_id": turn, "reason": "interrupted"});
+        let event = to_raw_value(&aborted).map(|raw| Record::EventMsg(Raw::from(raw)));
+        let mut records: Vec<_> = wires.iter().cloned().map(Record::ResponseItem).collect();
+        records.extend(event);
+        log.append(&records).map_err(Failure::failed)?;
+    }
+    let entry = |wire| Entry { wire, origin: Origin::Turn, maker: None };
+    folded.entries.extend(wires.into_iter().map(entry));
+    folded.open_turn = None;
+    Ok(())
+}
+
+fn wire(item: &KnownItem) -> Option<Raw> {
+    to_raw_value(item).ok().map(Raw::from)
+}
+
+fn opened(
+    id: ThreadId,
+    log: Option<Log>,
+    folded: Folded,
+    report: &ReadReport,
+    profile: &Profile,
+) -> Opened {
+    let mut told = damages(id, &report.damage);
+    let last_model = folded.last.as_ref().map(|last| last.model.as_str());
+    if let Some(last) = last_model.filter(|last| !last.is_empty() && *last != profile.maker.model) {
+        let now = &profile.maker.model;
+        told.push(Event::Warning(format!(
+            "the thread was last run with the model {last} and goes on with {now}; -m {last} takes \
+             the old one"
+        )));
+    }
+    let Folded { entries, makers, usage, context_tokens, meta, .. } = folded;
+    let Checked { entries, repairs } = history::check(entries, &makers, profile);
+    if !repairs.is_empty() {
+        told.push(Event::HistoryRepaired(repairs));
+    }
+    let instructions = meta.and_then(|meta| meta.base_instructions).map(|base| base.text);
+    let instructions = instructions.filter(|text| !text.trim().is_empty());
+    Opened { id, log, past: Past { entries, usage, context_tokens }, instructions, told }
+}
+
+/// Names what could not be read.
+fn damages(id: ThreadId, damages: &[Damage]) -> Vec<Event> {
+    let mut told: Vec<_> = damages
+        .iter()
+        .take(DAMAGES_NAMED_MAX)
+        .map(|damage| Event::Warning(damage.to_string()))
+        .collect();
+    if damages.len() > DAMAGES_NAMED_MAX {
+        let more = damages.len() - DAMAGES_NAMED_MAX;
+        told.push(Event::Warning(format!(
+            "{more} more places of the thread's log are damaged: `heddle threads fsck {id}` lists them"
+        )));
+    }
+    told
+}

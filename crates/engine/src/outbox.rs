@@ -1,0 +1,118 @@
+//! Events that must not be seen before what they tell of is on disk.
+//!
+//! Every write of the log has a number. An event that completes something waits until the log is
+//! synced up to the write that it came with; whatever comes after it waits behind it, so that the
+//! order stays. One sync serves all that wait.
+
+use std::collections::VecDeque;
+
+use protocol::error::{RetryAdvice, TurnError, TurnErrorCause};
+use protocol::event::Event;
+
+/// Events on their way out.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    waiting: VecDeque<(Event, u64)>,
+    /// The write that the log was last synced up to.
+    durable: u64,
+}
+
+impl Outbox {
+    /// Takes an event in that came with the write `written`.
+    pub fn push(&mut self, event: Event, written: u64) {
+        let completes = matches!(event, Event::ItemCompleted(_)) || event.is_terminal();
+        self.waiting.push_back((event, if completes { written } else { 0 }));
+    }
+
+    /// Notes that the log is synced up to the write `written`.
+    pub fn synced(&mut self, written: u64) {
+        self.durable = self.durable.max(written);
+    }
+
+    /// Returns the next event that may be seen.
+    pub fn pop(&mut self) -> Option<Event> {
+        let (_, needs) = self.waiting.front()?;
+        if *needs > self.durable {
+            return None;
+        }
+        self.waiting.pop_front().map(|(event, _)| event)
+    }
+
+    /// Tells whether something waits for the disk.
+    pub fn waits(&self) -> bool {
+        self.waiting.iter().any(|(_, needs)| *needs > self.durable)
+    }
+
+    /// Gives up on the disk: what waits to be shown as completed never will be, and a turn that had
+    /// ended has failed. Returns what may be seen instead.
+    pub fn fail(&mut self, message: &str) -> Vec<Event> {
+        let fail = |(event, _)| match event {
+            Event::ItemCompleted(item) => Event::ItemDiscarded(item.id),
+            event if event.is_terminal() => Event::TurnFailed(TurnError {
+                cause: TurnErrorCause::Storage,
+                message: message.to_owned(),
+                attempts: 0,
+                retry: RetryAdvice::Later,
+            }),
+            event => event,
+        };
+        self.waiting.drain(..).map(fail).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::event::Event;
+    use protocol::id::ItemId;
+    use protocol::item::{Item, ItemBody};
+
+    use super::Outbox;
+
+    fn completed(id: u64) -> Event {
+        Event::ItemCompleted(Item::new(ItemId(id), ItemBody::Compaction))
+    }
+
+    fn drain(outbox: &mut Outbox) -> String {
+        let brief = |event: Event| match event {
+            Event::ItemCompleted(item) => format!("done {}", item.id.0),
+            Event::ItemDiscarded(id) => format!("discarded {}", id.0),
+            Event::Delta { text, .. } => text,
+            Event::TurnFailed(error) => error.message,
+            event => format!("{event:?}"),
+        };
+        let mut seen = Vec::new();
+        while let Some(event) = outbox.pop() {
+            seen.push(brief(event));
+        }
+        seen.join(", ")
+    }
+
+    #[test]
+    fn nothing_is_completed_before_it_is_on_disk() {
+        let mut outbox = Outbox::default();
+        let delta = |text: &str| Event::Delta { item: ItemId(9), text: text.to_owned() };
+        outbox.push(delta("a"), 1);
+        outbox.push(completed(1), 1);
+        outbox.push(delta("b"), 1);
+        outbox.push(completed(2), 2);
+        outbox.push(Event::TurnInterrupted, 3);
+        assert_eq!(drain(&mut outbox), "a");
+        assert!(outbox.waits());
+        outbox.synced(1);
+        assert_eq!(drain(&mut outbox), "done 1, b");
+        // A sync that is late changes nothing.
+        outbox.synced(0);
+        outbox.synced(2);
+        assert_eq!(drain(&mut outbox), "done 2");
+        let instead = outbox.fail("no space");
+        assert!(matches!(&instead[..], [Event::TurnFailed(error)] if error.message == "no space"));
+        assert!(!outbox.waits());
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_taken_back() {
+        let mut outbox = Outbox::default();
+        outbox.push(completed(1), 1);
+        assert_eq!(outbox.fail("gone"), [Event::ItemDiscarded(ItemId(1))]);
+    }
+}

@@ -1,0 +1,251 @@
+//! Lines of a thread's log, in the rollout layout that Codex clients read and write.
+//!
+//! A line is `{"timestamp":…,"ordinal":…,"type":…,"payload":{…}}`; ours end in a checksum of all that
+//! stands before it (`"crc32c"`), which other readers skip. [`Line`] is what is read, with its payload
+//! untouched; [`Record`] is what is written.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::id::ThreadId;
+use crate::open::Raw;
+use crate::responses::OutputBody;
+use crate::usage::Usage;
+
+/// A line as it was read.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Line<'a> {
+    /// When it was written: RFC 3339.
+    #[serde(borrow, default)]
+    pub timestamp: Cow<'a, str>,
+    /// Its number in the thread; lines of older files have none.
+    #[serde(default)]
+    pub ordinal: Option<u64>,
+    /// What the payload is: one of [`kind`], or something newer than this build.
+    #[serde(rename = "type", borrow)]
+    pub kind: Cow<'a, str>,
+    /// The payload as it stands.
+    #[serde(borrow)]
+    pub payload: &'a RawValue,
+}
+
+/// The kinds of lines that this build understands.
+pub mod kind {
+    /// The head of a file: [`super::SessionMeta`].
+    pub const SESSION_META: &str = "session_meta";
+    /// An item of the history: [`crate::responses::ResponseItem`].
+    pub const RESPONSE_ITEM: &str = "response_item";
+    /// What a turn runs with: [`super::TurnContext`].
+    pub const TURN_CONTEXT: &str = "turn_context";
+    /// Something that happened: [`super::EventHead`] tells what.
+    pub const EVENT_MSG: &str = "event_msg";
+    /// Tokens of one answer: [`super::TokenUsage`].
+    pub const TOKEN_USAGE: &str = "token_usage_record";
+    /// A history that replaces all before it: [`super::Compacted`].
+    pub const COMPACTED: &str = "compacted";
+    /// The output of a call whose turn in the history has not come yet: [`super::CallReturned`]. Ours
+    /// alone: it keeps an output that was shown from being lost with the process.
+    pub const CALL_RETURNED: &str = "call_returned";
+    /// Stands where a damaged line was: [`super::Tombstone`]. Ours alone.
+    pub const TOMBSTONE: &str = "heddle_tombstone";
+}
+
+/// The head of a file. Whatever is missing in a file of another program is empty here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SessionMeta {
+    /// The thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<ThreadId>,
+    /// The thread again; what it was first called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// The thread that this one was forked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from_id: Option<ThreadId>,
+    /// How many lines of it count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from_ordinal_exclusive: Option<u64>,
+    /// When the thread was made: RFC 3339.
+    #[serde(default)]
+    pub timestamp: String,
+    /// The working directory.
+    #[serde(default)]
+    pub cwd: String,
+    /// The program.
+    #[serde(default)]
+    pub originator: String,
+    /// Its version.
+    #[serde(default)]
+    pub cli_version: String,
+    /// What it was made through: `exec`, `cli`, or an object about a parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Raw>,
+    /// The provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_provider: Option<String>,
+    /// The base instructions that every request carries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_instructions: Option<BaseInstructions>,
+    /// `paginated` if lines have ordinals; older files have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history_mode: Option<String>,
+    /// What this file continues, if it does not begin at nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history_base: Option<HistoryBase>,
+    /// The commit and branch that the thread began at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<Raw>,
+}
+
+/// The mode of files whose lines have ordinals.
+pub const PAGINATED: &str = "paginated";
+
+/// Base instructions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BaseInstructions {
+    /// The text.
+    pub text: String,
+}
+
+/// The lines that stand before those of a file: a fork's are those of its source, a revert's those of
+/// the thread itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryBase {
+    /// The thread they belong to.
+    pub thread_id: ThreadId,
+    /// The first ordinal that does not count.
+    pub end_ordinal_exclusive: u64,
+    /// Where the last line that counts ends in its file.
+    pub end_byte_offset: u64,
+}
+
+/// What a turn runs with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TurnContext {
+    /// The turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<String>,
+    /// The working directory.
+    #[serde(default)]
+    pub cwd: String,
+    /// When a person is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_policy: Option<Raw>,
+    /// What commands may do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_policy: Option<Raw>,
+    /// The model.
+    #[serde(default)]
+    pub model: String,
+    /// The reasoning effort.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
+    /// The reasoning summary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+}
+
+/// The tag of an `event_msg`, and what most of them have.
+#[derive(Clone, Debug, Deserialize)]
+pub struct EventHead<'a> {
+    /// What happened: `task_started`, `item_completed`, …
+    #[serde(rename = "type", borrow)]
+    pub kind: Cow<'a, str>,
+    /// The turn it happened in.
+    #[serde(default, borrow)]
+    pub turn_id: Option<Cow<'a, str>>,
+}
+
+/// Tokens of one answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TokenUsage {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The turn.
+    pub turn_id: String,
+    /// Those of the answer.
+    pub usage: TotalledUsage,
+    /// Those of the turn so far.
+    pub turn_token_usage: TotalledUsage,
+    /// Those of the thread so far.
+    pub thread_token_usage: TotalledUsage,
+}
+
+/// Token counts with their sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TotalledUsage {
+    /// The counts.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// Request and answer together: how full the context window was.
+    #[serde(default)]
+    pub total_tokens: u64,
+}
+
+impl From<Usage> for TotalledUsage {
+    fn from(usage: Usage) -> Self {
+        let total_tokens = usage.input_tokens.saturating_add(usage.output_tokens);
+        Self { usage, total_tokens }
+    }
+}
+
+/// A history that replaces all before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compacted {
+    /// The summary, with what introduces it to the model.
+    #[serde(default)]
+    pub message: String,
+    /// The history from here on. Older files have none: then it is what the user said, and the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement_history: Option<Vec<Raw>>,
+    /// How this history came to be, if a model had no part in it: `trimmed` or `restored`. Ours alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heddle_cause: Option<String>,
+}
+
+/// The output of a call, before it enters the history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallReturned {
+    /// The call.
+    pub call_id: String,
+    /// Whether the call is one of a freeform tool.
+    #[serde(default)]
+    pub custom: bool,
+    /// What the model will read.
+    pub output: OutputBody,
+}
+
+/// Stands where a damaged line was, so that nobody looks for it again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tombstone {
+    /// Where the bytes were put: the name of a file beside this one.
+    pub set_aside: String,
+    /// What the line was, as far as could be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+}
+
+/// A line that is to be written, without what its place in the file decides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", content = "payload", rename_all = "snake_case")]
+pub enum Record {
+    /// The head of a file.
+    SessionMeta(Box<SessionMeta>),
+    /// An item of the history.
+    ResponseItem(Raw),
+    /// What a turn runs with.
+    TurnContext(Box<TurnContext>),
+    /// Something that happened.
+    EventMsg(Raw),
+    /// Tokens of one answer.
+    TokenUsageRecord(Box<TokenUsage>),
+    /// A history that replaces all before it.
+    Compacted(Box<Compacted>),
+    /// The output of a call, before it enters the history.
+    CallReturned(Box<CallReturned>),
+    /// Stands where a damaged line was.
+    #[serde(rename = "heddle_tombstone")]
+    Tombstone(Box<Tombstone>),
+}

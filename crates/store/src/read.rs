@@ -1,0 +1,54 @@
+//! Reading a log, whatever state it is in.
+
+use std::path::PathBuf;
+
+/// What reading a thread came upon.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadReport {
+    /// What could not be read.
+    pub damage: Vec<Damage>,
+    /// Lines that were read.
+    pub lines: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+}
+
+/// Something that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: PathBuf,
+    /// Where it begins.
+    pub offset: u64,
+    /// How many bytes it is.
+    pub length: u64,
+    /// The ordinal of the line, as far as can be told.
+    pub ordinal: Option<u64>,
+    /// The kind of the line, as far as can be told.
+    pub kind: Option<String>,
+    /// The turn that it belongs to, as far as can be told.
+    pub turn: Option<String>,
+    /// What is wrong.
+    pub what: DamageKind,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DamageKind {
+    /// The file ends in the middle of a line.
+    TornTail,
+    /// A line is not what was written.
+    Line,
+    /// Lines are missing.
+    Gap,
+    /// The head of the file is missing or damaged; it was made up from the rest.
+    Head,
+    /// The file that this one continues is missing.
+    Base,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {:?} at byte {}", self.file.display(), self.what, self.offset)
+    }
+}
