@@ -116,7 +116,7 @@ fn failure(error: OpenError) -> Failure {
 /// told. Nothing of it is run again.
 fn heal(folded: &mut Folded, log: Option<&mut Log>) -> Result<(), Failure> {
     let Some(turn) = folded.open_turn.clone() else { return Ok(()) };
-    let mut items = history::fold::heal(folded);
+    let mut items = history::heal(folded);
     items.push(user_message(prompt::PROCESS_ENDED));
     let wires: Vec<_> = items.iter().filter_map(wire).collect();
     if let Some(log) = log {

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use history::sendable;
 pub use history::{Entry, Origin};
 use protocol::open::{Open, Raw};
 use protocol::responses::{Content, KnownItem, KnownPart, Message};
@@ -36,9 +37,14 @@ impl Context {
         context
     }
 
-    /// Appends an item, and returns it as it will be sent. An id that the history already has is left
-    /// out, because it is optional.
-    pub fn push(&mut self, origin: Origin, mut item: KnownItem) -> &Raw {
+    /// Appends an item, and returns it as it will be sent; none if there is nothing in it that could
+    /// be. An id that the history already has is left out, because it is optional.
+    ///
+    /// One item that an endpoint refuses would make every later request fail, so what is wrong with
+    /// it by itself is put right here.
+    pub fn push(&mut self, origin: Origin, item: KnownItem) -> Option<&Raw> {
+        let (item, _) = sendable::item(item);
+        let mut item = item?;
         if let Some(id) = id_of(&mut item)
             && id.as_ref().is_some_and(|id| !self.ids.insert(id.clone()))
         {
@@ -46,7 +52,7 @@ impl Context {
         }
         let wire = Raw::from(to_raw_value(&item).expect("items are plain data with string keys"));
         self.entries.push(Entry { wire, origin, maker: None });
-        &self.entries[self.entries.len() - 1].wire
+        self.entries.last().map(|entry| &entry.wire)
     }
 
     /// Notes that a turn begins here.

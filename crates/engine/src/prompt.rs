@@ -4,6 +4,8 @@
 
 use std::fmt::Write as _;
 
+use history::words;
+
 /// The base instructions.
 pub const BASE: &str = include_str!("prompt/base.md");
 
@@ -15,15 +17,7 @@ their own terms, with every constraint they gave; what has been done and found o
 commands and results that matter; decisions and their reasons; what remains, in order, beginning with the very \
 next step. Be complete and compact. Do not call tools.";
 
-/// Stands before the summary in the new history.
-pub const SUMMARY_PREFIX: &str = "\
-The earlier part of this conversation was replaced by the following summary of it. The work described as done \
-is done: continue from here and do not repeat it.";
-
-/// Stands in place of a summary that could not be had.
-pub const SUMMARY_MISSING: &str = "\
-The earlier part of this conversation was dropped to make room, and no summary of it could be made. Look at the \
-workspace to see what has already been done before you continue.";
+pub use history::words::{SUMMARY_MISSING, SUMMARY_PREFIX};
 
 /// Told to the model when the user ended a turn.
 pub const TURN_ABORTED: &str = "\
@@ -64,7 +58,7 @@ pub struct Environment {
 impl Environment {
     /// Renders the block that the first request carries.
     pub fn render(&self) -> String {
-        let mut text = String::from("<environment_context>\n");
+        let mut text = format!("{}\n", words::ENVIRONMENT);
         let mut line = |tag: &str, value: &str| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "  <{tag}>{}</{tag}>", escape(value));
@@ -102,7 +96,8 @@ pub fn agents_md(cwd: &str, files: &[(String, String)], bytes_max: usize) -> Opt
         body.truncate(cut);
         let _ = write!(body, "\n[cut at {cut} of {total} bytes: project_doc_max_bytes]");
     }
-    Some(format!("# AGENTS.md instructions for {cwd}\n\n<INSTRUCTIONS>\n{body}\n</INSTRUCTIONS>"))
+    let title = words::AGENTS_MD;
+    Some(format!("{title} for {cwd}\n\n<INSTRUCTIONS>\n{body}\n</INSTRUCTIONS>"))
 }
 
 fn escape(text: &str) -> String {

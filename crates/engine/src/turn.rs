@@ -631,6 +631,7 @@ impl Turn {
                 let (call_id, whole) = (call.call_id.clone(), call.is_whole());
                 let payload = Payload::Function(call.arguments.clone());
                 self.leave_out(&mut call.arguments, "{}");
+                name_anyway(&mut call.name);
                 self.push(Origin::Turn, KnownItem::FunctionCall(call));
                 self.on_call(call_id, name, payload, whole);
             }
@@ -640,6 +641,7 @@ impl Turn {
                 let whole = call.is_whole();
                 let payload = Payload::Custom(call.input.clone());
                 self.leave_out(&mut call.input, "");
+                name_anyway(&mut call.name);
                 self.push(Origin::Turn, KnownItem::CustomToolCall(call));
                 self.on_call(call_id, name, payload, whole);
             }
@@ -838,8 +840,10 @@ impl Turn {
 
     /// Puts an item into the history, and has it written down.
     fn push(&mut self, origin: Origin, item: KnownItem) {
-        let wire = self.context.push(origin, item).clone();
-        self.keep(Keep::Item { wire, said: origin == Origin::User });
+        let wire = self.context.push(origin, item).cloned();
+        if let Some(wire) = wire {
+            self.keep(Keep::Item { wire, said: origin == Origin::User });
+        }
     }
 
     /// Has the output of a call written down that cannot enter the history yet.
@@ -872,6 +876,13 @@ impl Turn {
             State::Done => "done",
         };
         Unexpected { state, input }
+    }
+}
+
+/// Gives a call without a name one, because it must stand in the history with its output.
+fn name_anyway(name: &mut String) {
+    if name.trim().is_empty() {
+        *name = "unknown".to_owned();
     }
 }
 

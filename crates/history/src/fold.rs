@@ -1,9 +1,28 @@
 //! The fold over the lines of a log.
+//!
+//! One pass, line by line; what is held is the live history and a few bytes for each turn. A line that
+//! makes no sense changes nothing: whoever reads the file reports it.
+//!
+//! Which head counts: the first `session_meta` of the thread's own file. Lines of the files that it
+//! continues come before, with heads of their own, and a thread that was forked by copying has the
+//! source's head among its lines. Say [`Fold::own`] where the own file begins; without it, a head
+//! replaces the one before only if it says that it continues that very thread.
+
+use std::collections::HashMap;
 
 use protocol::open::Raw;
-use protocol::responses::KnownItem;
-use protocol::rollout::{CallReturned, Line, SessionMeta, TokenUsage, TurnContext, kind};
+use protocol::responses::{CallOutput, Content, KnownItem, KnownPart, Message};
+use protocol::rollout::{
+    CallReturned, Compacted, EventHead, Line, SessionMeta, TotalledUsage, TurnContext, kind,
+};
 use protocol::usage::Usage;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use crate::item::{self, Class, MAKER_KEY, Signed};
+use crate::live::{HISTORY_BYTES_MAX, LeftOut, Live};
+use crate::turns::{TurnEnd, Turns};
 
 /// Where an item of the history comes from; decides what survives compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +42,12 @@ pub struct Entry {
     pub wire: Raw,
     /// Where it comes from.
     pub origin: Origin,
-    /// Who made it: an index into [`Folded::makers`].
+    /// Who made it: an index into [`Folded::makers`]. None if no model did, or if it is not known.
     pub maker: Option<u16>,
 }
 
 /// A provider and a model of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Maker {
     /// The provider.
     pub provider: String,
@@ -45,9 +64,11 @@ pub struct Folded {
     pub entries: Vec<Entry>,
     /// Who made its items.
     pub makers: Vec<Maker>,
+    /// Who would make the next one: an index into `makers`.
+    pub maker: Option<u16>,
     /// Tokens used so far.
     pub usage: Usage,
-    /// How full the context window was after the last answer.
+    /// How full the context window was after the last answer; an estimate after a compaction.
     pub context_tokens: u64,
     /// What the last turn ran with.
     pub last: Option<TurnContext>,
@@ -57,30 +78,122 @@ pub struct Folded {
     pub returned: Vec<CallReturned>,
     /// Counts the lines, from 0, up to the last compaction.
     pub last_compaction: Option<u64>,
+    /// The turns.
+    pub turns: Turns,
+    /// What was too long for the history.
+    pub left_out: LeftOut,
 }
 
-/// The fold over the lines of a log. Give it every line in order.
+impl Folded {
+    /// Returns the history as a `compacted` line can carry it: with who made an item, where that is not
+    /// who would make the next.
+    pub fn replacement_history(&self) -> Vec<Raw> {
+        self.entries.iter().map(|entry| self.signed(entry)).collect()
+    }
+
+    fn signed(&self, entry: &Entry) -> Raw {
+        let maker = entry.maker.filter(|_| entry.maker != self.maker);
+        let json = entry.wire.as_str().trim_end();
+        let (Some(maker), Some(open)) =
+            (maker.and_then(|index| self.makers.get(usize::from(index))), json.strip_suffix('}'))
+        else {
+            return entry.wire.clone();
+        };
+        let maker = serde_json::to_string(&(&maker.provider, &maker.model)).expect("plain data");
+        // An item with a maker was read as one of a known kind, so the object has fields before this.
+        RawValue::from_string(format!(r#"{open},"{MAKER_KEY}":{maker}}}"#))
+            .map_or_else(|_| entry.wire.clone(), Raw::from)
+    }
+}
+
+/// The fold over the lines of a log. Give it every line in order, those of files that this one
+/// continues first.
 #[derive(Debug, Default)]
 pub struct Fold {
     folded: Folded,
+    live: Live,
+    /// Lines so far.
+    lines: u64,
+    /// The compaction that does not count.
+    ignored: Option<u64>,
+    /// Whether the head is that of the own file for certain.
+    head: Head,
+    now: Maker,
+    /// The index of that, if it has one.
+    maker: Option<u16>,
+    maker_index: HashMap<Maker, u16>,
+    /// Whether the user has spoken.
+    spoken: bool,
+    /// Turns that began.
+    started: u32,
+    /// Whether token counts have lines of their own, which say more than events.
+    has_usage: bool,
+    returned: HashMap<String, Returned>,
+    returned_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Returned {
+    number: u64,
+    bytes: usize,
+    output: CallReturned,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Head {
+    /// Nobody said where the own file begins.
+    #[default]
+    Guessed,
+    /// The next head is the one.
+    Awaited,
+    /// It has come.
+    Certain,
 }
 
 impl Fold {
+    /// Makes a fold for which one compaction did not happen: the line with this number, counted as in
+    /// [`Folded::last_compaction`].
+    pub fn ignoring_compaction(line_number: u64) -> Self {
+        Self { ignored: Some(line_number), ..Self::default() }
+    }
+
+    /// Says that the lines from here on are those of the thread's own file.
+    pub fn own(&mut self) {
+        self.head = Head::Awaited;
+    }
+
     /// Takes the next line in. A line that makes no sense changes nothing.
     pub fn line(&mut self, line: &Line<'_>) {
+        let number = self.lines;
+        self.lines += 1;
         let json = line.payload.get();
         match &*line.kind {
-            kind::SESSION_META => self.folded.meta = serde_json::from_str(json).ok(),
-            kind::RESPONSE_ITEM => {
-                if let Ok(wire) = serde_json::from_str(json) {
-                    self.folded.entries.push(Entry { wire, origin: Origin::Turn, maker: None });
+            kind::SESSION_META => self.session_meta(json),
+            kind::RESPONSE_ITEM => self.item(line.payload.to_owned().into(), false, line.ordinal),
+            kind::TURN_CONTEXT => {
+                if let Ok(context) = serde_json::from_str::<TurnContext>(json) {
+                    self.now.model.clone_from(&context.model);
+                    self.maker_changed();
+                    self.folded.last = Some(context);
                 }
             }
-            kind::TURN_CONTEXT => self.folded.last = serde_json::from_str(json).ok(),
+            kind::EVENT_MSG => self.event(json, line.ordinal),
             kind::TOKEN_USAGE => {
-                if let Ok(usage) = serde_json::from_str::<TokenUsage>(json) {
-                    self.folded.usage = usage.thread_token_usage.usage;
-                    self.folded.context_tokens = usage.usage.total_tokens;
+                if let Ok(read) = serde_json::from_str::<UsageLine>(json) {
+                    self.has_usage = true;
+                    self.folded.usage = read.thread_token_usage.usage;
+                    self.folded.context_tokens = read.usage.total_tokens;
+                }
+            }
+            kind::COMPACTED if self.ignored != Some(number) => {
+                if let Ok(compacted) = serde_json::from_str(json) {
+                    self.compacted(compacted);
+                    self.folded.last_compaction = Some(number);
+                }
+            }
+            kind::CALL_RETURNED => {
+                if let Ok(returned) = serde_json::from_str(json) {
+                    self.returned(number, json.len(), returned);
                 }
             }
             _ => {}
@@ -88,13 +201,255 @@ impl Fold {
     }
 
     /// Returns what the lines came to.
-    pub fn finish(self) -> Folded {
+    pub fn finish(mut self) -> Folded {
+        self.folded.maker = self.maker;
+        (self.folded.entries, self.folded.left_out) = self.live.finish();
+        let mut returned: Vec<_> = self.returned.into_values().collect();
+        returned.sort_by_key(|returned| returned.number);
+        self.folded.returned = returned.into_iter().map(|returned| returned.output).collect();
+        self.folded.turns.shrink();
         self.folded
+    }
+
+    fn session_meta(&mut self, json: &str) {
+        let Ok(meta) = serde_json::from_str::<SessionMeta>(json) else { return };
+        if let Some(provider) = &meta.model_provider {
+            self.now.provider.clone_from(provider);
+            self.maker_changed();
+        }
+        let is_head = match (self.head, &self.folded.meta) {
+            (Head::Awaited, _) => {
+                self.head = Head::Certain;
+                true
+            }
+            (Head::Certain, _) => false,
+            (Head::Guessed, None) => true,
+            (Head::Guessed, Some(before)) => meta
+                .history_base
+                .as_ref()
+                .is_some_and(|base| before.id.is_none_or(|before| before == base.thread_id)),
+        };
+        if is_head {
+            self.folded.meta = Some(meta);
+        }
+    }
+
+    /// Takes an item in. `replaces` if it comes in a history that replaces another.
+    fn item(&mut self, raw: Raw, replaces: bool, ordinal: Option<u64>) {
+        let Ok(item) = item::read(&raw) else {
+            // What it is cannot be told, but it was something of a turn.
+            let entry = Entry { wire: raw, origin: Origin::Turn, maker: None };
+            return self.live.push(entry, Class::Model, self.turn());
+        };
+        let class = item::class(&item);
+        let origin = item::origin(&item, replaces || !self.spoken);
+        let maker = match class {
+            Class::Model if replaces => self.signed(&raw).or(self.maker),
+            Class::Model => self.maker,
+            Class::Told | Class::Output => None,
+        };
+        match &item {
+            KnownItem::Message(message) if origin == Origin::User => {
+                self.spoken = true;
+                if !replaces {
+                    self.said(item::opening(message), ordinal);
+                }
+            }
+            KnownItem::FunctionCallOutput(CallOutput { call_id, .. })
+            | KnownItem::CustomToolCallOutput(CallOutput { call_id, .. }) => {
+                self.entered(call_id);
+            }
+            _ => {}
+        }
+        let entry = Entry { wire: item::write(&item), origin, maker };
+        self.live.push(entry, class, self.turn());
+    }
+
+    fn said(&mut self, text: &str, ordinal: Option<u64>) {
+        if self.folded.open_turn.is_none() {
+            // A file without marks of turns, or something put in between them.
+            self.folded.turns.begin("", ordinal, TurnEnd::Unknown);
+        }
+        self.folded.turns.said(text);
+    }
+
+    fn event(&mut self, json: &str, ordinal: Option<u64>) {
+        let Ok(head) = serde_json::from_str::<EventHead<'_>>(json) else { return };
+        let turn_id = head.turn_id.as_deref();
+        match &*head.kind {
+            "task_started" | "turn_started" => {
+                let id = turn_id.unwrap_or_default();
+                self.started = self.started.saturating_add(1);
+                self.folded.turns.begin(id, ordinal, TurnEnd::Open);
+                self.folded.open_turn = Some(id.to_owned());
+            }
+            "task_complete" | "turn_complete" => {
+                let failed = serde_json::from_str::<TurnOver>(json).is_ok_and(|over| over.failed());
+                self.ended(turn_id, if failed { TurnEnd::Failed } else { TurnEnd::Completed });
+            }
+            "turn_aborted" => self.ended(turn_id, TurnEnd::Interrupted),
+            "thread_settings_applied" => {
+                if let Ok(applied) = serde_json::from_str::<Applied>(json) {
+                    let Settings { model, model_provider_id } = applied.thread_settings;
+                    self.now.model = model.unwrap_or_else(|| std::mem::take(&mut self.now.model));
+                    self.now.provider =
+                        model_provider_id.unwrap_or_else(|| std::mem::take(&mut self.now.provider));
+                    self.maker_changed();
+                }
+            }
+            "token_count" => {
+                let count = serde_json::from_str::<TokenCount>(json);
+                let Ok(TokenCount { info: Some(info) }) = count else { return };
+                if !self.has_usage {
+                    self.folded.usage = info.total_token_usage.usage;
+                }
+                self.folded.context_tokens = info.last_token_usage.total_tokens;
+            }
+            "thread_rolled_back" => {
+                if let Ok(RolledBack { num_turns }) = serde_json::from_str(json) {
+                    self.live.roll_back(num_turns);
+                    self.folded.turns.roll_back(num_turns);
+                    self.folded.context_tokens = self.live.tokens();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, turn_id: Option<&str>, end: TurnEnd) {
+        let Some(open) = &self.folded.open_turn else { return };
+        if turn_id.is_none_or(|id| open.is_empty() || open == id) {
+            self.folded.open_turn = None;
+            self.folded.turns.end(end);
+        }
+    }
+
+    fn compacted(&mut self, compacted: Compacted) {
+        if let Some(history) = compacted.replacement_history {
+            self.live.clear();
+            for raw in history {
+                self.item(raw, true, None);
+            }
+        } else {
+            // The older form: what the user said stays, and so does what was set up, as nobody would
+            // say it again.
+            self.live.keep_said();
+            if !compacted.message.is_empty() {
+                let part = KnownPart::input_text(compacted.message);
+                let message = Message {
+                    id: None,
+                    role: item::USER.to_owned(),
+                    content: Content(vec![part]),
+                    phase: None,
+                };
+                let wire = item::write(&KnownItem::Message(message));
+                let entry = Entry { wire, origin: Origin::Turn, maker: None };
+                self.live.push(entry, Class::Told, self.turn());
+            }
+        }
+        self.folded.context_tokens = self.live.tokens();
+    }
+
+    fn returned(&mut self, number: u64, bytes: usize, output: CallReturned) {
+        self.entered(&output.call_id);
+        // A turn has few calls under way. More than this is no log of ours.
+        if self.returned.len() >= RETURNED_MAX || self.returned_bytes + bytes > HISTORY_BYTES_MAX {
+            self.returned.clear();
+            self.returned_bytes = 0;
+        }
+        self.returned_bytes += bytes;
+        self.returned.insert(output.call_id.clone(), Returned { number, bytes, output });
+    }
+
+    /// Forgets an output that waited for its place in the history.
+    fn entered(&mut self, call_id: &str) {
+        if let Some(returned) = self.returned.remove(call_id) {
+            self.returned_bytes -= returned.bytes;
+        }
+    }
+
+    /// Returns the number of the turn that is open.
+    fn turn(&self) -> u32 {
+        if self.folded.open_turn.is_some() { self.started } else { 0 }
+    }
+
+    fn maker_changed(&mut self) {
+        self.maker = self.index_of(self.now.clone());
+    }
+
+    fn signed(&mut self, raw: &Raw) -> Option<u16> {
+        let Signed { heddle_maker: (provider, model) } = serde_json::from_str(raw.as_str()).ok()?;
+        self.index_of(Maker { provider, model })
+    }
+
+    fn index_of(&mut self, maker: Maker) -> Option<u16> {
+        if let Some(index) = self.maker_index.get(&maker) {
+            return Some(*index);
+        }
+        let named = |name: &str| (1..=NAME_BYTES_MAX).contains(&name.len());
+        let makers = &mut self.folded.makers;
+        if !named(&maker.provider) || !named(&maker.model) || makers.len() >= MAKERS_MAX {
+            return None;
+        }
+        let index = u16::try_from(makers.len()).ok()?;
+        makers.push(maker.clone());
+        self.maker_index.insert(maker, index);
+        Some(index)
     }
 }
 
-/// Returns what must be appended to the log of a thread whose process ended in the middle of a turn:
-/// an output for every call that has none.
-pub fn heal(_folded: &Folded) -> Vec<KnownItem> {
-    Vec::new()
+/// Reads what is needed of token counts; other programs leave out the rest.
+#[derive(Deserialize)]
+struct UsageLine {
+    usage: TotalledUsage,
+    thread_token_usage: TotalledUsage,
 }
+
+#[derive(Deserialize)]
+struct TokenCount {
+    #[serde(default)]
+    info: Option<TokenInfo>,
+}
+
+#[derive(Deserialize)]
+struct TokenInfo {
+    total_token_usage: TotalledUsage,
+    last_token_usage: TotalledUsage,
+}
+
+#[derive(Deserialize)]
+struct TurnOver {
+    #[serde(default)]
+    error: Option<IgnoredAny>,
+}
+
+impl TurnOver {
+    fn failed(&self) -> bool {
+        self.error.is_some()
+    }
+}
+
+#[derive(Deserialize)]
+struct Applied {
+    thread_settings: Settings,
+}
+
+#[derive(Deserialize)]
+struct Settings {
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    model_provider_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RolledBack {
+    num_turns: u64,
+}
+
+/// Outputs that can wait for their place in the history.
+const RETURNED_MAX: usize = 1024;
+/// Makers that are told apart; items of any more count as of unknown make.
+const MAKERS_MAX: usize = 1024;
+/// Bytes of the name of a provider or a model.
+const NAME_BYTES_MAX: usize = 256;

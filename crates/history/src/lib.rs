@@ -1,12 +1,22 @@
 //! From the lines of a log to a history that an endpoint takes.
 //!
 //! * [`fold`]: lines in, history out: forks, reverts, rollbacks and compactions applied;
-//! * [`sendable`]: any history in, one that an endpoint takes out, with a list of what was repaired.
+//! * [`heal()`]: what a turn lacks whose process died in it;
+//! * [`sendable`]: any history in, one that an endpoint takes out, with a list of what was repaired;
+//! * [`words`]: how messages begin that no user wrote.
 //!
 //! Nothing here opens a file or writes one: what is on disk stays as it is.
 
 pub mod fold;
+mod heal;
+mod item;
+mod live;
 pub mod sendable;
+mod turns;
+pub mod words;
 
 pub use fold::{Entry, Fold, Folded, Maker, Origin};
+pub use heal::{PROCESS_ENDED, heal};
+pub use live::{HISTORY_BYTES_MAX, LeftOut, SETUP_BYTES_MAX, USER_BYTES_MAX};
 pub use sendable::{Checked, Profile, Wire, check};
+pub use turns::{TURNS_MAX, Turn, TurnEnd, Turns, WORDS_BYTES_MAX};

@@ -21,7 +21,7 @@ pub enum RepairKind {
     OutputAdded,
     /// An output had no call: it is not sent.
     OutputWithoutCall,
-    /// An output came before its call: it was moved behind it.
+    /// An output did not stand with its call: it was moved there.
     OutputMoved,
     /// A second output of one call: it is not sent.
     OutputRepeated,
@@ -35,9 +35,13 @@ pub enum RepairKind {
     CallIdRepeated,
     /// A call without a call id: it got one.
     CallIdMissing,
+    /// A call id that the endpoint would refuse: it and its output got another.
+    CallIdInvalid,
     /// A call without the name of a tool: it is not sent.
     CallWithoutName,
-    /// Arguments that are not JSON: they are sent as a JSON text.
+    /// The name of a tool as no tool can be called: what is wrong with it was replaced.
+    NameInvalid,
+    /// Arguments that are no JSON object: they are sent as a text in one.
     ArgumentsInvalid,
     /// A text that is empty, or a message of nothing else: it is not sent.
     TextEmpty,
@@ -49,10 +53,16 @@ pub enum RepairKind {
     ImageBroken,
     /// An image that is too large: words stand in its place.
     ImageOversized,
+    /// An image that is of another type than is said: it is sent with the right one.
+    ImageTypeWrong,
     /// Reasoning that only another provider or model can read: it is not sent.
     ReasoningForeign,
     /// Reasoning without anything that the endpoint could use: it is not sent.
     ReasoningEmpty,
+    /// Reasoning that nothing of the model follows: it is not sent.
+    ReasoningDangling,
+    /// A search that another provider ran: it is not sent.
+    SearchForeign,
     /// An item of a kind that the endpoint does not know: it is not sent.
     KindUnknown,
     /// An item that is not what its kind should be: it is not sent.
@@ -67,9 +77,9 @@ impl RepairKind {
     /// Says what was wrong and what was done, in words that follow the item.
     pub fn words(self) -> &'static str {
         match self {
-            Self::OutputAdded => "had no output: the model is told that it was aborted",
+            Self::OutputAdded => "had no output: the model is told that it was lost",
             Self::OutputWithoutCall => "is the output of no call: it is not sent",
-            Self::OutputMoved => "came before its call: it is sent after it",
+            Self::OutputMoved => "does not stand with its call: it is sent there",
             Self::OutputRepeated => "is a second output of its call: it is not sent",
             Self::OutputKindChanged => {
                 "is an output of the wrong kind: it is sent as the right one"
@@ -78,15 +88,24 @@ impl RepairKind {
             Self::IdInvalid => "has an id that would be refused: it is sent without",
             Self::CallIdRepeated => "has the call id of another: it is sent with a new one",
             Self::CallIdMissing => "has no call id: it is sent with one",
+            Self::CallIdInvalid => "has a call id that would be refused: it is sent with a new one",
             Self::CallWithoutName => "names no tool: it is not sent",
-            Self::ArgumentsInvalid => "has arguments that are not JSON: they are sent as a text",
+            Self::NameInvalid => {
+                "calls a tool by an impossible name: it is sent with a possible one"
+            }
+            Self::ArgumentsInvalid => "has arguments that are no JSON object: they are sent in one",
             Self::TextEmpty => "has an empty text: it is not sent",
             Self::PartUnfit => "has a part that does not fit its role: it was changed or left out",
             Self::RoleUnknown => "has an unknown role: it is sent as the user's",
             Self::ImageBroken => "has an image that cannot be read: words are sent instead",
             Self::ImageOversized => "has an image that is too large: words are sent instead",
+            Self::ImageTypeWrong => {
+                "has an image of another type than it says: it is sent as what it is"
+            }
             Self::ReasoningForeign => "was made by another provider or model: it is not sent",
             Self::ReasoningEmpty => "has nothing that could be used: it is not sent",
+            Self::ReasoningDangling => "led to nothing: it is not sent",
+            Self::SearchForeign => "was run by another provider: it is not sent",
             Self::KindUnknown => "is of a kind that is not known: it is not sent",
             Self::Malformed => "is not what its kind should be: it is not sent",
             Self::TextOversized => "is too long: its middle is left out",

@@ -7,6 +7,7 @@ mod conformance;
 mod decode;
 mod enclosed;
 mod https;
+mod kill;
 mod policy;
 mod process;
 mod run;

@@ -118,6 +118,11 @@ impl Run {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Sends a signal, unless it has ended by itself.
+    pub(crate) fn signal_if_there(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
     /// Waits for the end.
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {

@@ -629,7 +629,9 @@ impl<'a> World<'a> {
             Event::ApprovalResolved { id, resolution: Resolution::Withdrawn } => {
                 assert!(self.questions.contains_key(id), "{id:?} is not open");
             }
-            Event::ThreadStarted(_) | Event::Warning(_) => panic!("not of a turn: {event:?}"),
+            Event::ThreadStarted(_) | Event::Warning(_) | Event::HistoryRepaired(_) => {
+                panic!("not of a turn: {event:?}")
+            }
         }
         self.last_event = Some(event);
     }

@@ -403,6 +403,7 @@ fn brief_event(event: &Event) -> String {
             format!("* approval {} resolved: {answer:?}", id.0)
         }
         Event::Warning(text) => format!("* warning {text}"),
+        Event::HistoryRepaired(repairs) => format!("* repaired {repairs:?}"),
         Event::ThreadStarted(_) => panic!("not of a turn: {event:?}"),
     }
 }

@@ -1,0 +1,195 @@
+//! The history as it grows: a list with a bound.
+//!
+//! What is beyond the bound would fit into no context window, so it stays on disk only. The oldest of
+//! what the model and its tools did leaves first, in whole answers with their outputs: an endpoint
+//! refuses half of one.
+
+use protocol::repair::{Repair, RepairKind};
+
+use crate::fold::{Entry, Origin};
+use crate::item::Class;
+
+/// What is in the log and not in the history, because it was too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How many items.
+    pub items: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+}
+
+impl LeftOut {
+    /// Says so to a person; none if nothing was left out.
+    pub fn repair(&self) -> Option<Repair> {
+        (self.items > 0).then(|| Repair {
+            kind: RepairKind::TooLong,
+            index: 0,
+            item: format!("the oldest part ({} items, {} bytes)", self.items, self.bytes),
+        })
+    }
+}
+
+/// The history as it grows.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    slots: Vec<Slot>,
+    bytes: usize,
+    /// Where the user speaks, in order.
+    users: Vec<usize>,
+    left_out: LeftOut,
+}
+
+#[derive(Debug)]
+struct Slot {
+    entry: Entry,
+    class: Class,
+    /// The turn, counted from 1; 0 outside of any.
+    turn: u32,
+}
+
+impl Slot {
+    fn bytes(&self) -> usize {
+        self.entry.wire.as_str().len() + SLOT_BYTES
+    }
+}
+
+impl Live {
+    pub(crate) fn push(&mut self, entry: Entry, class: Class, turn: u32) {
+        let slot = Slot { entry, class, turn };
+        self.bytes += slot.bytes();
+        if slot.entry.origin == Origin::User {
+            self.users.push(self.slots.len());
+        }
+        self.slots.push(slot);
+        // Only now and then, so that the cost stays linear.
+        if self.bytes > HISTORY_BYTES_MAX + HISTORY_BYTES_MAX / 4 {
+            self.bound();
+        }
+    }
+
+    /// Empties the history: another replaces it.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Keeps set-up and what the user said.
+    pub(crate) fn keep_said(&mut self) {
+        self.retain(|_, slot| slot.entry.origin != Origin::Turn);
+        self.left_out = LeftOut::default();
+    }
+
+    /// Drops the last `count` turns of the user, and all after them.
+    pub(crate) fn roll_back(&mut self, count: u64) {
+        let (mut left, mut cut, mut in_turn) = (count, None, 0);
+        while let Some(&at) = self.users.last() {
+            let turn = self.slots[at].turn;
+            // What was said while a turn ran belongs to it; without marks of turns, each is one.
+            if turn == 0 || turn != in_turn {
+                if left == 0 {
+                    break;
+                }
+                left -= 1;
+                in_turn = turn;
+            }
+            self.users.pop();
+            cut = Some(at);
+        }
+        if let Some(cut) = cut {
+            self.bytes -= self.slots.drain(cut..).map(|slot| slot.bytes()).sum::<usize>();
+        }
+    }
+
+    /// Estimates the tokens of the history, from its bytes.
+    pub(crate) fn tokens(&self) -> u64 {
+        (self.bytes / BYTES_PER_TOKEN) as u64
+    }
+
+    pub(crate) fn finish(mut self) -> (Vec<Entry>, LeftOut) {
+        self.bound();
+        (self.slots.into_iter().map(|slot| slot.entry).collect(), self.left_out)
+    }
+
+    /// Makes the history fit.
+    fn bound(&mut self) {
+        let mut over = self.bytes.saturating_sub(HISTORY_BYTES_MAX);
+        if over == 0 {
+            return;
+        }
+        let share = |origin, bytes_max| {
+            let own = self.slots.iter().filter(|slot| slot.entry.origin == origin);
+            own.map(Slot::bytes).sum::<usize>().saturating_sub(bytes_max)
+        };
+        let mut over_setup = share(Origin::Setup, SETUP_BYTES_MAX);
+        let mut over_user = share(Origin::User, USER_BYTES_MAX);
+        // What the user said last is what the turn is about.
+        let last_user = self.users.last().copied();
+        self.retain(|index, slot| {
+            let left = match slot.entry.origin {
+                Origin::Setup => &mut over_setup,
+                Origin::User if Some(index) == last_user => return true,
+                Origin::User => &mut over_user,
+                Origin::Turn => return true,
+            };
+            let drop = *left > 0 && over > 0;
+            if drop {
+                *left = left.saturating_sub(slot.bytes());
+                over = over.saturating_sub(slot.bytes());
+            }
+            !drop
+        });
+        let mut before: Option<(Class, bool)> = None;
+        self.retain(|_, slot| {
+            let class = slot.class;
+            // The middle of an answer goes the way of its beginning.
+            let goes_on = match before {
+                Some((Class::Model, _)) => class != Class::Told,
+                Some((Class::Output, _)) => class == Class::Output,
+                Some((Class::Told, _)) | None => false,
+            };
+            let drop = match before {
+                Some((_, dropped)) if goes_on => dropped,
+                _ => over > 0,
+            };
+            let drop = drop && slot.entry.origin == Origin::Turn;
+            if drop {
+                over = over.saturating_sub(slot.bytes());
+            }
+            before = Some((class, drop));
+            !drop
+        });
+    }
+
+    fn retain(&mut self, mut keep: impl FnMut(usize, &Slot) -> bool) {
+        let mut index = 0;
+        let Self { slots, users, bytes, left_out } = self;
+        users.clear();
+        let mut kept = 0;
+        slots.retain(|slot| {
+            let keep = keep(index, slot);
+            index += 1;
+            if keep {
+                if slot.entry.origin == Origin::User {
+                    users.push(kept);
+                }
+                kept += 1;
+            } else {
+                *bytes -= slot.bytes();
+                left_out.items += 1;
+                left_out.bytes += slot.entry.wire.as_str().len() as u64;
+            }
+            keep
+        });
+    }
+}
+
+/// Bytes of a history; more than any context window holds.
+pub const HISTORY_BYTES_MAX: usize = 16 << 20;
+/// Those of them that the user's messages can have, when not everything fits; the last one always
+/// stays.
+pub const USER_BYTES_MAX: usize = HISTORY_BYTES_MAX / 2;
+/// Those of them that set-up can have, when not everything fits.
+pub const SETUP_BYTES_MAX: usize = HISTORY_BYTES_MAX / 4;
+/// What an item takes beside its text, so that very small ones have a bound too.
+const SLOT_BYTES: usize = 64;
+/// A low guess for English and code.
+const BYTES_PER_TOKEN: usize = 4;

@@ -1,0 +1,95 @@
+//! What only some endpoints can read: reasoning, searches, and ids that refer to either.
+
+use std::collections::HashSet;
+
+use protocol::repair::{Repair, RepairKind};
+
+use super::{Kept, Part, id_of};
+use crate::fold::{Entry, Maker};
+
+/// Leaves out reasoning and searches that the endpoint cannot read, and ids that it would refuse.
+///
+/// An id of an item whose answer lost its reasoning goes too: the provider knows that something stood
+/// before it, and refuses the one without the other.
+pub(super) fn check(
+    kept: &mut Vec<Kept>,
+    makers: &[Maker],
+    own: &Maker,
+    repairs: &mut Vec<Repair>,
+) {
+    let maker = |entry: &Entry| entry.maker.and_then(|index| makers.get(usize::from(index)));
+    let mut bereft = false;
+    let mut ids = HashSet::new();
+    kept.retain_mut(|item| {
+        bereft &= item.part.is_models();
+        let maker = maker(&item.entry);
+        let is_foreign = maker.is_some_and(|maker| maker.provider != own.provider);
+        let refused = match item.part {
+            Part::LostThought => {
+                bereft = true;
+                return false;
+            }
+            Part::Thought { .. } if maker.is_some_and(|maker| maker != own) => {
+                Some(RepairKind::ReasoningForeign)
+            }
+            Part::Thought { usable: false } => Some(RepairKind::ReasoningEmpty),
+            Part::Searched if is_foreign => Some(RepairKind::SearchForeign),
+            _ => None,
+        };
+        if let Some(kind) = refused {
+            bereft |= kind != RepairKind::SearchForeign;
+            repairs.push(item.repair(kind));
+            return false;
+        }
+        let Some(id) = &item.id else { return true };
+        let wrong = if !is_id(id) {
+            Some(RepairKind::IdInvalid)
+        } else if ids.contains(id) {
+            Some(RepairKind::IdRepeated)
+        } else {
+            None
+        };
+        if bereft || is_foreign || wrong.is_some() {
+            repairs.extend(wrong.map(|kind| item.repair(kind)));
+            item.edit(|mut item| {
+                if let Some(id) = id_of(&mut item) {
+                    *id = None;
+                }
+                item
+            });
+            item.id = None;
+        } else {
+            ids.insert(id.clone());
+        }
+        true
+    });
+}
+
+/// Leaves out reasoning that nothing of the model follows, as when a turn was interrupted: a provider
+/// asks for what came of it.
+pub(super) fn drop_dangling(kept: &mut Vec<Kept>, repairs: &mut Vec<Repair>) {
+    let mut leads_on = false;
+    let mut dangling = vec![false; kept.len()];
+    for (item, dangles) in kept.iter().zip(&mut dangling).rev() {
+        match item.part {
+            Part::Thought { .. } => *dangles = !leads_on,
+            _ => leads_on = item.part.is_models(),
+        }
+    }
+    let mut dangling = dangling.into_iter();
+    kept.retain(|item| {
+        let dangles = dangling.next() == Some(true);
+        if dangles {
+            repairs.push(item.repair(RepairKind::ReasoningDangling));
+        }
+        !dangles
+    });
+}
+
+fn is_id(id: &str) -> bool {
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    (1..=ID_CHARS_MAX).contains(&id.len()) && id.chars().all(is_fit)
+}
+
+/// Characters of an id.
+const ID_CHARS_MAX: usize = 64;

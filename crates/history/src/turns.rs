@@ -1,0 +1,220 @@
+//! The turns of a thread, a few bytes each: a thread may have very many.
+
+use std::fmt;
+
+/// The turns of a thread, oldest first.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Turns {
+    marks: Vec<Mark>,
+    /// Ids and words of all of them, in order: one allocation instead of two for each.
+    text: String,
+}
+
+/// A turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn<'a> {
+    /// Its id; empty if the log does not name it.
+    pub id: &'a str,
+    /// The ordinal of the line that it begins with; lines of older files have none.
+    pub ordinal: Option<u64>,
+    /// The first words of what the user said.
+    pub words: &'a str,
+    /// How it ended.
+    pub end: TurnEnd,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// It has not, or its process ended in it and nothing came after.
+    Open,
+    /// With an answer.
+    Completed,
+    /// With an error.
+    Failed,
+    /// By the user's wish.
+    Interrupted,
+    /// Its process ended in it.
+    Lost,
+    /// The log does not say.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    /// [`NO_ORDINAL`] if there is none.
+    ordinal: u64,
+    /// Where its id begins in the text.
+    at: u32,
+    id_bytes: u8,
+    words_bytes: u8,
+    end: TurnEnd,
+}
+
+impl Turns {
+    /// Returns how many there are.
+    pub fn len(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// Tells whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
+    /// Returns a turn by its place.
+    pub fn get(&self, index: usize) -> Option<Turn<'_>> {
+        self.marks.get(index).map(|mark| self.show(mark))
+    }
+
+    /// Returns all of them in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Turn<'_>> + ExactSizeIterator {
+        self.marks.iter().map(|mark| self.show(mark))
+    }
+
+    /// Returns how much memory they take.
+    pub fn memory_bytes(&self) -> usize {
+        self.text.capacity() + self.marks.capacity() * size_of::<Mark>()
+    }
+
+    fn show(&self, mark: &Mark) -> Turn<'_> {
+        let at = mark.at as usize;
+        let words = at + usize::from(mark.id_bytes);
+        Turn {
+            id: &self.text[at..words],
+            ordinal: (mark.ordinal != NO_ORDINAL).then_some(mark.ordinal),
+            words: &self.text[words..words + usize::from(mark.words_bytes)],
+            end: mark.end,
+        }
+    }
+
+    /// Adds a turn. One that is still open can no longer end: its process must have.
+    pub(crate) fn begin(&mut self, id: &str, ordinal: Option<u64>, end: TurnEnd) {
+        if let Some(last) = self.marks.last_mut().filter(|last| last.end == TurnEnd::Open) {
+            last.end = TurnEnd::Lost;
+        }
+        if self.marks.len() >= TURNS_MAX {
+            self.forget(TURNS_MAX / 2);
+        }
+        let id = bounded(id, ID_BYTES_MAX);
+        let at = u32::try_from(self.text.len()).expect("bounded by the number of turns");
+        self.text.push_str(id);
+        self.marks.push(Mark {
+            ordinal: ordinal.unwrap_or(NO_ORDINAL),
+            at,
+            id_bytes: id.len() as u8,
+            words_bytes: 0,
+            end,
+        });
+    }
+
+    /// Notes what the user said in the last turn, the first time.
+    pub(crate) fn said(&mut self, text: &str) {
+        let Some(last) = self.marks.last_mut().filter(|last| last.words_bytes == 0) else { return };
+        let line = text.trim_start().lines().next().unwrap_or_default();
+        let words = bounded(line, WORDS_BYTES_MAX).trim_end();
+        last.words_bytes = words.len() as u8;
+        self.text.push_str(words);
+    }
+
+    /// Notes how the last turn ended.
+    pub(crate) fn end(&mut self, end: TurnEnd) {
+        if let Some(last) = self.marks.last_mut() {
+            last.end = end;
+        }
+    }
+
+    /// Takes back the last `count` turns in which the user spoke, and all after them.
+    pub(crate) fn roll_back(&mut self, count: u64) {
+        let mut left = count;
+        while left > 0
+            && let Some(mark) = self.marks.pop()
+        {
+            self.text.truncate(mark.at as usize);
+            left -= u64::from(mark.words_bytes > 0);
+        }
+    }
+
+    /// Gives back memory that is not needed.
+    pub(crate) fn shrink(&mut self) {
+        self.marks.shrink_to_fit();
+        self.text.shrink_to_fit();
+    }
+
+    fn forget(&mut self, count: usize) {
+        let cut = self.marks[count].at;
+        self.marks.drain(..count);
+        self.text.drain(..cut as usize);
+        self.marks.iter_mut().for_each(|mark| mark.at -= cut);
+    }
+}
+
+impl fmt::Debug for Turns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+fn bounded(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+/// Turns that are remembered; of more, the oldest are forgotten.
+pub const TURNS_MAX: usize = 65_536;
+/// Bytes of what the user said that are remembered of a turn.
+pub const WORDS_BYTES_MAX: usize = 40;
+/// Bytes of an id that are remembered: a UUID has 36.
+const ID_BYTES_MAX: usize = 64;
+const NO_ORDINAL: u64 = u64::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::{TURNS_MAX, TurnEnd, Turns, WORDS_BYTES_MAX};
+
+    #[test]
+    fn ten_thousand_turns_are_small() {
+        let mut turns = Turns::default();
+        for number in 0..10_000 {
+            turns.begin(
+                &format!("01a1e273-775e-7183-879f-{number:012}"),
+                Some(number),
+                TurnEnd::Open,
+            );
+            turns.said(&"é".repeat(100));
+            turns.end(TurnEnd::Completed);
+        }
+        turns.shrink();
+        assert!(turns.memory_bytes() < 1_100_000, "{}", turns.memory_bytes());
+        let last = turns.get(9_999).unwrap();
+        assert_eq!((last.id, last.ordinal), ("01a1e273-775e-7183-879f-000000009999", Some(9_999)));
+        assert_eq!(last.words, "é".repeat(WORDS_BYTES_MAX / 2));
+    }
+
+    #[test]
+    fn of_too_many_the_newest_stay() {
+        let mut turns = Turns::default();
+        for number in 0..=TURNS_MAX as u64 {
+            turns.begin(&number.to_string(), Some(number), TurnEnd::Unknown);
+        }
+        assert_eq!(turns.len(), TURNS_MAX / 2 + 1);
+        let first = turns.get(0).unwrap();
+        assert_eq!((first.id, first.ordinal), ("32768", Some(32_768)));
+    }
+
+    #[test]
+    fn turns_without_words_do_not_count_when_rolled_back() {
+        let mut turns = Turns::default();
+        for (id, words) in [("a", "one"), ("b", ""), ("c", "\n two\nthree"), ("d", "")] {
+            turns.begin(id, None, TurnEnd::Open);
+            turns.said(words);
+        }
+        assert_eq!(turns.get(2).unwrap().words, "two");
+        assert_eq!(turns.get(2).unwrap().end, TurnEnd::Lost);
+        turns.roll_back(0);
+        assert_eq!(turns.len(), 4);
+        turns.roll_back(1);
+        assert_eq!(turns.iter().map(|turn| turn.id).collect::<Vec<_>>(), ["a", "b"]);
+        turns.roll_back(u64::MAX);
+        assert!(turns.is_empty());
+    }
+}
