@@ -8,7 +8,7 @@ use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::open::Raw;
 use protocol::responses::KnownItem;
-use protocol::rollout::{Record, SessionMeta};
+use protocol::rollout::{Line, Record, SessionMeta};
 use runtime::Past;
 use serde_json::json;
 use serde_json::value::to_raw_value;
@@ -81,24 +81,26 @@ pub(crate) fn open(
         Start::Fork(source) => {
             let id = new_id.map_err(Failure::failed)?;
             let mut fold = Fold::default();
-            let report = store.read(source, &mut |line| fold.line(line));
-            let report = report.map_err(OpenError::Store).map_err(failure)?;
-            let mut folded = fold.finish();
-            let mut log = if ephemeral {
-                None
-            } else {
-                let meta = SessionMeta {
-                    id: Some(id),
-                    session_id: Some(id.to_string()),
-                    base_instructions: folded
-                        .meta
-                        .as_ref()
-                        .and_then(|source| source.base_instructions.clone())
-                        .or_else(|| meta.base_instructions.clone()),
-                    ..meta
-                };
-                Some(store.fork(source, NewThread { id, meta }).map_err(failure)?)
+            let mut sink = |line: &Line<'_>| fold.line(line);
+            let meta = SessionMeta {
+                id: Some(id),
+                session_id: Some(id.to_string()),
+                base_instructions: None,
+                ..meta
             };
+            let (mut log, report) = if ephemeral {
+                let report = store.read(source, &mut sink).map_err(OpenError::Store);
+                (None, report.map_err(failure)?)
+            } else {
+                let forked = store.fork(source, NewThread { id, meta }, None, &mut sink);
+                let (log, report) = forked.map_err(failure)?;
+                (Some(log), report)
+            };
+            let mut folded = fold.finish();
+            if let Some(log) = &mut log {
+                // The fork is there from now on, whether anything is said in it or not.
+                log.append(&[]).map_err(Failure::failed)?;
+            }
             heal(&mut folded, log.as_mut())?;
             Ok(opened(id, log, folded, &report, profile))
         }

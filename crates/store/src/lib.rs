@@ -2,12 +2,30 @@
 //!
 //! The log is the truth. What is in it is what happened; everything else is made from it.
 
+mod branch;
+mod chain;
+pub mod disk;
+mod files;
+mod fsck;
 mod line;
+mod lock;
 mod log;
+mod manage;
+mod open;
+mod part;
 mod read;
+mod scan;
+mod side;
 mod store;
+mod transfer;
 
+pub use chain::DEPTH_MAX;
+pub use files::ThreadFiles;
+pub use fsck::{FileReport, Report};
 pub use line::encode;
-pub use log::{Log, Syncer, WriteError};
+pub use log::{Log, Syncer, WriteError, WriteErrorKind};
+pub use manage::ManageError;
 pub use read::{Damage, DamageKind, ReadReport};
+pub use scan::LINE_BYTES_MAX;
 pub use store::{Found, NewThread, OpenError, Store, StoreError};
+pub use transfer::{ImportOutcome, Imported};

@@ -1,56 +1,215 @@
 //! The log of one thread, open for writing.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use protocol::rollout::Record;
+use jiff::Timestamp;
+use protocol::id::ThreadId;
+use protocol::rollout::{Record, SessionMeta};
 
+use crate::disk::{Disk, DiskFile, Mode, create_dirs};
 use crate::line::encode;
+use crate::lock::{Lock, Taken};
 
 /// The log of one thread, open for writing. Nobody else writes it meanwhile.
 #[derive(Debug)]
 pub struct Log {
-    pub(crate) path: PathBuf,
-    pub(crate) file: Arc<File>,
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    /// What there is to do before the first lines; none once it was done.
+    pending: Option<Box<Pending>>,
+    lock: Option<Lock>,
+    shared: Arc<Shared>,
     /// The ordinal of the next line; none in files of the older kind.
-    pub(crate) next: Option<u64>,
+    next: Option<u64>,
+    /// How long the file is, up to the last whole line.
+    length: u64,
+    /// Whether there may be something behind that.
+    uncut: bool,
+    /// The time of the last line, which no line goes behind.
+    latest: Timestamp,
+}
+
+/// A file that comes into being with its first lines.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) home: PathBuf,
+    pub(crate) id: ThreadId,
+    pub(crate) meta: SessionMeta,
+    /// Lines that are copied in behind the head.
+    pub(crate) copied: Vec<u8>,
+}
+
+/// A file that exists.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) lock: Option<Lock>,
+    pub(crate) length: u64,
+    pub(crate) latest: Timestamp,
+    /// Directories that got new names in them.
+    pub(crate) folders: Vec<PathBuf>,
 }
 
 /// Makes what was appended durable. Can be used from another thread while the log goes on.
 #[derive(Clone, Debug)]
 pub struct Syncer {
-    file: Arc<File>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    file: Mutex<Option<Arc<dyn DiskFile>>>,
+    /// Directories whose names are not on disk yet.
+    folders: Mutex<Vec<PathBuf>>,
+    broken: AtomicBool,
 }
 
 /// The log could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("the log {path} could not be written: {source}")]
+#[error("the log {} could not be written: {}", path.display(), kind.words())]
 pub struct WriteError {
-    path: PathBuf,
-    source: std::io::Error,
+    /// The file.
+    pub path: PathBuf,
+    /// What to do about it.
+    pub kind: WriteErrorKind,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// What can be done about a log that could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteErrorKind {
+    /// The disk is full; the same can be tried again.
+    Full,
+    /// Nobody may write there.
+    ReadOnly,
+    /// The file was removed.
+    Gone,
+    /// The disk once failed to keep what it was given; nothing is written to this log any more.
+    Broken,
+    /// Something else.
+    Other,
+}
+
+impl WriteErrorKind {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Full => "the disk is full; free some space, then resume the thread",
+            Self::ReadOnly => {
+                "it is read-only; make it writable, or set HEDDLE_HOME to a place that is"
+            }
+            Self::Gone => "the file was removed while it was open; begin a new thread",
+            Self::Broken => {
+                "the disk has failed to keep lines; check it, then resume the thread to see what is left"
+            }
+            Self::Other => "the disk refused",
+        }
+    }
+}
+
+impl WriteError {
+    pub(crate) fn new(path: &Path, source: io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        let kind = match source.kind() {
+            Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge | Kind::WriteZero => {
+                WriteErrorKind::Full
+            }
+            Kind::ReadOnlyFilesystem | Kind::PermissionDenied => WriteErrorKind::ReadOnly,
+            Kind::NotFound | Kind::NotADirectory | Kind::StaleNetworkFileHandle => {
+                WriteErrorKind::Gone
+            }
+            _ => WriteErrorKind::Other,
+        };
+        Self { path: path.to_owned(), kind, source }
+    }
+
+    fn of_kind(path: &Path, kind: WriteErrorKind, source: io::Error) -> Self {
+        Self { path: path.to_owned(), kind, source }
+    }
+}
+
+impl From<WriteError> for io::Error {
+    fn from(error: WriteError) -> Self {
+        Self::new(error.source.kind(), error)
+    }
 }
 
 impl Log {
-    /// Appends lines in one write. They are in the file when this returns, so they outlive our process;
-    /// they are on disk once a [`Syncer`] that was called after this has returned.
-    pub fn append(&mut self, records: &[Record]) -> Result<(), WriteError> {
-        let now = jiff::Timestamp::now();
-        let timestamp = now.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
-        let mut bytes = Vec::new();
-        for record in records {
-            encode(&timestamp, self.next, record, &mut bytes);
-            self.next = self.next.map(|next| next + 1);
+    /// A log whose file does not exist yet.
+    pub(crate) fn pending(
+        disk: Arc<dyn Disk>,
+        path: PathBuf,
+        pending: Pending,
+        next: Option<u64>,
+    ) -> Self {
+        let shared = Shared::new(&disk, &path, None, Vec::new());
+        Self {
+            disk,
+            path,
+            pending: Some(Box::new(pending)),
+            lock: None,
+            shared,
+            next,
+            length: 0,
+            uncut: false,
+            latest: Timestamp::UNIX_EPOCH,
         }
-        (&*self.file)
-            .write_all(&bytes)
-            .map_err(|source| WriteError { path: self.path.clone(), source })
+    }
+
+    /// A log that goes on.
+    pub(crate) fn opened(
+        disk: Arc<dyn Disk>,
+        path: PathBuf,
+        opened: Opened,
+        next: Option<u64>,
+    ) -> Self {
+        let Opened { file, lock, length, latest, folders } = opened;
+        let shared = Shared::new(&disk, &path, Some(file), folders);
+        Self { disk, path, pending: None, lock, shared, next, length, uncut: false, latest }
+    }
+
+    /// Appends lines in one write. They are in the file when this returns, so they outlive our process;
+    /// they are on disk once a [`Syncer`] that was called after this has returned. If this fails, none
+    /// of them is in the file.
+    pub fn append(&mut self, records: &[Record]) -> Result<(), WriteError> {
+        if self.shared.broken.load(Ordering::Acquire) {
+            return Err(self.shared.refusal());
+        }
+        if records.is_empty() && self.pending.is_none() {
+            return Ok(());
+        }
+        let latest = self.latest.max(Timestamp::now());
+        let timestamp = format_time(latest);
+        let mut next = self.next;
+        let mut bytes = Vec::new();
+        let mut put = |record: &Record, bytes: &mut Vec<u8>| {
+            encode(&timestamp, next, record, bytes);
+            next = next.map(|next| next.saturating_add(1));
+        };
+        if let Some(pending) = &self.pending {
+            put(&Record::SessionMeta(Box::new(pending.meta.clone())), &mut bytes);
+            bytes.extend_from_slice(&pending.copied);
+        }
+        records.iter().for_each(|record| put(record, &mut bytes));
+        let file = self.file().map_err(|source| WriteError::new(&self.path, source))?;
+        if let Err(source) = self.write(&*file, &bytes) {
+            self.undo(&*file);
+            return Err(WriteError::new(&self.path, source));
+        }
+        self.pending = None;
+        self.length += bytes.len() as u64;
+        (self.next, self.latest) = (next, latest);
+        Ok(())
     }
 
     /// Returns what makes appended lines durable.
     pub fn syncer(&self) -> Syncer {
-        Syncer { file: Arc::clone(&self.file) }
+        Syncer { shared: Arc::clone(&self.shared) }
     }
 
     /// Tells whether the lines of this file have no ordinals, as older programs wrote them.
@@ -58,18 +217,139 @@ impl Log {
         self.next.is_none()
     }
 
-    /// Returns where it is.
-    pub fn path(&self) -> &std::path::Path {
+    /// Returns where it is, or where it will be once it has lines.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Lets go of the thread.
     pub fn close(self) {}
+
+    /// Returns the file, and makes it if this is the first time that it is needed.
+    fn file(&mut self) -> io::Result<Arc<dyn DiskFile>> {
+        if let Some(file) = &*lock(&self.shared.file) {
+            return Ok(Arc::clone(file));
+        }
+        let pending = self.pending.as_ref().expect("a log without a file is yet to get one");
+        if self.lock.is_none() {
+            match Lock::take(&self.disk, &pending.home, pending.id)? {
+                Taken::Ours(lock) => self.lock = Some(lock),
+                Taken::Held(holder) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::WouldBlock,
+                        format!("the thread is in use by {holder}"),
+                    ));
+                }
+            }
+        }
+        let folder = self.path.parent().unwrap_or(Path::new("")).to_owned();
+        let mut folders = create_dirs(&*self.disk, &folder)?;
+        folders.push(folder);
+        let file = self.disk.open(&self.path, Mode::Create)?;
+        *lock(&self.shared.folders) = folders;
+        *lock(&self.shared.file) = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn write(&mut self, file: &dyn DiskFile, bytes: &[u8]) -> io::Result<()> {
+        if self.uncut {
+            file.truncate(self.length)?;
+            self.uncut = false;
+        }
+        let mut written = 0;
+        while written < bytes.len() {
+            match file.append(&bytes[written..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // One cheap call, or a whole turn would go into a file that nobody can find.
+        if file.metadata()?.links == 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(())
+    }
+
+    /// Takes back what a failed write has left.
+    fn undo(&mut self, file: &dyn DiskFile) {
+        if self.pending.is_some() {
+            // A file without a head would be taken for a damaged thread.
+            *lock(&self.shared.file) = None;
+            let _ = file.truncate(0);
+            let _ = self.disk.remove(&self.path);
+        } else {
+            self.uncut = file.truncate(self.length).is_err();
+        }
+    }
+}
+
+impl Shared {
+    fn new(
+        disk: &Arc<dyn Disk>,
+        path: &Path,
+        file: Option<Arc<dyn DiskFile>>,
+        folders: Vec<PathBuf>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            disk: Arc::clone(disk),
+            path: path.to_owned(),
+            file: Mutex::new(file),
+            folders: Mutex::new(folders),
+            broken: AtomicBool::new(false),
+        })
+    }
+
+    fn refusal(&self) -> WriteError {
+        let source = io::Error::other("an earlier line may be lost");
+        WriteError::of_kind(&self.path, WriteErrorKind::Broken, source)
+    }
+
+    fn sync(&self) -> Result<(), WriteError> {
+        if self.broken.load(Ordering::Acquire) {
+            return Err(self.refusal());
+        }
+        let Some(file) = lock(&self.file).clone() else { return Ok(()) };
+        self.sync_file(&*file).map_err(|source| {
+            // The kernel forgets what it could not write: asking again would say that all is well.
+            self.broken.store(true, Ordering::Release);
+            let mut error = WriteError::new(&self.path, source);
+            if error.kind != WriteErrorKind::Gone {
+                error.kind = WriteErrorKind::Broken;
+            }
+            error
+        })
+    }
+
+    fn sync_file(&self, file: &dyn DiskFile) -> io::Result<()> {
+        file.sync_data()?;
+        if file.metadata()?.links == 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mut folders = lock(&self.folders);
+        for folder in folders.iter() {
+            self.disk.sync_dir(folder)?;
+        }
+        folders.clear();
+        Ok(())
+    }
 }
 
 impl Syncer {
-    /// Waits until everything that was appended before is on disk.
-    pub fn sync(&self) -> std::io::Result<()> {
-        self.file.sync_data()
+    /// Waits until everything that was appended before is on disk. Once this has failed, it always
+    /// does, and nothing can be appended any more; the error holds a [`WriteError`].
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(self.shared.sync()?)
     }
+}
+
+/// Writes a time as logs have it: RFC 3339 in UTC, with milliseconds.
+pub(crate) fn format_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// Nothing that is done under these locks can leave them half done.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,7 @@
 //! Reading a log, whatever state it is in.
 
+use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// What reading a thread came upon.
@@ -22,8 +24,10 @@ pub struct Damage {
     pub offset: u64,
     /// How many bytes it is.
     pub length: u64,
-    /// The ordinal of the line, as far as can be told.
+    /// The ordinal of the line, as far as can be told; the first one if it is about several.
     pub ordinal: Option<u64>,
+    /// The ordinals that are missing because of it, as far as can be told.
+    pub missing: Option<Range<u64>>,
     /// The kind of the line, as far as can be told.
     pub kind: Option<String>,
     /// The turn that it belongs to, as far as can be told.
@@ -47,8 +51,33 @@ pub enum DamageKind {
     Base,
 }
 
-impl std::fmt::Display for Damage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {:?} at byte {}", self.file.display(), self.what, self.offset)
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, offset, length, .. } = self;
+        let what = match self.what {
+            DamageKind::TornTail => "the end is torn",
+            DamageKind::Line => "a line is damaged",
+            DamageKind::Gap => "lines are missing",
+            DamageKind::Head => "the head is missing or damaged",
+            DamageKind::Base => "what this file continues is missing",
+        };
+        write!(f, "{}: {what}: {length} bytes at {offset}", file.display())?;
+        match &self.missing {
+            Some(missing) if missing.end - missing.start > 1 => {
+                write!(f, ", lines {} to {}", missing.start, missing.end - 1)?;
+            }
+            _ => {
+                if let Some(ordinal) = self.ordinal {
+                    write!(f, ", line {ordinal}")?;
+                }
+            }
+        }
+        if let Some(kind) = &self.kind {
+            write!(f, ", {kind}")?;
+        }
+        if let Some(turn) = &self.turn {
+            write!(f, ", turn {turn}")?;
+        }
+        Ok(())
     }
 }

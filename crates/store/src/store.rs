@@ -1,20 +1,24 @@
 //! The threads of a home.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::id::ThreadId;
-use protocol::rollout::{Line, Record, SessionMeta};
+use protocol::rollout::{Line, PAGINATED, SessionMeta};
 
-use crate::log::Log;
-use crate::read::ReadReport;
+use crate::chain::Chain;
+use crate::disk::{Disk, RealDisk};
+use crate::files::Name;
+use crate::log::{Log, Pending, WriteError, format_time};
+use crate::part::{Given, Outcome};
+use crate::read::{DamageKind, ReadReport};
+use crate::side::Known;
 
 /// The threads of a home.
 #[derive(Clone, Debug)]
 pub struct Store {
-    home: PathBuf,
+    pub(crate) home: PathBuf,
+    pub(crate) disk: Arc<dyn Disk>,
 }
 
 /// Where a thread is.
@@ -42,7 +46,7 @@ pub enum StoreError {
     #[error("there is no thread {0}; `heddle threads list --all` shows those that there are")]
     NotFound(ThreadId),
     /// The disk refused.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", path.display())]
     Io {
         /// What could not be used.
         path: PathBuf,
@@ -58,92 +62,128 @@ pub enum OpenError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Somebody else has it.
-    #[error("the thread {id} is in use by {holder}")]
+    #[error(
+        "the thread {id} is in use by {holder}; wait until that is done, or go on in a copy: \
+         `heddle exec fork {id}`"
+    )]
     Held {
         /// The thread.
         id: ThreadId,
         /// Who has it, in words.
         holder: String,
     },
+    /// It was read, all of its lines were given out, but it cannot be continued.
+    #[error("the thread {id} can be read but not continued: {source}")]
+    Unwritable {
+        /// The thread.
+        id: ThreadId,
+        /// What reading it came upon.
+        report: Box<ReadReport>,
+        /// Why it cannot be continued.
+        source: WriteError,
+    },
+    /// Its lines have no ordinals, so that no place in it can be named.
+    #[error("the thread {0} was made by an older program and cannot be reverted; fork it instead")]
+    Legacy(ThreadId),
+}
+
+impl StoreError {
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
 }
 
 impl Store {
     /// Returns the threads below `home`. Nothing is touched yet.
     pub fn new(home: impl Into<PathBuf>) -> Self {
-        Self { home: home.into() }
+        Self::with_disk(home, Arc::new(RealDisk))
+    }
+
+    /// Returns the threads below `home` on another disk.
+    pub fn with_disk(home: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Self {
+        Self { home: home.into(), disk }
     }
 
     /// Looks for a thread.
     pub fn find(&self, id: ThreadId) -> Result<Option<Found>, StoreError> {
-        let mut found = None;
-        walk(&self.home.join("sessions"), &mut |path| {
-            if path.to_string_lossy().contains(&id.to_string()) {
-                found = Some(Found { path: path.to_owned(), archived: false });
-            }
-        });
-        Ok(found)
+        let found = self.files(id)?;
+        Ok(found.map(|files| Found { path: files.path, archived: files.archived }))
     }
 
-    /// Reads a thread, with what it continues, and gives every line to `sink`.
+    /// Reads a thread, with what it continues, and gives every line to `sink`. The last head among them
+    /// is the thread's own.
     pub fn read(
         &self,
         id: ThreadId,
         sink: &mut dyn FnMut(&Line<'_>),
     ) -> Result<ReadReport, StoreError> {
-        let found = self.find(id)?.ok_or(StoreError::NotFound(id))?;
-        let io = |source| StoreError::Io { path: found.path.clone(), source };
-        let mut report = ReadReport::default();
-        for text in BufReader::new(File::open(&found.path).map_err(io)?).lines() {
-            if let Ok(line) = serde_json::from_str(&text.map_err(io)?) {
-                report.lines += 1;
-                sink(&line);
-            }
-        }
-        Ok(report)
-    }
-
-    /// Opens a thread for writing, gives every line of it to `sink`, and repairs its end.
-    pub fn open(
-        &self,
-        id: ThreadId,
-        sink: &mut dyn FnMut(&Line<'_>),
-    ) -> Result<(Log, ReadReport), OpenError> {
-        let report = self.read(id, sink)?;
-        let found = self.find(id)?.ok_or(StoreError::NotFound(id))?;
-        let io = |source| StoreError::Io { path: found.path.clone(), source };
-        let file = OpenOptions::new().append(true).open(&found.path).map_err(io)?;
-        let log = Log { path: found.path, file: Arc::new(file), next: Some(report.lines) };
-        Ok((log, report))
+        let files = self.files(id)?.ok_or(StoreError::NotFound(id))?;
+        let chain = self.chain(&files)?;
+        Ok(self.read_chain(&chain, &mut |_, given| sink(given.line))?.0)
     }
 
     /// Makes a thread. Its file comes into being with the first lines.
     pub fn create(&self, new: NewThread) -> Result<Log, OpenError> {
-        let mut new = new;
-        new.meta.timestamp = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
-        let now = jiff::Zoned::now();
-        let folder = self.home.join("sessions").join(now.strftime("%Y/%m/%d").to_string());
-        let stamp = now.strftime("%Y-%m-%dT%H-%M-%S");
-        let path = folder.join(format!("rollout-{stamp}-{}.jsonl", new.id));
-        let io = |source| StoreError::Io { path: path.clone(), source };
-        fs::create_dir_all(&folder).map_err(io)?;
-        let file = OpenOptions::new().append(true).create_new(true).open(&path).map_err(io)?;
-        let mut log = Log { path: path.clone(), file: Arc::new(file), next: Some(0) };
-        log.append(&[Record::SessionMeta(Box::new(new.meta))])
-            .map_err(|error| io(std::io::Error::other(error)))?;
-        Ok(log)
+        let NewThread { id, mut meta } = new;
+        meta.id.get_or_insert(id);
+        meta.history_mode.get_or_insert_with(|| PAGINATED.to_owned());
+        let next = meta.history_base.as_ref().map_or(0, |base| base.end_ordinal_exclusive);
+        let next = (meta.history_mode.as_deref() == Some(PAGINATED)).then_some(next);
+        Ok(self.create_with(id, meta, next, Vec::new()))
     }
-}
 
-fn walk(folder: &Path, each: &mut dyn FnMut(&Path)) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() { walk(&path, each) } else { each(&path) }
+    pub(crate) fn create_with(
+        &self,
+        id: ThreadId,
+        mut meta: SessionMeta,
+        next: Option<u64>,
+        copied: Vec<u8>,
+    ) -> Log {
+        if meta.timestamp.is_empty() {
+            meta.timestamp = format_time(jiff::Timestamp::now());
+        }
+        let stamp = jiff::Zoned::now().strftime("%Y-%m-%dT%H-%M-%S").to_string();
+        let name = Name { id, segment: None, stamp };
+        let path = self.sessions().join(name.day()).join(name.file_name());
+        let pending = Pending { home: self.home.clone(), id, meta, copied };
+        Log::pending(Arc::clone(&self.disk), path, pending, next)
     }
-}
 
-impl Store {
-    /// Makes a thread that goes on from another.
-    pub fn fork(&self, _source: ThreadId, new: NewThread) -> Result<Log, OpenError> {
-        self.create(new)
+    pub(crate) fn sessions(&self) -> PathBuf {
+        self.home.join("sessions")
+    }
+
+    pub(crate) fn archive_folder(&self) -> PathBuf {
+        self.home.join("archived_sessions")
+    }
+
+    /// Gives out every line of a chain, each with the number of its part. Returns also what the last
+    /// part came to.
+    pub(crate) fn read_chain(
+        &self,
+        chain: &Chain,
+        sink: &mut dyn FnMut(usize, &Given<'_>),
+    ) -> Result<(ReadReport, Outcome), StoreError> {
+        let mut report = ReadReport { damage: chain.damage.clone(), ..ReadReport::default() };
+        let mut last = Outcome::default();
+        let mut turn = None;
+        for (index, part) in chain.parts.iter().enumerate() {
+            let io = |source| StoreError::io(&part.path, source);
+            let outcome = part.read(&mut turn, &mut |given| sink(index, given)).map_err(io)?;
+            report.lines += outcome.lines;
+            report.bytes += outcome.bytes;
+            let mut damage = outcome.damage.clone();
+            if damage.iter().any(|damage| damage.what == DamageKind::Gap) {
+                // A repair that gave lines up has said so.
+                let known = Known::read(&*self.disk, &part.path).map_err(io)?;
+                damage.retain(|damage| {
+                    let gave_up = damage.missing.as_ref().is_some_and(|gap| known.gave_up(gap));
+                    !(damage.what == DamageKind::Gap && gave_up)
+                });
+            }
+            report.damage.append(&mut damage);
+            last = outcome;
+        }
+        Ok((report, last))
     }
 }

@@ -1,0 +1,262 @@
+//! The disk as the store uses it: every file operation of the log goes through here.
+//!
+//! Behind a trait, so that tests can put a disk under the store that fails, tears and forgets.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A disk.
+pub trait Disk: fmt::Debug + Send + Sync {
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn DiskFile>>;
+    /// Gives a file another place, over whatever is there.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes one directory.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Waits until the names in a directory are on disk.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Lists a directory, in no order.
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
+    /// Returns what is at a path.
+    fn metadata(&self, path: &Path) -> io::Result<Metadata>;
+}
+
+/// A file that is open.
+pub trait DiskFile: fmt::Debug + Send + Sync {
+    /// Reads at `offset`; 0 bytes mean the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes at the end, in one call; fewer bytes than were given may get there.
+    fn append(&self, bytes: &[u8]) -> io::Result<usize>;
+    /// Writes at `offset`; not for files that were opened to append.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Cuts the file.
+    fn truncate(&self, length: u64) -> io::Result<()>;
+    /// Waits until the bytes of the file are on disk.
+    fn sync_data(&self) -> io::Result<()>;
+    /// Returns what the file is now.
+    fn metadata(&self) -> io::Result<Metadata>;
+    /// Takes the lock of the file, which nobody else can have until the file is closed; false if
+    /// somebody has it.
+    fn try_lock(&self) -> io::Result<bool>;
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// To read what exists.
+    Read,
+    /// To read what exists and write anywhere in it.
+    Edit,
+    /// To write at the end of what exists.
+    Append,
+    /// To write at the end of what may exist.
+    AppendOrCreate,
+    /// To write at the end of what must not exist yet.
+    Create,
+    /// To lock: to read and write what may exist.
+    Lock,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name; names that are not Unicode are none of ours and not listed.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Its length in bytes.
+    pub length: u64,
+    /// How many names it has; none once it was removed.
+    pub links: u64,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// The disk of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        match mode {
+            Mode::Read => options.read(true),
+            Mode::Edit => options.read(true).write(true),
+            Mode::Append => options.read(true).append(true),
+            Mode::AppendOrCreate => options.read(true).append(true).create(true),
+            Mode::Create => options.read(true).append(true).create_new(true),
+            Mode::Lock => options.read(true).write(true).create(true).truncate(false),
+        };
+        Ok(Arc::new(RealFile(options.open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            entries.push(Entry { name, is_dir: entry.file_type()?.is_dir() });
+        }
+        Ok(entries)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        Ok(summary(&fs::metadata(path)?))
+    }
+}
+
+impl DiskFile for RealFile {
+    #[cfg(unix)]
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(&self.0, buffer, offset)
+    }
+
+    #[cfg(windows)]
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::windows::fs::FileExt::seek_read(&self.0, buffer, offset)
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.0).write(bytes)
+    }
+
+    #[cfg(unix)]
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::write_at(&self.0, bytes, offset)
+    }
+
+    #[cfg(windows)]
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        std::os::windows::fs::FileExt::seek_write(&self.0, bytes, offset)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn metadata(&self) -> io::Result<Metadata> {
+        Ok(summary(&self.0.metadata()?))
+    }
+
+    // On Unix this is flock(LOCK_EX | LOCK_NB), which is what other programs use on these files.
+    fn try_lock(&self) -> io::Result<bool> {
+        match self.0.try_lock() {
+            Ok(()) => Ok(true),
+            Err(fs::TryLockError::WouldBlock) => Ok(false),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+fn summary(metadata: &fs::Metadata) -> Metadata {
+    #[cfg(unix)]
+    let links = std::os::unix::fs::MetadataExt::nlink(metadata);
+    #[cfg(not(unix))]
+    let links = 1;
+    Metadata { length: metadata.len(), links, is_dir: metadata.is_dir() }
+}
+
+/// Reads `length` bytes at `offset`; fewer if the file ends before.
+pub(crate) fn read_range(file: &dyn DiskFile, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Appends all of `bytes`.
+pub(crate) fn append_all(file: &dyn DiskFile, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.append(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `bytes` at `offset`.
+pub(crate) fn write_all_at(
+    file: &dyn DiskFile,
+    mut bytes: &[u8],
+    mut offset: u64,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_at(bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                offset += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Makes `path` and what is missing above it. Returns the directories that got a new name in them.
+pub(crate) fn create_dirs(disk: &dyn Disk, path: &Path) -> io::Result<Vec<std::path::PathBuf>> {
+    let mut missing = Vec::new();
+    let mut at = path;
+    while let Err(error) = disk.metadata(at) {
+        if error.kind() != io::ErrorKind::NotFound {
+            return Err(error);
+        }
+        missing.push(at);
+        let Some(above) = at.parent().filter(|above| !above.as_os_str().is_empty()) else { break };
+        at = above;
+    }
+    let mut changed = Vec::new();
+    for folder in missing.into_iter().rev() {
+        match disk.create_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            done => done?,
+        }
+        changed.extend(folder.parent().map(Path::to_owned));
+    }
+    Ok(changed)
+}

@@ -1,0 +1,232 @@
+//! The files of threads: their names, and where they are.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use protocol::id::ThreadId;
+use uuid::Uuid;
+
+use crate::disk::Disk;
+use crate::store::{Store, StoreError};
+
+/// The files of one thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadFiles {
+    /// The thread.
+    pub id: ThreadId,
+    /// Its newest file, which is the one that is written.
+    pub path: PathBuf,
+    /// All of its files, oldest first: the last one is [`ThreadFiles::path`].
+    pub segments: Vec<PathBuf>,
+    /// Whether it is archived.
+    pub archived: bool,
+    /// When it was made, in local time, as its files are named: `2026-01-31T23-59-58`.
+    pub stamp: String,
+}
+
+/// What the name of a file says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub(crate) id: ThreadId,
+    pub(crate) segment: Option<Uuid>,
+    pub(crate) stamp: String,
+}
+
+impl Name {
+    /// Reads `rollout-STAMP-ID.jsonl` or `rollout-STAMP-ID_SEGMENT.jsonl`.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let rest = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
+        let (stamp, rest) = rest.split_at_checked(STAMP_BYTES)?;
+        let shaped = stamp.bytes().zip(STAMP_SHAPE.bytes()).all(|(got, want)| match want {
+            b'0' => got.is_ascii_digit(),
+            _ => got == want,
+        });
+        let rest = rest.strip_prefix('-').filter(|_| shaped)?;
+        let (id, segment) = match rest.split_once('_') {
+            Some((id, segment)) => (id, Some(Uuid::parse_str(segment).ok()?)),
+            None => (rest, None),
+        };
+        Some(Self { id: id.parse().ok()?, segment, stamp: stamp.to_owned() })
+    }
+
+    pub(crate) fn file_name(&self) -> String {
+        let Self { id, segment, stamp } = self;
+        match segment {
+            Some(segment) => format!("rollout-{stamp}-{id}_{segment}.jsonl"),
+            None => format!("rollout-{stamp}-{id}.jsonl"),
+        }
+    }
+
+    /// Returns the directory of a thread's day, below that of all threads.
+    pub(crate) fn day(&self) -> PathBuf {
+        let day: Vec<&str> = self.stamp[..10].split('-').collect();
+        day.iter().collect()
+    }
+
+    /// Returns when the thread was made: RFC 3339.
+    pub(crate) fn made(&self) -> String {
+        let from_id = Uuid::parse_str(&self.id.to_string()).ok().and_then(|id| id.get_timestamp());
+        let from_id = from_id.and_then(|time| {
+            let (seconds, nanoseconds) = time.to_unix();
+            let nanoseconds = i32::try_from(nanoseconds).ok()?;
+            jiff::Timestamp::new(i64::try_from(seconds).ok()?, nanoseconds).ok()
+        });
+        match from_id {
+            Some(time) => crate::log::format_time(time),
+            None => {
+                let (day, time) = self.stamp.split_at(10);
+                format!("{day}{}.000Z", time.replace('-', ":"))
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Returns all threads, in the order of their ids. No file is opened.
+    pub fn threads(&self) -> Result<std::vec::IntoIter<ThreadFiles>, StoreError> {
+        let mut threads = BTreeMap::new();
+        self.each_folder(&mut |folder, archived| {
+            self.gather(folder, archived, None, &mut threads)
+        })?;
+        Ok(finish(threads).into_iter())
+    }
+
+    /// Returns the files of one thread.
+    pub fn files(&self, id: ThreadId) -> Result<Option<ThreadFiles>, StoreError> {
+        let mut threads = BTreeMap::new();
+        // An id tells its time, and that tells the directory, but for the time zone of whoever made it.
+        for folder in likely_days(id) {
+            self.gather(&self.sessions().join(folder), false, Some(id), &mut threads)?;
+        }
+        // A thread whose first file is elsewhere was caught in a move.
+        let whole = |found: &Found| found.keys().next() == Some(&None);
+        if !threads.values().all(whole) || threads.is_empty() {
+            self.each_folder(&mut |folder, archived| {
+                self.gather(folder, archived, Some(id), &mut threads)
+            })?;
+        }
+        Ok(finish(threads).pop())
+    }
+
+    fn each_folder(
+        &self,
+        each: &mut dyn FnMut(&Path, bool) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut level = vec![self.sessions()];
+        for _ in 0..DAY_DEPTH {
+            let mut below = Vec::new();
+            for folder in &level {
+                let entries = self.list(folder)?;
+                let folders = entries.iter().filter(|entry| entry.is_dir);
+                below.extend(folders.map(|entry| folder.join(&entry.name)));
+            }
+            level = below;
+        }
+        for folder in level {
+            each(&folder, false)?;
+        }
+        each(&self.archive_folder(), true)
+    }
+
+    fn gather(
+        &self,
+        folder: &Path,
+        archived: bool,
+        only: Option<ThreadId>,
+        threads: &mut Threads,
+    ) -> Result<(), StoreError> {
+        for entry in self.list(folder)?.iter().filter(|entry| !entry.is_dir) {
+            let Some(name) = Name::parse(&entry.name) else { continue };
+            if only.is_none_or(|only| only == name.id) {
+                // A file that is in both places is in use.
+                let found = threads.entry(name.id).or_default().entry(name.segment);
+                found.or_insert_with(|| (folder.join(&entry.name), name.stamp, archived));
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&self, folder: &Path) -> Result<Vec<crate::disk::Entry>, StoreError> {
+        list(&*self.disk, folder).map_err(|source| StoreError::io(folder, source))
+    }
+}
+
+/// Lists a directory that need not exist.
+pub(crate) fn list(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<crate::disk::Entry>> {
+    match disk.list(folder) {
+        Err(error) if missing(&error) => Ok(Vec::new()),
+        done => done,
+    }
+}
+
+/// Tells whether an error says that there is no such file.
+pub(crate) fn missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// By thread: its files by segment, each with its stamp and whether it is archived.
+type Threads = BTreeMap<ThreadId, Found>;
+type Found = BTreeMap<Option<Uuid>, (PathBuf, String, bool)>;
+
+fn finish(threads: Threads) -> Vec<ThreadFiles> {
+    let thread = |(id, files): (ThreadId, Found)| {
+        let (_, stamp, _) = files.values().next()?.clone();
+        let (path, _, archived) = files.values().next_back()?.clone();
+        let segments = files.into_values().map(|(path, ..)| path).collect();
+        Some(ThreadFiles { id, path, segments, archived, stamp })
+    };
+    threads.into_iter().filter_map(thread).collect()
+}
+
+/// Returns the days that a thread can be filed under: that of its id, and those around it.
+fn likely_days(id: ThreadId) -> Vec<PathBuf> {
+    let stamp = Name { id, segment: None, stamp: String::new() };
+    let version = Uuid::parse_str(&id.to_string()).ok().map(|id| id.get_version_num());
+    if version != Some(7) {
+        return Vec::new();
+    }
+    let Ok(time) = stamp.made().parse::<jiff::Timestamp>() else { return Vec::new() };
+    let days = [-24, 0, 24].into_iter().filter_map(|hours| {
+        let time = time.checked_add(jiff::SignedDuration::from_hours(hours)).ok()?;
+        let day = time.strftime("%Y/%m/%d").to_string();
+        Some(day.split('/').collect())
+    });
+    days.collect()
+}
+
+const STAMP_SHAPE: &str = "0000-00-00T00-00-00";
+const STAMP_BYTES: usize = STAMP_SHAPE.len();
+/// Year, month, day.
+const DAY_DEPTH: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(name: &str, want: Option<(&str, &str)>) {
+        let parsed = Name::parse(name);
+        let got = parsed.as_ref().map(|name| (name.day().display().to_string(), name.made()));
+        let want = want.map(|(day, made)| (day.to_owned(), made.to_owned()));
+        assert_eq!(got, want, "{name}");
+        if let Some(parsed) = parsed {
+            assert_eq!(parsed.file_name(), name);
+        }
+    }
+
+    #[test]
+    fn names() {
+        const ID: &str = "01a1e26e-392c-7690-abfb-eb0dc0cda447";
+        let made = Some(("2026/11/16", "2026-11-16T03:37:16.844Z"));
+        check(&format!("rollout-2026-11-16T03-37-16-{ID}.jsonl"), made);
+        check(&format!("rollout-2026-11-16T03-37-16-{ID}_{ID}.jsonl"), made);
+        let old = "rollout-2025-01-02T03-04-05-0b6f3f6e-392c-4690-abfb-eb0dc0cda447.jsonl";
+        check(old, Some(("2025/01/02", "2025-01-02T03:04:05.000Z")));
+        check(&format!("{ID}.jsonl"), None);
+        check(&format!("rollout-2026-11-16T03-37-16-{ID}.jsonl.damaged"), None);
+        check(&format!("rollout-2026-11-16T03-37-16-{ID}_x.jsonl"), None);
+        check(&format!("rollout-2026/11-16T03-37-16-{ID}.jsonl"), None);
+        check("rollout-ü", None);
+    }
+}

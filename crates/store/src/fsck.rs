@@ -1,0 +1,295 @@
+//! Checking files, and repairing them without moving a byte that can be read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use protocol::id::ThreadId;
+use protocol::rollout::{Record, Tombstone};
+
+use crate::chain::{Chain, guess_base, read_head};
+use crate::disk::{DiskFile, Mode, append_all, read_range, write_all_at};
+use crate::line::{begin, seal};
+use crate::lock::{Lock, Taken};
+use crate::log::format_time;
+use crate::open::file_name;
+use crate::part::{Outcome, Part};
+use crate::read::{Damage, DamageKind};
+use crate::side::{Known, set_aside, side_path};
+use crate::store::{Store, StoreError};
+
+/// What a check came to.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// The files, in the order of threads.
+    pub files: Vec<FileReport>,
+}
+
+/// What a check of one file came to.
+#[derive(Debug)]
+pub struct FileReport {
+    /// The thread that it belongs to.
+    pub thread: ThreadId,
+    /// The file.
+    pub path: PathBuf,
+    /// Whether it is archived.
+    pub archived: bool,
+    /// Lines that can be read.
+    pub lines: u64,
+    /// Bytes that it is long.
+    pub bytes: u64,
+    /// Whether it begins with its head.
+    pub headed: bool,
+    /// The thread that it continues.
+    pub base: Option<ThreadId>,
+    /// Who has the thread open, in words.
+    pub held: Option<String>,
+    /// What is damaged, after repairs.
+    pub damage: Vec<Damage>,
+    /// What was damaged, and is not any more.
+    pub repaired: Vec<Damage>,
+    /// Why it could not be checked or repaired.
+    pub error: Option<StoreError>,
+}
+
+impl Report {
+    /// Tells whether nothing is damaged and everything could be checked.
+    pub fn is_clean(&self) -> bool {
+        self.files.iter().all(|file| file.damage.is_empty() && file.error.is_none())
+    }
+}
+
+impl Store {
+    /// Checks one thread, or all of them, and repairs what can be. Calls `progress` with how many files
+    /// were done, of how many.
+    pub fn fsck(
+        &self,
+        only: Option<ThreadId>,
+        repair: bool,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Report, StoreError> {
+        let threads = match only {
+            Some(id) => vec![self.files(id)?.ok_or(StoreError::NotFound(id))?],
+            None => self.threads()?.collect(),
+        };
+        let total = threads.iter().map(|thread| thread.segments.len()).sum();
+        let mut report = Report::default();
+        for thread in threads {
+            for path in thread.segments {
+                progress(report.files.len(), total);
+                let mut file = FileReport {
+                    thread: thread.id,
+                    path,
+                    archived: thread.archived,
+                    lines: 0,
+                    bytes: 0,
+                    headed: false,
+                    base: None,
+                    held: None,
+                    damage: Vec::new(),
+                    repaired: Vec::new(),
+                    error: None,
+                };
+                file.error = self.check_file(&mut file, repair).err();
+                report.files.push(file);
+            }
+        }
+        progress(total, total);
+        Ok(report)
+    }
+
+    fn check_file(&self, report: &mut FileReport, repair: bool) -> Result<(), StoreError> {
+        let path = report.path.clone();
+        let io = |source| StoreError::io(&path, source);
+        if !repair {
+            let held = Lock::holder(&*self.disk, &self.home, report.thread);
+            report.held = held.map_err(io)?;
+            return self.check_part(report).map(|_| ());
+        }
+        let lock = match Lock::take(&self.disk, &self.home, report.thread).map_err(io)? {
+            Taken::Ours(lock) => Some(lock),
+            Taken::Held(holder) => {
+                report.held = Some(holder);
+                None
+            }
+        };
+        let (part, outcome) = self.check_part(report)?;
+        // Whoever has the thread open is in the middle of writing it.
+        if lock.is_none() || report.damage.iter().all(|damage| damage.what == DamageKind::Base) {
+            return Ok(());
+        }
+        let before = report.damage.clone();
+        self.repair(&part, &outcome, &before).map_err(io)?;
+        self.check_part(report)?;
+        let left: Vec<DamageKind> = report.damage.iter().map(|damage| damage.what).collect();
+        report.repaired =
+            before.into_iter().filter(|damage| !left.contains(&damage.what)).collect();
+        Ok(())
+    }
+
+    fn check_part(&self, report: &mut FileReport) -> Result<(Part, Outcome), StoreError> {
+        let path = report.path.clone();
+        let io = |source| StoreError::io(&path, source);
+        let mut part = self.part(&path)?;
+        part.own = true;
+        let head = read_head(&*part.file).map_err(io)?;
+        part.base = head.base.clone().or_else(|| guess_base(&path, &head));
+        report.damage.clear();
+        if let Some(base) = &part.base {
+            part.start = base.end_ordinal_exclusive;
+            report.base = Some(base.thread_id);
+            if self.base_part(base, &part, &Chain::default())?.is_none() {
+                report.damage.push(Damage {
+                    file: path.clone(),
+                    offset: 0,
+                    length: 0,
+                    ordinal: (part.start > 0).then_some(0),
+                    missing: (part.start > 0).then_some(0..part.start),
+                    kind: None,
+                    turn: None,
+                    what: DamageKind::Base,
+                });
+            }
+        }
+        let outcome = part.read(&mut None, &mut |_| {}).map_err(io)?;
+        let known = Known::read(&*self.disk, &path).map_err(io)?;
+        let given_up = |damage: &Damage| {
+            let missing = damage.missing.as_ref();
+            damage.what == DamageKind::Gap && missing.is_some_and(|missing| known.gave_up(missing))
+        };
+        let damage = outcome.damage.iter().filter(|damage| !given_up(damage));
+        report.damage.extend(damage.cloned());
+        (report.lines, report.bytes, report.headed) =
+            (outcome.lines, outcome.bytes, outcome.headed);
+        Ok((part, outcome))
+    }
+
+    /// Repairs a file, after everything that is written over was put aside.
+    fn repair(&self, part: &Part, outcome: &Outcome, damage: &[Damage]) -> io::Result<()> {
+        let path = &part.path;
+        let own: Vec<&Damage> = damage.iter().filter(|d| d.what != DamageKind::Base).collect();
+        let file = self.disk.open(path, Mode::Edit)?;
+        set_aside(&*self.disk, path, &*file, &own, true)?;
+        let mut headless = !outcome.headed;
+        for damage in &own {
+            if damage.length == 0 || Some(damage.offset) == outcome.torn_at {
+                continue;
+            }
+            let room = usize::try_from(damage.length).unwrap_or(usize::MAX);
+            let lead = damage.offset > 0 && read_range(&*file, damage.offset - 1, 1)? != b"\n";
+            let mut stand_in = None;
+            if damage.what == DamageKind::Head {
+                let meta = Record::SessionMeta(Box::new(part.made_up(outcome.next.is_some())?));
+                let ordinal = outcome.next.map(|_| part.start);
+                stand_in = padded(room, lead, ordinal, &meta);
+                headless = stand_in.is_none();
+            }
+            let stand_in = stand_in.or_else(|| tombstone(path, room, lead, damage, outcome));
+            write_stretch(&*file, damage.offset, damage.length, lead, stand_in)?;
+        }
+        file.sync_data()?;
+        // The end: cut, closed, and with a head if nothing else is left.
+        let (opened, _) = self.make_whole(part, outcome, None)?;
+        opened.file.sync_data()?;
+        headless &= outcome.torn_at != Some(0) && opened.length > 0 && outcome.bytes > 0;
+        if headless { self.put_head(part, outcome) } else { Ok(()) }
+    }
+
+    /// Writes the file anew beside itself, with a head before everything else.
+    fn put_head(&self, part: &Part, outcome: &Outcome) -> io::Result<()> {
+        let path = &part.path;
+        let hidden = path.with_file_name(format!(".{}.new", file_name(path)));
+        match self.disk.remove(&hidden) {
+            Err(error) if !crate::files::missing(&error) => return Err(error),
+            _ => {}
+        }
+        let source = self.disk.open(path, Mode::Read)?;
+        let file = self.disk.open(&hidden, Mode::Create)?;
+        let meta = Record::SessionMeta(Box::new(part.made_up(outcome.next.is_some())?));
+        let mut head = Vec::new();
+        let ordinal = outcome.next.map(|_| part.start);
+        crate::line::encode(&part.made, ordinal, &meta, &mut head);
+        append_all(&*file, &head)?;
+        let mut at = 0;
+        loop {
+            let chunk = read_range(&*source, at, COPY_BYTES)?;
+            if chunk.is_empty() {
+                break;
+            }
+            append_all(&*file, &chunk)?;
+            at += chunk.len() as u64;
+        }
+        file.sync_data()?;
+        self.disk.rename(&hidden, path)?;
+        self.disk.sync_dir(path.parent().unwrap_or(Path::new("")))
+    }
+}
+
+/// Writes a line over a stretch of a file, or nothing but space; the stretch ends in the end of a line.
+fn write_stretch(
+    file: &dyn DiskFile,
+    offset: u64,
+    length: u64,
+    lead: bool,
+    stand_in: Option<Vec<u8>>,
+) -> io::Result<()> {
+    if let Some(bytes) = stand_in {
+        return write_all_at(file, &bytes, offset);
+    }
+    let mut at = 0;
+    while at < length {
+        let count = (length - at).min(COPY_BYTES as u64);
+        let mut blank = vec![b' '; usize::try_from(count).unwrap_or(COPY_BYTES)];
+        if at == 0 && lead {
+            blank[0] = b'\n';
+        }
+        at += count;
+        if at == length
+            && let Some(last) = blank.last_mut()
+        {
+            *last = b'\n';
+        }
+        write_all_at(file, &blank, offset + at - count)?;
+    }
+    Ok(())
+}
+
+/// Returns what stands in for a damaged line, if it is known which one it was and there is room.
+fn tombstone(
+    path: &Path,
+    room: usize,
+    lead: bool,
+    damage: &Damage,
+    outcome: &Outcome,
+) -> Option<Vec<u8>> {
+    let ordinal = damage.missing.as_ref().map(|missing| missing.start);
+    // A line without an ordinal would be one too many in a file where all have one.
+    if outcome.next.is_some() && ordinal.is_none() {
+        return None;
+    }
+    let whole = Tombstone { set_aside: file_name(&side_path(path)), kind: damage.kind.clone() };
+    [whole, Tombstone::default()]
+        .into_iter()
+        .find_map(|tombstone| padded(room, lead, ordinal, &Record::Tombstone(Box::new(tombstone))))
+}
+
+/// Returns a line that is exactly as long as the room there is, if that is enough.
+fn padded(room: usize, lead: bool, ordinal: Option<u64>, record: &Record) -> Option<Vec<u8>> {
+    if room > STAND_IN_BYTES_MAX {
+        return None;
+    }
+    let mut out = Vec::with_capacity(room);
+    out.extend(lead.then_some(b'\n'));
+    let now = format_time(Timestamp::now());
+    let start = begin(&now, ordinal, &mut out);
+    let text = serde_json::to_string(record).ok()?;
+    out.extend_from_slice(&text.as_bytes()[1..text.len() - 1]);
+    let spaces = room.checked_sub(out.len() + crate::line::TRAILER_BYTES + 1)?;
+    out.resize(out.len() + spaces, b' ');
+    seal(start, &mut out);
+    Some(out)
+}
+
+const COPY_BYTES: usize = 1 << 20;
+/// A longer stretch is blanked: nobody needs a line of that length that says nothing.
+const STAND_IN_BYTES_MAX: usize = 16 << 20;

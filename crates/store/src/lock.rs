@@ -1,0 +1,111 @@
+//! Who writes a thread: one program at a time, ours or another that knows the same files.
+//!
+//! A thread is held by an exclusive lock (`flock` on Unix) on `thread-writer-locks/ID.lock`. That file
+//! comes and goes under the lock of `.coordination.lock`, so that nobody holds a file that has just
+//! been removed. A lock ends with its process; the file it leaves behind then means nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use protocol::id::ThreadId;
+
+use crate::disk::{Disk, DiskFile, Mode, create_dirs, read_range, write_all_at};
+
+/// The right to write a thread, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    /// None once it was let go of.
+    file: Option<Arc<dyn DiskFile>>,
+}
+
+/// What came of trying.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// It is ours.
+    Ours(Lock),
+    /// Somebody has it: who, in words.
+    Held(String),
+}
+
+impl Lock {
+    /// Takes the lock of a thread, if nobody has it.
+    pub(crate) fn take(disk: &Arc<dyn Disk>, home: &Path, id: ThreadId) -> io::Result<Taken> {
+        let folder = home.join(FOLDER);
+        create_dirs(&**disk, &folder)?;
+        let _coordination = coordinate(&**disk, &folder)?;
+        let path = folder.join(format!("{id}.lock"));
+        let file = disk.open(&path, Mode::Lock)?;
+        if !file.try_lock()? {
+            return Ok(Taken::Held(holder(&*file)));
+        }
+        let lock = Self { disk: Arc::clone(disk), path, file: Some(file) };
+        // Only to name us; a disk that is full does not keep anybody from reading on.
+        let file = lock.file.as_ref().expect("was just put there");
+        let _ = file.truncate(0);
+        let _ = write_all_at(&**file, format!("{} heddle\n", std::process::id()).as_bytes(), 0);
+        Ok(Taken::Ours(lock))
+    }
+
+    /// Returns who has the lock of a thread, if anybody has. Makes nothing.
+    pub(crate) fn holder(disk: &dyn Disk, home: &Path, id: ThreadId) -> io::Result<Option<String>> {
+        let path = home.join(FOLDER).join(format!("{id}.lock"));
+        let file = match disk.open(&path, Mode::Read) {
+            Err(error) if crate::files::missing(&error) => return Ok(None),
+            done => done?,
+        };
+        Ok((!file.try_lock()?).then(|| holder(&*file)))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Without the other lock the file has to stay; whoever comes next takes it over.
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let coordination = coordinate(&*self.disk, folder);
+        drop(self.file.take());
+        if coordination.is_ok() {
+            let _ = self.disk.remove(&self.path);
+        }
+    }
+}
+
+/// Takes the lock that lock files come and go under. Nobody has it for long.
+fn coordinate(disk: &dyn Disk, folder: &Path) -> io::Result<Arc<dyn DiskFile>> {
+    let file = disk.open(&folder.join(COORDINATION), Mode::Lock)?;
+    for _ in 0..COORDINATION_TRIES {
+        if file.try_lock()? {
+            return Ok(file);
+        }
+        thread::sleep(COORDINATION_PAUSE);
+    }
+    let path = folder.join(COORDINATION);
+    Err(io::Error::new(
+        io::ErrorKind::WouldBlock,
+        format!("another program has had {} locked for too long; end it", path.display()),
+    ))
+}
+
+/// Says who has a lock. Other programs leave the file empty.
+fn holder(file: &dyn DiskFile) -> String {
+    let bytes = read_range(file, 0, HOLDER_BYTES_MAX).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut words = text.split_whitespace();
+    match (words.next().and_then(|pid| pid.parse::<u32>().ok()), words.next()) {
+        (Some(pid), Some(name)) if name.chars().all(|c| c.is_ascii_alphanumeric()) => {
+            format!("{name} (process {pid})")
+        }
+        _ => "another program".to_owned(),
+    }
+}
+
+const FOLDER: &str = "thread-writer-locks";
+const COORDINATION: &str = ".coordination.lock";
+/// Two seconds; the lock is held for a few system calls.
+const COORDINATION_TRIES: u32 = 400;
+const COORDINATION_PAUSE: Duration = Duration::from_millis(5);
+const HOLDER_BYTES_MAX: usize = 256;

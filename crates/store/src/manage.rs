@@ -1,0 +1,200 @@
+//! Threads as files: put away, taken back, deleted, named.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use protocol::id::ThreadId;
+use serde::{Deserialize, Serialize};
+
+use crate::chain::read_head;
+use crate::disk::{Mode, append_all, create_dirs, read_range};
+use crate::files::{Name, ThreadFiles, missing};
+use crate::lock::{Lock, Taken};
+use crate::side::side_path;
+use crate::store::{Store, StoreError};
+
+/// Something could not be done with a thread.
+#[derive(Debug, thiserror::Error)]
+pub enum ManageError {
+    /// It could not be found, read or moved.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Somebody has it open.
+    #[error("the thread {id} is in use by {holder}; wait until that is done")]
+    Held {
+        /// The thread.
+        id: ThreadId,
+        /// Who has it, in words.
+        holder: String,
+    },
+    /// A fork needs it.
+    #[error(
+        "the thread {id} cannot be deleted: {fork} was forked from it and needs its history; delete \
+         that first, or archive this one instead"
+    )]
+    Referenced {
+        /// The thread.
+        id: ThreadId,
+        /// The fork.
+        fork: ThreadId,
+    },
+}
+
+/// A line of `session_index.jsonl`.
+#[derive(Debug, Serialize, Deserialize)]
+struct NameLine {
+    id: ThreadId,
+    thread_name: String,
+    updated_at: String,
+}
+
+impl Store {
+    /// Puts a thread into the archive. One that is there already stays.
+    pub fn archive(&self, id: ThreadId) -> Result<(), ManageError> {
+        self.move_files(id, |_| self.archive_folder())
+    }
+
+    /// Takes a thread back from the archive. One that is not there stays.
+    pub fn unarchive(&self, id: ThreadId) -> Result<(), ManageError> {
+        self.move_files(id, |name| self.sessions().join(name.day()))
+    }
+
+    /// Deletes a thread with all of its files. Refuses while a fork needs it, or anybody has it open.
+    pub fn delete(&self, id: ThreadId) -> Result<(), ManageError> {
+        let (files, _lock) = self.held_files(id)?;
+        if let Some(fork) = self.fork_of(id)? {
+            return Err(ManageError::Referenced { id, fork });
+        }
+        // Newest first: what is left of a deletion that was cut short is a thread, and not a hole.
+        for path in files.segments.iter().rev() {
+            for path in [side_path(path), path.clone()] {
+                match self.disk.remove(&path) {
+                    Err(error) if missing(&error) => {}
+                    done => done.map_err(|source| StoreError::io(&path, source))?,
+                }
+            }
+            self.sync_above(path)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the names that threads were given, the latest of each.
+    pub fn names(&self) -> Result<BTreeMap<ThreadId, String>, StoreError> {
+        let path = self.names_path();
+        let io = |source| StoreError::io(&path, source);
+        let mut names = BTreeMap::new();
+        let file = match self.disk.open(&path, Mode::Read) {
+            Err(error) if missing(&error) => return Ok(names),
+            done => done.map_err(io)?,
+        };
+        let length = file.metadata().map_err(io)?.length.min(NAMES_BYTES_MAX);
+        let bytes = read_range(&*file, 0, usize::try_from(length).unwrap_or(0)).map_err(io)?;
+        for line in bytes.split(|byte| *byte == b'\n') {
+            // A line that makes no sense is not ours to judge.
+            let Ok(line) = serde_json::from_slice::<NameLine>(line) else { continue };
+            match line.thread_name.is_empty() {
+                true => names.remove(&line.id),
+                false => names.insert(line.id, line.thread_name),
+            };
+        }
+        Ok(names)
+    }
+
+    /// Gives a thread a name; an empty one takes it away.
+    pub fn set_name(&self, id: ThreadId, name: &str) -> Result<(), StoreError> {
+        self.files(id)?.ok_or(StoreError::NotFound(id))?;
+        let updated_at = crate::log::format_time(jiff::Timestamp::now());
+        let line = NameLine { id, thread_name: name.to_owned(), updated_at };
+        let path = self.names_path();
+        let io = |source| StoreError::io(&path, source);
+        let mut text = serde_json::to_vec(&line).map_err(|error| io(error.into()))?;
+        text.push(b'\n');
+        let file = self.disk.open(&path, Mode::AppendOrCreate).map_err(io)?;
+        let length = file.metadata().map_err(io)?.length;
+        // A torn last line must not take this one with it.
+        if length > 0 && read_range(&*file, length - 1, 1).map_err(io)? != b"\n" {
+            text.insert(0, b'\n');
+        }
+        if let Err(error) = append_all(&*file, &text) {
+            let _ = file.truncate(length);
+            return Err(io(error));
+        }
+        file.sync_data().map_err(io)?;
+        if length == 0 { self.sync_above(&path) } else { Ok(()) }
+    }
+
+    /// Returns a thread that continues `id`, if there is one.
+    fn fork_of(&self, id: ThreadId) -> Result<Option<ThreadId>, StoreError> {
+        for other in self.threads()?.filter(|other| other.id != id) {
+            for path in &other.segments {
+                let io = |source| StoreError::io(path, source);
+                let file = match self.disk.open(path, Mode::Read) {
+                    Err(error) if missing(&error) => continue,
+                    done => done.map_err(io)?,
+                };
+                let base = read_head(&*file).map_err(io)?.base;
+                if base.is_some_and(|base| base.thread_id == id) {
+                    return Ok(Some(other.id));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn move_files(
+        &self,
+        id: ThreadId,
+        place: impl Fn(&Name) -> PathBuf,
+    ) -> Result<(), ManageError> {
+        let (files, _lock) = self.held_files(id)?;
+        for path in &files.segments {
+            let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
+            let Some(name) = name else { continue };
+            let folder = place(&name);
+            let to = folder.join(name.file_name());
+            if to == *path {
+                continue;
+            }
+            let io = |source| StoreError::io(&to, source);
+            for changed in create_dirs(&*self.disk, &folder).map_err(io)? {
+                self.disk.sync_dir(&changed).map_err(io)?;
+            }
+            if self.disk.metadata(&to).is_ok() {
+                Err(io(io::ErrorKind::AlreadyExists.into()))?;
+            }
+            match self.disk.rename(&side_path(path), &side_path(&to)) {
+                Err(error) if missing(&error) => {}
+                done => done.map_err(io)?,
+            }
+            self.disk.rename(path, &to).map_err(io)?;
+            // The new name first: a power cut may leave two, but not none.
+            self.sync_above(&to)?;
+            self.sync_above(path)?;
+        }
+        Ok(())
+    }
+
+    fn held_files(&self, id: ThreadId) -> Result<(ThreadFiles, Lock), ManageError> {
+        self.files(id)?.ok_or(StoreError::NotFound(id))?;
+        let lock = match Lock::take(&self.disk, &self.home, id) {
+            Ok(Taken::Ours(lock)) => lock,
+            Ok(Taken::Held(holder)) => return Err(ManageError::Held { id, holder }),
+            Err(source) => Err(StoreError::io(&self.home, source))?,
+        };
+        let files = self.files(id)?.ok_or(StoreError::NotFound(id))?;
+        Ok((files, lock))
+    }
+
+    pub(crate) fn sync_above(&self, path: &Path) -> Result<(), StoreError> {
+        let above = path.parent().unwrap_or(Path::new(""));
+        self.disk.sync_dir(above).map_err(|source| StoreError::io(above, source))
+    }
+
+    fn names_path(&self) -> PathBuf {
+        self.home.join("session_index.jsonl")
+    }
+}
+
+/// More than this was not written by giving names to threads.
+const NAMES_BYTES_MAX: u64 = 256 << 20;

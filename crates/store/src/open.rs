@@ -1,0 +1,116 @@
+//! Opening a thread for writing: the lock, the lines, and a whole end to go on from.
+
+use std::io;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use protocol::id::ThreadId;
+use protocol::rollout::{Line, Record, Tombstone};
+
+use crate::disk::{Mode, append_all};
+use crate::line::encode;
+use crate::lock::{Lock, Taken};
+use crate::log::{Log, Opened, WriteError, format_time};
+use crate::part::{Given, Outcome, Part};
+use crate::read::{Damage, ReadReport};
+use crate::side::{set_aside, side_path};
+use crate::store::{OpenError, Store, StoreError};
+
+impl Store {
+    /// Opens a thread for writing, gives every line of it to `sink`, and repairs its end.
+    pub fn open(
+        &self,
+        id: ThreadId,
+        sink: &mut dyn FnMut(&Line<'_>),
+    ) -> Result<(Log, ReadReport), OpenError> {
+        self.open_with(id, &mut |_, given| sink(given.line))
+    }
+
+    fn open_with(
+        &self,
+        id: ThreadId,
+        sink: &mut dyn FnMut(usize, &Given<'_>),
+    ) -> Result<(Log, ReadReport), OpenError> {
+        self.files(id)?.ok_or(StoreError::NotFound(id))?;
+        let lock = self.hold(id)?;
+        // Before we had the lock, somebody could still begin another file.
+        let files = self.files(id)?.ok_or(StoreError::NotFound(id))?;
+        let chain = self.chain(&files)?;
+        let (report, outcome) = self.read_chain(&chain, sink)?;
+        let part = chain.parts.last().expect("a chain ends in the thread's own file");
+        let opened = lock.and_then(|lock| self.make_whole(part, &outcome, Some(lock)));
+        match opened {
+            Ok((opened, next)) => {
+                let disk = Arc::clone(&self.disk);
+                Ok((Log::opened(disk, part.path.clone(), opened, next), report))
+            }
+            Err(source) => {
+                let source = WriteError::new(&part.path, source);
+                Err(OpenError::Unwritable { id, report: Box::new(report), source })
+            }
+        }
+    }
+
+    /// Takes the lock of a thread. A disk that does not let us is no reason not to read the thread.
+    pub(crate) fn hold(&self, id: ThreadId) -> Result<io::Result<Lock>, OpenError> {
+        match Lock::take(&self.disk, &self.home, id) {
+            Ok(Taken::Ours(lock)) => Ok(Ok(lock)),
+            Ok(Taken::Held(holder)) => Err(OpenError::Held { id, holder }),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Cuts off a torn end, after keeping it aside, so that the next line begins on a line of its own.
+    /// Returns the file to go on with and the next ordinal.
+    pub(crate) fn make_whole(
+        &self,
+        part: &Part,
+        outcome: &Outcome,
+        lock: Option<Lock>,
+    ) -> io::Result<(Opened, Option<u64>)> {
+        let file = self.disk.open(&part.path, Mode::Append)?;
+        let damage: Vec<&Damage> = outcome.damage.iter().filter(|d| d.length > 0).collect();
+        set_aside(&*self.disk, &part.path, &*file, &damage, false)?;
+        let mut length = file.metadata()?.length;
+        let latest = outcome.timestamp.parse().unwrap_or(Timestamp::UNIX_EPOCH);
+        let mut next = outcome.next;
+        let mut ending = Vec::new();
+        if outcome.open {
+            ending.push(b'\n');
+        }
+        if let Some(torn_at) = outcome.torn_at {
+            file.truncate(torn_at)?;
+            length = torn_at;
+        }
+        let now = format_time(Timestamp::now().max(latest));
+        if length == 0 {
+            let meta = Record::SessionMeta(Box::new(part.made_up(true)?));
+            encode(&now, Some(part.start), &meta, &mut ending);
+            next = next.max(Some(part.start.saturating_add(1)));
+        } else if let Some(damage) = torn(outcome)
+            && let (Some(ordinal), Some(_)) = (damage.ordinal, next)
+        {
+            // What stands in its place says where its bytes are, and that nobody looks for it again.
+            let set_aside = file_name(&side_path(&part.path));
+            let tombstone = Tombstone { set_aside, kind: damage.kind.clone() };
+            encode(&now, Some(ordinal), &Record::Tombstone(Box::new(tombstone)), &mut ending);
+        }
+        if let Err(error) = append_all(&*file, &ending) {
+            // Half an ending would be damage again.
+            let _ = file.truncate(length);
+            return Err(error);
+        }
+        length += ending.len() as u64;
+        Ok((Opened { file, lock, length, latest, folders: Vec::new() }, next))
+    }
+}
+
+/// Returns the damage at the torn end.
+fn torn(outcome: &Outcome) -> Option<&Damage> {
+    let torn_at = outcome.torn_at?;
+    outcome.damage.iter().find(|damage| damage.offset == torn_at && damage.length > 0)
+}
+
+pub(crate) fn file_name(path: &std::path::Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -1,0 +1,545 @@
+//! Reading one file of a thread: order, gaps, and what is broken.
+//!
+//! A file in which every ordinal follows the one before is given out as it is read. At the first one that
+//! does not, the whole file is surveyed, so that lines come out in their order and once, whatever order
+//! the disk left them in.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use protocol::id::ThreadId;
+use protocol::rollout::{
+    EventHead, HistoryBase, Line, PAGINATED, Record, SessionMeta, TurnContext, kind,
+};
+
+use crate::disk::{DiskFile, read_range};
+use crate::line::{Decoded, Hint, decode, encode, hint};
+use crate::read::{Damage, DamageKind};
+use crate::scan::{Body, Piece, scan};
+
+/// One file of a thread, and how much of it counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// The thread that the file belongs to.
+    pub(crate) thread: ThreadId,
+    /// When the thread was made, as its name tells.
+    pub(crate) made: String,
+    /// The ordinal of its head.
+    pub(crate) start: u64,
+    /// What it continues.
+    pub(crate) base: Option<HistoryBase>,
+    /// Where what counts ends.
+    pub(crate) end_byte: u64,
+    /// The first ordinal that does not count.
+    pub(crate) end_ordinal: Option<u64>,
+    /// Whether it is the newest file of the thread that is read, and not one that it continues.
+    pub(crate) own: bool,
+}
+
+/// A line that is given out.
+#[derive(Debug)]
+pub(crate) struct Given<'a> {
+    pub(crate) line: &'a Line<'a>,
+    /// Its text, without its end.
+    pub(crate) bytes: &'a [u8],
+    /// Where it ends in its file.
+    pub(crate) end: u64,
+}
+
+/// What reading a file came to.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) damage: Vec<Damage>,
+    pub(crate) lines: u64,
+    /// How long the file is.
+    pub(crate) bytes: u64,
+    /// The first ordinal that was never used; none if lines have no ordinals.
+    pub(crate) next: Option<u64>,
+    /// Whether the end of the last line is missing.
+    pub(crate) open: bool,
+    /// Where a torn end begins.
+    pub(crate) torn_at: Option<u64>,
+    /// Whether the first line is the head that it should be.
+    pub(crate) headed: bool,
+    /// The time of the last line.
+    pub(crate) timestamp: String,
+}
+
+pub(crate) type Sink<'s> = &'s mut dyn FnMut(&Given<'_>);
+
+impl Part {
+    /// Gives out every line that counts.
+    pub(crate) fn read(&self, turn: &mut Option<String>, sink: Sink<'_>) -> io::Result<Outcome> {
+        let mut giver =
+            Giver { part: self, sink, lines: 0, headed: None, timestamp: String::new() };
+        let mut track = Track { turn: turn.clone(), ..Track::default() };
+        let mut order = Order::new(self.start);
+        let mut irregular = None;
+        let mut failed = Ok(());
+        scan(&*self.file, 0..self.end_byte, &mut |piece| {
+            if let Body::Line { decoded, bytes, .. } = &piece.body {
+                let ordinal = decoded.line.ordinal;
+                if !self.counts(ordinal) {
+                    return ControlFlow::Continue(());
+                }
+                if !order.follows(ordinal) {
+                    irregular = Some(piece.offset);
+                    return ControlFlow::Break(());
+                }
+                failed = giver.give(&decoded.line, bytes, piece.offset + piece.length);
+            }
+            track.piece(&piece);
+            if failed.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        failed?;
+        if let Some(given_until) = irregular {
+            let survey = self.survey(turn.clone())?;
+            if survey.in_order {
+                giver.rest(given_until)?;
+            } else {
+                giver.sorted(&survey.entries, given_until)?;
+            }
+            (track, order) = (survey.track, survey.order);
+        }
+        giver.close()?;
+        turn.clone_from(&track.turn);
+        Ok(self.outcome(track, order, &giver))
+    }
+
+    /// Reads the whole file to learn what is where.
+    fn survey(&self, turn: Option<String>) -> io::Result<Survey> {
+        let mut track = Track { turn, ..Track::default() };
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut in_order = true;
+        let mut highest = None;
+        scan(&*self.file, 0..self.end_byte, &mut |piece| {
+            if let Body::Line { decoded, bytes, .. } = &piece.body {
+                let ordinal = decoded.line.ordinal;
+                if !self.counts(ordinal) {
+                    return ControlFlow::Continue(());
+                }
+                in_order &= ordinal.is_none() || highest < ordinal;
+                highest = highest.max(ordinal);
+                // Only a checksum vouches for an ordinal; other lines stay behind their neighbour.
+                let before = entries.last().map_or(0, |entry| entry.key);
+                let key = ordinal.filter(|_| decoded.checked).unwrap_or(before);
+                entries.push(Entry {
+                    key,
+                    ordinal,
+                    offset: piece.offset,
+                    text: bytes.len(),
+                    length: piece.length,
+                    sum: crc32c::crc32c(bytes),
+                });
+            }
+            track.piece(&piece);
+            ControlFlow::Continue(())
+        })?;
+        let mut order = Order::new(self.start);
+        if entries.first().is_some_and(|entry| entry.ordinal.is_none()) {
+            order.follows(None);
+        }
+        entries.sort_by_key(|entry| entry.key);
+        let mut ordinals: Vec<u64> = entries.iter().filter_map(|entry| entry.ordinal).collect();
+        ordinals.sort_unstable();
+        ordinals.into_iter().for_each(|ordinal| order.pass(ordinal));
+        Ok(Survey { entries, in_order, track, order })
+    }
+
+    fn counts(&self, ordinal: Option<u64>) -> bool {
+        ordinal.is_none_or(|ordinal| self.end_ordinal.is_none_or(|end| ordinal < end))
+    }
+
+    fn outcome(&self, mut track: Track, mut order: Order, giver: &Giver<'_, '_>) -> Outcome {
+        if let Some(end) = self.end_ordinal {
+            if order.expected < end && (order.numbered || !order.plain) {
+                order.gaps.push(order.expected..end);
+            }
+            // What comes after the end is no concern of whoever continues this file.
+            track
+                .broken
+                .retain(|broken| broken.before.is_none_or(|before| before.saturating_add(1) < end));
+        }
+        let torn_at = track.broken.last().filter(|broken| broken.torn).map(|broken| broken.offset);
+        let mut next = order.expected;
+        if self.own && !order.plain {
+            // Whatever is broken at the end was a line, and its ordinal is not used again. It may say so
+            // itself, but not claim more lines than there is room for.
+            let tail = &track.broken[track.unfollowed..];
+            let bytes: u64 = tail.iter().map(|broken| broken.length).sum();
+            let hint = tail.iter().filter_map(|broken| broken.hint.ordinal).max();
+            let hint = hint.filter(|hint| *hint <= next.saturating_add(bytes / PLAIN_LINE_BYTES));
+            next = next.saturating_add(tail.len() as u64);
+            next = next.max(hint.map_or(0, |hint| hint.saturating_add(1)));
+            if next > order.expected {
+                order.gaps.push(order.expected..next);
+            }
+        }
+        let mut damage = self.name(track.broken, &order.gaps);
+        let headed = giver.headed == Some(true);
+        if !headed && self.own {
+            let start = self.start;
+            let of_head = |damage: &&mut Damage| {
+                let first = damage.missing.as_ref().is_some_and(|missing| missing.start == start);
+                damage.offset == 0 && (damage.length > 0 || first)
+            };
+            match damage.iter_mut().find(of_head) {
+                Some(damage) => damage.what = DamageKind::Head,
+                None => {
+                    let ordinal = (!order.plain).then_some(start);
+                    damage.insert(0, self.damage(DamageKind::Head, 0, 0, ordinal));
+                }
+            }
+        }
+        let plain = order.plain && !order.numbered && giver.lines > 0;
+        Outcome {
+            damage,
+            lines: giver.lines,
+            bytes: track.end,
+            next: (!plain).then_some(next),
+            open: track.open && torn_at.is_none(),
+            torn_at,
+            headed,
+            timestamp: giver.timestamp.clone(),
+        }
+    }
+
+    /// Puts what is broken and what is missing together: a damage names the ordinals that it cost.
+    fn name(&self, broken: Vec<Broken>, gaps: &[Range<u64>]) -> Vec<Damage> {
+        let gap_of = |broken: &Broken| {
+            let at = |ordinal: u64| {
+                let index = gaps.partition_point(|gap| gap.end <= ordinal);
+                gaps.get(index).filter(|gap| gap.contains(&ordinal)).map(|_| index)
+            };
+            let hinted = broken.hint.ordinal.and_then(at);
+            let after = || broken.before.map_or(Some(self.start), |before| before.checked_add(1));
+            let behind = || broken.after.and_then(|after| after.checked_sub(1));
+            hinted.or_else(|| after().and_then(at)).or_else(|| behind().and_then(at))
+        };
+        let claims: Vec<Option<usize>> = broken.iter().map(gap_of).collect();
+        // From which ordinal of its gap on each of them counts; the next one of the same gap says up to where.
+        let mut from: Vec<u64> = gaps.iter().map(|gap| gap.start).collect();
+        let mut last: Vec<Option<usize>> = vec![None; gaps.len()];
+        let mut damage: Vec<Damage> = Vec::with_capacity(broken.len());
+        for (broken, claim) in broken.into_iter().zip(claims) {
+            let what = if broken.torn { DamageKind::TornTail } else { DamageKind::Line };
+            let mut named = self.damage(what, broken.offset, broken.length, broken.hint.ordinal);
+            named.kind = broken.hint.kind;
+            named.turn = broken.hint.turn.or(broken.turn);
+            if let Some(index) = claim {
+                let gap = &gaps[index];
+                let hinted = broken.hint.ordinal.filter(|hint| *hint >= from[index]);
+                let begin = match last[index] {
+                    // The first one has to answer for whatever is missing before it, too.
+                    None => gap.start,
+                    Some(_) => hinted.unwrap_or(from[index]).min(gap.end),
+                };
+                if let Some(before) = last[index].and_then(|before| damage.get_mut(before)) {
+                    before.missing = before.missing.take().map(|missing| missing.start..begin);
+                }
+                if begin < gap.end {
+                    named.missing = Some(begin..gap.end);
+                    named.ordinal = Some(named.ordinal.unwrap_or(begin));
+                    from[index] = hinted.unwrap_or(begin).saturating_add(1);
+                    last[index] = Some(damage.len());
+                }
+            } else if named.ordinal.is_none() && broken.torn {
+                named.ordinal = broken.before.map(|before| before.saturating_add(1));
+            }
+            damage.push(named);
+        }
+        for named in &mut damage {
+            named.missing = named.missing.take().filter(|missing| !missing.is_empty());
+        }
+        for (gap, claimed) in gaps.iter().zip(last) {
+            if claimed.is_none() {
+                let mut named = self.damage(DamageKind::Gap, 0, 0, Some(gap.start));
+                named.missing = Some(gap.clone());
+                damage.push(named);
+            }
+        }
+        damage
+    }
+
+    fn damage(&self, what: DamageKind, offset: u64, length: u64, ordinal: Option<u64>) -> Damage {
+        let file = self.path.clone();
+        Damage { file, offset, length, ordinal, missing: None, kind: None, turn: None, what }
+    }
+
+    /// Makes up a head from what the rest of the file says.
+    pub(crate) fn made_up(&self, numbered: bool) -> io::Result<SessionMeta> {
+        let mut cwd = None;
+        scan(&*self.file, 0..self.end_byte, &mut |piece| {
+            if let Body::Line { decoded, .. } = &piece.body
+                && decoded.line.kind == kind::TURN_CONTEXT
+                && let Ok(context) = serde_json::from_str::<TurnContext>(decoded.line.payload.get())
+                && !context.cwd.is_empty()
+            {
+                cwd = Some(context.cwd);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(SessionMeta {
+            id: Some(self.thread),
+            session_id: Some(self.thread.to_string()),
+            timestamp: self.made.clone(),
+            // A head without a directory is refused by other programs.
+            cwd: cwd.unwrap_or_else(|| "/".to_owned()),
+            originator: "heddle".to_owned(),
+            cli_version: env!("CARGO_PKG_VERSION").to_owned(),
+            history_mode: numbered.then(|| PAGINATED.to_owned()),
+            forked_from_id: self.base.as_ref().map(|b| b.thread_id).filter(|id| *id != self.thread),
+            history_base: self.base.clone().filter(|base| base.end_byte_offset != u64::MAX),
+            ..SessionMeta::default()
+        })
+    }
+}
+
+/// Gives lines out, the head first.
+struct Giver<'p, 's> {
+    part: &'p Part,
+    sink: Sink<'s>,
+    lines: u64,
+    /// Whether the first line was the head; none before the first line.
+    headed: Option<bool>,
+    timestamp: String,
+}
+
+impl Giver<'_, '_> {
+    fn give(&mut self, line: &Line<'_>, bytes: &[u8], end: u64) -> io::Result<()> {
+        if self.headed.is_none() {
+            let good = is_head(line);
+            self.headed = Some(good);
+            if !good {
+                self.make_up(line.ordinal.is_some())?;
+            }
+        }
+        self.lines += 1;
+        self.timestamp.clear();
+        self.timestamp.push_str(&line.timestamp);
+        (self.sink)(&Given { line, bytes, end });
+        Ok(())
+    }
+
+    /// Gives out the lines from `given_until` on, in the order of the file.
+    fn rest(&mut self, given_until: u64) -> io::Result<()> {
+        let part = self.part;
+        let mut failed = Ok(());
+        scan(&*part.file, 0..part.end_byte, &mut |piece| {
+            if let Body::Line { decoded, bytes, .. } = &piece.body
+                && piece.offset >= given_until
+                && part.counts(decoded.line.ordinal)
+            {
+                failed = self.give(&decoded.line, bytes, piece.offset + piece.length);
+            }
+            if failed.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        failed
+    }
+
+    /// Gives out lines in the order of their ordinals; of several that are the same, the first.
+    fn sorted(&mut self, entries: &[Entry], given_until: u64) -> io::Result<()> {
+        let mut seen = HashSet::new();
+        let mut key = None;
+        for entry in entries {
+            if key != Some(entry.key) {
+                seen.clear();
+                key = Some(entry.key);
+            }
+            let fresh =
+                entry.ordinal.is_none() || seen.insert((entry.ordinal, entry.text, entry.sum));
+            if !fresh || entry.offset < given_until {
+                continue;
+            }
+            let bytes = read_range(&*self.part.file, entry.offset, entry.text)?;
+            // It could be read a moment ago; if not any more, the disk is failing under us.
+            let Some(Decoded { line, .. }) = decode(&bytes) else {
+                return Err(io::Error::other("the file changes while it is read"));
+            };
+            self.give(&line, &bytes, entry.offset + entry.length)?;
+        }
+        Ok(())
+    }
+
+    /// Makes up a head if there was nothing to give.
+    fn close(&mut self) -> io::Result<()> {
+        if self.headed.is_none() {
+            self.make_up(true)?;
+        }
+        Ok(())
+    }
+
+    fn make_up(&mut self, numbered: bool) -> io::Result<()> {
+        // Whoever continues a file brings a head of its own.
+        if !self.part.own {
+            return Ok(());
+        }
+        let meta = self.part.made_up(numbered)?;
+        let mut bytes = Vec::new();
+        let ordinal = numbered.then_some(self.part.start);
+        encode(&meta.timestamp.clone(), ordinal, &Record::SessionMeta(Box::new(meta)), &mut bytes);
+        bytes.pop();
+        let decoded = decode(&bytes).expect("what we encode can be decoded");
+        (self.sink)(&Given { line: &decoded.line, bytes: &bytes, end: 0 });
+        Ok(())
+    }
+}
+
+/// Tells whether a line can be the head of a file.
+pub(crate) fn is_head(line: &Line<'_>) -> bool {
+    line.kind == kind::SESSION_META
+        && serde_json::from_str::<SessionMeta>(line.payload.get()).is_ok()
+}
+
+/// What is expected next.
+#[derive(Debug)]
+struct Order {
+    expected: u64,
+    gaps: Vec<Range<u64>>,
+    /// Whether the first line had no ordinal, as in older files.
+    plain: bool,
+    numbered: bool,
+}
+
+impl Order {
+    fn new(start: u64) -> Self {
+        Self { expected: start, gaps: Vec::new(), plain: false, numbered: false }
+    }
+
+    /// Takes the next line of a file in; false if it is not the one that was expected.
+    fn follows(&mut self, ordinal: Option<u64>) -> bool {
+        let Some(ordinal) = ordinal else {
+            self.plain |= !self.numbered;
+            return true;
+        };
+        if ordinal != self.expected {
+            return false;
+        }
+        self.pass(ordinal);
+        true
+    }
+
+    /// Takes the next ordinal in, in order.
+    fn pass(&mut self, ordinal: u64) {
+        if self.plain && !self.numbered {
+            self.expected = self.expected.max(ordinal);
+        }
+        self.numbered = true;
+        if ordinal > self.expected {
+            self.gaps.push(self.expected..ordinal);
+        }
+        self.expected = self.expected.max(ordinal.saturating_add(1));
+    }
+}
+
+/// What is noticed on the way through a file.
+#[derive(Debug, Default)]
+struct Track {
+    turn: Option<String>,
+    before: Option<u64>,
+    broken: Vec<Broken>,
+    /// The first of those that no line with an ordinal has followed yet.
+    unfollowed: usize,
+    open: bool,
+    end: u64,
+}
+
+/// Something that is not a line, and what is around it.
+#[derive(Debug)]
+struct Broken {
+    offset: u64,
+    length: u64,
+    torn: bool,
+    hint: Hint,
+    turn: Option<String>,
+    before: Option<u64>,
+    after: Option<u64>,
+}
+
+impl Track {
+    fn piece(&mut self, piece: &Piece<'_>) {
+        self.end = piece.offset + piece.length;
+        match &piece.body {
+            Body::Line { decoded, open, .. } => {
+                self.open = *open;
+                if let Some(ordinal) = decoded.line.ordinal {
+                    self.broken[self.unfollowed..].iter_mut().for_each(|broken| {
+                        broken.after = Some(ordinal);
+                    });
+                    self.unfollowed = self.broken.len();
+                    self.before = Some(ordinal);
+                }
+                self.note_turn(&decoded.line);
+            }
+            Body::Blank => self.open = false,
+            Body::Broken { bytes, torn } => {
+                self.open = *torn;
+                self.broken.push(Broken {
+                    offset: piece.offset,
+                    length: piece.length,
+                    torn: *torn,
+                    hint: hint(bytes),
+                    turn: self.turn.clone(),
+                    before: self.before,
+                    after: None,
+                });
+            }
+        }
+    }
+
+    fn note_turn(&mut self, line: &Line<'_>) {
+        let json = line.payload.get();
+        match &*line.kind {
+            kind::TURN_CONTEXT => {
+                if let Ok(TurnContext { turn_id: Some(turn), .. }) = serde_json::from_str(json) {
+                    self.turn = Some(turn);
+                }
+            }
+            kind::EVENT_MSG if json.starts_with(TASK) || json.starts_with(TURN) => {
+                if let Ok(head) = serde_json::from_str::<EventHead<'_>>(json) {
+                    match &*head.kind {
+                        "task_started" => self.turn = head.turn_id.map(Cow::into_owned),
+                        "task_complete" | "turn_aborted" => self.turn = None,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a file holds.
+#[derive(Debug)]
+struct Survey {
+    /// Its lines, in order.
+    entries: Vec<Entry>,
+    in_order: bool,
+    track: Track,
+    order: Order,
+}
+
+/// Where a line is.
+#[derive(Debug)]
+struct Entry {
+    key: u64,
+    ordinal: Option<u64>,
+    offset: u64,
+    /// How long it is without its end, and with it.
+    text: usize,
+    length: u64,
+    sum: u32,
+}
+
+/// How events about the beginning and the end of a turn begin.
+const TASK: &str = "{\"type\":\"task_";
+const TURN: &str = "{\"type\":\"turn_";
+/// No line is shorter, but for those that nobody writes.
+const PLAIN_LINE_BYTES: u64 = 64;

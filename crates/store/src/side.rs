@@ -1,0 +1,172 @@
+//! The side file of a log: what could not be read, kept beside it.
+//!
+//! `rollout-….jsonl.damaged` has a line for every stretch of bytes that was found damaged. Nothing is
+//! cut off or written over before it is there and on disk.
+
+use std::collections::HashSet;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{Disk, DiskFile, Mode, append_all, read_range};
+use crate::files::missing;
+use crate::read::Damage;
+
+/// A line of the side file.
+#[derive(Debug, Serialize, Deserialize)]
+struct SideLine {
+    offset: u64,
+    length: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ordinal: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    turn: Option<String>,
+    /// When it was found: RFC 3339.
+    time: String,
+    /// The checksum of the bytes, by which they are known again.
+    crc32c: u32,
+    /// The first and the last ordinal that were given up with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    given_up: Option<(u64, u64)>,
+    /// The bytes, in base64.
+    bytes: String,
+}
+
+/// Returns the side file of a log.
+pub(crate) fn side_path(log: &Path) -> PathBuf {
+    let mut name = log.as_os_str().to_owned();
+    name.push(".damaged");
+    name.into()
+}
+
+/// What a side file says already.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    stretches: HashSet<(u64, u64, u32)>,
+    given_up: Vec<Range<u64>>,
+    /// Whether its last line has no end.
+    open: bool,
+}
+
+impl Known {
+    /// Reads the side file of a log, if it has one.
+    pub(crate) fn read(disk: &dyn Disk, log: &Path) -> io::Result<Self> {
+        let mut known = Self::default();
+        let file = match disk.open(&side_path(log), Mode::Read) {
+            Err(error) if missing(&error) => return Ok(known),
+            done => done?,
+        };
+        let mut at = 0;
+        let mut rest = Vec::new();
+        loop {
+            let chunk = read_range(&*file, at, CHUNK_BYTES)?;
+            if chunk.is_empty() {
+                break;
+            }
+            at += chunk.len() as u64;
+            rest.extend_from_slice(&chunk);
+            let whole = memchr::memrchr(b'\n', &rest).map_or(0, |end| end + 1);
+            for line in rest[..whole].split(|byte| *byte == b'\n') {
+                known.note(line);
+            }
+            rest.drain(..whole);
+            if rest.len() > LINE_BYTES_MAX {
+                rest.clear();
+            }
+            known.open = !rest.is_empty();
+        }
+        Ok(known)
+    }
+
+    fn note(&mut self, line: &[u8]) {
+        if let Ok(line) = serde_json::from_slice::<SideLine>(line) {
+            self.stretches.insert((line.offset, line.length, line.crc32c));
+            let given_up = line.given_up.map(|(first, last)| first..last.saturating_add(1));
+            self.given_up.extend(given_up);
+        }
+    }
+
+    /// Tells whether ordinals were given up before.
+    pub(crate) fn gave_up(&self, missing: &Range<u64>) -> bool {
+        // They may have been given up in several steps.
+        let mut at = missing.start;
+        let mut ranges: Vec<&Range<u64>> = self.given_up.iter().collect();
+        ranges.sort_by_key(|range| range.start);
+        for range in ranges {
+            if range.start <= at {
+                at = at.max(range.end);
+            }
+        }
+        at >= missing.end
+    }
+}
+
+/// Puts what is damaged in `file`, the log at `log`, into its side file, unless it is there already, and
+/// waits until it is on disk. With `give_up` the ordinals that are missing are not missed any more.
+pub(crate) fn set_aside(
+    disk: &dyn Disk,
+    log: &Path,
+    file: &dyn DiskFile,
+    damage: &[&Damage],
+    give_up: bool,
+) -> io::Result<()> {
+    let known = Known::read(disk, log)?;
+    let time = crate::log::format_time(jiff::Timestamp::now());
+    let mut side = None;
+    for damage in damage {
+        let given_up = damage.missing.as_ref().filter(|missing| give_up && !known.gave_up(missing));
+        let mut given_up = given_up.map(|missing| (missing.start, missing.end - 1));
+        let mut at = damage.offset;
+        let end = damage.offset + damage.length;
+        // A long stretch is kept in pieces, so that no more than one is in memory.
+        while at < end || given_up.is_some() {
+            let length = usize::try_from(end - at).unwrap_or(usize::MAX).min(CHUNK_BYTES);
+            let bytes = read_range(file, at, length)?;
+            let crc32c = crc32c::crc32c(&bytes);
+            let length = bytes.len() as u64;
+            if given_up.is_some() || !known.stretches.contains(&(at, length, crc32c)) {
+                let line = SideLine {
+                    offset: at,
+                    length,
+                    ordinal: damage.ordinal,
+                    kind: damage.kind.clone(),
+                    turn: damage.turn.clone(),
+                    time: time.clone(),
+                    crc32c,
+                    given_up: given_up.take(),
+                    bytes: BASE64_STANDARD.encode(&bytes),
+                };
+                let side = match &mut side {
+                    Some(side) => side,
+                    none => none.insert(disk.open(&side_path(log), Mode::AppendOrCreate)?),
+                };
+                let mut text = serde_json::to_vec(&line).map_err(io::Error::other)?;
+                if known.open {
+                    text.insert(0, b'\n');
+                }
+                text.push(b'\n');
+                append_all(&**side, &text)?;
+            }
+            if length == 0 {
+                break;
+            }
+            at += length;
+        }
+    }
+    if let Some(side) = side {
+        side.sync_data()?;
+        disk.sync_dir(log.parent().unwrap_or(Path::new("")))?;
+    }
+    Ok(())
+}
+
+/// How much of a long stretch goes into one line.
+const CHUNK_BYTES: usize = 1 << 20;
+/// No line of ours is longer.
+const LINE_BYTES_MAX: usize = 4 << 20;
