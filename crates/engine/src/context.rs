@@ -98,9 +98,10 @@ impl Context {
         self.entries.is_empty()
     }
 
-    /// Tells whether a compaction would make it shorter.
-    pub(crate) fn can_shrink(&self) -> bool {
-        self.entries.iter().any(|entry| entry.origin == Origin::Turn)
+    /// Tells whether there is something of earlier turns that a compaction would leave out.
+    pub(crate) fn has_past(&self) -> bool {
+        let past = &self.entries[..self.turn.min(self.entries.len())];
+        past.iter().any(|entry| entry.origin == Origin::Turn)
     }
 
     /// Replaces the history by what is pinned and by what `ending` brings; returns what the log keeps

@@ -269,9 +269,10 @@ impl Turn {
     ) -> Self {
         let mut turn = Self::new(context, options);
         turn.emit(Event::TurnStarted);
+        turn.context.begin_turn();
         setup.into_iter().for_each(|item| turn.push(Origin::Setup, item));
         turn.said = said;
-        if turn.is_full() && turn.context.can_shrink() {
+        if turn.is_full() && turn.context.has_past() {
             turn.begin_compaction();
         } else {
             turn.take_said();
@@ -472,11 +473,12 @@ impl Turn {
                 self.summary = None;
                 return self.compact();
             }
-            // The provider knows better than we do how full the window is.
+            // The provider knows better than we do how full the window is. What one turn alone does
+            // not fit into, it would not fit into again.
             Decision::GiveUp
                 if error.class == ErrorClass::ContextFull
                     && !self.squeezed
-                    && self.context.can_shrink() =>
+                    && self.context.has_past() =>
             {
                 self.squeezed = true;
                 return self.begin_compaction();

@@ -167,6 +167,10 @@ impl Fold {
         let number = self.lines;
         self.lines += 1;
         let json = line.payload.get();
+        // A list would pass for the fields of an object, in order.
+        if !json.starts_with('{') && line.kind != kind::RESPONSE_ITEM {
+            return;
+        }
         match &*line.kind {
             kind::SESSION_META => self.session_meta(json),
             kind::RESPONSE_ITEM => self.item(line.payload.to_owned().into(), false, line.ordinal),
@@ -186,7 +190,10 @@ impl Fold {
                 }
             }
             kind::COMPACTED if self.ignored != Some(number) => {
-                if let Ok(compacted) = serde_json::from_str(json) {
+                let compacted = serde_json::from_str::<Compacted>(json).ok();
+                let says =
+                    |it: &Compacted| it.replacement_history.is_some() || !it.message.is_empty();
+                if let Some(compacted) = compacted.filter(says) {
                     self.compacted(compacted);
                     self.folded.last_compaction = Some(number);
                 }
@@ -334,18 +341,15 @@ impl Fold {
             // The older form: what the user said stays, and so does what was set up, as nobody would
             // say it again.
             self.live.keep_said();
-            if !compacted.message.is_empty() {
-                let part = KnownPart::input_text(compacted.message);
-                let message = Message {
-                    id: None,
-                    role: item::USER.to_owned(),
-                    content: Content(vec![part]),
-                    phase: None,
-                };
-                let wire = item::write(&KnownItem::Message(message));
-                let entry = Entry { wire, origin: Origin::Turn, maker: None };
-                self.live.push(entry, Class::Told, self.turn());
-            }
+            let message = Message {
+                id: None,
+                role: item::USER.to_owned(),
+                content: Content(vec![KnownPart::input_text(compacted.message)]),
+                phase: None,
+            };
+            let wire = item::write(&KnownItem::Message(message));
+            let entry = Entry { wire, origin: Origin::Turn, maker: None };
+            self.live.push(entry, Class::Told, self.turn());
         }
         self.folded.context_tokens = self.live.tokens();
     }

@@ -32,7 +32,9 @@ pub(crate) enum Unread {
 
 /// Reads an item.
 pub(crate) fn read(raw: &Raw) -> Result<KnownItem, Unread> {
-    let kind = raw.kind().ok_or(Unread::Malformed)?;
+    // A list would pass for the fields of an object, in order.
+    let is_object = raw.as_str().starts_with('{');
+    let kind = raw.kind().filter(|_| is_object).ok_or(Unread::Malformed)?;
     match KnownItem::read(&kind, raw.as_str()) {
         None => Err(Unread::Unknown),
         Some(Ok(item)) => Ok(item),

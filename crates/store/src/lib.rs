@@ -7,6 +7,7 @@ mod chain;
 pub mod disk;
 mod files;
 mod fsck;
+pub mod index;
 mod line;
 mod lock;
 mod log;

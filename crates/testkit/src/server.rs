@@ -3,6 +3,9 @@
 //! `POST …/responses` and `…/chat/completions` get the next entry of the [`Script`], `…/models` an
 //! empty list, anything else 404. A stream ends its connection; every other answer leaves it open. One thread accepts and one
 //! serves each connection; all of them have ended when the drop of a [`ModelServer`] returns.
+//!
+//! One that is [`ModelServer::strict`] answers 400 to a request whose history is not in order, as real
+//! endpoints do; such a request takes no entry of the script.
 
 pub(crate) mod http;
 pub(crate) mod play;
@@ -17,6 +20,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::script::{Script, ScriptError};
+use crate::strict::Strict;
 use http::Request;
 use play::{Ids, Play, Stream, reply};
 
@@ -62,11 +66,21 @@ impl ModelServer {
         Ok(Self::play(Script::from_value(script)?)?)
     }
 
+    /// Starts an endpoint that plays a JSON list of entries, to requests that keep its rules.
+    pub fn strict(script: Value, rules: Strict) -> Result<Self, StartError> {
+        Ok(Self::open(Script::from_value(script)?, Some(rules))?)
+    }
+
     /// Starts an endpoint that plays a script from its beginning.
     pub fn play(script: Script) -> io::Result<Self> {
+        Self::open(script, None)
+    }
+
+    fn open(script: Script, rules: Option<Strict>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { script, state: Mutex::default(), stopped: Condvar::new() });
+        let shared =
+            Arc::new(Shared { script, rules, state: Mutex::default(), stopped: Condvar::new() });
         let acceptor = thread::Builder::new().name("model-accept".to_owned()).spawn({
             let shared = Arc::clone(&shared);
             move || accept(&listener, &shared)
@@ -113,6 +127,7 @@ impl Drop for ModelServer {
 #[derive(Debug)]
 struct Shared {
     script: Script,
+    rules: Option<Strict>,
     state: Mutex<State>,
     stopped: Condvar,
 }
@@ -160,7 +175,9 @@ impl Shared {
                 && (route.contains("/responses") || route.ends_with("/chat/completions"));
             let lists = route.ends_with("/models");
             let bytes = self.record(request);
-            if answers {
+            if let Some(refusal) = self.refusal(&bytes).filter(|_| answers) {
+                write(stream, &reply(400, &refusal, ""))?;
+            } else if answers {
                 if !self.answer(stream, &bytes)? {
                     return Ok(());
                 }
@@ -171,6 +188,13 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Returns what is said to a request that is not in order.
+    fn refusal(&self, body: &[u8]) -> Option<Vec<u8>> {
+        let rules = self.rules.as_ref()?;
+        let refusal = rules.check(&serde_json::from_slice(body).unwrap_or_default()).err()?;
+        Some(refusal.body().to_string().into_bytes())
     }
 
     fn record(&self, request: Request) -> Vec<u8> {
@@ -371,6 +395,19 @@ mod tests {
         let script = json!([script::events([script::call_text("c", "write_stdin", arguments)])]);
         let running = post(r#"{"output":"Process running with session ID 4711\nOutput:"}"#);
         check(script, &[&running], &[r#"{\"session_id\":4711}"#], CLOSED);
+    }
+
+    #[test]
+    fn a_strict_endpoint_refuses_what_is_not_in_order() {
+        let script = json!([{ "raw": "one" }]);
+        let server = ModelServer::strict(script, Strict::default()).unwrap();
+        let half = post(
+            r#"{"input":[{"type":"function_call","name":"f","arguments":"{}","call_id":"c"}]}"#,
+        );
+        let (text, end) = talk(&server, &[&half, &post(r#"{"input":[]}"#)], None);
+        assert!(text.contains("400 X\r\n") && text.contains("No tool output found"), "{text:?}");
+        assert!(text.ends_with("one"), "{text:?}");
+        assert_eq!((end, server.requests().len()), (CLOSED, 2));
     }
 
     #[test]

@@ -11,12 +11,7 @@ use testkit::replay::{Outcome, replay};
 use crate::{BINARY, PARENT};
 
 /// Recordings of what we cannot do yet. One that passes must leave the list.
-const LATER: [(&str, &str); 4] = [
-    ("exec_fork_only", "there is no `fork` yet"),
-    ("exec_resume_different_model_and_cwd", "there is no `resume` yet"),
-    ("exec_resume_id", "there is no `resume` yet"),
-    ("exec_resume_last", "there is no `resume` yet"),
-];
+const LATER: [(&str, &str); 0] = [];
 
 /// Runs side by side. They mostly wait, so there are more of them than processors.
 const PARALLEL: usize = 4;

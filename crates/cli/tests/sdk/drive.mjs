@@ -216,11 +216,20 @@ await check("a reader that leaves the loop ends the command", async () => {
   await until("the end of the command", () => marked() === 0, SOON_MS);
 });
 
-// What we cannot do yet. When it works, it becomes a check like the others.
-await check("LATER: a second turn of a thread", async () => {
+await check("a second turn of a thread", async () => {
+  const thread = start();
+  const first = await thread.run("plain please");
+  const second = await thread.run("plain please");
+  assert.equal(second.finalResponse, first.finalResponse);
+  assert.equal(second.usage.input_tokens, 2 * first.usage.input_tokens);
+});
+
+await check("a thread that another process began", async () => {
   const thread = start();
   await thread.run("plain please");
-  await fails(thread.run("plain please"), ["code 2"]);
+  const again = codex.resumeThread(thread.id, { workingDirectory: workspace });
+  await again.run("plain please");
+  assert.equal(again.id, thread.id);
 });
 
 console.log("done");

@@ -42,15 +42,18 @@ pub(super) fn check(kept: Vec<Kept>, pairs: &Pairs, repairs: &mut Vec<Repair>) -
         }
         let Some(item) = slots[place].take() else { continue };
         if let Part::Call { id, custom } = &item.part {
+            let (index, id, custom) = (item.index, id.clone(), *custom);
             sorted.open += 1;
-            sorted.pending.push(Pending {
-                place,
-                index: item.index,
-                id: id.clone(),
-                custom: *custom,
-            });
+            sorted.pending.push(Pending { place, index, id, custom });
         }
         sorted.out.push(item);
+        // An output that came before its call has waited for it.
+        let early = pairs.output_of.get(&place).filter(|output| **output < place);
+        if let Some(output) = early.and_then(|output| slots[*output].take()) {
+            repairs.push(output.repair(RepairKind::OutputMoved));
+            sorted.out.push(output);
+            sorted.returned();
+        }
     }
     sorted.settle(&mut slots, pairs, repairs);
     sorted.out

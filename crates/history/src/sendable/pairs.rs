@@ -98,7 +98,7 @@ fn give_ids(kept: &mut [Kept], wire: Wire, repairs: &mut Vec<Repair>) {
             taken.insert(id.clone());
             continue;
         };
-        let base: String = id.chars().take(chars_max - NUMBER_CHARS_MAX).collect();
+        let base: String = id.chars().take(BASE_CHARS_MAX).collect();
         let base = if base.is_empty() { "call".to_owned() } else { base };
         let number = next.entry(base.clone()).or_insert(2);
         let fresh = loop {
@@ -152,5 +152,5 @@ impl Kept {
     }
 }
 
-/// Room for the number at the end of an id that was made up.
-const NUMBER_CHARS_MAX: usize = 16;
+/// Characters of an id that an id made up from it begins with; a number follows.
+const BASE_CHARS_MAX: usize = 24;

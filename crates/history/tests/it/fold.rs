@@ -1,0 +1,114 @@
+//! Logs, small ones and those of Codex, and what they fold to.
+//!
+//! A log is a file `tests/data/logs/NAME.jsonl`; what it comes to is written beside it, and rewritten
+//! with `UPDATE=1`. Two kinds of lines are for the test itself: `# own` marks where the thread's own
+//! file begins, `# ignore N` at the top leaves out the compaction of line N.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use history::{Fold, Folded, Origin, heal};
+use protocol::rollout::Line;
+
+fn fold(log: &str) -> Folded {
+    let ignored = log.lines().next().and_then(|line| line.strip_prefix("# ignore "));
+    let mut fold = match ignored {
+        Some(number) => Fold::ignoring_compaction(number.parse().unwrap()),
+        None => Fold::default(),
+    };
+    for line in log.lines() {
+        match line.strip_prefix("# ") {
+            Some("own") => fold.own(),
+            Some(_) => {}
+            None => fold.line(&serde_json::from_str::<Line<'_>>(line).unwrap()),
+        }
+    }
+    fold.finish()
+}
+
+fn show(folded: &Folded) -> String {
+    let mut text = String::new();
+    let id = folded.meta.as_ref().and_then(|meta| meta.id);
+    let _ = writeln!(text, "head {}", id.map_or("none".to_owned(), |id| id.to_string()));
+    for entry in &folded.entries {
+        let origin = match entry.origin {
+            Origin::Setup => "setup",
+            Origin::User => "user ",
+            Origin::Turn => "turn ",
+        };
+        let maker = entry.maker.map_or("-".to_owned(), |maker| maker.to_string());
+        let _ = writeln!(text, "{origin} {maker} {}", entry.wire.as_str());
+    }
+    for (index, maker) in folded.makers.iter().enumerate() {
+        let _ = writeln!(text, "maker {index} {} {}", maker.provider, maker.model);
+    }
+    let _ = writeln!(text, "next maker {:?}", folded.maker);
+    let usage = folded.usage;
+    let _ = writeln!(text, "tokens {} in, {} out", usage.input_tokens, usage.output_tokens);
+    let _ = writeln!(text, "context {} tokens", folded.context_tokens);
+    let model = folded.last.as_ref().map(|last| last.model.as_str());
+    let _ = writeln!(text, "last turn with {model:?}, open {:?}", folded.open_turn);
+    let _ = writeln!(text, "last compaction {:?}", folded.last_compaction);
+    for turn in folded.turns.iter() {
+        let _ =
+            writeln!(text, "turn {:?} {:?} {:?} {:?}", turn.id, turn.ordinal, turn.words, turn.end);
+    }
+    for returned in &folded.returned {
+        let _ = writeln!(text, "returned {}", returned.call_id);
+    }
+    for item in heal(folded) {
+        let _ = writeln!(text, "heal {}", serde_json::to_string(&item).unwrap());
+    }
+    text
+}
+
+#[test]
+fn logs() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/logs");
+    let mut count = 0;
+    for file in fs::read_dir(folder).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_none_or(|extension| extension != "jsonl") {
+            continue;
+        }
+        count += 1;
+        let got = show(&fold(&fs::read_to_string(&file).unwrap()));
+        let want = file.with_extension("txt");
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&want, &got).unwrap();
+        }
+        assert_eq!(got, fs::read_to_string(&want).unwrap(), "{}", file.display());
+    }
+    assert!(count >= 25, "{count} logs");
+}
+
+/// What is written into a line that replaces a history comes back with its makers.
+#[test]
+fn a_history_can_be_written_down_again() {
+    let log = include_str!("../data/logs/makers.jsonl");
+    let folded = fold(log);
+    let compacted = serde_json::json!({
+        "type": "compacted",
+        "payload": { "message": "", "replacement_history": folded.replacement_history() },
+    });
+    let again = fold(&format!("{log}{compacted}\n"));
+    let shown = |folded: &Folded| -> Vec<_> {
+        let maker = |index: Option<u16>| Some(folded.makers[usize::from(index?)].clone());
+        folded.entries.iter().map(|entry| (entry.wire.clone(), maker(entry.maker))).collect()
+    };
+    let known = |entries: Vec<(protocol::open::Raw, Option<history::Maker>)>| -> Vec<_> {
+        entries.into_iter().filter(|(_, maker)| maker.is_some()).collect()
+    };
+    assert_eq!(
+        known(shown(&again)).len(),
+        known(shown(&folded)).len() + 1,
+        "one was of unknown make"
+    );
+    let wires =
+        |folded: &Folded| shown(folded).into_iter().map(|(wire, _)| wire).collect::<Vec<_>>();
+    assert_eq!(wires(&again), wires(&folded));
+    for one in known(shown(&folded)) {
+        assert!(shown(&again).contains(&one), "{one:?}");
+    }
+}

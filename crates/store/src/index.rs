@@ -1,0 +1,295 @@
+//! The index of threads: what a list or a search needs, kept in a database that can be thrown away.
+//!
+//! Everything in it is read from the logs. It is brought up to date before each question, so nobody who
+//! writes a log has to know of it. Missing, damaged, locked or of another version, it is made again; and
+//! if it cannot be kept on disk at all, it is made in memory.
+
+mod db;
+mod query;
+mod scan;
+mod sync;
+mod walk;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use protocol::id::ThreadId;
+use rusqlite::Connection;
+
+use db::Remedy;
+use walk::{ARCHIVE, Folders, Named};
+
+pub use query::{
+    Cursor, Direction, Filter, Hit, InvalidCursor, LIMIT_MAX, List, Page, Piece, Search, Sort,
+    Summary,
+};
+pub use scan::Role;
+
+/// How far reading the logs has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Threads that were read.
+    pub done: usize,
+    /// Threads that there are to read.
+    pub total: usize,
+}
+
+/// The index of the threads of a home.
+pub struct Index {
+    home: PathBuf,
+    db: Connection,
+    on_disk: bool,
+    /// How often it was made again.
+    restarts: usize,
+    progress: Box<dyn FnMut(Progress)>,
+}
+
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("home", &self.home).field("on_disk", &self.on_disk).finish()
+    }
+}
+
+/// The index could not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    /// The expression to look for is not one.
+    #[error("the search expression cannot be understood: {0}; without --raw, words are only words")]
+    Expression(String),
+    /// The place in a list belongs to a list in another order.
+    #[error("the cursor belongs to a list in another order; give the same --sort and direction")]
+    Order,
+    /// Not even an index in memory could be made.
+    #[error("the index of threads cannot be made: {0}")]
+    Failed(#[from] rusqlite::Error),
+}
+
+/// No one thread is meant.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// There is none of that id or name.
+    #[error(
+        "there is no thread `{0}`; `heddle threads list --all` shows those that there are (an id, its \
+         first four or more digits, or a name)"
+    )]
+    Unknown(String),
+    /// There are several.
+    #[error("`{text}` may mean several threads; give one of these ids: {}", ids(.candidates))]
+    Ambiguous {
+        /// What was given.
+        text: String,
+        /// Some that it may mean.
+        candidates: Vec<Summary>,
+    },
+    /// The index could not answer.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+}
+
+fn ids(candidates: &[Summary]) -> String {
+    let ids: Vec<_> = candidates.iter().map(|candidate| candidate.id.to_string()).collect();
+    ids.join(", ")
+}
+
+impl Index {
+    /// Opens the index of `home`, or makes an empty one. `progress` is told how far reading has come.
+    pub fn open(
+        home: impl Into<PathBuf>,
+        progress: impl FnMut(Progress) + 'static,
+    ) -> Result<Self, IndexError> {
+        let home = home.into();
+        let path = home.join(db::FILE_NAME);
+        let opened = match db::open(&path) {
+            Err(error) if db::remedy(&error) == Remedy::ThrowAway && db::remove(&path) => {
+                db::open(&path)
+            }
+            opened => opened,
+        };
+        let (db, on_disk) = match opened {
+            Ok(db) => (db, true),
+            Err(_) => (db::open_in_memory()?, false),
+        };
+        Ok(Self { home, db, on_disk, restarts: 0, progress: Box::new(progress) })
+    }
+
+    /// Tells whether the index is kept for the next time.
+    pub fn is_on_disk(&self) -> bool {
+        self.on_disk
+    }
+
+    /// Brings the index up to what is on disk. The questions below do this themselves.
+    pub fn sync(&mut self) -> Result<(), IndexError> {
+        while let Err(error) = self.try_sync() {
+            self.recover(error)?;
+        }
+        Ok(())
+    }
+
+    /// Lists threads.
+    pub fn list(&mut self, list: &List) -> Result<Page, IndexError> {
+        if list.cursor.is_some_and(|cursor| cursor.order() != (list.sort, list.direction)) {
+            return Err(IndexError::Order);
+        }
+        self.ask(|db| query::list(db, list))
+    }
+
+    /// Looks for words in what users and agents said, and in commands.
+    pub fn search(&mut self, search: &Search) -> Result<Vec<Hit>, IndexError> {
+        if search.raw {
+            self.ask(|db| {
+                Ok(match query::understands(db, &search.words) {
+                    Err(rusqlite::Error::SqliteFailure(error, Some(message)))
+                        if error.code == rusqlite::ErrorCode::Unknown =>
+                    {
+                        Err(IndexError::Expression(message))
+                    }
+                    other => Ok(other?),
+                })
+            })??;
+        }
+        self.ask(|db| query::search(db, search))
+    }
+
+    /// Returns what is known of a thread.
+    pub fn get(&mut self, id: ThreadId) -> Result<Option<Summary>, IndexError> {
+        self.ask(|db| query::get(db, id))
+    }
+
+    /// Returns the thread that was last written to, of those made in `cwd` or of all.
+    pub fn last(&mut self, cwd: Option<&str>) -> Result<Option<Summary>, IndexError> {
+        let list = List {
+            filter: Filter { cwd: cwd.map(str::to_owned), ..Filter::default() },
+            sort: Sort::Updated,
+            direction: Direction::Newest,
+            limit: 1,
+            cursor: None,
+        };
+        Ok(self.list(&list)?.threads.pop())
+    }
+
+    /// Returns the one thread that is meant by an id, the beginning of one, or a name.
+    pub fn resolve(&mut self, text: &str) -> Result<ThreadId, ResolveError> {
+        if let Ok(id) = text.parse() {
+            return Ok(id);
+        }
+        let mut candidates = self.ask(|db| query::called(db, text))?;
+        match candidates.len() {
+            0 => Err(ResolveError::Unknown(text.to_owned())),
+            1 => Ok(candidates.remove(0).id),
+            _ => Err(ResolveError::Ambiguous { text: text.to_owned(), candidates }),
+        }
+    }
+
+    /// Asks the database once it is up to date, and again if it had to be made again.
+    fn ask<T>(
+        &mut self,
+        ask: impl Fn(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, IndexError> {
+        loop {
+            self.sync()?;
+            match ask(&self.db) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => self.recover(error)?,
+            }
+        }
+    }
+
+    fn try_sync(&mut self) -> rusqlite::Result<()> {
+        let mut patience = PATIENCE;
+        let mut left = usize::MAX;
+        loop {
+            let known = sync::known(&self.db)?;
+            let seen = walk::walk(&self.home, &known);
+            let plan = sync::Plan::new(&known, &seen);
+            let done = sync::names(&mut self.db, &self.home).and_then(|()| {
+                if plan.is_empty() {
+                    return Ok(());
+                }
+                sync::apply(&mut self.db, &self.home, &plan, &seen, &mut self.progress)
+            });
+            match done {
+                Err(error) if db::remedy(&error) == Remedy::Wait => {
+                    // Somebody else is at it. As long as they get on, there is no need to do it twice.
+                    if plan.len() < left {
+                        (left, patience) = (plan.len(), PATIENCE);
+                    } else if patience == 0 {
+                        return Err(error);
+                    } else {
+                        patience -= 1;
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Makes the index again after a failure, at the last in memory.
+    fn recover(&mut self, error: rusqlite::Error) -> Result<(), IndexError> {
+        self.restarts += 1;
+        if !self.on_disk || self.restarts > RESTARTS_MAX {
+            return Err(error.into());
+        }
+        let path = self.home.join(db::FILE_NAME);
+        // The damaged one is closed before it is removed.
+        self.db = db::open_in_memory()?;
+        self.on_disk = false;
+        if db::remedy(&error) == Remedy::ThrowAway
+            && self.restarts < RESTARTS_MAX
+            && db::remove(&path)
+            && let Ok(db) = db::open(&path)
+        {
+            self.db = db;
+            self.on_disk = true;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the thread that was last written to, of those made in `cwd` or of all; without an index if
+/// there can be none.
+pub fn last(home: &Path, cwd: Option<&str>) -> Option<ThreadId> {
+    let found = Index::open(home, |_| {}).and_then(|mut index| index.last(cwd));
+    match found {
+        Ok(found) => found.map(|summary| summary.id),
+        Err(_) => last_by_files(home, cwd),
+    }
+}
+
+/// Goes through the files, the one that was last written to first.
+fn last_by_files(home: &Path, cwd: Option<&str>) -> Option<ThreadId> {
+    let seen = walk::walk(home, &Folders::new());
+    let folders = seen.iter().filter(|(path, _)| !path.starts_with(ARCHIVE));
+    let mut files: Vec<_> = folders
+        .flat_map(|(path, folder)| {
+            folder.files.iter().map(move |file| (file.stamp.mtime, path, file))
+        })
+        .collect();
+    files.sort_unstable_by_key(|(mtime, ..)| std::cmp::Reverse(*mtime));
+    let mut tried = HashSet::new();
+    files.into_iter().find_map(|(_, path, file)| {
+        let id = Named::parse(&file.name)?.id;
+        if !tried.insert(id) {
+            return None;
+        }
+        let fits = |cwd: &str| made_in(&home.join(path).join(&file.name)).as_deref() == Some(cwd);
+        cwd.is_none_or(fits).then_some(id)
+    })
+}
+
+/// Returns the directory that the thread of a file was made in.
+fn made_in(path: &Path) -> Option<String> {
+    let mut summary = scan::Summary::default();
+    let mut start = fs::File::open(path).ok()?.take(HEAD_BYTES_MAX);
+    scan::read_lines(&mut start, 0, &mut |line| summary.line(line, &mut |_| {})).ok()?;
+    Some(summary.cwd)
+}
+
+/// How often somebody else may keep the database locked without getting on, half a second each.
+const PATIENCE: usize = 6;
+/// How often the index is made again before a failure counts; the last time in memory.
+const RESTARTS_MAX: usize = 3;
+/// Where the head of a file ends at the latest when it is looked for without an index.
+const HEAD_BYTES_MAX: u64 = 1024 * 1024;

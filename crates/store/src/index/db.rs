@@ -1,0 +1,151 @@
+//! The database: its schema, how it is opened, and what its failures mean.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+
+/// What a failure of the database calls for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// Somebody else is writing: look again.
+    Wait,
+    /// It is not what was written: throw it away.
+    ThrowAway,
+    /// It cannot be used here: do without a file.
+    DoWithout,
+}
+
+/// Tells what to do about `error`.
+pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Remedy::Wait,
+        Some(
+            ErrorCode::SystemIoFailure
+            | ErrorCode::ReadOnly
+            | ErrorCode::CannotOpen
+            | ErrorCode::DiskFull
+            | ErrorCode::PermissionDenied
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::NoLargeFileSupport
+            | ErrorCode::OutOfMemory,
+        ) => Remedy::DoWithout,
+        // A table that is missing or a value of the wrong type is damage as much as a broken page is.
+        _ => Remedy::ThrowAway,
+    }
+}
+
+/// Opens the database at `path`, and makes its tables if they are not those of this build.
+pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
+    let mut db = Connection::open(path)?;
+    db.busy_timeout(BUSY_WAIT)?;
+    db.pragma_update(None, "synchronous", "NORMAL")?;
+    if version(&db)? != SCHEMA_VERSION {
+        // Whoever comes second waits for the first, and finds the tables made.
+        db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        make_tables(&mut db)?;
+    }
+    Ok(db)
+}
+
+/// Makes a database that lives and dies with the process.
+pub(super) fn open_in_memory() -> rusqlite::Result<Connection> {
+    let mut db = Connection::open_in_memory()?;
+    make_tables(&mut db)?;
+    Ok(db)
+}
+
+/// Removes the database at `path`; tells whether nothing is left of it.
+pub(super) fn remove(path: &Path) -> bool {
+    let mut gone = true;
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        gone &= match fs::remove_file(&name) {
+            Ok(()) => true,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+    }
+    gone
+}
+
+fn version(db: &Connection) -> rusqlite::Result<i64> {
+    db.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+fn make_tables(db: &mut Connection) -> rusqlite::Result<()> {
+    let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if version(&change)? != SCHEMA_VERSION {
+        let old: Vec<String> = change
+            .prepare(
+                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
+            )?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        // A table of words takes those that it is made of along.
+        let (words, rest): (Vec<_>, Vec<_>) = old.into_iter().partition(|name| name == "words");
+        for name in words.iter().chain(&rest) {
+            let name = name.replace('"', "\"\"");
+            change.execute_batch(&format!("DROP TABLE IF EXISTS \"{name}\""))?;
+        }
+        change.execute_batch(SCHEMA)?;
+        change.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    }
+    change.commit()
+}
+
+/// The file in the home.
+pub(super) const FILE_NAME: &str = "heddle_index.sqlite";
+/// A database of another version is emptied and filled again.
+pub(super) const SCHEMA_VERSION: i64 = 1;
+/// How long one attempt to write waits for another writer.
+const BUSY_WAIT: Duration = Duration::from_millis(500);
+
+const SCHEMA: &str = "
+CREATE TABLE folders (path TEXT PRIMARY KEY, changed INTEGER NOT NULL, files BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE threads (
+    key INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    path TEXT NOT NULL,
+    archived INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    mtime INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    offset INTEGER NOT NULL,
+    mark INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    updated INTEGER NOT NULL,
+    cwd TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    model TEXT NOT NULL,
+    source TEXT NOT NULL,
+    branch TEXT,
+    forked_from TEXT,
+    preview TEXT NOT NULL,
+    preview_sure INTEGER NOT NULL,
+    starts INTEGER NOT NULL,
+    said INTEGER NOT NULL,
+    turns INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    head INTEGER NOT NULL
+);
+CREATE INDEX threads_by_updated ON threads (archived, updated, id);
+CREATE INDEX threads_by_created ON threads (archived, created, id);
+CREATE INDEX threads_here_by_updated ON threads (cwd, archived, updated, id);
+CREATE TABLE names (id TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX names_by_name ON names (name);
+CREATE TABLE state (key TEXT PRIMARY KEY, size INTEGER, mtime INTEGER, inode INTEGER) WITHOUT ROWID;
+CREATE TABLE items (
+    key INTEGER PRIMARY KEY,
+    thread INTEGER NOT NULL,
+    ordinal INTEGER,
+    turn INTEGER NOT NULL,
+    role INTEGER NOT NULL,
+    text TEXT NOT NULL
+);
+CREATE INDEX items_by_thread ON items (thread);
+CREATE VIRTUAL TABLE words USING fts5(
+    text, content='items', content_rowid='key', tokenize='unicode61 remove_diacritics 2'
+);
+";

@@ -1,0 +1,333 @@
+//! What lies in the directories of threads, found out as cheaply as can be.
+//!
+//! A directory whose time has not changed has the same names in it, so only new and changed ones are
+//! listed; every file is looked at, as its size tells whether it has grown.
+
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use protocol::id::ThreadId;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use uuid::Uuid;
+
+/// The directories that hold threads, with what they were when somebody last looked.
+pub(super) type Folders = HashMap<String, Folder>;
+
+/// A directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Folder {
+    /// When a name in it last came or went; 0 if that was too recent to rely on.
+    pub(super) changed: i64,
+    /// Its directories.
+    pub(super) folders: Vec<String>,
+    /// The files of threads in it.
+    pub(super) files: Vec<File>,
+}
+
+/// A file of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct File {
+    /// Its name.
+    pub(super) name: String,
+    /// Its state.
+    pub(super) stamp: Stamp,
+}
+
+/// What tells whether a file is still what it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// Its length.
+    pub(super) size: u64,
+    /// When it was last written, in nanoseconds.
+    pub(super) mtime: i64,
+    /// Its number in the file system.
+    pub(super) inode: u64,
+}
+
+impl Stamp {
+    /// Reads the stamp of an open file.
+    pub(super) fn of(file: impl AsFd) -> std::io::Result<Self> {
+        Ok(Self::from_stat(&fstat(file)?))
+    }
+
+    fn from_stat(stat: &Stat) -> Self {
+        Self {
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            mtime: time(stat),
+            inode: stat.st_ino,
+        }
+    }
+}
+
+/// What the name of a file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named<'a> {
+    /// When the thread was made, in local time: `2026-11-16T03-37-16`.
+    pub(super) made: &'a str,
+    /// The thread.
+    pub(super) id: ThreadId,
+    /// The segment, in the files that reverting a thread makes. The newest is the greatest.
+    pub(super) segment: Option<Uuid>,
+}
+
+impl<'a> Named<'a> {
+    /// Takes a name apart; none if it is not that of a thread's file.
+    pub(super) fn parse(name: &'a str) -> Option<Self> {
+        let stem = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
+        let (made, ids) = (stem.get(..MADE_LEN)?, stem.get(MADE_LEN..)?.strip_prefix('-')?);
+        let (id, segment) = match ids.split_once('_') {
+            Some((id, segment)) => (id, Some(Uuid::try_parse(segment).ok()?)),
+            None => (ids, None),
+        };
+        // Other spellings of a UUID are not names that anybody writes.
+        (id.len() == ID_LEN).then_some(())?;
+        Some(Self { made, id: id.parse().ok()?, segment })
+    }
+}
+
+/// Looks at everything below `home`. What cannot be read is as if it were not there.
+pub(super) fn walk(home: &Path, known: &Folders) -> Folders {
+    let mut found = Vec::new();
+    let Ok(home) = open(CWD, home) else { return Folders::new() };
+    for (top, depth) in TOPS {
+        list(&home, top.to_owned(), depth, known, &mut found);
+    }
+    look(&home, &mut found);
+    for (_, folder) in &mut found {
+        folder.files.retain(|file| file.stamp != Stamp::default());
+    }
+    found.into_iter().collect()
+}
+
+/// Lists one directory, by its names from before if it has not changed since.
+fn list(
+    home: &OwnedFd,
+    path: String,
+    depth: usize,
+    known: &Folders,
+    found: &mut Vec<(String, Folder)>,
+) {
+    let Ok(opened) = open(home, &path) else { return };
+    let Ok(stat) = fstat(&opened) else { return };
+    let changed = reliable(time(&stat));
+    let before = known.get(&path).filter(|before| changed != 0 && before.changed == changed);
+    let folder = match before {
+        Some(before) => before.clone(),
+        None => Folder { changed, ..names(&opened, depth) },
+    };
+    for name in &folder.folders {
+        list(home, format!("{path}/{name}"), depth.saturating_sub(1), known, found);
+    }
+    found.push((path, folder));
+}
+
+/// Reads the names in a directory.
+fn names(opened: &OwnedFd, depth: usize) -> Folder {
+    let mut folder = Folder::default();
+    for entry in Dir::read_from(opened).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        if name.starts_with('.') {
+            continue;
+        }
+        if Named::parse(name).is_some() {
+            folder.files.push(File { name: name.to_owned(), stamp: Stamp::default() });
+        } else if depth > 0 && is_folder(opened, entry.file_type(), name) {
+            folder.folders.push(name.to_owned());
+        }
+    }
+    folder
+}
+
+fn is_folder(opened: &OwnedFd, told: FileType, name: &str) -> bool {
+    match told {
+        FileType::Directory => true,
+        // Some file systems do not tell, and a link may lead to one.
+        FileType::Unknown | FileType::Symlink => statat(opened, name, AtFlags::empty())
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+        _ => false,
+    }
+}
+
+/// Looks at every file. This is what most of the time goes into, so all processors have a part in it.
+fn look(home: &OwnedFd, found: &mut [(String, Folder)]) {
+    let files: usize = found.iter().map(|(_, folder)| folder.files.len()).sum();
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get).min(WORKERS_MAX);
+    let share = files.div_ceil(workers);
+    if share < SHARE_MIN {
+        found.iter_mut().for_each(|(path, folder)| look_into(home, path, &mut folder.files));
+        return;
+    }
+    // Whole directories may be of very different sizes, so shares are cut through them.
+    let mut shares: Vec<Vec<(&str, &mut [File])>> = vec![Vec::new()];
+    let mut room = share;
+    for (path, folder) in found.iter_mut() {
+        let mut rest = &mut folder.files[..];
+        while !rest.is_empty() {
+            if room == 0 {
+                shares.push(Vec::new());
+                room = share;
+            }
+            let (part, more) = rest.split_at_mut(room.min(rest.len()));
+            room -= part.len();
+            if let Some(last) = shares.last_mut() {
+                last.push((path, part));
+            }
+            rest = more;
+        }
+    }
+    std::thread::scope(|scope| {
+        let ours = shares.pop();
+        for share in shares {
+            scope.spawn(move || {
+                share.into_iter().for_each(|(path, files)| look_into(home, path, files));
+            });
+        }
+        ours.into_iter().flatten().for_each(|(path, files)| look_into(home, path, files));
+    });
+}
+
+fn look_into(home: &OwnedFd, path: &str, files: &mut [File]) {
+    let opened = (!files.is_empty()).then(|| open(home, path));
+    for file in files {
+        // What is not a file, or is gone again, is left without a stamp.
+        file.stamp = match &opened {
+            Some(Ok(opened)) => match statat(opened, &*file.name, AtFlags::empty()) {
+                Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                    Stamp::from_stat(&stat)
+                }
+                _ => Stamp::default(),
+            },
+            _ => Stamp::default(),
+        };
+    }
+}
+
+fn open(at: impl AsFd, path: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
+    openat(at, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+#[expect(clippy::unnecessary_cast, reason = "the width of these differs between systems")]
+fn time(stat: &Stat) -> i64 {
+    (stat.st_mtime as i64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec as i64)
+}
+
+/// Returns 0 for a time that is so recent that a later change could carry the same.
+fn reliable(time: i64) -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let limit = now.saturating_sub(TIME_GRAIN).as_nanos();
+    if i64::try_from(limit).is_ok_and(|limit| time < limit) { time } else { 0 }
+}
+
+impl Folder {
+    /// Writes the names and stamps down.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64 + self.files.len() * 128);
+        let text = |bytes: &mut Vec<u8>, text: &str| {
+            // Names of files are shorter than 256 bytes everywhere.
+            let length = u16::try_from(text.len()).unwrap_or(0);
+            bytes.extend(length.to_le_bytes());
+            bytes.extend(&text.as_bytes()[..usize::from(length)]);
+        };
+        for name in &self.folders {
+            text(&mut bytes, name);
+            bytes.push(0);
+        }
+        for File { name, stamp } in &self.files {
+            text(&mut bytes, name);
+            bytes.push(1);
+            bytes.extend(stamp.size.to_le_bytes());
+            bytes.extend(stamp.mtime.to_le_bytes());
+            bytes.extend(stamp.inode.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads them back; none if this is not what was written.
+    pub(super) fn decode(changed: i64, mut bytes: &[u8]) -> Option<Self> {
+        let mut folder = Self { changed, ..Self::default() };
+        while !bytes.is_empty() {
+            let length = u16::from_le_bytes(take(&mut bytes)?);
+            let (name, rest) = bytes.split_at_checked(usize::from(length))?;
+            let name = std::str::from_utf8(name).ok()?.to_owned();
+            bytes = rest;
+            match take::<1>(&mut bytes)? {
+                [0] => folder.folders.push(name),
+                _ => {
+                    let size = u64::from_le_bytes(take(&mut bytes)?);
+                    let mtime = i64::from_le_bytes(take(&mut bytes)?);
+                    let inode = u64::from_le_bytes(take(&mut bytes)?);
+                    folder.files.push(File { name, stamp: Stamp { size, mtime, inode } });
+                }
+            }
+        }
+        Some(folder)
+    }
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk::<N>()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+/// The directory of archived threads.
+pub(super) const ARCHIVE: &str = "archived_sessions";
+/// Where threads are, and how many levels of directories are below: year, month and day.
+const TOPS: [(&str, usize); 2] = [("sessions", 3), (ARCHIVE, 0)];
+const MADE_LEN: usize = "2026-11-16T03-37-16".len();
+const ID_LEN: usize = 36;
+/// The coarsest clock of a file system that is in use.
+const TIME_GRAIN: Duration = Duration::from_secs(2);
+const WORKERS_MAX: usize = 4;
+/// Files that are not worth starting a thread for.
+const SHARE_MIN: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "01a1e26e-392c-7690-abfb-eb0dc0cda447";
+
+    #[track_caller]
+    fn check(name: &str, want: Option<Option<&str>>) {
+        let got = Named::parse(name);
+        let segment = got.as_ref().map(|named| named.segment.map(|segment| segment.to_string()));
+        assert_eq!(segment, want.map(|segment| segment.map(str::to_owned)), "{name}");
+        if let Some(named) = got {
+            assert_eq!(named.id.to_string(), ID);
+            assert_eq!(named.made, "2026-11-16T03-37-16");
+        }
+    }
+
+    #[test]
+    fn names_of_files() {
+        check(&format!("rollout-2026-11-16T03-37-16-{ID}.jsonl"), Some(None));
+        check(&format!("rollout-2026-11-16T03-37-16-{ID}_{ID}.jsonl"), Some(Some(ID)));
+        check(&format!("rollout-2026-11-16T03-37-16-{ID}_x.jsonl"), None);
+        check(&format!("rollout-2026-11-16T03-37-16-{ID}.jsonl.damaged"), None);
+        check(&format!("rollout-2026-11-16T03-37-16-{}.jsonl", ID.replace('-', "")), None);
+        check(&format!("{ID}.jsonl"), None);
+        check("rollout-ää-2026.jsonl", None);
+        check("", None);
+    }
+
+    #[test]
+    fn what_was_written_down_is_read_back() {
+        let stamp = Stamp { size: 7, mtime: -3, inode: u64::MAX };
+        let folder = Folder {
+            changed: 5,
+            folders: vec!["2026".to_owned(), String::new()],
+            files: vec![File { name: "ä".to_owned(), stamp }],
+        };
+        let bytes = folder.encode();
+        assert_eq!(Folder::decode(5, &bytes), Some(folder));
+        for cut in 1..bytes.len() {
+            // Garbage is noticed or read as something else; it is never a panic.
+            let _ = Folder::decode(5, &bytes[cut..]);
+            let _ = Folder::decode(5, &bytes[..cut]);
+        }
+    }
+}
