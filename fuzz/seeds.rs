@@ -1,4 +1,5 @@
-//! Makes the corpus that the targets of the dialects begin with: the vectors.
+//! Makes the corpus that the targets of the dialects begin with, the vectors, and that of histories:
+//! the broken ones, item by item, and the logs.
 
 use std::fs;
 use std::io;
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 fn main() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    histories(root)?;
     for entry in fs::read_dir(root.join("../crates/stream/tests/vectors"))? {
         let vectors: Vec<Value> = serde_json::from_str(&fs::read_to_string(entry?.path())?)?;
         for vector in &vectors {
@@ -30,6 +32,33 @@ fn main() -> io::Result<()> {
                 fs::create_dir_all(&directory)?;
                 fs::write(directory.join(id), seed)?;
             }
+        }
+    }
+    Ok(())
+}
+
+fn histories(root: &Path) -> io::Result<()> {
+    let corpus = root.join("corpus/history");
+    fs::create_dir_all(&corpus)?;
+    let data = root.join("../crates/history/tests/data");
+    for entry in fs::read_dir(data.join("broken"))? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        // As raw text: some rows are about what cannot be read.
+        #[derive(serde::Deserialize)]
+        struct Row {
+            items: Vec<Box<serde_json::value::RawValue>>,
+        }
+        let rows: Vec<Row> = serde_json::from_str(&fs::read_to_string(&path)?)?;
+        for (number, row) in rows.iter().enumerate() {
+            let items: Vec<_> = row.items.iter().map(|item| item.get()).collect();
+            fs::write(corpus.join(format!("{name}_{number}")), items.join("\n"))?;
+        }
+    }
+    for entry in fs::read_dir(data.join("logs"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            fs::copy(&path, corpus.join(path.file_stem().unwrap_or_default()))?;
         }
     }
     Ok(())

@@ -15,11 +15,18 @@ pub struct Outbox {
     waiting: VecDeque<(Event, u64)>,
     /// The write that the log was last synced up to.
     durable: u64,
+    /// Why nothing gets to the disk any more.
+    failed: Option<String>,
 }
 
 impl Outbox {
     /// Takes an event in that came with the write `written`.
     pub fn push(&mut self, event: Event, written: u64) {
+        let event = match &self.failed {
+            Some(message) => instead(event, message),
+            None => event,
+        };
+        let written = if self.failed.is_some() { 0 } else { written };
         let completes = matches!(event, Event::ItemCompleted(_)) || event.is_terminal();
         self.waiting.push_back((event, if completes { written } else { 0 }));
     }
@@ -44,19 +51,30 @@ impl Outbox {
     }
 
     /// Gives up on the disk: what waits to be shown as completed never will be, and a turn that had
-    /// ended has failed. Returns what may be seen instead.
-    pub fn fail(&mut self, message: &str) -> Vec<Event> {
-        let fail = |(event, _)| match event {
-            Event::ItemCompleted(item) => Event::ItemDiscarded(item.id),
-            event if event.is_terminal() => Event::TurnFailed(TurnError {
-                cause: TurnErrorCause::Storage,
-                message: message.to_owned(),
-                attempts: 0,
-                retry: RetryAdvice::Later,
-            }),
-            event => event,
-        };
-        self.waiting.drain(..).map(fail).collect()
+    /// ended has failed. The same goes for all that is still to come.
+    pub fn fail(&mut self, message: &str) {
+        let instead = |(event, _)| (instead(event, message), 0);
+        self.waiting = std::mem::take(&mut self.waiting).into_iter().map(instead).collect();
+        self.failed = Some(message.to_owned());
+    }
+
+    /// Tells whether the disk was given up on.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+}
+
+/// Returns what is told in the place of an event when nothing can be kept.
+fn instead(event: Event, message: &str) -> Event {
+    match event {
+        Event::ItemCompleted(item) => Event::ItemDiscarded(item.id),
+        event if event.is_terminal() => Event::TurnFailed(TurnError {
+            cause: TurnErrorCause::Storage,
+            message: message.to_owned(),
+            attempts: 0,
+            retry: RetryAdvice::Later,
+        }),
+        event => event,
     }
 }
 
@@ -104,15 +122,19 @@ mod tests {
         outbox.synced(0);
         outbox.synced(2);
         assert_eq!(drain(&mut outbox), "done 2");
-        let instead = outbox.fail("no space");
-        assert!(matches!(&instead[..], [Event::TurnFailed(error)] if error.message == "no space"));
+        outbox.fail("no space");
         assert!(!outbox.waits());
+        assert_eq!(drain(&mut outbox), "no space");
     }
 
     #[test]
     fn what_cannot_be_kept_is_taken_back() {
         let mut outbox = Outbox::default();
         outbox.push(completed(1), 1);
-        assert_eq!(outbox.fail("gone"), [Event::ItemDiscarded(ItemId(1))]);
+        outbox.fail("gone");
+        // What was still to come is no better off.
+        outbox.push(completed(2), 2);
+        outbox.push(Event::TurnInterrupted, 2);
+        assert_eq!(drain(&mut outbox), "discarded 1, discarded 2, gone");
     }
 }

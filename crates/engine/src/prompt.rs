@@ -4,7 +4,9 @@
 
 use std::fmt::Write as _;
 
+// Whoever reads a log knows messages again by their first words.
 use history::words;
+pub use history::words::{SUMMARY_MISSING, SUMMARY_PREFIX};
 
 /// The base instructions.
 pub const BASE: &str = include_str!("prompt/base.md");
@@ -16,8 +18,6 @@ summary now, for a colleague who takes over without having seen anything above. 
 their own terms, with every constraint they gave; what has been done and found out, with the paths, names, \
 commands and results that matter; decisions and their reasons; what remains, in order, beginning with the very \
 next step. Be complete and compact. Do not call tools.";
-
-pub use history::words::{SUMMARY_MISSING, SUMMARY_PREFIX};
 
 /// Told to the model when the user ended a turn.
 pub const TURN_ABORTED: &str = "\
@@ -96,8 +96,8 @@ pub fn agents_md(cwd: &str, files: &[(String, String)], bytes_max: usize) -> Opt
         body.truncate(cut);
         let _ = write!(body, "\n[cut at {cut} of {total} bytes: project_doc_max_bytes]");
     }
-    let title = words::AGENTS_MD;
-    Some(format!("{title} for {cwd}\n\n<INSTRUCTIONS>\n{body}\n</INSTRUCTIONS>"))
+    let opening = words::AGENTS_MD;
+    Some(format!("{opening} for {cwd}\n\n<INSTRUCTIONS>\n{body}\n</INSTRUCTIONS>"))
 }
 
 fn escape(text: &str) -> String {
@@ -106,7 +106,12 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Environment, agents_md};
+    use super::{Environment, TURN_ABORTED, agents_md, words};
+
+    #[test]
+    fn an_interruption_is_known_again() {
+        assert!(TURN_ABORTED.starts_with(words::TURN_ABORTED));
+    }
 
     #[test]
     fn a_directory_name_cannot_close_the_block() {

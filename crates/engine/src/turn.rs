@@ -189,6 +189,8 @@ pub struct Turn {
     call_items: HashMap<CallKey, Item>,
     /// Items that are final and whose calls will return at once; both are written down together.
     ended: HashMap<CallKey, Item>,
+    /// Calls that have returned and of which nothing is written down yet.
+    returned: Vec<CallKey>,
     approvals: Approvals,
     /// Prefixes that were allowed and that the model does not know of yet.
     remembered: Vec<Vec<String>>,
@@ -298,6 +300,7 @@ impl Turn {
             streaming: Vec::new(),
             call_items: HashMap::new(),
             ended: HashMap::new(),
+            returned: Vec::new(),
             approvals: Approvals::default(),
             remembered: Vec::new(),
             todo: None,
@@ -358,9 +361,11 @@ impl Turn {
                 if !self.calls.finish(key, output) {
                     return Err(self.unexpected("the output of a call that does not run"));
                 }
-                self.keep_early(key);
-                if let Some(item) = self.ended.remove(&key) {
-                    self.emit(Event::ItemCompleted(item));
+                self.returned.push(key);
+                // If nothing but the end of the answer is waited for, the outputs are about to enter the
+                // history, and need not be written down twice.
+                if !self.calls.all_returned() {
+                    self.keep_early();
                 }
                 // A tool that did not wait for the answer does not need it.
                 if let Some(id) = self.approvals.close_of(key) {
@@ -420,6 +425,7 @@ impl Turn {
             return;
         }
         let called = !self.calls.is_empty();
+        self.show_ended();
         self.take_outputs();
         let State::Settling(purpose, end) = std::mem::replace(&mut self.state, State::Done) else {
             unreachable!("the state was checked above");
@@ -529,6 +535,9 @@ impl Turn {
     fn on_stream(&mut self, purpose: Purpose, event: StreamEvent, now_ms: u64) {
         if matches!(event, StreamEvent::ItemAdded(_) | StreamEvent::ItemDone(_)) {
             self.count_item();
+        }
+        if !matches!(event, StreamEvent::Completed(_) | StreamEvent::Failed(_)) {
+            self.keep_early();
         }
         match (purpose, event) {
             (_, StreamEvent::Created) => {}
@@ -703,6 +712,9 @@ impl Turn {
         match report {
             Report::Started(body) => {
                 let id = self.new_item();
+                if self.returned.contains(&key) {
+                    self.keep_early();
+                }
                 if let Some(before) = self.ended.remove(&key) {
                     self.emit(Event::ItemCompleted(before));
                 }
@@ -716,7 +728,7 @@ impl Turn {
             Report::Ended(body) => {
                 if let Some(begun) = self.call_items.remove(&key) {
                     let item = Item { body, ..begun };
-                    if self.calls.is_running(key) {
+                    if self.calls.is_running(key) || self.returned.contains(&key) {
                         self.ended.insert(key, item);
                     } else {
                         self.emit(Event::ItemCompleted(item));
@@ -770,9 +782,7 @@ impl Turn {
 
     /// Stops every call; what had ended of them stays ended.
     fn stop_calls(&mut self) {
-        let mut ended: Vec<_> = std::mem::take(&mut self.ended).into_values().collect();
-        ended.sort_by_key(|item| item.id);
-        ended.into_iter().for_each(|item| self.emit(Event::ItemCompleted(item)));
+        self.show_ended();
         for key in self.calls.abort("aborted by user") {
             self.actions.push_back(Action::Stop(key));
         }
@@ -848,12 +858,24 @@ impl Turn {
         }
     }
 
-    /// Has the output of a call written down that cannot enter the history yet.
-    fn keep_early(&mut self, key: CallKey) {
-        let settled = matches!(self.state, State::Settling(..)) && self.calls.all_returned();
-        if !settled && let Some(returned) = self.calls.returned(key) {
-            self.keep(Keep::Returned(returned));
+    /// Has the outputs of calls written down that cannot enter the history yet, and shows their items.
+    fn keep_early(&mut self) {
+        for key in std::mem::take(&mut self.returned) {
+            if let Some(returned) = self.calls.returned(key) {
+                self.keep(Keep::Returned(returned));
+            }
+            if let Some(item) = self.ended.remove(&key) {
+                self.emit(Event::ItemCompleted(item));
+            }
         }
+    }
+
+    /// Shows the items that are final; their outputs are written down along with them.
+    fn show_ended(&mut self) {
+        self.returned.clear();
+        let mut ended: Vec<_> = std::mem::take(&mut self.ended).into_values().collect();
+        ended.sort_by_key(|item| item.id);
+        ended.into_iter().for_each(|item| self.emit(Event::ItemCompleted(item)));
     }
 
     fn keep(&mut self, keep: Keep) {

@@ -16,7 +16,7 @@ use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 /// Bytes of an output that an item has in full although the model got them too.
-pub const OUTPUT_BYTES_MAX: usize = 2_000;
+pub const OUTPUT_BYTES_MAX: usize = 600;
 
 /// Projects events and what is kept; one for a thread that is loaded.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ struct Turn {
     started_ms: u64,
     last_message: Option<String>,
     items: u64,
+    /// Tokens of the last answer, and of the thread.
+    usage: Option<(TotalledUsage, TotalledUsage)>,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,7 @@ impl Rollout {
             Event::TurnCompleted { .. } => self.ended(now_ms, None),
             Event::TurnFailed(error) => self.ended(now_ms, Some(error)),
             Event::TurnInterrupted => {
+                self.count_tokens();
                 let aborted = json!({
                     "type": "turn_aborted",
                     "turn_id": self.turn.id,
@@ -214,6 +217,11 @@ impl Rollout {
     }
 
     fn usage(&mut self, answer: TotalledUsage, turn: TotalledUsage, thread: TotalledUsage) {
+        self.turn.usage = Some((answer, thread));
+        // Older files have no lines of their own for this.
+        if self.legacy {
+            return;
+        }
         let record = TokenUsage {
             thread_id: self.thread,
             turn_id: self.turn.id.clone(),
@@ -221,6 +229,12 @@ impl Rollout {
             turn_token_usage: turn,
             thread_token_usage: thread,
         };
+        self.batch.push(Pending::Ready(Record::TokenUsageRecord(Box::new(record))));
+    }
+
+    /// Says once a turn how many tokens the thread has used; Codex goes on counting from there.
+    fn count_tokens(&mut self) {
+        let Some((answer, thread)) = self.turn.usage else { return };
         let count = json!({
             "type": "token_count",
             "info": {
@@ -230,11 +244,11 @@ impl Rollout {
             },
             "rate_limits": null,
         });
-        self.batch.push(Pending::Ready(Record::TokenUsageRecord(Box::new(record))));
         self.push_event(&count);
     }
 
     fn ended(&mut self, now_ms: u64, error: Option<&TurnError>) {
+        self.count_tokens();
         let mut event = json!({
             "type": "task_complete",
             "turn_id": self.turn.id,
@@ -469,7 +483,7 @@ mod tests {
 
     #[test]
     fn an_output_is_written_once() {
-        let long = format!("\"begin\" {} end\n", "x\n".repeat(OUTPUT_BYTES_MAX));
+        let long = format!("\"begin\" {} end\n", "xyz\n".repeat(OUTPUT_BYTES_MAX));
         let output = |text: &str| {
             let text = serde_json::to_string(&format!("Output:\n{text}")).expect("text");
             format!(r#"{{"type":"function_call_output","call_id":"c1","output":{text}}}"#)
@@ -479,7 +493,7 @@ mod tests {
             rollout.event(1, &command(&long));
             rollout.keep(1, kept(&known, false));
             let lines = serde_json::to_string(&rollout.take()[0]).expect("a line");
-            assert_eq!(lines.len() < 4_000, cut, "{lines}");
+            assert_eq!(lines.len() < 3_000, cut, "{lines}");
             assert_eq!(lines.contains("heddle_output_in_call"), cut);
             assert!(lines.contains("begin") && lines.contains(" end\\n"), "{lines}");
         }

@@ -9,8 +9,9 @@
 //! 4. outputs come to stand right after the answer with their calls, which Chat Completions ask for and
 //!    Responses do not mind.
 //!
-//! What a model wrote is changed as little as can be. Not reported, because nothing is lost: keys that
-//! no endpoint takes, and ids that another provider gave.
+//! What a model wrote is changed as little as can be. Not reported, because nothing is lost by it: keys
+//! that no endpoint takes, values of a phase, a detail or a search that none knows, and ids that another
+//! provider gave.
 
 mod image;
 mod one;

@@ -1,6 +1,6 @@
 //! The driver of a turn: waits for whatever comes first, tells the engine, does what it says.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -96,6 +96,7 @@ pub(crate) async fn drive(
         in_a_row: 0,
         calls: FuturesUnordered::new(),
         handles: HashMap::new(),
+        done: VecDeque::new(),
         questions: FuturesUnordered::new(),
         withdrawals: HashMap::new(),
         replies: HashMap::new(),
@@ -151,6 +152,8 @@ struct Driver<'a> {
     in_a_row: u32,
     calls: FuturesUnordered<RunningCall<'a>>,
     handles: HashMap<CallKey, AbortHandle>,
+    /// Calls that are done, and whose reports go first.
+    done: VecDeque<(CallKey, OutputBody)>,
     questions: FuturesUnordered<OpenQuestion<'a>>,
     withdrawals: HashMap<ApprovalId, AbortHandle>,
     /// Where the answers go that calls wait for.
@@ -164,8 +167,8 @@ impl<'a> Driver<'a> {
     fn perform(&mut self, turn: &mut Turn, sink: &mut Sink<'_>) {
         while let Some(action) = turn.poll() {
             let performs = !matches!(action, Action::Emit(_) | Action::Keep(_));
-            if performs && !self.write(turn, sink) {
-                // Nothing more is begun. What the turn wants done instead comes next.
+            if performs && !self.write(turn) {
+                // Nothing more is begun, and what is begun is stopped when the turn is over.
                 if matches!(action, Action::Finish(_)) {
                     self.finished = Some(Outcome::Failed(TurnErrorCause::Storage));
                 }
@@ -206,10 +209,13 @@ impl<'a> Driver<'a> {
                     self.thread.tools.sessions.stop(key);
                 }
                 Action::Wait(delay) => self.timer = Some(Box::pin(sleep(delay))),
+                Action::Finish(_) if self.outbox.has_failed() => {
+                    self.finished = Some(Outcome::Failed(TurnErrorCause::Storage));
+                }
                 Action::Finish(outcome) => self.finished = Some(outcome),
             }
         }
-        if self.write(turn, sink) {
+        if self.write(turn) {
             self.show(turn, sink);
         } else {
             self.perform(turn, sink);
@@ -229,21 +235,18 @@ impl<'a> Driver<'a> {
     }
 
     /// Writes down what was gathered. If that fails the turn is told, and false is returned.
-    fn write(&mut self, turn: &mut Turn, sink: &mut Sink<'_>) -> bool {
+    fn write(&mut self, turn: &mut Turn) -> bool {
         let Some(journal) = &mut self.journal else { return true };
         let Err(why) = journal.flush() else { return true };
-        self.give_up(turn, sink, why);
+        self.give_up(turn, why);
         false
     }
 
     /// Ends the turn, because what happens in it cannot be kept.
-    fn give_up(&mut self, turn: &mut Turn, sink: &mut Sink<'_>, why: String) {
-        for event in self.outbox.fail(&why) {
-            // There is nothing left to interrupt.
-            let _ = sink(&event);
-        }
-        if self.finished.is_some() {
-            self.finished = Some(Outcome::Failed(TurnErrorCause::Storage));
+    fn give_up(&mut self, turn: &mut Turn, why: String) {
+        self.outbox.fail(&why);
+        if let Some(outcome) = &mut self.finished {
+            *outcome = Outcome::Failed(TurnErrorCause::Storage);
         }
         turn.handle(self.now_ms(), Input::StoreFailed(why)).expect("a turn can always fail");
     }
@@ -279,9 +282,8 @@ impl<'a> Driver<'a> {
     ) {
         match (synced, &mut self.journal) {
             (Err(error), Some(journal)) => {
-                let why = format!("the log of the thread could not be written to disk: {error}");
-                let why = journal.break_off(why);
-                self.give_up(turn, sink, why);
+                let why = journal.break_off(error.to_string());
+                self.give_up(turn, why);
             }
             _ => self.outbox.synced(written),
         }
@@ -340,11 +342,20 @@ impl<'a> Driver<'a> {
                 self.withdrawals.remove(&id);
                 return Wake::Answered(id, answer);
             }
-            if let Some(Some(Some((key, output)))) = self.calls.next().now_or_never() {
-                return self.returned(key, output);
+            if let Some(Some(Some(done))) = self.calls.next().now_or_never() {
+                self.done.push_back(done);
             }
         }
         loop {
+            // A call may show something and return in one breath; what it shows comes before its end.
+            if !self.done.is_empty() {
+                if let Ok((key, progress)) = reports.try_recv() {
+                    return Wake::Progress(key, progress);
+                }
+                if let Some((key, output)) = self.done.pop_front() {
+                    return self.returned(key, output);
+                }
+            }
             tokio::select! {
                 biased;
                 wake = synced(&mut self.syncing) => return wake,
@@ -353,7 +364,6 @@ impl<'a> Driver<'a> {
                     self.in_a_row += 1;
                     return wake;
                 }
-                // What a call shows comes before its end.
                 Some((key, progress)) = reports.recv() => {
                     self.in_a_row = 0;
                     return Wake::Progress(key, progress);
@@ -367,8 +377,7 @@ impl<'a> Driver<'a> {
                 }
                 Some(returned) = self.calls.next(), if !self.calls.is_empty() => {
                     // One that was stopped has nothing to return.
-                    let Some((key, output)) = returned else { continue };
-                    return self.returned(key, output);
+                    self.done.extend(returned);
                 }
                 () = elapsed(&mut self.timer) => {
                     self.timer = None;

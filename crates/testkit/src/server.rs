@@ -98,6 +98,11 @@ impl ModelServer {
         format!("http://{}/v1", self.address)
     }
 
+    /// Keeps no bodies from now on, for tests that look at memory.
+    pub fn forget_bodies(&self) {
+        self.shared.state().forgetful = true;
+    }
+
     /// Lists the requests so far, in the order they arrived.
     pub fn requests(&self) -> Vec<Recorded> {
         self.shared.state().requests.clone()
@@ -137,6 +142,8 @@ struct State {
     requests: Vec<Recorded>,
     answered: usize,
     stopping: bool,
+    /// Whether bodies are not kept.
+    forgetful: bool,
     /// Open connections. They are shared and not duplicated: a socket with a second descriptor would
     /// outlive the close that is meant to reset it.
     connections: HashMap<u64, Arc<TcpStream>>,
@@ -199,8 +206,11 @@ impl Shared {
 
     fn record(&self, request: Request) -> Vec<u8> {
         let Request { method, path, headers, body } = request;
-        let json = serde_json::from_slice(&body).unwrap_or_default();
-        let bytes = body.clone();
+        let (json, bytes) = if self.state().forgetful {
+            (Value::Null, Vec::new())
+        } else {
+            (serde_json::from_slice(&body).unwrap_or_default(), body.clone())
+        };
         self.state().requests.push(Recorded { method, path, headers, body: json, bytes });
         body
     }

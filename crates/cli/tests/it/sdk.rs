@@ -5,22 +5,25 @@
 //! work on other things have neither; with `HEDDLE_TEST_SDK=require` it fails.
 
 use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 use testkit::{ModelServer, Recorded, script};
 
-use crate::BINARY;
 use crate::run::{Run, lab};
+use crate::{BINARY, npm};
 
 #[test]
 fn the_typescript_sdk() {
-    let folder = match install() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk");
+    let manifest = fs::read_to_string(source.join("package.json")).unwrap();
+    // The SDK's optional dependencies are the reference binaries, 300 MB of what we stand in for.
+    let folder = match npm::install("sdk", &manifest, &["--omit=optional"]) {
         Ok(folder) => folder,
-        Err(reason) => return skip(&reason),
+        Err(reason) => return npm::skip("the TypeScript SDK", &reason),
     };
+    fs::copy(source.join("drive.mjs"), folder.join("drive.mjs")).unwrap();
     let mark = format!("300.{:07}999", std::process::id());
     let server = ModelServer::start(script(&mark)).unwrap();
     let lab = lab();
@@ -112,44 +115,4 @@ fn check_options(body: &Value, root: &Path) {
     ] {
         assert!(told.contains(&line), "no {line} in {told}");
     }
-}
-
-/// Installs the package, unless that was done before, and gives the folder that has it.
-fn install() -> Result<PathBuf, String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sdk");
-    fs::create_dir_all(&folder).unwrap();
-    fs::copy(source.join("drive.mjs"), folder.join("drive.mjs")).unwrap();
-    present("node")?;
-    let manifest = fs::read(source.join("package.json")).unwrap();
-    let stamp = folder.join("installed.json");
-    if fs::read(&stamp).is_ok_and(|installed| installed == manifest) {
-        return Ok(folder);
-    }
-    present("npm")?;
-    fs::write(folder.join("package.json"), &manifest).unwrap();
-    let mut npm = Command::new("npm");
-    // The SDK's optional dependencies are the reference binaries, 300 MB of what we stand in for.
-    npm.args(["install", "--omit=optional", "--ignore-scripts", "--no-package-lock"]);
-    npm.args(["--no-audit", "--no-fund", "--loglevel=error"]).current_dir(&folder);
-    let done = npm.output().unwrap();
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        return Err(format!("npm could not install the SDK: {}", said.trim()));
-    }
-    fs::write(stamp, manifest).unwrap();
-    Ok(folder)
-}
-
-fn present(program: &str) -> Result<(), String> {
-    let found = Command::new(program).arg("--version").output();
-    found.map(drop).map_err(|error| format!("`{program}` cannot be run: {error}"))
-}
-
-fn skip(reason: &str) {
-    let required = std::env::var_os("HEDDLE_TEST_SDK").is_some_and(|value| value == "require");
-    assert!(!required, "HEDDLE_TEST_SDK is `require`, but {reason}");
-    // Past the test harness, which keeps the output of tests that pass to itself.
-    let note = format!("\nNOT TESTED: the TypeScript SDK, because {reason}\n\n");
-    std::io::stderr().write_all(note.as_bytes()).unwrap();
 }

@@ -12,6 +12,8 @@ pub(crate) struct Kept {
     items: Vec<String>,
     /// Calls whose outputs were kept before they entered the history.
     early: HashSet<String>,
+    /// Calls whose outputs entered the history.
+    late: HashSet<String>,
 }
 
 impl Kept {
@@ -22,7 +24,13 @@ impl Kept {
 
     pub(crate) fn take(&mut self, keep: Keep) {
         match keep {
-            Keep::Item { wire, .. } => self.items.push(wire.as_str().to_owned()),
+            Keep::Item { wire, .. } => {
+                let item: Value = serde_json::from_str(wire.as_str()).unwrap();
+                if let (Some(call), Some(_)) = (item["call_id"].as_str(), item.get("output")) {
+                    self.late.insert(call.to_owned());
+                }
+                self.items.push(wire.as_str().to_owned());
+            }
             Keep::Returned(returned) => {
                 assert!(self.early.insert(returned.call_id), "an output is kept early twice");
             }
@@ -41,10 +49,9 @@ impl Kept {
         assert_eq!(self.items, input, "the log and the history differ");
     }
 
-    /// Tells whether the output of a call would survive the end of the process now.
+    /// Tells whether the output of a call is written down.
     pub(crate) fn has_output(&self, call_id: &str) -> bool {
-        let output = format!("_output\",\"call_id\":\"{call_id}\"");
-        self.early.contains(call_id) || self.items.iter().any(|item| item.contains(&output))
+        self.early.contains(call_id) || self.late.contains(call_id)
     }
 }
 

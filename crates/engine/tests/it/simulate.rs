@@ -174,6 +174,8 @@ struct World<'a> {
     notice: Option<Duration>,
     last_event: Option<Event>,
     finished: Option<Outcome>,
+    /// Calls whose items were shown as completed.
+    completed: Vec<String>,
 }
 
 /// The items that events speak of.
@@ -224,6 +226,7 @@ impl<'a> World<'a> {
             notice: None,
             last_event: None,
             finished: None,
+            completed: Vec::new(),
             options,
         }
     }
@@ -384,10 +387,8 @@ impl<'a> World<'a> {
                 (OutputBody::Text(text.clone()), text)
             }
         };
-        self.returned.insert(call.call_id.clone(), want);
+        self.returned.insert(call.call_id, want);
         self.accept(Input::Returned(key, output));
-        // Whatever it waits for now, the end of the process would not lose it.
-        assert!(self.kept.has_output(&call.call_id), "the output of {} is not kept", call.call_id);
     }
 
     /// Something that a model or the network to it may come up with.
@@ -499,6 +500,11 @@ impl<'a> World<'a> {
             self.observe(action);
         }
         self.kept.check(&self.turn.context().input());
+        // What was shown of a call that has returned would survive the end of the process.
+        for call in std::mem::take(&mut self.completed) {
+            let lost = self.returned.contains_key(&call) && !self.kept.has_output(&call);
+            assert!(!lost, "the output of {call} is not kept");
+        }
     }
 
     fn observe(&mut self, action: Action) {
@@ -599,7 +605,8 @@ impl<'a> World<'a> {
                 };
                 assert!(self.sampling.is_some() && open.get(item).is_some_and(streams));
             }
-            Event::ItemCompleted(Item { id, body, .. }) => {
+            Event::ItemCompleted(Item { id, call_id, body }) => {
+                self.completed.extend(call_id.clone());
                 let old = open.remove(id);
                 assert!(old.is_some_and(|old| same_kind(&old, body)), "{id:?} is not open");
                 if *body == ItemBody::Compaction {

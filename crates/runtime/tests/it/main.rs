@@ -3,3 +3,4 @@
 
 mod approvals;
 mod host;
+mod journal;
