@@ -1,6 +1,7 @@
 //! Chores of this repository, as `cargo xtask NAME`. Nothing here is shipped.
 
 mod bench;
+mod bench_threads;
 mod text_table;
 mod tidy;
 
@@ -26,6 +27,7 @@ fn run(args: &[String]) -> Result<ExitCode> {
         "tidy" if rest.is_empty() => tidy::run(&root()),
         "bench" => bench::run(&root(), rest),
         "bench-sandbox" => bench::sandbox::run(&root(), rest),
+        "bench-threads" => bench_threads::run(&root(), rest),
         bench::MEASURE => bench::measure::main(rest),
         "help" | "-h" | "--help" => {
             print!("{HELP}");
@@ -58,4 +60,7 @@ cargo xtask bench [--bin PATH] [--against PATH] [--runs N] [--filter NAME] [--js
 
 cargo xtask bench-sandbox [--bin PATH] [--runs N]
     Measures what a sandbox adds to a command, beside bubblewrap where that is installed.
+
+cargo xtask bench-threads [--bin PATH] [--threads N] [--runs N]
+    Measures lists and searches in a home with N threads, 10,000 by default.
 ";

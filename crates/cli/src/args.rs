@@ -1,5 +1,7 @@
 //! The command line.
 
+pub(crate) mod threads;
+
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -26,6 +28,9 @@ pub(crate) enum Command {
     /// Ask what would be decided about a command.
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// List, search, name, archive, check and repair threads.
+    #[command(subcommand, visible_alias = "thread", after_help = threads::THREADS_HELP)]
+    Threads(Box<threads::ThreadsCommand>),
     /// Look at what goes on inside.
     #[command(subcommand)]
     Debug(DebugCommand),
@@ -128,7 +133,7 @@ pub(crate) struct ForkArgs {
 }
 
 /// Options of `exec` that may stand before or after its own commands; those after win.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Default, ClapArgs)]
 pub(crate) struct ExecFlags {
     /// Print events as JSON lines on stdout.
     #[arg(long, alias = "experimental-json")]
@@ -417,7 +422,7 @@ pub(crate) struct DecodeArgs {
 }
 
 /// Options that may stand before or after the command; those after it win.
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, Default, ClapArgs)]
 pub(crate) struct SharedArgs {
     /// Override a setting of config.toml: a dotted key and a TOML value (`-c model="gpt-5.5"`).
     /// Later ones win.

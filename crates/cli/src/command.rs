@@ -5,3 +5,4 @@ pub(crate) mod decode;
 pub(crate) mod exec;
 pub(crate) mod policy;
 pub(crate) mod sandbox;
+pub(crate) mod threads;

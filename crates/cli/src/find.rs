@@ -2,19 +2,27 @@
 
 use anyhow::anyhow;
 use protocol::id::ThreadId;
-use store::index::{self, Index};
+use store::index::{self, Index, IndexError, ResolveError};
 
 use crate::bootstrap::World;
 use crate::failure::Failure;
+use crate::progress;
+
+/// Opens the index; making it anew shows how far it has come.
+pub(crate) fn index(world: &World) -> Result<Index, Failure> {
+    Index::open(&world.home, progress::bar("reading threads")).map_err(index_failure)
+}
 
 /// Finds a thread by its id, the beginning of its id, or its name.
 pub(crate) fn thread(world: &World, text: &str) -> Result<ThreadId, Failure> {
-    // Whoever knows the whole id needs no index.
+    // A whole id needs no index.
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
-    let mut index = Index::open(&world.home, |_| {}).map_err(Failure::failed)?;
-    index.resolve(text).map_err(Failure::usage)
+    index(world)?.resolve(text).map_err(|error| match error {
+        ResolveError::Index(error) => index_failure(error),
+        error => Failure::usage(error),
+    })
 }
 
 /// Finds the thread that was last written to: of the working directory, or of all.
@@ -27,4 +35,11 @@ pub(crate) fn last(world: &World, all: bool) -> Result<ThreadId, Failure> {
             false => anyhow!("there is no thread of {directory} yet; --all takes those of others"),
         })
     })
+}
+
+pub(crate) fn index_failure(error: IndexError) -> Failure {
+    match error {
+        IndexError::Failed(_) => Failure::failed(error),
+        IndexError::Expression(_) | IndexError::Order => Failure::usage(error),
+    }
 }

@@ -6,9 +6,11 @@ mod command;
 mod failure;
 mod find;
 mod past;
+mod progress;
 mod provider;
 mod safety;
 mod signals;
+mod terminal;
 mod user_input;
 
 use std::io::Write as _;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Policy(PolicyCommand::Explain(explain)) => {
             command::policy::explain(args.shared, *explain)
         }
+        Command::Threads(threads) => command::threads::run(&args.shared, *threads),
         Command::Debug(DebugCommand::Decode(decode)) => command::decode::run(&decode),
         Command::Completion { shell } => command::completion::run(shell),
     };

@@ -61,7 +61,7 @@ pub(crate) fn open(
                 None
             } else {
                 let meta = SessionMeta { id: Some(id), session_id: Some(id.to_string()), ..meta };
-                Some(store.create(NewThread { id, meta }).map_err(failure)?)
+                Some(store.create(NewThread { id, meta }).map_err(open_failure)?)
             };
             Ok(Opened { id, log, past: Past::default(), instructions: None, told: Vec::new() })
         }
@@ -69,9 +69,10 @@ pub(crate) fn open(
             let mut fold = Fold::default();
             let (mut log, report) = if ephemeral {
                 let report = store.read(id, &mut |line| fold.line(line));
-                (None, report.map_err(OpenError::Store).map_err(failure)?)
+                (None, report.map_err(OpenError::Store).map_err(open_failure)?)
             } else {
-                let (log, report) = store.open(id, &mut |line| fold.line(line)).map_err(failure)?;
+                let (log, report) =
+                    store.open(id, &mut |line| fold.line(line)).map_err(open_failure)?;
                 (Some(log), report)
             };
             let mut folded = fold.finish();
@@ -90,10 +91,10 @@ pub(crate) fn open(
             };
             let (mut log, report) = if ephemeral {
                 let report = store.read(source, &mut sink).map_err(OpenError::Store);
-                (None, report.map_err(failure)?)
+                (None, report.map_err(open_failure)?)
             } else {
                 let forked = store.fork(source, NewThread { id, meta }, None, &mut sink);
-                let (log, report) = forked.map_err(failure)?;
+                let (log, report) = forked.map_err(open_failure)?;
                 (Some(log), report)
             };
             let mut folded = fold.finish();
@@ -107,7 +108,8 @@ pub(crate) fn open(
     }
 }
 
-fn failure(error: OpenError) -> Failure {
+/// Says what a thread that cannot be opened means for the program.
+pub(crate) fn open_failure(error: OpenError) -> Failure {
     match &error {
         OpenError::Store(StoreError::NotFound(_)) => Failure::usage(error),
         _ => Failure::failed(error),

@@ -164,6 +164,11 @@ impl Thread {
         self.journal = Some(journal);
     }
 
+    /// Returns how many items the history has.
+    pub fn items(&self) -> usize {
+        self.context.len()
+    }
+
     /// Returns the id.
     pub fn id(&self) -> ThreadId {
         self.id

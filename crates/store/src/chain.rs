@@ -30,6 +30,8 @@ pub(crate) struct Head {
     pub(crate) base: Option<HistoryBase>,
     /// The ordinal of its first line.
     pub(crate) first: Option<u64>,
+    /// When it was written.
+    pub(crate) written: Option<jiff::Timestamp>,
 }
 
 impl Store {
@@ -48,7 +50,7 @@ impl Store {
             let step = if chain.parts.len() + 1 >= DEPTH_MAX {
                 None
             } else {
-                self.base_part(&base, &part, &chain)?
+                self.base_part(&base, &part, head.written, &chain)?
             };
             let Some(next) = step else {
                 let missing = (part.start > 0).then_some(0..part.start);
@@ -97,6 +99,7 @@ impl Store {
         &self,
         base: &HistoryBase,
         above: &Part,
+        written: Option<jiff::Timestamp>,
         chain: &Chain,
     ) -> Result<Option<Part>, StoreError> {
         let Some(files) = self.files(base.thread_id)? else { return Ok(None) };
@@ -115,6 +118,8 @@ impl Store {
         if above.thread == base.thread_id {
             candidates.retain(|part| segment(&part.path) < segment(&above.path));
         }
+        // What was begun later can only be meant if nothing else fits.
+        candidates.sort_by_key(|part| written < segment(&part.path).and_then(time_of));
         let end = base.end_ordinal_exclusive;
         for part in &candidates {
             let io = |source| StoreError::io(&part.path, source);
@@ -156,6 +161,7 @@ pub(crate) fn read_head(file: &dyn DiskFile) -> io::Result<Head> {
                     head.meta = serde_json::from_str(line.payload.get()).ok();
                     head.base = head.meta.as_ref().and_then(|meta| meta.history_base.clone());
                     head.first = line.ordinal.or(head.first);
+                    head.written = line.timestamp.parse().ok();
                     return ControlFlow::Break(());
                 }
             }
@@ -193,6 +199,11 @@ pub(crate) fn guess_base(path: &Path, head: &Head) -> Option<HistoryBase> {
 
 fn segment(path: &Path) -> Option<uuid::Uuid> {
     Name::parse(path.file_name()?.to_str()?)?.segment
+}
+
+fn time_of(segment: uuid::Uuid) -> Option<jiff::Timestamp> {
+    let (seconds, nanoseconds) = segment.get_timestamp()?.to_unix();
+    jiff::Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanoseconds).ok()?).ok()
 }
 
 /// Tells whether the last line that counts ends in this file where `base` says.

@@ -238,8 +238,8 @@ pub(crate) fn write_all_at(
     Ok(())
 }
 
-/// Makes `path` and what is missing above it. Returns the directories that got a new name in them.
-pub(crate) fn create_dirs(disk: &dyn Disk, path: &Path) -> io::Result<Vec<std::path::PathBuf>> {
+/// Makes `path` and what is missing above it.
+pub(crate) fn create_dirs(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     let mut missing = Vec::new();
     let mut at = path;
     while let Err(error) = disk.metadata(at) {
@@ -250,13 +250,18 @@ pub(crate) fn create_dirs(disk: &dyn Disk, path: &Path) -> io::Result<Vec<std::p
         let Some(above) = at.parent().filter(|above| !above.as_os_str().is_empty()) else { break };
         at = above;
     }
-    let mut changed = Vec::new();
     for folder in missing.into_iter().rev() {
         match disk.create_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             done => done?,
         }
-        changed.extend(folder.parent().map(Path::to_owned));
     }
-    Ok(changed)
+    Ok(())
+}
+
+/// Returns `folder` and all above it, up to `home`. Whoever made them may have died before they were on
+/// disk, so a new file has them all synced.
+pub(crate) fn up_to_home(home: &Path, folder: &Path) -> Vec<std::path::PathBuf> {
+    let inside = |folder: &&Path| folder.starts_with(home);
+    folder.ancestors().take_while(inside).map(Path::to_owned).collect()
 }

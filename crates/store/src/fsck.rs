@@ -138,7 +138,7 @@ impl Store {
         if let Some(base) = &part.base {
             part.start = base.end_ordinal_exclusive;
             report.base = Some(base.thread_id);
-            if self.base_part(base, &part, &Chain::default())?.is_none() {
+            if self.base_part(base, &part, head.written, &Chain::default())?.is_none() {
                 report.damage.push(Damage {
                     file: path.clone(),
                     offset: 0,
@@ -184,7 +184,9 @@ impl Store {
                 stand_in = padded(room, lead, ordinal, &meta);
                 headless = stand_in.is_none();
             }
-            let stand_in = stand_in.or_else(|| tombstone(path, room, lead, damage, outcome));
+            if damage.what != DamageKind::Head {
+                stand_in = tombstone(path, room, lead, damage, outcome);
+            }
             write_stretch(&*file, damage.offset, damage.length, lead, stand_in)?;
         }
         file.sync_data()?;

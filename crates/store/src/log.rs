@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use protocol::id::ThreadId;
 use protocol::rollout::{Record, SessionMeta};
 
-use crate::disk::{Disk, DiskFile, Mode, create_dirs};
+use crate::disk::{Disk, DiskFile, Mode, create_dirs, up_to_home};
 use crate::line::encode;
 use crate::lock::{Lock, Taken};
 
@@ -243,8 +243,8 @@ impl Log {
             }
         }
         let folder = self.path.parent().unwrap_or(Path::new("")).to_owned();
-        let mut folders = create_dirs(&*self.disk, &folder)?;
-        folders.push(folder);
+        create_dirs(&*self.disk, &folder)?;
+        let folders = up_to_home(&pending.home, &folder);
         let file = self.disk.open(&self.path, Mode::Create)?;
         *lock(&self.shared.folders) = folders;
         *lock(&self.shared.file) = Some(Arc::clone(&file));

@@ -8,7 +8,7 @@ use protocol::id::ThreadId;
 use serde::{Deserialize, Serialize};
 
 use crate::chain::read_head;
-use crate::disk::{Mode, append_all, create_dirs, read_range};
+use crate::disk::{Mode, append_all, create_dirs, read_range, up_to_home};
 use crate::files::{Name, ThreadFiles, missing};
 use crate::lock::{Lock, Taken};
 use crate::side::side_path;
@@ -157,8 +157,9 @@ impl Store {
                 continue;
             }
             let io = |source| StoreError::io(&to, source);
-            for changed in create_dirs(&*self.disk, &folder).map_err(io)? {
-                self.disk.sync_dir(&changed).map_err(io)?;
+            create_dirs(&*self.disk, &folder).map_err(io)?;
+            for folder in up_to_home(&self.home, &folder) {
+                self.disk.sync_dir(&folder).map_err(io)?;
             }
             if self.disk.metadata(&to).is_ok() {
                 Err(io(io::ErrorKind::AlreadyExists.into()))?;

@@ -210,29 +210,38 @@ fn checked_lines(text: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// Finds lines without a checksum: from the beginning of a stretch, one after the other with at most
-/// one byte between them. What comes after anything less orderly is not believed.
+/// Finds lines without a checksum: one after the other with at most a byte between them, or up to the
+/// end of the stretch. Those are tried from a few beginnings only, so that the cost is linear.
 fn plain_lines(text: &[u8], within: Range<usize>, found: &mut Vec<Range<usize>>) {
     let mut at = within.start;
-    while at < within.end {
-        // The byte that was the end of a line.
-        if !text[at..within.end].starts_with(START.as_bytes()) {
-            at += 1;
+    for _ in 0..PLAIN_TRIES {
+        let rest = &text[at..within.end];
+        let Some(skip) = memchr::memmem::find(rest, START.as_bytes()) else { return };
+        let orderly = skip <= 1;
+        at += skip;
+        let length = plain_line(&text[at..within.end]).unwrap_or(0);
+        let after = &text[at + length..within.end];
+        let close =
+            memchr::memmem::find(&after[..after.len().min(START.len() + 1)], START.as_bytes());
+        // A value that goes on is a piece of one that begins elsewhere.
+        let ends = !after.first().is_some_and(|next| b",:]}\"".contains(next));
+        if length > 0 && ((orderly && ends) || after.len() <= 1 || close.is_some()) {
+            found.push(at..at + length);
+            at += length;
+        } else {
+            at += START.len();
         }
-        let rest = &text[at.min(within.end)..within.end];
-        if !rest.starts_with(START.as_bytes()) {
-            break;
-        }
-        let mut values =
-            serde_json::Deserializer::from_slice(rest).into_iter::<&serde_json::value::RawValue>();
-        let Some(Ok(value)) = values.next() else { break };
-        let length = value.get().len();
-        if checksum(&rest[..length]).is_some() || decode(&rest[..length]).is_none() {
-            break;
-        }
-        found.push(at..at + length);
-        at += length;
     }
+}
+
+/// Returns the length of the line without a checksum that begins here.
+fn plain_line(text: &[u8]) -> Option<usize> {
+    let mut values =
+        serde_json::Deserializer::from_slice(text).into_iter::<&serde_json::value::RawValue>();
+    let length = values.next()?.ok()?.get().len();
+    let line = &text[..length];
+    let is_object = |decoded: Decoded<'_>| decoded.line.payload.get().starts_with('{');
+    (checksum(line).is_none() && decode(line).is_some_and(is_object)).then_some(length)
 }
 
 /// How much is read at once, unless a line is longer.
@@ -241,6 +250,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 const HEAD_BYTES: usize = 4 << 10;
 /// How many beginnings are tried with an end. A line has one, but objects in it may look like more.
 const OPEN_MAX: usize = 8;
+/// How many beginnings of lines without a checksum are tried.
+const PLAIN_TRIES: usize = 64;
 
 #[cfg(test)]
 #[path = "scan_tests.rs"]

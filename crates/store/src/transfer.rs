@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::chain::read_head;
-use crate::disk::{Mode, append_all, create_dirs};
+use crate::disk::{Mode, append_all, create_dirs, up_to_home};
 use crate::files::Name;
 use crate::line::{begin, seal};
 use crate::part::is_head;
@@ -162,9 +162,7 @@ impl Store {
             from.parent().and_then(Path::file_name) == Some("archived_sessions".as_ref());
         let folder =
             if archived { self.archive_folder() } else { self.sessions().join(name.day()) };
-        for changed in create_dirs(&*self.disk, &folder)? {
-            self.disk.sync_dir(&changed)?;
-        }
+        create_dirs(&*self.disk, &folder)?;
         let to = folder.join(name.file_name());
         let hidden = folder.join(format!(".{}.new", name.file_name()));
         match self.disk.remove(&hidden) {
@@ -189,7 +187,9 @@ impl Store {
             let _ = self.disk.remove(&hidden);
             return Err(error);
         }
-        self.disk.sync_dir(&folder)?;
+        for folder in up_to_home(&self.home, &folder) {
+            self.disk.sync_dir(&folder)?;
+        }
         let mut others = Vec::new();
         // What it continues: files of the thread itself beside it, and those of another.
         if name.segment.is_some() {

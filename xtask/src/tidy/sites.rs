@@ -130,6 +130,11 @@ const KINDS: &[Kind] = &[
             ("crates/tools/src/spot.rs", "the one place for a model: the files of a patch"),
             ("crates/tools/src/gate.rs", "the rule file, when a person has a prefix remembered"),
             ("crates/cli/src/command/exec.rs", "the user's output file"),
+            ("crates/cli/src/command/threads/transfer.rs", "the file that a thread is exported to"),
+            (
+                "crates/store/src/index/db.rs",
+                "removes an index that is damaged; it can be made again",
+            ),
             ("crates/sandbox/src/linux/guards.rs", "stands in for what is protected"),
             ("crates/sandbox/src/linux/helper.rs", "names the user of a namespace"),
             ("crates/sandbox/src/linux/mounts.rs", "a private /dev"),

@@ -15,6 +15,7 @@ mod process;
 mod run;
 mod sandbox;
 mod sdk;
+mod threads;
 mod wire;
 
 /// The binary under test.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Read};
 
+use history::words;
 use memchr::memchr;
 use protocol::id::ThreadId;
 use protocol::rollout::{EventHead, HistoryBase, Line, kind};
@@ -195,6 +196,13 @@ impl Summary {
     /// Returns how many turns there are.
     pub(super) fn turns(&self) -> u64 {
         if self.starts > 0 { self.starts } else { self.said }
+    }
+
+    /// Takes the time that a thread was made from another head of it, if that is earlier.
+    pub(super) fn made_by(&mut self, json: &str) {
+        let head = serde_json::from_str::<Head<'_>>(json).ok();
+        let made = head.and_then(|head| milliseconds(&head.timestamp));
+        self.created = self.created.into_iter().chain(made).min();
     }
 
     /// Takes the head of a file in.
@@ -459,13 +467,15 @@ fn bounded(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// What our own and the reference's texts in the user's name begin with.
-const SETUP_STARTS: [&str; 6] = [
-    "<environment_context>",
-    "<user_instructions>",
-    "# AGENTS.md instructions",
-    "<INSTRUCTIONS>",
-    "<turn_aborted>",
+/// What texts in the user's name begin with that no user wrote.
+const SETUP_STARTS: [&str; 8] = [
+    words::ENVIRONMENT,
+    words::AGENTS_MD,
+    words::USER_INSTRUCTIONS,
+    words::TURN_ABORTED,
+    words::SUMMARY_PREFIX,
+    words::SUMMARY_MISSING,
+    "<subagent_notification>",
     "<user_shell_command>",
 ];
 /// Characters of a preview.

@@ -402,6 +402,10 @@ fn read_base(
         else {
             return;
         };
+        if ordinal >= own_from && line.kind == kind::SESSION_META {
+            // A revert has a head of its own; the thread is as old as the first.
+            summary.made_by(line.payload.get());
+        }
         summary.line(line, &mut |item| {
             if ordinal >= own_from {
                 sink(item);

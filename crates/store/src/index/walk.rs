@@ -132,9 +132,12 @@ fn names(opened: &OwnedFd, depth: usize) -> Folder {
         if name.starts_with('.') {
             continue;
         }
-        if Named::parse(name).is_some() {
-            folder.files.push(File { name: name.to_owned(), stamp: Stamp::default() });
-        } else if depth > 0 && is_folder(opened, entry.file_type(), name) {
+        // Files are only where the programs that know threads look for them.
+        if depth == 0 {
+            if Named::parse(name).is_some() {
+                folder.files.push(File { name: name.to_owned(), stamp: Stamp::default() });
+            }
+        } else if is_folder(opened, entry.file_type(), name) {
             folder.folders.push(name.to_owned());
         }
     }

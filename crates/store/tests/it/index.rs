@@ -119,7 +119,12 @@ fn an_index_in_any_state_is_put_right() {
         ("text", |home| fs::write(home.database(), "SQLite format 3\0 and no more").unwrap()),
         ("cut", |home| cut(&home.database(), 2)),
         ("cut to a page", |home| {
-            fs::OpenOptions::new().write(true).open(home.database()).unwrap().set_len(4096).unwrap()
+            fs::OpenOptions::new()
+                .write(true)
+                .open(home.database())
+                .unwrap()
+                .set_len(4096)
+                .unwrap();
         }),
         ("spoilt in the middle", |home| spoil(&home.database())),
         ("of another version", |home| sql(home, "PRAGMA user_version = 99")),

@@ -1,5 +1,11 @@
-//! Threads on disk, from the outside.
+//! Threads on disks of all kinds, from the outside.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod calls;
+mod damage;
+mod disk;
 mod index;
 mod index_home;
+mod power;
+mod record;
+mod threads;

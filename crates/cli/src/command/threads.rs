@@ -1,0 +1,107 @@
+//! `heddle threads`: what is on disk, in words.
+
+mod compact;
+mod fsck;
+mod list;
+mod manage;
+mod search;
+mod show;
+mod transcript;
+mod transfer;
+mod undo;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use protocol::id::ThreadId;
+use serde_json::{Value, json};
+use store::index::{Index, Summary};
+use store::{Store, StoreError};
+
+use crate::args::SharedArgs;
+use crate::args::threads::ThreadsCommand;
+use crate::bootstrap::World;
+use crate::failure::Failure;
+use crate::{find, terminal};
+
+pub(crate) fn run(shared: &SharedArgs, command: ThreadsCommand) -> Result<ExitCode, Failure> {
+    let world = World::look(shared.directory.as_deref())?;
+    let threads = Threads { store: Store::new(&world.home), world };
+    match command {
+        ThreadsCommand::List(args) => list::run(&threads, args),
+        ThreadsCommand::Show(args) => show::run(&threads, &args),
+        ThreadsCommand::Search(args) => search::run(&threads, args),
+        ThreadsCommand::Name { thread, name } => manage::name(&threads, &thread, &name),
+        ThreadsCommand::Archive(args) => manage::archive(&threads, &args),
+        ThreadsCommand::Unarchive(args) => manage::unarchive(&threads, &args),
+        ThreadsCommand::Delete(args) => manage::delete(&threads, &args),
+        ThreadsCommand::Revert(args) => manage::revert(&threads, &args),
+        ThreadsCommand::Export(args) => transfer::export(&threads, &args),
+        ThreadsCommand::Import(args) => transfer::import(&threads, &args),
+        ThreadsCommand::Fsck(args) => fsck::run(&threads, &args),
+        ThreadsCommand::Compact { thread } => compact::run(&threads, shared, &thread),
+        ThreadsCommand::UndoCompaction { thread } => undo::run(&threads, &thread),
+    }
+}
+
+/// The threads of the user's home.
+struct Threads {
+    world: World,
+    store: Store,
+}
+
+impl Threads {
+    /// Opens the index; making it anew shows how far it has come.
+    fn index(&self) -> Result<Index, Failure> {
+        find::index(&self.world)
+    }
+
+    /// Finds the thread that is meant.
+    fn resolve(&self, text: &str) -> Result<ThreadId, Failure> {
+        find::thread(&self.world, text)
+    }
+}
+
+fn store_failure(error: StoreError) -> Failure {
+    match error {
+        StoreError::NotFound(_) => Failure::usage(error),
+        error => Failure::failed(error),
+    }
+}
+
+/// Writes to stdout. A reader that has seen enough is no failure.
+fn print(text: &str) -> Result<ExitCode, Failure> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Says something beside the output.
+fn note(text: &str) {
+    // With nobody to read it, there is nobody to tell that either.
+    let _ = writeln!(std::io::stderr(), "heddle: {text}");
+}
+
+/// Writes a thread as an object.
+fn to_json(thread: &Summary) -> Value {
+    json!({
+        "type": "thread",
+        "id": thread.id,
+        "name": thread.name,
+        "preview": thread.preview,
+        "cwd": thread.cwd,
+        "provider": thread.provider,
+        "model": thread.model,
+        "source": thread.source,
+        "branch": thread.branch,
+        "forked_from": thread.forked_from,
+        "created_at": terminal::time(thread.created_ms),
+        "updated_at": terminal::time(thread.updated_ms),
+        "turns": thread.turns,
+        "tokens": thread.tokens,
+        "bytes": thread.bytes,
+        "archived": thread.archived,
+        "path": thread.path,
+    })
+}

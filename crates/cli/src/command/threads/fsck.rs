@@ -1,0 +1,85 @@
+//! `heddle threads fsck`.
+
+use std::process::ExitCode;
+
+use faces::human::plain;
+use serde_json::json;
+use store::FileReport;
+use store::index::Progress;
+
+use super::show::damage_json;
+use super::{Threads, print, store_failure};
+use crate::args::threads::FsckArgs;
+use crate::failure::{Failure, code};
+use crate::progress::bar;
+
+pub(super) fn run(threads: &Threads, args: &FsckArgs) -> Result<ExitCode, Failure> {
+    let only = args.thread.as_deref().map(|thread| threads.resolve(thread)).transpose()?;
+    let mut bar = bar("checking");
+    let report = threads
+        .store
+        .fsck(only, args.repair, &mut |done, total| bar(Progress { done, total }))
+        .map_err(store_failure)?;
+    let mut text = String::new();
+    if args.json {
+        text.extend(report.files.iter().map(|file| to_json(file) + "\n"));
+    } else {
+        text.extend(report.files.iter().map(to_text));
+        let damaged = report.files.iter().filter(|file| !is_clean(file)).count();
+        let lines: u64 = report.files.iter().map(|file| file.lines).sum();
+        let files = report.files.len();
+        text += &match damaged {
+            0 => format!("{files} files, {lines} lines: nothing is damaged\n"),
+            _ if args.repair => {
+                format!("{files} files, {lines} lines: {damaged} are still damaged\n")
+            }
+            _ => format!("{files} files, {lines} lines: {damaged} are damaged; add --repair\n"),
+        };
+    }
+    print(&text)?;
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(code::FAILED) })
+}
+
+fn is_clean(file: &FileReport) -> bool {
+    file.damage.is_empty() && file.error.is_none()
+}
+
+/// Says what is of note about a file; nothing if all is well.
+fn to_text(file: &FileReport) -> String {
+    let mut text = String::new();
+    let mut say = |label: &str, what: &str| {
+        text.extend([label, ": ", &plain(what).replace('\n', " "), "\n"]);
+    };
+    for damage in &file.repaired {
+        say("repaired", &damage.to_string());
+    }
+    for damage in &file.damage {
+        say("damaged", &damage.to_string());
+    }
+    if let Some(error) = &file.error {
+        say("failed", &error.to_string());
+    }
+    if let Some(holder) = file.held.as_ref().filter(|_| !is_clean(file)) {
+        say("in use", &format!("{} by {holder}; check again when it is done", file.path.display()));
+    }
+    text
+}
+
+fn to_json(file: &FileReport) -> String {
+    let damages = |list: &[store::Damage]| list.iter().map(damage_json).collect::<Vec<_>>();
+    json!({
+        "type": "file",
+        "thread": file.thread,
+        "path": file.path,
+        "archived": file.archived,
+        "lines": file.lines,
+        "bytes": file.bytes,
+        "headed": file.headed,
+        "base": file.base,
+        "held": file.held,
+        "damage": damages(&file.damage),
+        "repaired": damages(&file.repaired),
+        "error": file.error.as_ref().map(ToString::to_string),
+    })
+    .to_string()
+}

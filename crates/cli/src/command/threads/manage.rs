@@ -1,0 +1,164 @@
+//! `heddle threads name`, `archive`, `unarchive`, `delete` and `revert`.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use faces::table::one_line;
+use history::{Fold, Turns};
+use protocol::id::ThreadId;
+use store::{ManageError, OpenError, Store};
+
+use super::{Threads, list, print, store_failure};
+use crate::args::threads::{DeleteArgs, RevertArgs, ThreadsArgs};
+use crate::failure::Failure;
+use crate::find::index_failure;
+
+pub(super) fn name(threads: &Threads, thread: &str, name: &str) -> Result<ExitCode, Failure> {
+    let id = threads.resolve(thread)?;
+    let name = name.trim();
+    if name.chars().any(char::is_control) || name.len() > NAME_BYTES_MAX {
+        return Err(Failure::usage(anyhow!(
+            "a name is one line of at most {NAME_BYTES_MAX} bytes, without control characters"
+        )));
+    }
+    if name.parse::<ThreadId>().is_ok() {
+        return Err(Failure::usage(anyhow!("`{name}` looks like an id; choose another name")));
+    }
+    threads.store.set_name(id, name).map_err(store_failure)?;
+    match name {
+        "" => print(&format!("{id} has no name any more\n")),
+        name => print(&format!("{id} is called {name}\n")),
+    }
+}
+
+pub(super) fn archive(threads: &Threads, args: &ThreadsArgs) -> Result<ExitCode, Failure> {
+    for_each(threads, &args.threads, "is archived", Store::archive)
+}
+
+pub(super) fn unarchive(threads: &Threads, args: &ThreadsArgs) -> Result<ExitCode, Failure> {
+    for_each(threads, &args.threads, "is back from the archive", Store::unarchive)
+}
+
+pub(super) fn delete(threads: &Threads, args: &DeleteArgs) -> Result<ExitCode, Failure> {
+    if !args.yes && !std::io::stdin().is_terminal() {
+        let error = anyhow!("deleting cannot be undone, and nobody is there to ask; add --yes");
+        return Err(Failure::usage(error));
+    }
+    // All must be clear before the first is gone.
+    let ids: Vec<_> =
+        args.threads.iter().map(|text| threads.resolve(text)).collect::<Result<_, _>>()?;
+    if !args.yes && !asked(threads, &ids)? {
+        return Err(Failure::failed(anyhow!("nothing was deleted")));
+    }
+    let texts: Vec<_> = ids.iter().map(ToString::to_string).collect();
+    for_each(threads, &texts, "is deleted", Store::delete)
+}
+
+/// Asks whether the threads are really to go.
+fn asked(threads: &Threads, ids: &[ThreadId]) -> Result<bool, Failure> {
+    let mut index = threads.index()?;
+    let mut stderr = std::io::stderr().lock();
+    for id in ids {
+        let what = index.get(*id).map_err(index_failure)?.map(|thread| list::what(&thread));
+        let what = one_line(&what.unwrap_or_default());
+        writeln!(stderr, "{id}  {what}").map_err(Failure::failed)?;
+    }
+    write!(stderr, "Delete for good? [y/N] ").map_err(Failure::failed)?;
+    stderr.flush().map_err(Failure::failed)?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(Failure::failed)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Does something to several threads, each as far as it goes.
+fn for_each(
+    threads: &Threads,
+    texts: &[String],
+    done: &str,
+    act: fn(&Store, ThreadId) -> Result<(), ManageError>,
+) -> Result<ExitCode, Failure> {
+    let ids: Vec<_> = texts.iter().map(|text| threads.resolve(text)).collect::<Result<_, _>>()?;
+    let mut failure = None;
+    for id in ids {
+        match act(&threads.store, id) {
+            Ok(()) => {
+                print(&format!("{id} {done}\n"))?;
+            }
+            Err(error) => {
+                let error = manage_failure(error);
+                // The first is told by the exit; those after it here.
+                if failure.is_some() {
+                    super::note(&format!("{:#}", error.error));
+                } else {
+                    failure = Some(error);
+                }
+            }
+        }
+    }
+    failure.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+pub(super) fn revert(threads: &Threads, args: &RevertArgs) -> Result<ExitCode, Failure> {
+    let id = threads.resolve(&args.thread)?;
+    let mut fold = Fold::default();
+    threads.store.read(id, &mut |line| fold.line(line)).map_err(store_failure)?;
+    let turns = fold.finish().turns;
+    let kept = kept(&turns, args).map_err(Failure::usage)?;
+    let Some(first_gone) = turns.get(kept) else {
+        return print(&format!("{id} has {} turns; there is nothing to take back\n", turns.len()));
+    };
+    let Some(before) = first_gone.ordinal else {
+        return Err(open_failure(OpenError::Legacy(id)));
+    };
+    let (log, report) = threads.store.revert(id, before, &mut |_| {}).map_err(open_failure)?;
+    log.close();
+    for damage in &report.damage {
+        super::note(&format!("damage: {}", faces::human::plain(&damage.to_string())));
+    }
+    let gone = turns.len() - kept;
+    let plural = if gone == 1 { "" } else { "s" };
+    print(&format!("{gone} turn{plural} taken back; {id} has {kept} now\n"))
+}
+
+/// Finds out how many turns stay.
+fn kept(turns: &Turns, args: &RevertArgs) -> anyhow::Result<usize> {
+    let total = turns.len();
+    if let Some(count) = args.turns {
+        let count = usize::try_from(count)?;
+        return total.checked_sub(count).ok_or_else(|| {
+            anyhow!(
+                "--turns {count}: there are only {total}; --turns {total} takes back all of them"
+            )
+        });
+    }
+    let to = args.to.as_deref().unwrap_or_default();
+    if let Ok(number) = to.parse::<usize>() {
+        if number <= total {
+            return Ok(number);
+        }
+    } else if let Some(place) = turns.iter().position(|turn| !to.is_empty() && turn.id == to) {
+        return Ok(place + 1);
+    }
+    Err(anyhow!(
+        "--to {to}: there is no such turn; the last is {total} (`heddle threads show` numbers them)"
+    ))
+}
+
+fn manage_failure(error: ManageError) -> Failure {
+    match error {
+        ManageError::Store(error) => store_failure(error),
+        error => Failure::failed(error),
+    }
+}
+
+fn open_failure(error: OpenError) -> Failure {
+    match error {
+        OpenError::Store(error) => store_failure(error),
+        OpenError::Legacy(_) => Failure::usage(error),
+        error => Failure::failed(error),
+    }
+}
+
+/// What a name may be long.
+const NAME_BYTES_MAX: usize = 256;

@@ -1,0 +1,108 @@
+//! `heddle threads export` and `import`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow};
+use faces::human::plain;
+use protocol::id::ThreadId;
+use store::ImportOutcome;
+
+use super::{Threads, note, print, store_failure};
+use crate::args::threads::{ExportArgs, ImportArgs};
+use crate::failure::{Failure, code};
+
+pub(super) fn export(threads: &Threads, args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let id = threads.resolve(&args.thread)?;
+    let found = threads.store.find(id).map_err(store_failure)?;
+    let found = found.ok_or(store::StoreError::NotFound(id)).map_err(store_failure)?;
+    let report = match args.output.as_deref().filter(|path| *path != Path::new("-")) {
+        None => {
+            let mut out = BufWriter::new(std::io::stdout().lock());
+            threads.store.export(id, &mut out).map_err(store_failure)?
+        }
+        Some(path) => {
+            let path = threads.world.directory.join(path);
+            // In a directory it gets the name that other programs know it by.
+            let name = found.path.file_name().filter(|_| path.is_dir());
+            let path = name.map_or(path.clone(), |name| path.join(name));
+            export_to(threads, id, &path, args.force)?
+        }
+    };
+    for damage in &report.damage {
+        note(&format!("left out: {}", plain(&damage.to_string())));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes beside the file and moves it there when it is whole.
+fn export_to(
+    threads: &Threads,
+    id: ThreadId,
+    path: &Path,
+    force: bool,
+) -> Result<store::ReadReport, Failure> {
+    let shown = path.display();
+    if !force && fs::symlink_metadata(path).is_ok() {
+        let error = anyhow!("{shown} exists; choose another name, or replace it with --force");
+        return Err(Failure::usage(error));
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    let beside = PathBuf::from(beside);
+    let cannot = |error: std::io::Error| {
+        Failure::failed(anyhow::Error::from(error).context(format!("{shown} could not be written")))
+    };
+    let file = OpenOptions::new().write(true).create(true).truncate(true).open(&beside);
+    let file = file.with_context(|| format!("{}", beside.display())).map_err(Failure::usage)?;
+    let done = write(threads, id, file)
+        .and_then(|report| fs::rename(&beside, path).map_err(cannot).map(|()| report));
+    if done.is_err() {
+        // What is half done is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+    }
+    done
+}
+
+fn write(threads: &Threads, id: ThreadId, file: File) -> Result<store::ReadReport, Failure> {
+    let mut out = BufWriter::new(file);
+    let report = threads.store.export(id, &mut out).map_err(store_failure)?;
+    let file = out.into_inner().map_err(|error| Failure::failed(error.into_error()))?;
+    file.sync_all().map_err(Failure::failed)?;
+    Ok(report)
+}
+
+pub(super) fn import(threads: &Threads, args: &ImportArgs) -> Result<ExitCode, Failure> {
+    let paths: Vec<_> = args.paths.iter().map(|path| threads.world.directory.join(path)).collect();
+    if let Some(missing) = paths.iter().find(|path| !path.exists()) {
+        return Err(Failure::usage(anyhow!("there is no {}", missing.display())));
+    }
+    let imported = threads.store.import(&paths).map_err(store_failure)?;
+    let mut text = String::new();
+    let (mut copied, mut failed) = (0, false);
+    for file in &imported {
+        let from = plain(&file.from.to_string_lossy()).replace('\n', " ");
+        let id = file.id.map(|id| id.to_string()).unwrap_or_default();
+        match &file.outcome {
+            ImportOutcome::Copied(_) => {
+                copied += 1;
+                text.extend([&id, " imported\n"]);
+            }
+            ImportOutcome::Present => text.extend([&id, " is here already\n"]),
+            ImportOutcome::NotAThread => {
+                failed = true;
+                note(&format!(
+                    "{from}: not a thread; files of threads are called rollout-TIME-ID.jsonl"
+                ));
+            }
+            ImportOutcome::Failed(error) => {
+                failed = true;
+                note(&format!("{from}: {error}"));
+            }
+        }
+    }
+    print(&format!("{text}{copied} of {} imported\n", imported.len()))?;
+    Ok(if failed { ExitCode::from(code::FAILED) } else { ExitCode::SUCCESS })
+}

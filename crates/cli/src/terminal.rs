@@ -1,0 +1,119 @@
+//! What is known of the terminal, and times as a person gives and reads them.
+
+use std::io::IsTerminal as _;
+use std::os::fd::AsFd;
+
+use anyhow::anyhow;
+use jiff::{Timestamp, Zoned, civil, tz::TimeZone};
+
+/// Where text goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Screen {
+    pub(crate) terminal: bool,
+    /// Columns, if it is a terminal.
+    pub(crate) width: Option<usize>,
+    pub(crate) colors: bool,
+}
+
+impl Screen {
+    pub(crate) fn of_stdout() -> Self {
+        Self::of(std::io::stdout())
+    }
+
+    pub(crate) fn of_stderr() -> Self {
+        Self::of(std::io::stderr())
+    }
+
+    fn of(stream: impl AsFd) -> Self {
+        let stream = stream.as_fd();
+        if !stream.is_terminal() {
+            return Self { terminal: false, width: None, colors: false };
+        }
+        let size = rustix::termios::tcgetwinsize(stream).ok();
+        let width = size.map(|size| usize::from(size.ws_col)).filter(|&width| width > 0);
+        let colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self { terminal: true, width: Some(width.unwrap_or(WIDTH_DEFAULT)), colors }
+    }
+
+    /// Paints text with a code of the terminal, if it has colours.
+    pub(crate) fn paint(self, code: &str, text: &str) -> String {
+        if self.colors { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+/// Returns the present, in milliseconds.
+pub(crate) fn now_ms() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+/// Writes a time for programs.
+pub(crate) fn time(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |time| time.to_string())
+}
+
+/// Writes a time for people: local, to the minute.
+pub(crate) fn local_time(ms: i64) -> String {
+    let time = Timestamp::from_millisecond(ms).unwrap_or_default();
+    time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// Reads a date, a point in time, or how long ago it was.
+pub(crate) fn parse_time(text: &str, now: &Zoned) -> anyhow::Result<i64> {
+    let zone = now.time_zone().clone();
+    let ago = || {
+        let (count, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+        let seconds = match unit {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3600,
+            "d" => 86_400,
+            "w" => 604_800,
+            _ => return None,
+        };
+        let ago_ms = count.parse::<u32>().ok().map(|count| i64::from(count) * seconds * 1000)?;
+        Some(now.timestamp().as_millisecond() - ago_ms)
+    };
+    let point = || text.parse::<Timestamp>().ok();
+    let local = || text.parse::<civil::DateTime>().ok()?.to_zoned(zone.clone()).ok();
+    let date = || text.parse::<civil::Date>().ok()?.to_zoned(zone.clone()).ok();
+    ago()
+        .or_else(|| point().map(Timestamp::as_millisecond))
+        .or_else(|| date().map(|time| time.timestamp().as_millisecond()))
+        .or_else(|| local().map(|time| time.timestamp().as_millisecond()))
+        .ok_or_else(|| {
+            anyhow!(
+                "`{text}` is not a time: give a date (2026-11-16), a point in time \
+                 (2026-11-16T12:00:00Z) or how long ago it was (30m, 3h, 2d, 1w)"
+            )
+        })
+}
+
+const WIDTH_DEFAULT: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        let now: Zoned = "2026-11-16T12:00:00+01:00[+01:00]".parse().unwrap();
+        for (text, want) in [
+            ("2d", Some("2026-11-14T11:00:00Z")),
+            ("90s", Some("2026-11-16T10:58:30Z")),
+            ("0h", Some("2026-11-16T11:00:00Z")),
+            ("2026-11-16", Some("2026-11-15T23:00:00Z")),
+            ("2026-11-16T10:30", Some("2026-11-16T09:30:00Z")),
+            ("2026-11-16T10:30:00Z", Some("2026-11-16T10:30:00Z")),
+            ("", None),
+            ("d", None),
+            ("-2d", None),
+            ("2 weeks", None),
+            ("tomorrow", None),
+            ("99999999999d", None),
+            ("ä", None),
+        ] {
+            let got = parse_time(text, &now).ok().map(time);
+            assert_eq!(got.as_deref(), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Rows that line up and fit the width of a terminal, and times in words.
+
+use crate::human::plain;
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// What stands above it.
+    pub heading: &'static str,
+    /// How it lies.
+    pub lay: Lay,
+}
+
+/// How a column lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lay {
+    /// As wide as its widest cell, to the left.
+    Left,
+    /// As wide as its widest cell, to the right.
+    Right,
+    /// Cut so that the table fits; what is cut off is the end.
+    CutEnd,
+    /// Cut so that the table fits; what is cut off is the beginning, as of paths.
+    CutStart,
+}
+
+/// Renders rows below a heading. With a width, columns that can be cut are cut to fit it. Cells are one
+/// line each, without anything that could drive a terminal.
+pub fn table(
+    columns: &[Column],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+    colors: bool,
+) -> String {
+    let clean: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
+    let mut widths: Vec<usize> = columns.iter().map(|column| columns_of(column.heading)).collect();
+    for row in &clean {
+        for (cell, width) in row.iter().zip(&mut widths) {
+            *width = columns_of(cell).max(*width);
+        }
+    }
+    if let Some(width) = width {
+        shrink(columns, &mut widths, width);
+    }
+    let mut text = String::new();
+    let headings: Vec<String> = columns.iter().map(|column| column.heading.to_owned()).collect();
+    for (index, row) in std::iter::once(&headings).chain(&clean).enumerate() {
+        let mut line = String::new();
+        for ((cell, column), &width) in row.iter().zip(columns).zip(&widths) {
+            if !line.is_empty() {
+                line.push_str(GAP);
+            }
+            let cell = match column.lay {
+                Lay::CutStart => cut_start(cell, width),
+                _ => cut_end(cell, width),
+            };
+            let padding = " ".repeat(width.saturating_sub(columns_of(&cell)));
+            match column.lay {
+                Lay::Right => line.extend([padding, cell]),
+                _ => line.extend([cell, padding]),
+            }
+        }
+        let line = line.trim_end();
+        if index == 0 && colors {
+            text.extend(["\u{1b}[2m", line, "\u{1b}[0m\n"]);
+        } else {
+            text.extend([line, "\n"]);
+        }
+    }
+    text
+}
+
+/// Takes columns from those that can be cut, the widest first, until all fit.
+fn shrink(columns: &[Column], widths: &mut [usize], width: usize) {
+    let gaps = GAP.len() * columns.len().saturating_sub(1);
+    let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
+    while over > 0 {
+        let can = columns.iter().zip(widths.iter_mut()).filter(|(column, width)| {
+            matches!(column.lay, Lay::CutEnd | Lay::CutStart) && **width > CUT_COLUMNS_MIN
+        });
+        let Some((_, widest)) = can.max_by_key(|(_, width)| **width) else { return };
+        *widest -= 1;
+        over -= 1;
+    }
+}
+
+/// Makes one line of a text: no control characters, no runs of spaces.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for word in plain(text).split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line
+}
+
+/// Cuts the end off a text that takes more than `width` columns.
+pub fn cut_end(text: &str, width: usize) -> String {
+    if columns_of(text) <= width {
+        return text.to_owned();
+    }
+    let mut room = width.saturating_sub(1);
+    let kept = text.chars().take_while(|&c| match room.checked_sub(columns_of_char(c)) {
+        Some(rest) => {
+            room = rest;
+            true
+        }
+        None => false,
+    });
+    let mut cut: String = kept.collect();
+    cut.truncate(cut.trim_end().len());
+    cut + "…"
+}
+
+fn cut_start(text: &str, width: usize) -> String {
+    if columns_of(text) <= width {
+        return text.to_owned();
+    }
+    let mut room = width.saturating_sub(1);
+    let mut from = text.len();
+    for (at, c) in text.char_indices().rev() {
+        let Some(rest) = room.checked_sub(columns_of_char(c)) else { break };
+        (room, from) = (rest, at);
+    }
+    format!("…{}", &text[from..])
+}
+
+/// Returns how many columns a text takes on a terminal, near enough.
+fn columns_of(text: &str) -> usize {
+    text.chars().map(columns_of_char).sum()
+}
+
+fn columns_of_char(c: char) -> usize {
+    match u32::from(c) {
+        // Marks that combine with what is before them, and joiners.
+        0x300..=0x36f | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x2064 | 0xfe00..=0xfe0f => 0,
+        // Scripts and signs of double width.
+        0x1100..=0x115f
+        | 0x2e80..=0x303e
+        | 0x3041..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1faff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+/// Says how long ago something was.
+pub fn ago(elapsed_ms: i64) -> String {
+    let seconds = elapsed_ms / 1000;
+    let (count, unit) = match seconds {
+        ..0 => return "in the future".to_owned(),
+        0..10 => return "just now".to_owned(),
+        10..60 => (seconds, "s"),
+        60..3600 => (seconds / 60, "min"),
+        3600..86_400 => (seconds / 3600, "h"),
+        86_400..1_209_600 => (seconds / 86_400, "d"),
+        1_209_600..5_184_000 => (seconds / 604_800, "weeks"),
+        5_184_000..63_072_000 => (seconds / 2_592_000, "months"),
+        _ => (seconds / 31_536_000, "years"),
+    };
+    format!("{count} {unit} ago")
+}
+
+/// Writes a count, in thousands or millions when it is long.
+pub fn short_count(count: u64) -> String {
+    match count {
+        0..10_000 => count.to_string(),
+        10_000..10_000_000 => format!("{}k", count / 1000),
+        _ => format!("{}M", count / 1_000_000),
+    }
+}
+
+const GAP: &str = "  ";
+/// No column is cut further than this.
+const CUT_COLUMNS_MIN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [Column; 3] = [
+        Column { heading: "ID", lay: Lay::Left },
+        Column { heading: "N", lay: Lay::Right },
+        Column { heading: "TEXT", lay: Lay::CutEnd },
+    ];
+
+    #[track_caller]
+    fn check(rows: &[[&str; 3]], width: Option<usize>, want: &str) {
+        let rows: Vec<_> = rows.iter().map(|row| row.map(str::to_owned).to_vec()).collect();
+        assert_eq!(table(&COLUMNS, &rows, width, false), want);
+    }
+
+    #[test]
+    fn rows_line_up_and_fit() {
+        check(&[], None, "ID  N  TEXT\n");
+        check(
+            &[["a", "10", "x"], ["bbb", "2", "y"]],
+            None,
+            "ID    N  TEXT\na    10  x\nbbb   2  y\n",
+        );
+        check(&[["a", "1", "one two three"]], Some(15), "ID  N  TEXT\na   1  one two…\n");
+        check(&[["a", "1", "日本語日本語"]], Some(15), "ID  N  TEXT\na   1  日本語…\n");
+        check(
+            &[["a", "1", "tab\tand\nline \u{1b}[31mred"]],
+            None,
+            "ID  N  TEXT\na   1  tab and line [31mred\n",
+        );
+        // What cannot be cut is left as it is.
+        check(&[["long enough", "1", "x"]], Some(5), "ID           N  TEXT\nlong enough  1  x\n");
+        assert!(table(&COLUMNS, &[], None, true).starts_with("\u{1b}[2mID"));
+    }
+
+    #[test]
+    fn cuts() {
+        for (text, width, end, start) in [
+            ("short", 5, "short", "short"),
+            ("/a/long/path", 6, "/a/lo…", "…/path"),
+            ("", 0, "", ""),
+            ("ab", 1, "…", "…"),
+        ] {
+            assert_eq!(cut_end(text, width), end);
+            assert_eq!(cut_start(text, width), start);
+        }
+    }
+
+    #[test]
+    fn times_in_words() {
+        for (elapsed, want) in [
+            (-5000, "in the future"),
+            (0, "just now"),
+            (59_000, "59 s ago"),
+            (3_600_000 * 3, "3 h ago"),
+            (86_400_000 * 2, "2 d ago"),
+            (86_400_000 * 21, "3 weeks ago"),
+            (86_400_000 * 90, "3 months ago"),
+            (86_400_000 * 1000, "2 years ago"),
+        ] {
+            assert_eq!(ago(elapsed), want);
+        }
+    }
+
+    #[test]
+    fn counts() {
+        for (count, want) in [(9999, "9999"), (25_300, "25k"), (12_000_000, "12M")] {
+            assert_eq!(short_count(count), want);
+        }
+    }
+}
