@@ -74,11 +74,10 @@ pub(crate) fn parse_time(text: &str, now: &Zoned) -> anyhow::Result<i64> {
         Some(now.timestamp().as_millisecond() - ago_ms)
     };
     let point = || text.parse::<Timestamp>().ok();
-    let local = || text.parse::<civil::DateTime>().ok()?.to_zoned(zone.clone()).ok();
-    let date = || text.parse::<civil::Date>().ok()?.to_zoned(zone.clone()).ok();
+    // A date alone is its midnight.
+    let local = || text.parse::<civil::DateTime>().ok()?.to_zoned(zone).ok();
     ago()
         .or_else(|| point().map(Timestamp::as_millisecond))
-        .or_else(|| date().map(|time| time.timestamp().as_millisecond()))
         .or_else(|| local().map(|time| time.timestamp().as_millisecond()))
         .ok_or_else(|| {
             anyhow!(

@@ -39,6 +39,9 @@ pub struct Sandbox {
     pub level: Option<Level>,
 }
 
+/// How often a level is tried before it counts as one that does not work.
+const TRIALS: u32 = 3;
+
 /// No level can be had here, or not the one that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no sandbox can be built on this machine: {}; {remedy}", shown(reasons))]
@@ -71,7 +74,13 @@ impl Sandbox {
         }
         let mut reasons = Vec::new();
         for level in Level::ALL {
-            match os::probe(&helper, level) {
+            // Directories that come and go while it is built can make one trial fail, and what is found
+            // here is believed for long.
+            let mut tried = os::probe(&helper, level);
+            for _ in 1..TRIALS {
+                tried = tried.or_else(|_| os::probe(&helper, level));
+            }
+            match tried {
                 Ok(()) => {
                     if let Some(cache) = cache {
                         os::note(&helper, cache, level);

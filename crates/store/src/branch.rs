@@ -28,6 +28,10 @@ struct Cut {
 
 impl Cut {
     fn pass(&mut self, part: usize, given: &Given<'_>) {
+        // The head of a file that continues another adds nothing to what that one says.
+        if part > 0 && given.line.kind == kind::SESSION_META {
+            return;
+        }
         if part != self.part {
             (self.part, self.byte) = (part, 0);
         }

@@ -43,7 +43,10 @@ impl Store {
         loop {
             let io = |source| StoreError::io(&part.path, source);
             let head = read_head(&*part.file).map_err(io)?;
-            let base = head.base.clone().or_else(|| guess_base(&part.path, &head));
+            let mut base = head.base.clone().or_else(|| guess_base(&part.path, &head));
+            if base.is_none() && head.meta.is_none() && head.first.is_none() {
+                base = self.whole_before(files, &part)?;
+            }
             let Some(base) = base else { break };
             part.start = base.end_ordinal_exclusive;
             part.base = Some(base.clone());
@@ -71,6 +74,26 @@ impl Store {
         chain.parts.push(part);
         chain.parts.reverse();
         Ok(chain)
+    }
+
+    /// Stands in for what a file continues of which nothing can be read at all: everything before it.
+    fn whole_before(
+        &self,
+        files: &ThreadFiles,
+        part: &Part,
+    ) -> Result<Option<HistoryBase>, StoreError> {
+        let at = files.segments.iter().position(|path| *path == part.path);
+        let Some(before) = at.and_then(|at| files.segments.get(at.checked_sub(1)?)) else {
+            return Ok(None);
+        };
+        let before = self.part(before)?;
+        let io = |source| StoreError::io(&before.path, source);
+        let outcome = before.read(&mut None, &mut |_| {}).map_err(io)?;
+        Ok(outcome.next.map(|end_ordinal_exclusive| HistoryBase {
+            thread_id: part.thread,
+            end_ordinal_exclusive,
+            end_byte_offset: u64::MAX,
+        }))
     }
 
     /// Opens one file as a part that begins at nothing and counts to its end.

@@ -1,6 +1,7 @@
 //! Checking files, and repairing them without moving a byte that can be read.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -13,8 +14,9 @@ use crate::line::{begin, seal};
 use crate::lock::{Lock, Taken};
 use crate::log::format_time;
 use crate::open::file_name;
-use crate::part::{Outcome, Part};
+use crate::part::{Outcome, Part, is_head};
 use crate::read::{Damage, DamageKind};
+use crate::scan::{Body, scan};
 use crate::side::{Known, set_aside, side_path};
 use crate::store::{Store, StoreError};
 
@@ -103,27 +105,33 @@ impl Store {
         let io = |source| StoreError::io(&path, source);
         if !repair {
             let held = Lock::holder(&*self.disk, &self.home, report.thread);
-            report.held = held.map_err(io)?;
+            report.held = held.map_err(io)?.map(|holder| holder.to_string());
             return self.check_part(report).map(|_| ());
         }
         let lock = match Lock::take(&self.disk, &self.home, report.thread).map_err(io)? {
             Taken::Ours(lock) => Some(lock),
             Taken::Held(holder) => {
-                report.held = Some(holder);
+                report.held = Some(holder.to_string());
                 None
             }
         };
-        let (part, outcome) = self.check_part(report)?;
-        // Whoever has the thread open is in the middle of writing it.
-        if lock.is_none() || report.damage.iter().all(|damage| damage.what == DamageKind::Base) {
-            return Ok(());
-        }
+        let (mut part, mut outcome) = self.check_part(report)?;
         let before = report.damage.clone();
-        self.repair(&part, &outcome, &before).map_err(io)?;
-        self.check_part(report)?;
-        let left: Vec<DamageKind> = report.damage.iter().map(|damage| damage.what).collect();
-        report.repaired =
-            before.into_iter().filter(|damage| !left.contains(&damage.what)).collect();
+        // A repair can show what was hidden behind the damage: a head that is not the first line, say.
+        for _ in 0..REPAIR_ROUNDS {
+            let done = report.damage.iter().all(|damage| damage.what == DamageKind::Base);
+            // Whoever has the thread open is in the middle of writing it.
+            if lock.is_none() || done {
+                break;
+            }
+            self.repair(&part, &outcome, &report.damage).map_err(io)?;
+            (part, outcome) = self.check_part(report)?;
+        }
+        let same = |a: &Damage, b: &Damage| {
+            a.what == b.what && a.offset == b.offset && a.missing == b.missing
+        };
+        let left = |damage: &Damage| report.damage.iter().any(|left| same(left, damage));
+        report.repaired = before.into_iter().filter(|damage| !left(damage)).collect();
         Ok(())
     }
 
@@ -151,7 +159,21 @@ impl Store {
                 });
             }
         }
-        let outcome = part.read(&mut None, &mut |_| {}).map_err(io)?;
+        let mut outcome = part.read(&mut None, &mut |_| {}).map_err(io)?;
+        // Lines out of order are no loss to us, but other programs look for the head in the first one.
+        if outcome.headed && !begins_with_head(&*part.file).map_err(io)? {
+            outcome.headed = false;
+            outcome.damage.push(Damage {
+                file: path.clone(),
+                offset: 0,
+                length: 0,
+                ordinal: outcome.next.map(|_| part.start),
+                missing: None,
+                kind: None,
+                turn: None,
+                what: DamageKind::Head,
+            });
+        }
         let known = Known::read(&*self.disk, &path).map_err(io)?;
         let given_up = |damage: &Damage| {
             let missing = damage.missing.as_ref();
@@ -207,7 +229,11 @@ impl Store {
         }
         let source = self.disk.open(path, Mode::Read)?;
         let file = self.disk.open(&hidden, Mode::Create)?;
-        let meta = Record::SessionMeta(Box::new(part.made_up(outcome.next.is_some())?));
+        let meta = match read_head(&*source)?.meta {
+            Some(meta) => meta,
+            None => part.made_up(outcome.next.is_some())?,
+        };
+        let meta = Record::SessionMeta(Box::new(meta));
         let mut head = Vec::new();
         let ordinal = outcome.next.map(|_| part.start);
         crate::line::encode(&part.made, ordinal, &meta, &mut head);
@@ -225,6 +251,16 @@ impl Store {
         self.disk.rename(&hidden, path)?;
         self.disk.sync_dir(path.parent().unwrap_or(Path::new("")))
     }
+}
+
+/// Tells whether the first line of a file is its head.
+fn begins_with_head(file: &dyn DiskFile) -> io::Result<bool> {
+    let mut found = false;
+    scan(file, 0..u64::MAX, &mut |piece| {
+        found = matches!(&piece.body, Body::Line { decoded, .. } if is_head(&decoded.line));
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
 }
 
 /// Writes a line over a stretch of a file, or nothing but space; the stretch ends in the end of a line.
@@ -292,6 +328,8 @@ fn padded(room: usize, lead: bool, ordinal: Option<u64>, record: &Record) -> Opt
     Some(out)
 }
 
+/// How often a file is repaired at most.
+const REPAIR_ROUNDS: usize = 3;
 const COPY_BYTES: usize = 1 << 20;
 /// A longer stretch is blanked: nobody needs a line of that length that says nothing.
 const STAND_IN_BYTES_MAX: usize = 16 << 20;

@@ -20,7 +20,8 @@ use protocol::id::ThreadId;
 use rusqlite::Connection;
 
 use db::Remedy;
-use walk::{ARCHIVE, Folders, Named};
+use sync::Sweep;
+use walk::{ARCHIVE, Folders, Look, Named};
 
 pub use query::{
     Cursor, Direction, Filter, Hit, InvalidCursor, LIMIT_MAX, List, Page, Piece, Search, Sort,
@@ -51,6 +52,15 @@ impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Index").field("home", &self.home).field("on_disk", &self.on_disk).finish()
     }
+}
+
+/// How closely files are looked at before a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Care {
+    /// All of them.
+    Every,
+    /// Those that somebody may have written to, if all were looked at a moment ago.
+    Likely,
 }
 
 /// The index could not answer.
@@ -122,7 +132,11 @@ impl Index {
 
     /// Brings the index up to what is on disk. The questions below do this themselves.
     pub fn sync(&mut self) -> Result<(), IndexError> {
-        while let Err(error) = self.try_sync() {
+        self.sync_to(Care::Every)
+    }
+
+    fn sync_to(&mut self, care: Care) -> Result<(), IndexError> {
+        while let Err(error) = self.try_sync(care) {
             self.recover(error)?;
         }
         Ok(())
@@ -133,13 +147,22 @@ impl Index {
         if list.cursor.is_some_and(|cursor| cursor.order() != (list.sort, list.direction)) {
             return Err(IndexError::Order);
         }
-        self.ask(|db| query::list(db, list))
+        let page = self.ask(Care::Likely, |db| query::list(db, list))?;
+        let fresh = |thread: &Summary| {
+            let found = fs::metadata(self.home.join(&thread.path));
+            found.is_ok_and(|found| found.len() == thread.bytes)
+        };
+        if page.threads.iter().all(fresh) {
+            return Ok(page);
+        }
+        // What is shown must be right, whoever wrote it.
+        self.ask(Care::Every, |db| query::list(db, list))
     }
 
     /// Looks for words in what users and agents said, and in commands.
     pub fn search(&mut self, search: &Search) -> Result<Vec<Hit>, IndexError> {
         if search.raw {
-            self.ask(|db| {
+            self.ask(Care::Every, |db| {
                 Ok(match query::understands(db, &search.words) {
                     Err(rusqlite::Error::SqliteFailure(error, Some(message)))
                         if error.code == rusqlite::ErrorCode::Unknown =>
@@ -150,12 +173,12 @@ impl Index {
                 })
             })??;
         }
-        self.ask(|db| query::search(db, search))
+        self.ask(Care::Every, |db| query::search(db, search))
     }
 
     /// Returns what is known of a thread.
     pub fn get(&mut self, id: ThreadId) -> Result<Option<Summary>, IndexError> {
-        self.ask(|db| query::get(db, id))
+        self.ask(Care::Every, |db| query::get(db, id))
     }
 
     /// Returns the thread that was last written to, of those made in `cwd` or of all.
@@ -175,7 +198,7 @@ impl Index {
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
-        let mut candidates = self.ask(|db| query::called(db, text))?;
+        let mut candidates = self.ask(Care::Likely, |db| query::called(db, text))?;
         match candidates.len() {
             0 => Err(ResolveError::Unknown(text.to_owned())),
             1 => Ok(candidates.remove(0).id),
@@ -186,10 +209,11 @@ impl Index {
     /// Asks the database once it is up to date, and again if it had to be made again.
     fn ask<T>(
         &mut self,
+        care: Care,
         ask: impl Fn(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, IndexError> {
         loop {
-            self.sync()?;
+            self.sync_to(care)?;
             match ask(&self.db) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => self.recover(error)?,
@@ -197,18 +221,28 @@ impl Index {
         }
     }
 
-    fn try_sync(&mut self) -> rusqlite::Result<()> {
+    fn try_sync(&mut self, care: Care) -> rusqlite::Result<()> {
         let mut patience = PATIENCE;
         let mut left = usize::MAX;
         loop {
             let known = sync::known(&self.db)?;
-            let seen = walk::walk(&self.home, &known);
+            // Looked at before the files: whoever comes in between is noticed next time.
+            let (locks, held) = walk::locks(&self.home);
+            let sweep = Sweep::now(locks);
+            let last = sync::last_sweep(&self.db)?;
+            let spared = last.is_some_and(|last| sweep.is_spared_by(&last));
+            let look = match care {
+                Care::Likely if spared => Look::Likely(&held),
+                _ => Look::All,
+            };
+            let seen = walk::walk(&self.home, &known, look);
             let plan = sync::Plan::new(&known, &seen);
             let done = sync::names(&mut self.db, &self.home).and_then(|()| {
-                if plan.is_empty() {
-                    return Ok(());
+                if !plan.is_empty() {
+                    sync::apply(&mut self.db, &self.home, &plan, &seen, &mut self.progress)?;
                 }
-                sync::apply(&mut self.db, &self.home, &plan, &seen, &mut self.progress)
+                let noted = spared || matches!(look, Look::Likely(_));
+                if noted { Ok(()) } else { sync::swept(&self.db, sweep) }
             });
             match done {
                 Err(error) if db::remedy(&error) == Remedy::Wait => {
@@ -260,7 +294,7 @@ pub fn last(home: &Path, cwd: Option<&str>) -> Option<ThreadId> {
 
 /// Goes through the files, the one that was last written to first.
 fn last_by_files(home: &Path, cwd: Option<&str>) -> Option<ThreadId> {
-    let seen = walk::walk(home, &Folders::new());
+    let seen = walk::walk(home, &Folders::new(), Look::All);
     let folders = seen.iter().filter(|(path, _)| !path.starts_with(ARCHIVE));
     let mut files: Vec<_> = folders
         .flat_map(|(path, folder)| {

@@ -27,6 +27,6 @@ pub use line::encode;
 pub use log::{Log, Syncer, WriteError, WriteErrorKind};
 pub use manage::ManageError;
 pub use read::{Damage, DamageKind, ReadReport};
-pub use scan::LINE_BYTES_MAX;
+pub use scan::{LINE_BYTES_MAX, Reading, Stretch, stretches};
 pub use store::{Found, NewThread, OpenError, Store, StoreError};
 pub use transfer::{ImportOutcome, Imported};

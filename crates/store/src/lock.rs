@@ -4,6 +4,7 @@
 //! comes and goes under the lock of `.coordination.lock`, so that nobody holds a file that has just
 //! been removed. A lock ends with its process; the file it leaves behind then means nothing.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,13 +29,56 @@ pub(crate) struct Lock {
 pub(crate) enum Taken {
     /// It is ours.
     Ours(Lock),
-    /// Somebody has it: who, in words.
-    Held(String),
+    /// Somebody has it.
+    Held(Holder),
+}
+
+/// Who has a lock.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    /// The process, if it said so.
+    pid: Option<i32>,
+    name: String,
+}
+
+impl Holder {
+    /// Tells whether the process that took the lock is no more.
+    #[cfg(unix)]
+    fn is_gone(&self) -> bool {
+        use rustix::process::{Pid, test_kill_process};
+        let pid = self.pid.and_then(Pid::from_raw);
+        pid.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+    }
+
+    #[cfg(not(unix))]
+    fn is_gone(&self) -> bool {
+        false
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "{} (process {pid})", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
 }
 
 impl Lock {
     /// Takes the lock of a thread, if nobody has it.
     pub(crate) fn take(disk: &Arc<dyn Disk>, home: &Path, id: ThreadId) -> io::Result<Taken> {
+        for _ in 0..LINGER_TRIES {
+            match Self::try_take(disk, home, id)? {
+                // What a killed process was just starting has its files for a moment longer.
+                Taken::Held(holder) if holder.is_gone() => thread::sleep(LINGER_PAUSE),
+                taken => return Ok(taken),
+            }
+        }
+        Self::try_take(disk, home, id)
+    }
+
+    fn try_take(disk: &Arc<dyn Disk>, home: &Path, id: ThreadId) -> io::Result<Taken> {
         let folder = home.join(FOLDER);
         create_dirs(&**disk, &folder)?;
         let _coordination = coordinate(&**disk, &folder)?;
@@ -52,7 +96,7 @@ impl Lock {
     }
 
     /// Returns who has the lock of a thread, if anybody has. Makes nothing.
-    pub(crate) fn holder(disk: &dyn Disk, home: &Path, id: ThreadId) -> io::Result<Option<String>> {
+    pub(crate) fn holder(disk: &dyn Disk, home: &Path, id: ThreadId) -> io::Result<Option<Holder>> {
         let path = home.join(FOLDER).join(format!("{id}.lock"));
         let file = match disk.open(&path, Mode::Read) {
             Err(error) if crate::files::missing(&error) => return Ok(None),
@@ -91,15 +135,15 @@ fn coordinate(disk: &dyn Disk, folder: &Path) -> io::Result<Arc<dyn DiskFile>> {
 }
 
 /// Says who has a lock. Other programs leave the file empty.
-fn holder(file: &dyn DiskFile) -> String {
+fn holder(file: &dyn DiskFile) -> Holder {
     let bytes = read_range(file, 0, HOLDER_BYTES_MAX).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let mut words = text.split_whitespace();
-    match (words.next().and_then(|pid| pid.parse::<u32>().ok()), words.next()) {
+    match (words.next().and_then(|pid| pid.parse().ok()), words.next()) {
         (Some(pid), Some(name)) if name.chars().all(|c| c.is_ascii_alphanumeric()) => {
-            format!("{name} (process {pid})")
+            Holder { pid: Some(pid), name: name.to_owned() }
         }
-        _ => "another program".to_owned(),
+        _ => Holder { pid: None, name: "another program".to_owned() },
     }
 }
 
@@ -108,4 +152,7 @@ const COORDINATION: &str = ".coordination.lock";
 /// Two seconds; the lock is held for a few system calls.
 const COORDINATION_TRIES: u32 = 400;
 const COORDINATION_PAUSE: Duration = Duration::from_millis(5);
+/// One second; it takes a few milliseconds.
+const LINGER_TRIES: u32 = 200;
+const LINGER_PAUSE: Duration = Duration::from_millis(5);
 const HOLDER_BYTES_MAX: usize = 256;

@@ -180,7 +180,9 @@ impl Store {
         self.files(id)?.ok_or(StoreError::NotFound(id))?;
         let lock = match Lock::take(&self.disk, &self.home, id) {
             Ok(Taken::Ours(lock)) => lock,
-            Ok(Taken::Held(holder)) => return Err(ManageError::Held { id, holder }),
+            Ok(Taken::Held(holder)) => {
+                return Err(ManageError::Held { id, holder: holder.to_string() });
+            }
             Err(source) => Err(StoreError::io(&self.home, source))?,
         };
         let files = self.files(id)?.ok_or(StoreError::NotFound(id))?;

@@ -55,7 +55,7 @@ impl Store {
     pub(crate) fn hold(&self, id: ThreadId) -> Result<io::Result<Lock>, OpenError> {
         match Lock::take(&self.disk, &self.home, id) {
             Ok(Taken::Ours(lock)) => Ok(Ok(lock)),
-            Ok(Taken::Held(holder)) => Err(OpenError::Held { id, holder }),
+            Ok(Taken::Held(holder)) => Err(OpenError::Held { id, holder: holder.to_string() }),
             Err(error) => Ok(Err(error)),
         }
     }

@@ -6,7 +6,7 @@
 use std::io;
 use std::ops::{ControlFlow, Range};
 
-use crate::disk::DiskFile;
+use crate::disk::{DiskFile, Metadata};
 use crate::line::{Decoded, START, TRAILER, TRAILER_BYTES, checksum, decode};
 
 /// The longest line that is read; a longer one counts as damage.
@@ -56,7 +56,7 @@ fn scan_bounded(
     line_bytes_max: usize,
     each: Each<'_>,
 ) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER_BYTES.min(line_bytes_max)];
+    let mut buffer = vec![0; FIRST_BYTES.min(line_bytes_max)];
     // What is held is `buffer[..filled]`, and lies at `base` in the file.
     let (mut base, mut filled) = (range.start, 0);
     // Where the next line begins in the buffer, and up to where no end of it was found.
@@ -93,8 +93,8 @@ fn scan_bounded(
             base += start as u64;
             (filled, searched, start) = (filled - start, searched - start, 0);
         }
-        if filled == buffer.len() {
-            buffer.resize((buffer.len() * 2).min(line_bytes_max), 0);
+        if filled == buffer.len() || (base > range.start && buffer.len() < BUFFER_BYTES) {
+            buffer.resize((buffer.len() * 2).max(BUFFER_BYTES).min(line_bytes_max), 0);
         }
         let left = range.end.saturating_sub(base + filled as u64);
         let room = (buffer.len() - filled).min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -116,6 +116,50 @@ fn scan_bounded(
         }
         filled += count;
     }
+}
+
+/// A stretch of bytes, and what a reader makes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Where it is.
+    pub range: Range<u64>,
+    /// What it is.
+    pub what: Reading,
+}
+
+/// What a reader makes of a stretch of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// A line whose checksum matches.
+    Checked,
+    /// A line without a checksum.
+    Believed,
+    /// Nothing but space.
+    Blank,
+    /// Damage.
+    Broken,
+}
+
+/// Says what a reader makes of the bytes of a file; the stretches cover all of them, in order.
+pub fn stretches(bytes: &[u8]) -> Vec<Stretch> {
+    stretches_bounded(bytes, LINE_BYTES_MAX)
+}
+
+fn stretches_bounded(bytes: &[u8], line_bytes_max: usize) -> Vec<Stretch> {
+    let mut stretches = Vec::new();
+    let file = Memory(bytes.to_vec());
+    let scanned = scan_bounded(&file, 0..u64::MAX, line_bytes_max, &mut |piece| {
+        let what = match &piece.body {
+            Body::Line { decoded, .. } if decoded.checked => Reading::Checked,
+            Body::Line { .. } => Reading::Believed,
+            Body::Blank => Reading::Blank,
+            Body::Broken { .. } => Reading::Broken,
+        };
+        stretches.push(Stretch { range: piece.offset..piece.offset + piece.length, what });
+        ControlFlow::Continue(())
+    });
+    scanned.expect("memory can be read");
+    stretches
 }
 
 fn overlong(offset: u64, length: u64, head: &[u8], torn: bool) -> Piece<'_> {
@@ -244,7 +288,46 @@ fn plain_line(text: &[u8]) -> Option<usize> {
     (checksum(line).is_none() && decode(line).is_some_and(is_object)).then_some(length)
 }
 
-/// How much is read at once, unless a line is longer.
+/// Bytes in memory, to be read like a file.
+#[derive(Debug)]
+struct Memory(Vec<u8>);
+
+impl DiskFile for Memory {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = self.0.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+
+    fn append(&self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn truncate(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn metadata(&self) -> io::Result<Metadata> {
+        Ok(Metadata { length: self.0.len() as u64, links: 1, is_dir: false })
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+}
+
+/// How much is read first: most heads, and many files, are not longer.
+const FIRST_BYTES: usize = 32 << 10;
+/// How much is read at once after that, unless a line is longer.
 const BUFFER_BYTES: usize = 256 << 10;
 /// How much of an overlong line is kept to tell what it was.
 const HEAD_BYTES: usize = 4 << 10;
@@ -254,5 +337,4 @@ const OPEN_MAX: usize = 8;
 const PLAIN_TRIES: usize = 64;
 
 #[cfg(test)]
-#[path = "scan_tests.rs"]
 mod tests;

@@ -135,6 +135,7 @@ const KINDS: &[Kind] = &[
                 "crates/store/src/index/db.rs",
                 "removes an index that is damaged; it can be made again",
             ),
+            ("crates/store/src/disk.rs", "the logs of threads, and what is kept beside them"),
             ("crates/sandbox/src/linux/guards.rs", "stands in for what is protected"),
             ("crates/sandbox/src/linux/helper.rs", "names the user of a namespace"),
             ("crates/sandbox/src/linux/mounts.rs", "a private /dev"),

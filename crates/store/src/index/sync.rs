@@ -8,6 +8,8 @@ use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use protocol::id::ThreadId;
 use protocol::rollout::{Line, kind};
@@ -57,14 +59,12 @@ impl Plan {
         let mut affected = HashSet::new();
         for (path, folder) in seen {
             let before = known.get(path);
-            if before == Some(folder) {
+            if before.is_some_and(|before| Arc::ptr_eq(before, folder) || before == folder) {
                 continue;
             }
             plan.changed.push(path.clone());
             let before = before.map_or(&[][..], |before| &before.files);
-            if before != folder.files {
-                differing(before, &folder.files, &mut affected);
-            }
+            differing(before, &folder.files, &mut affected);
         }
         for (path, folder) in known.iter().filter(|(path, _)| !seen.contains_key(*path)) {
             plan.gone.push(path.clone());
@@ -127,7 +127,7 @@ pub(super) fn known(db: &Connection) -> rusqlite::Result<Folders> {
         let path: String = row.get(0)?;
         let folder = Folder::decode(row.get(1)?, row.get_ref(2)?.as_blob()?);
         // What makes no sense is looked at again.
-        Ok((path, folder.unwrap_or_default()))
+        Ok((path, Arc::new(folder.unwrap_or_default())))
     })?;
     rows.collect()
 }
@@ -175,6 +175,42 @@ fn note(change: &Transaction<'_>, plan: &Plan, seen: &Folders) -> rusqlite::Resu
         forget.execute([path])?;
     }
     Ok(())
+}
+
+/// When all files were last looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sweep {
+    /// The time of the locks before it.
+    pub(super) locks: i64,
+    /// The time of day, in nanoseconds.
+    pub(super) at: i64,
+}
+
+impl Sweep {
+    /// Returns one that takes place now.
+    pub(super) fn now(locks: i64) -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { locks, at: i64::try_from(now.as_nanos()).unwrap_or(0) }
+    }
+
+    /// Tells whether `last` still tells enough: nobody who takes a lock has come or gone since, and for
+    /// those who take none it was not long ago.
+    pub(super) fn is_spared_by(&self, last: &Self) -> bool {
+        let age = Duration::from_nanos(u64::try_from(self.at - last.at).unwrap_or(u64::MAX));
+        self.locks != 0 && self.locks == last.locks && age < SWEEP_EVERY
+    }
+}
+
+/// Reads when all files were last looked at.
+pub(super) fn last_sweep(db: &Connection) -> rusqlite::Result<Option<Sweep>> {
+    let sql = "SELECT size, mtime FROM state WHERE key = 'sweep'";
+    db.query_row(sql, [], |row| Ok(Sweep { locks: row.get(0)?, at: row.get(1)? })).optional()
+}
+
+/// Notes that all files were looked at.
+pub(super) fn swept(db: &Connection, sweep: Sweep) -> rusqlite::Result<()> {
+    let sql = "INSERT OR REPLACE INTO state VALUES ('sweep', ?, ?, 0)";
+    db.execute(sql, (sweep.locks, sweep.at)).map(|_| ())
 }
 
 /// Takes over the names of threads if they have changed.
@@ -497,3 +533,6 @@ const NAMES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const STEP_BYTES: u64 = 64 * 1024 * 1024;
 const STEP_THREADS: usize = 1000;
 const MARK_BYTES: usize = 256;
+/// How long a file may have grown unnoticed by a list that does not show it, if it was written by a
+/// program that takes no lock.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);

@@ -1,11 +1,13 @@
 //! What lies in the directories of threads, found out as cheaply as can be.
 //!
 //! A directory whose time has not changed has the same names in it, so only new and changed ones are
-//! listed; every file is looked at, as its size tells whether it has grown.
+//! listed. Every file is looked at, as its size tells whether it has grown, or only those that somebody
+//! may have written to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use protocol::id::ThreadId;
@@ -14,7 +16,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat,
 use uuid::Uuid;
 
 /// The directories that hold threads, with what they were when somebody last looked.
-pub(super) type Folders = HashMap<String, Folder>;
+pub(super) type Folders = HashMap<String, Arc<Folder>>;
 
 /// A directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,40 +90,53 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Looks at everything below `home`. What cannot be read is as if it were not there.
-pub(super) fn walk(home: &Path, known: &Folders) -> Folders {
+/// Which files of directories that have not changed are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Look<'a> {
+    /// All of them.
+    All,
+    /// Those of these threads, and those that were written last.
+    Likely(&'a HashSet<ThreadId>),
+}
+
+/// Looks at what is below `home`. What cannot be read is as if it were not there.
+pub(super) fn walk(home: &Path, known: &Folders, look: Look<'_>) -> Folders {
     let mut found = Vec::new();
     let Ok(home) = open(CWD, home) else { return Folders::new() };
     for (top, depth) in TOPS {
         list(&home, top.to_owned(), depth, known, &mut found);
     }
-    look(&home, &mut found);
-    for (_, folder) in &mut found {
-        folder.files.retain(|file| file.stamp != Stamp::default());
+    match look {
+        Look::All => look_at_all(&home, &mut found),
+        Look::Likely(threads) => look_at_likely(&home, &mut found, threads),
     }
-    found.into_iter().collect()
+    found.into_iter().map(|listed| (listed.path, listed.folder)).collect()
+}
+
+/// A directory that was listed.
+struct Listed {
+    path: String,
+    folder: Arc<Folder>,
+    /// Whether its names were read now, and its files have no stamps yet.
+    fresh: bool,
 }
 
 /// Lists one directory, by its names from before if it has not changed since.
-fn list(
-    home: &OwnedFd,
-    path: String,
-    depth: usize,
-    known: &Folders,
-    found: &mut Vec<(String, Folder)>,
-) {
-    let Ok(opened) = open(home, &path) else { return };
-    let Ok(stat) = fstat(&opened) else { return };
+fn list(home: &OwnedFd, path: String, depth: usize, known: &Folders, found: &mut Vec<Listed>) {
+    let Ok(stat) = statat(home, &*path, AtFlags::empty()) else { return };
     let changed = reliable(time(&stat));
     let before = known.get(&path).filter(|before| changed != 0 && before.changed == changed);
-    let folder = match before {
-        Some(before) => before.clone(),
-        None => Folder { changed, ..names(&opened, depth) },
+    let (folder, fresh) = match before {
+        Some(before) => (Arc::clone(before), false),
+        None => match open(home, &path) {
+            Ok(opened) => (Arc::new(Folder { changed, ..names(&opened, depth) }), true),
+            Err(_) => return,
+        },
     };
     for name in &folder.folders {
         list(home, format!("{path}/{name}"), depth.saturating_sub(1), known, found);
     }
-    found.push((path, folder));
+    found.push(Listed { path, folder, fresh });
 }
 
 /// Reads the names in a directory.
@@ -155,19 +170,15 @@ fn is_folder(opened: &OwnedFd, told: FileType, name: &str) -> bool {
 }
 
 /// Looks at every file. This is what most of the time goes into, so all processors have a part in it.
-fn look(home: &OwnedFd, found: &mut [(String, Folder)]) {
-    let files: usize = found.iter().map(|(_, folder)| folder.files.len()).sum();
+fn look_at_all(home: &OwnedFd, found: &mut [Listed]) {
+    let files: usize = found.iter().map(|listed| listed.folder.files.len()).sum();
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get).min(WORKERS_MAX);
-    let share = files.div_ceil(workers);
-    if share < SHARE_MIN {
-        found.iter_mut().for_each(|(path, folder)| look_into(home, path, &mut folder.files));
-        return;
-    }
+    let share = files.div_ceil(workers).max(SHARE_MIN);
     // Whole directories may be of very different sizes, so shares are cut through them.
     let mut shares: Vec<Vec<(&str, &mut [File])>> = vec![Vec::new()];
     let mut room = share;
-    for (path, folder) in found.iter_mut() {
-        let mut rest = &mut folder.files[..];
+    for Listed { path, folder, .. } in found.iter_mut().filter(|it| !it.folder.files.is_empty()) {
+        let mut rest = &mut Arc::make_mut(folder).files[..];
         while !rest.is_empty() {
             if room == 0 {
                 shares.push(Vec::new());
@@ -190,6 +201,43 @@ fn look(home: &OwnedFd, found: &mut [(String, Folder)]) {
         }
         ours.into_iter().flatten().for_each(|(path, files)| look_into(home, path, files));
     });
+    for listed in found.iter_mut().filter(|it| !it.folder.files.is_empty()) {
+        Arc::make_mut(&mut listed.folder).files.retain(|file| file.stamp != Stamp::default());
+    }
+}
+
+/// Looks at the files of new and changed directories, those of `threads`, and those written last.
+fn look_at_likely(home: &OwnedFd, found: &mut [Listed], threads: &HashSet<ThreadId>) {
+    let kept = found.iter().filter(|listed| !listed.fresh);
+    let mut times: Vec<i64> =
+        kept.flat_map(|listed| listed.folder.files.iter().map(|file| file.stamp.mtime)).collect();
+    let since = match times.len().checked_sub(RECENT_FILES) {
+        Some(older) if older > 0 => *times.select_nth_unstable(older).1,
+        _ => i64::MIN,
+    };
+    for Listed { path, folder, fresh } in found {
+        let likely = |file: &File| {
+            let held = || Named::parse(&file.name).is_some_and(|named| threads.contains(&named.id));
+            *fresh || file.stamp.mtime >= since || (!threads.is_empty() && held())
+        };
+        if !folder.files.iter().any(likely) {
+            continue;
+        }
+        let mut looked: Vec<_> = folder.files.iter().filter(|file| likely(file)).cloned().collect();
+        look_into(home, path, &mut looked);
+        let mut looked = looked.into_iter().peekable();
+        let mut files = folder.files.clone();
+        for file in &mut files {
+            if let Some(seen) = looked.next_if(|seen| seen.name == file.name) {
+                *file = seen;
+            }
+        }
+        files.retain(|file| file.stamp != Stamp::default());
+        // What has not changed stays the same object, which is quickly told.
+        if files != folder.files {
+            Arc::make_mut(folder).files = files;
+        }
+    }
 }
 
 fn look_into(home: &OwnedFd, path: &str, files: &mut [File]) {
@@ -215,6 +263,17 @@ fn open(at: impl AsFd, path: impl rustix::path::Arg) -> rustix::io::Result<Owned
 #[expect(clippy::unnecessary_cast, reason = "the width of these differs between systems")]
 fn time(stat: &Stat) -> i64 {
     (stat.st_mtime as i64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec as i64)
+}
+
+/// Looks at the locks that whoever writes a thread holds: when one of them last came or went, and whose
+/// they are. Programs that are gone may have left theirs.
+pub(super) fn locks(home: &Path) -> (i64, HashSet<ThreadId>) {
+    let Ok(opened) = open(CWD, home.join(LOCKS)) else { return (NO_LOCKS, HashSet::new()) };
+    let Ok(stat) = fstat(&opened) else { return (0, HashSet::new()) };
+    let entries = Dir::read_from(&opened).into_iter().flatten().flatten();
+    let ids = entries
+        .filter_map(|entry| entry.file_name().to_str().ok()?.strip_suffix(".lock")?.parse().ok());
+    (reliable(time(&stat)), ids.collect())
 }
 
 /// Returns 0 for a time that is so recent that a later change could carry the same.
@@ -280,6 +339,9 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 pub(super) const ARCHIVE: &str = "archived_sessions";
 /// Where threads are, and how many levels of directories are below: year, month and day.
 const TOPS: [(&str, usize); 2] = [("sessions", 3), (ARCHIVE, 0)];
+const LOCKS: &str = "thread-writer-locks";
+/// Stands for the time of locks where there have never been any.
+const NO_LOCKS: i64 = -1;
 const MADE_LEN: usize = "2026-11-16T03-37-16".len();
 const ID_LEN: usize = 36;
 /// The coarsest clock of a file system that is in use.
@@ -287,6 +349,8 @@ const TIME_GRAIN: Duration = Duration::from_secs(2);
 const WORKERS_MAX: usize = 4;
 /// Files that are not worth starting a thread for.
 const SHARE_MIN: usize = 500;
+/// Files that are always looked at, those that were written last.
+const RECENT_FILES: usize = 300;
 
 #[cfg(test)]
 mod tests {
@@ -315,6 +379,17 @@ mod tests {
         check(&format!("{ID}.jsonl"), None);
         check("rollout-ää-2026.jsonl", None);
         check("", None);
+    }
+
+    #[test]
+    fn times_that_could_come_again_are_not_relied_on() {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let before = |seconds| {
+            i64::try_from(now.saturating_sub(Duration::from_secs(seconds)).as_nanos()).unwrap()
+        };
+        assert_eq!(reliable(before(0)), 0);
+        assert_eq!(reliable(before(60)), before(60));
+        assert_eq!(reliable(before(0) + 60_000_000_000), 0, "a clock that was put back");
     }
 
     #[test]

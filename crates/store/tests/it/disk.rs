@@ -59,6 +59,8 @@ pub(crate) enum What {
     Errno(i32),
     /// A write takes only half of its bytes, then it goes on.
     Short,
+    /// A write takes only half of its bytes, and the next call fails.
+    Half(i32),
 }
 
 pub(crate) const EIO: i32 = 5;
@@ -158,12 +160,16 @@ impl MemDisk {
         let mut state = self.state();
         state.calls += 1;
         let (calls, mut short) = (state.calls, false);
-        if let Some(fault) = state.fault
-            && (calls == fault.at || (fault.stays && calls > fault.at))
-        {
-            match fault.what {
-                What::Errno(errno) => return Err(io::Error::from_raw_os_error(errno)),
-                What::Short => short = true,
+        if let Some(Fault { at, what, stays }) = state.fault {
+            let hit = calls == at || (stays && calls > at);
+            match what {
+                What::Errno(errno) if hit => return Err(io::Error::from_raw_os_error(errno)),
+                What::Short if hit => short = true,
+                What::Half(_) if calls == at => short = true,
+                What::Half(errno) if calls == at + 1 || (stays && calls > at) => {
+                    return Err(io::Error::from_raw_os_error(errno));
+                }
+                _ => {}
             }
         }
         Ok(Step { state, short })

@@ -89,6 +89,51 @@ fn a_file_that_grew_is_read_from_where_it_ended() {
     assert_eq!((row.turns, row.preview.as_str()), (2, "question 1 of the user"));
 }
 
+/// With many files, a list soon after another looks at a part of them only: those written last, those
+/// that it shows, and those that somebody has open.
+#[test]
+fn a_list_soon_after_another_notices_what_it_must() {
+    let home = Home::new();
+    let paths: Vec<_> = (0..700).map(|number| home.write(&script(number))).collect();
+    // Old enough that the times of directories count, and of an order.
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(100_000);
+    for (number, path) in (0..).zip(&paths) {
+        let file = fs::File::options().append(true).open(path).unwrap();
+        file.set_modified(old + std::time::Duration::from_secs(number)).unwrap();
+        fs::File::open(path.parent().unwrap()).unwrap().set_modified(old).unwrap();
+    }
+    let few = List { limit: 5, ..all() };
+    let listed = || home.index().list(&few).unwrap().threads[0].id;
+    assert_eq!(listed(), id(699));
+    say(&paths[690], 1_890_000_000, 50, "recent");
+    assert_eq!(listed(), id(690), "one of the last");
+    // One that is old: a list does not see it, but does once somebody has come or gone; others see it.
+    say(&paths[3], 1_890_000_060, 50, "hidden");
+    assert_eq!(listed(), id(690));
+    assert_eq!(home.index().search(&search("hidden")).unwrap().len(), 2);
+    assert_eq!(listed(), id(3));
+    say(&paths[4], 1_890_000_120, 50, "again");
+    assert_eq!(listed(), id(3));
+    let locks = home.path().join("thread-writer-locks");
+    fs::create_dir(&locks).unwrap();
+    let lock = locks.join(format!("{}.lock", id(5)));
+    fs::write(&lock, "").unwrap();
+    fs::File::open(&locks).unwrap().set_modified(old).unwrap();
+    assert_eq!(listed(), id(4), "somebody came");
+    say(&paths[5], 1_890_000_180, 50, "held");
+    assert_eq!(listed(), id(5), "somebody is there");
+    say(&paths[6], 1_890_000_240, 50, "unlocked");
+    assert_eq!(listed(), id(5));
+    // What is shown is right in any case.
+    let oldest = List { direction: Direction::Oldest, ..few.clone() };
+    let first = home.index().list(&oldest).unwrap().threads[0].id;
+    let path =
+        &paths[usize::try_from((0..700).find(|&number| id(number) == first).unwrap()).unwrap()];
+    say(path, 1_890_000_300, 50, "shown");
+    assert_ne!(home.index().list(&oldest).unwrap().threads[0].id, first);
+    assert_eq!(shown(&home.list()), scan(home.path()));
+}
+
 #[test]
 fn a_line_that_is_not_whole_counts_once_it_is() {
     let home = Home::new();
@@ -512,6 +557,45 @@ fn older_files_without_ordinals_and_marks_of_turns() {
     assert_eq!((row.preview.as_str(), row.turns, row.tokens), ("hello", 1, 77));
     assert_eq!((row.cwd.as_str(), row.source.as_str()), ("/old", "subagent"));
     assert_eq!(home.index().search(&search("ls la")).unwrap()[0].role, Role::Command);
+}
+
+#[test]
+fn a_fork_begins_with_what_it_was_forked_from() {
+    let home = Home::new();
+    home.write(&Script { said: vec!["a common start".into(), "left behind".into()], ..script(1) });
+    let threads = store::Store::new(home.path());
+    let meta = protocol::rollout::SessionMeta {
+        cwd: "/fork".into(),
+        timestamp: "2027-01-01T00:00:00Z".into(),
+        ..Default::default()
+    };
+    let new = store::NewThread { id: id(2), meta };
+    // The second turn begins at 12.
+    let (mut log, _) = threads.fork(id(1), new, Some(12), &mut |_| {}).unwrap();
+    let said = json!({
+        "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "another way" }],
+    });
+    let event = |value: serde_json::Value| serde_json::from_value(value).unwrap();
+    let started = event(json!({ "type": "task_started", "turn_id": "t" }));
+    log.append(&[
+        protocol::rollout::Record::EventMsg(started),
+        protocol::rollout::Record::ResponseItem(event(said)),
+    ])
+    .unwrap();
+    log.close();
+    let rows = home.list();
+    let fork = rows.iter().find(|row| row.id == id(2)).unwrap();
+    assert_eq!((fork.preview.as_str(), fork.turns), ("a common start", 2));
+    assert_eq!((fork.forked_from, fork.cwd.as_str()), (Some(id(1)), "/fork"));
+    assert_eq!(fork.created_ms, 1_798_761_600_000);
+    // What was said before is found once, where it was said.
+    for (words, want) in [("common start", id(1)), ("left behind", id(1)), ("another way", id(2))] {
+        let hits = home.index().search(&search(words)).unwrap();
+        assert!(
+            !hits.is_empty() && hits.iter().all(|hit| hit.thread.id == want),
+            "{words} {hits:?}"
+        );
+    }
 }
 
 /// Threads come, grow and go as a seed says; the index follows.

@@ -281,5 +281,6 @@ fn strange_files() {
     check(format!("{}\n{one}\n", &head[..40]).as_bytes(), 1, &[Head]);
     check(format!("{one}\n{two}\n{four}\n").as_bytes(), 3, &[Head, Gap]);
     check(format!("{head}{one}\n{two}\n").as_bytes(), 3, &[]);
+    check(format!("{head}\n{one}\n").replacen("{\"times", "", 1).as_bytes(), 1, &[Head]);
     check(format!("{head}\n{}\n", line(u64::MAX)).as_bytes(), 2, &[Gap]);
 }
