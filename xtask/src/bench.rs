@@ -6,6 +6,7 @@
 
 pub(crate) mod measure;
 mod report;
+mod resume;
 pub(crate) mod sandbox;
 
 use std::fs;
@@ -23,6 +24,7 @@ use testkit::{Lab, ModelServer, Script, script};
 use crate::text_table;
 use measure::Sample;
 use report::{Measured, Target};
+use resume::Long;
 
 /// Name of the inner command that measures one run.
 pub(crate) const MEASURE: &str = "bench-measure";
@@ -102,6 +104,8 @@ enum Work {
     Version,
     /// Take one turn with the answers of this script.
     Turn(fn() -> Value),
+    /// Go on with a long thread. The home stays, so that whoever keeps an index has it after the first time.
+    Resume(Long),
 }
 
 /// A number that is taken from each sample.
@@ -112,7 +116,7 @@ struct Number {
     target: Target,
 }
 
-const SCENARIOS: [Scenario; 5] = [
+const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "version", work: Work::Version, numbers: &[wall(Target::AtMost(3.0))] },
     Scenario {
         name: "short_turn",
@@ -123,6 +127,17 @@ const SCENARIOS: [Scenario; 5] = [
         name: "deltas_200k",
         work: Work::Turn(deltas_200k),
         numbers: &[cpu(Target::Share(0.1)), wall(Target::Open)],
+    },
+    Scenario {
+        name: "resume_100mb",
+        work: Work::Resume(Long { bytes: 100_000_000, turns_between: Some(58) }),
+        numbers: &[wall(Target::Share(0.15)), peak(Target::AtMost(60.0))],
+    },
+    Scenario {
+        // Without a compaction in it, which no model's window would have allowed.
+        name: "resume_100mb_flat",
+        work: Work::Resume(Long { bytes: 100_000_000, turns_between: None }),
+        numbers: &[wall(Target::Share(0.15)), peak(Target::AtMost(60.0))],
     },
     Scenario { name: "calls_30", work: Work::Turn(calls_30), numbers: &[wall(Target::Share(0.2))] },
     Scenario {
@@ -192,15 +207,32 @@ impl Scenario {
             }
             Work::Version => (&["--version"][..], None),
             Work::Turn(script) => (&TURN[..], Some(Model::new(script())?)),
+            Work::Resume(_) => (&RESUME[..], Some(Model::new(short_turn())?)),
         };
-        let run = |binary: &Path| {
-            run_once(binary, args, model.as_ref()).with_context(|| format!("in {}", self.name))
+        // A home of its own for each binary, and the thread in it.
+        let home = || match self.work {
+            Work::Resume(long) => {
+                let lab = Lab::new()?;
+                long.write(&lab)?;
+                anyhow::Ok(Some(lab))
+            }
+            _ => Ok(None),
+        };
+        let (our_lab, their_lab) = (home()?, theirs.map(|_| home()).transpose()?.flatten());
+        let run = |binary: &Path, lab: Option<&Lab>| {
+            let sample = match lab {
+                Some(lab) => run_in(lab, binary, args, model.as_ref()),
+                None => Lab::new()
+                    .map_err(Into::into)
+                    .and_then(|lab| run_in(&lab, binary, args, model.as_ref())),
+            };
+            sample.with_context(|| format!("in {}", self.name))
         };
         let (mut our_samples, mut their_samples) = (Vec::new(), Vec::new());
         for round in 0..=runs {
             eprintln!("{} {round}/{runs}", self.name);
-            let our_sample = run(ours)?;
-            let their_sample = theirs.map(run).transpose()?;
+            let our_sample = run(ours, our_lab.as_ref())?;
+            let their_sample = theirs.map(|theirs| run(theirs, their_lab.as_ref())).transpose()?;
             if round > 0 {
                 our_samples.push(our_sample);
                 their_samples.extend(their_sample);
@@ -223,11 +255,11 @@ impl Model {
     }
 }
 
-/// Runs `binary` once in a fresh lab and makes sure that it did its work.
-fn run_once(binary: &Path, args: &[&str], model: Option<&Model>) -> Result<Sample> {
-    let lab = Lab::new()?;
+/// Runs `binary` once in a lab and makes sure that it did its work.
+fn run_in(lab: &Lab, binary: &Path, args: &[&str], model: Option<&Model>) -> Result<Sample> {
     let server = model.map(|model| ModelServer::play(model.script.clone())).transpose()?;
     if let Some(server) = &server {
+        server.forget_bodies();
         lab.home.write_mock_config(server.port())?;
     }
     let (stdout, stderr) = (lab.root().join("stdout"), lab.root().join("stderr"));
@@ -287,6 +319,17 @@ fn executable(path: &Path) -> Result<PathBuf> {
 /// The arguments of every turn.
 const TURN: [&str; 6] =
     ["exec", "--json", "--skip-git-repo-check", "-s", "danger-full-access", "do it"];
+/// The arguments that go on with a long thread.
+const RESUME: [&str; 8] = [
+    "exec",
+    "--json",
+    "--skip-git-repo-check",
+    "-s",
+    "danger-full-access",
+    "resume",
+    resume::THREAD,
+    "do it",
+];
 /// What recordings have in the environment beside the homes.
 const ENVIRONMENT: [(&str, &str); 4] =
     [("SHELL", "/bin/bash"), ("LANG", "C.UTF-8"), ("TERM", "xterm"), ("TZ", "Etc/UTC")];
@@ -338,7 +381,7 @@ mod tests {
     fn scripts_can_be_played() {
         let turns = SCENARIOS.iter().filter_map(|scenario| match scenario.work {
             Work::Turn(script) => Some(script),
-            Work::Lie | Work::Version => None,
+            Work::Lie | Work::Version | Work::Resume(_) => None,
         });
         for (script, requests) in turns.zip([1, 1, 31]) {
             assert_eq!(Model::new(script()).unwrap().requests, requests);

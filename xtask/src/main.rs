@@ -56,7 +56,7 @@ cargo xtask tidy
 cargo xtask bench [--bin PATH] [--against PATH] [--runs N] [--filter NAME] [--json]
     Measures a built binary, by default target/release/heddle, against a scripted model on loopback,
     and with --against another binary in turn with it. Scenarios: version, short_turn, deltas_200k,
-    calls_30, size; --filter takes those whose name contains NAME.
+    resume_100mb, resume_100mb_flat, calls_30, size; --filter takes those whose name contains NAME.
 
 cargo xtask bench-sandbox [--bin PATH] [--runs N]
     Measures what a sandbox adds to a command, beside bubblewrap where that is installed.

@@ -12,7 +12,7 @@ use protocol::keep::Keep;
 use protocol::open::{Open, Raw};
 use protocol::responses::{ContentPart, KnownItem, KnownPart, ResponseItem};
 use protocol::rollout::{Record, TokenUsage, TotalledUsage, TurnContext};
-use serde_json::value::to_raw_value;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// Bytes of an output that an item has in full although the model got them too.
@@ -286,8 +286,17 @@ impl Rollout {
     }
 }
 
+/// Writes an object; its `type` comes first, so that a reader need not go far to find it.
 fn raw(value: &Value) -> Raw {
-    Raw::from(to_raw_value(value).expect("values serialise"))
+    let mut value = value.clone();
+    let kind = value.as_object_mut().and_then(|fields| fields.remove("type"));
+    let fields = value.to_string();
+    let json = match kind {
+        Some(kind) if fields.len() > 2 => format!("{{\"type\":{kind},{}", &fields[1..]),
+        Some(kind) => format!("{{\"type\":{kind}}}"),
+        None => fields,
+    };
+    Raw::from(RawValue::from_string(json).expect("an object with one field moved is JSON"))
 }
 
 fn parse_user(wire: &Raw) -> Option<Vec<ContentPart>> {

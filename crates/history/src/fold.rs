@@ -173,7 +173,16 @@ impl Fold {
         }
         match &*line.kind {
             kind::SESSION_META => self.session_meta(json),
-            kind::RESPONSE_ITEM => self.item(line.payload.to_owned().into(), false, line.ordinal),
+            // Outputs are most of what a log holds, and ours are already as they are sent.
+            kind::RESPONSE_ITEM => match item::plain_output(json) {
+                Some(call_id) => {
+                    self.entered(call_id);
+                    let wire = Raw::from(line.payload.to_owned());
+                    let entry = Entry { wire, origin: Origin::Turn, maker: None };
+                    self.live.push(entry, Class::Output, self.turn());
+                }
+                None => self.item(line.payload.to_owned().into(), false, line.ordinal),
+            },
             kind::TURN_CONTEXT => {
                 if let Ok(context) = serde_json::from_str::<TurnContext>(json) {
                     self.now.model.clone_from(&context.model);

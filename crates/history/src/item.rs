@@ -30,6 +30,23 @@ pub(crate) enum Unread {
     MalformedReasoning,
 }
 
+/// Returns the call of an output that is a text, has no other fields, and has them in the order in which
+/// they are sent. `json` must be JSON; nothing of it is read that needs not be.
+pub(crate) fn plain_output(json: &str) -> Option<&str> {
+    let rest = json
+        .strip_prefix(r#"{"type":"function_call_output","call_id":""#)
+        .or_else(|| json.strip_prefix(r#"{"type":"custom_tool_call_output","call_id":""#))?;
+    let (call_id, rest) = rest.split_once('"')?;
+    let text = rest.strip_prefix(r#","output":""#)?.strip_suffix("\"}")?;
+    // The text must not end before the object does.
+    let is_escaped = |at: usize| {
+        let before = &text.as_bytes()[..at];
+        before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+    };
+    let whole = text.match_indices('"').all(|(at, _)| is_escaped(at)) && !is_escaped(text.len());
+    (whole && !call_id.is_empty() && !call_id.contains('\\')).then_some(call_id)
+}
+
 /// Reads an item.
 pub(crate) fn read(raw: &Raw) -> Result<KnownItem, Unread> {
     // A list would pass for the fields of an object, in order.
@@ -99,3 +116,41 @@ pub(crate) const USER: &str = "user";
 pub(crate) const ASSISTANT: &str = "assistant";
 /// The key that [`Signed`] reads.
 pub(crate) const MAKER_KEY: &str = "heddle_maker";
+
+#[cfg(test)]
+mod tests {
+    use super::{plain_output, read, write};
+
+    #[track_caller]
+    fn check(json: &str, want: Option<&str>) {
+        assert_eq!(plain_output(json), want, "{json}");
+        // What is taken as it is must be what would have been written.
+        if want.is_some() {
+            let raw = serde_json::from_str(json).expect("JSON");
+            let item = read(&raw).expect("an output");
+            assert_eq!(write(&item).as_str(), json);
+        }
+    }
+
+    #[test]
+    fn outputs_that_need_not_be_read() {
+        let output = |text: &str| {
+            format!(r#"{{"type":"function_call_output","call_id":"c1","output":"{text}"}}"#)
+        };
+        for text in ["", "plain", r"a\nb", r#"say \"hi\""#, r"ends in \\", r#"\\\""#] {
+            check(&output(text), Some("c1"));
+        }
+        check(r#"{"type":"custom_tool_call_output","call_id":"c","output":"x"}"#, Some("c"));
+        for json in [
+            r#"{"type":"function_call_output","call_id":"c1","output":"x","id":"y"}"#,
+            r#"{"type":"function_call_output","call_id":"c1","output":"x","output":"y"}"#,
+            r#"{"type":"function_call_output","call_id":"c1","output":[]}"#,
+            r#"{"type":"function_call_output","call_id":"","output":"x"}"#,
+            r#"{"type":"function_call_output","call_id":"c\u0031","output":"x"}"#,
+            r#"{"call_id":"c1","type":"function_call_output","output":"x"}"#,
+            r#"{"type":"function_call","call_id":"c1","output":"x"}"#,
+        ] {
+            check(json, None);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Threads that go on: what reaches the model, what is on disk, and what the user is told.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use testkit::{Lab, ModelServer, script};
+
+use crate::BINARY;
+use crate::run::{Ended, Run, exec, lab_for};
+
+fn say(text: &str) -> Value {
+    script::response([script::message(text)])
+}
+
+fn start(script: Value) -> (ModelServer, Lab) {
+    let server = ModelServer::start(script).unwrap();
+    let lab = lab_for(&server);
+    (server, lab)
+}
+
+#[track_caller]
+fn run(lab: &Lab, args: &[&str]) -> Ended {
+    let ended = Run::start(exec(lab, args)).end();
+    assert_eq!(ended.code, Some(0), "{args:?}: {}\n{}", ended.stdout, ended.stderr);
+    ended
+}
+
+#[track_caller]
+fn threads(lab: &Lab, args: &[&str]) -> Ended {
+    let mut command = lab.command(BINARY);
+    command.arg("threads").args(args);
+    let ended = Run::start(command).end();
+    assert_eq!(ended.code, Some(0), "{args:?}: {}\n{}", ended.stdout, ended.stderr);
+    ended
+}
+
+fn id(ended: &Ended) -> String {
+    let first: Value = serde_json::from_str(ended.stdout.lines().next().unwrap()).unwrap();
+    first["thread_id"].as_str().unwrap().to_owned()
+}
+
+/// Returns the messages that the last request carried, without those about the environment.
+fn sent(server: &ModelServer) -> Vec<String> {
+    let body = server.requests().last().unwrap().body.clone();
+    let text = |item: &Value| -> String {
+        let parts = item["content"].as_array().into_iter().flatten();
+        let text: String = parts.filter_map(|part| part["text"].as_str()).collect();
+        match item["type"].as_str() {
+            Some("message") => text.chars().take(60).collect(),
+            _ => format!("{} {}", item["type"].as_str().unwrap(), item["call_id"]),
+        }
+    };
+    let all = body["input"].as_array().unwrap().iter().map(text);
+    all.filter(|text| !text.starts_with("<environment_context>")).collect()
+}
+
+/// Lists everything in the home but the configuration.
+fn left(lab: &Lab) -> Vec<PathBuf> {
+    let mut folders = vec![lab.home.path().to_owned()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files.retain(|path| !path.ends_with("config.toml") && !path.ends_with("cache/sandbox"));
+    files
+}
+
+fn log(lab: &Lab, id: &str) -> PathBuf {
+    left(lab)
+        .into_iter()
+        .find(|path| path.to_string_lossy().ends_with(&format!("{id}.jsonl")))
+        .unwrap()
+}
+
+#[test]
+fn ephemeral_threads_leave_nothing() {
+    let (server, lab) = start(json!([say("one"), say("two"), say("three")]));
+    run(&lab, &["--ephemeral", "first"]);
+    assert_eq!(left(&lab), Vec::<PathBuf>::new());
+    // Going on from a kept thread without keeping it leaves that thread as it was.
+    let kept = id(&run(&lab, &["second"]));
+    let before = fs::read(log(&lab, &kept)).unwrap();
+    run(&lab, &["--ephemeral", "resume", &kept, "third"]);
+    assert_eq!(sent(&server), ["second", "two", "third"]);
+    assert_eq!(fs::read(log(&lab, &kept)).unwrap(), before);
+    let files = left(&lab);
+    assert!(!files.iter().any(|path| path.to_string_lossy().ends_with("sqlite")), "{files:?}");
+}
+
+#[test]
+fn the_source_of_a_fork_can_be_archived() {
+    let (server, lab) = start(json!([say("one"), say("two"), say("three")]));
+    let source = id(&run(&lab, &["q1"]));
+    let fork = id(&run(&lab, &["fork", &source]));
+    threads(&lab, &["archive", &source]);
+    run(&lab, &["resume", &fork, "q2"]);
+    assert_eq!(sent(&server), ["q1", "one", "q2"]);
+    // The source went on by itself.
+    threads(&lab, &["unarchive", &source]);
+    run(&lab, &["resume", &source, "q3"]);
+    assert_eq!(sent(&server), ["q1", "one", "q3"]);
+}
+
+#[test]
+fn a_damaged_line_is_named_and_the_rest_goes_on() {
+    let (server, lab) = start(json!([say("one"), say("two"), say("three")]));
+    let thread = id(&run(&lab, &["q1"]));
+    run(&lab, &["resume", &thread, "q2"]);
+    let path = log(&lab, &thread);
+    let text = fs::read_to_string(&path).unwrap();
+    let line = text.lines().position(|line| line.contains(r#""text":"one""#)).unwrap();
+    let damaged: Vec<_> = text
+        .lines()
+        .enumerate()
+        .map(|(at, text)| if at == line { text.replace("one", "oxe") } else { text.to_owned() })
+        .collect();
+    fs::write(&path, damaged.join("\n") + "\n").unwrap();
+    let ended = run(&lab, &["resume", &thread, "q3"]);
+    let named = format!("line {line}");
+    assert!(
+        ended.stdout.contains(&named) && ended.stdout.contains("response_item"),
+        "{}",
+        ended.stdout
+    );
+    assert_eq!(sent(&server), ["q1", "q2", "two", "q3"]);
+    // What is gone is kept beside the file, and once that is accepted nobody speaks of it any more.
+    let aside = fs::read_to_string(path.with_extension("jsonl.damaged")).unwrap();
+    assert!(aside.contains(&format!("\"ordinal\":{line}")), "{aside}");
+    threads(&lab, &["fsck", &thread, "--repair"]);
+    let ended = run(&lab, &["resume", &thread, "q4"]);
+    assert!(!ended.stdout.contains("damaged"), "{}", ended.stdout);
+}
+
+#[test]
+fn a_thread_that_somebody_has_is_not_touched() {
+    let hang = json!({ "events": [script::created()], "hang_ms": 60_000 });
+    let (_server, lab) = start(json!([say("one"), hang]));
+    let thread = id(&run(&lab, &["q1"]));
+    let holder = Run::start(exec(&lab, &["resume", &thread, "q2"]));
+    holder.wait_for("turn.started");
+    let ended = Run::start(exec(&lab, &["resume", &thread, "q3"])).end();
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    for words in ["in use by heddle (process", "exec fork"] {
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    }
+    // Reading it is nobody's concern.
+    threads(&lab, &["show", &thread]);
+}
+
+#[test]
+fn compaction_on_request_can_be_undone() {
+    let (server, lab) = start(json!([
+        script::response([script::call("c1", "exec_command", json!({ "cmd": "echo hi" }))]),
+        say("one"),
+        say("SUM"),
+        say("two"),
+        say("three"),
+    ]));
+    let thread = id(&run(&lab, &["q1"]));
+    threads(&lab, &["compact", &thread]);
+    run(&lab, &["resume", &thread, "q2"]);
+    let summary = "The earlier part of this conversation was replaced by the fo";
+    assert_eq!(sent(&server), ["q1", summary, "q2"]);
+    threads(&lab, &["undo-compaction", &thread]);
+    run(&lab, &["resume", &thread, "q3"]);
+    let call = ["function_call \"c1\"", "function_call_output \"c1\""];
+    assert_eq!(sent(&server), ["q1", call[0], call[1], "one", "q2", "two", "q3"]);
+    let mut again = lab.command(BINARY);
+    again.args(["threads", "undo-compaction", &thread]);
+    let ended = Run::start(again).end();
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("undone already"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_changed_model_is_told_and_its_reasoning_left_out() {
+    let reasoning = script::item(json!({
+        "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed",
+    }));
+    let (server, lab) =
+        start(json!([script::response([reasoning, script::message("one")]), say("two"), say("x")]));
+    let thread = id(&run(&lab, &["q1"]));
+    run(&lab, &["resume", &thread, "q2"]);
+    let kinds = |server: &ModelServer| server.requests().last().unwrap().body["input"].to_string();
+    assert!(kinds(&server).contains("sealed"));
+    let ended = run(&lab, &["-m", "other", "resume", &thread, "q3"]);
+    assert!(
+        ended.stdout.contains("gpt-5.5") && ended.stdout.contains("repaired"),
+        "{}",
+        ended.stdout
+    );
+    assert!(!kinds(&server).contains("sealed"));
+}
+
+#[test]
+fn rules_and_environment_are_told_once() {
+    let (server, lab) = start(json!([say("one"), say("two"), say("three")]));
+    lab.workspace.write("AGENTS.md", "be brief").unwrap();
+    let thread = id(&run(&lab, &["q1"]));
+    run(&lab, &["resume", &thread, "q2"]);
+    let count = |server: &ModelServer, text: &str| {
+        server.requests().last().unwrap().body["input"].to_string().matches(text).count()
+    };
+    assert_eq!((count(&server, "be brief"), count(&server, "<cwd>")), (1, 1));
+    lab.workspace.write("AGENTS.md", "be verbose").unwrap();
+    run(&lab, &["resume", &thread, "q3"]);
+    assert_eq!((count(&server, "be brief"), count(&server, "be verbose")), (1, 1));
+}
+
+#[test]
+fn threads_that_are_not_there() {
+    let (_server, lab) = start(json!([say("one")]));
+    for (args, words) in [
+        (&["resume", "01a1e26e-392c-7690-abfb-eb0dc0cda447", "x"][..], "there is no thread"),
+        (&["resume", "no such name", "x"], "there is no thread"),
+        (&["resume", "--last", "x"], "there is no thread"),
+        (&["fork", "01a1e26e-392c-7690-abfb-eb0dc0cda447"], "there is no thread"),
+        (&["resume"], "<THREAD>"),
+    ] {
+        let ended = Run::start(exec(&lab, args)).end();
+        assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(words), "{args:?}: {}", ended.stderr);
+    }
+}
