@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context as _, anyhow};
 use config::{Config, Layer, Loaded, Override, WebSearch};
-use engine::context::{developer_message, user_parts};
+use engine::context::{developer_message, user_message};
 use engine::model::ModelProfile;
 use engine::prompt::{self, Environment};
 use engine::{Limits, prompt::agents_md};
@@ -17,7 +17,7 @@ use policy::{ApprovalPolicy, Policy, SandboxMode};
 use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::open::Raw;
-use protocol::responses::{KnownItem, KnownPart, ToolSpec};
+use protocol::responses::{KnownItem, ToolSpec};
 use protocol::rollout::{BaseInstructions, PAGINATED, SessionMeta, TurnContext};
 use providers::{Client, Identity, WireApi};
 use runtime::{Journal, RequestOptions, Thread, ThreadOptions, Toolset};
@@ -36,6 +36,8 @@ use crate::safety;
 
 /// The model that is used when nobody names one.
 const MODEL_DEFAULT: &str = "gpt-5.5";
+/// Where the numbers of commands begin, at most, in a thread that goes on.
+const SESSIONS_MAX: u64 = 100_000;
 /// Tokens of output that a model gets from one call unless configured.
 const OUTPUT_TOKENS_MAX: u64 = 10_000;
 
@@ -210,7 +212,13 @@ pub(crate) fn thread(
     });
     let hosted = hosted_tools(config);
     let setup = setup(world, config, &workspace);
-    let sessions = Arc::new(Sessions::default());
+    let sessions = match start {
+        Start::New => Sessions::default(),
+        Start::Resume(_) | Start::Fork(_) => {
+            Sessions::starting_after(random().map_err(Failure::failed)? % SESSIONS_MAX)
+        }
+    };
+    let sessions = Arc::new(sessions);
     let tools = toolset(&workspace, config, known.freeform_patch, &hosted, &sessions);
     let options = ThreadOptions {
         request: RequestOptions {
@@ -335,10 +343,8 @@ fn setup(world: &World, config: &Config, workspace: &Workspace) -> Vec<KnownItem
         },
         network: profile.network,
     };
-    let mut parts: Vec<_> =
-        agents_md(&cwd, &rules, bytes_max).map(KnownPart::input_text).into_iter().collect();
-    parts.push(KnownPart::input_text(environment.render()));
-    items.push(user_parts(parts));
+    items.extend(agents_md(&cwd, &rules, bytes_max).map(user_message));
+    items.push(user_message(environment.render()));
     items
 }
 

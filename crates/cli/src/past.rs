@@ -1,5 +1,7 @@
 //! Opening a thread: a new one, one that goes on, one that goes on from another.
 
+use std::collections::BTreeSet;
+
 use anyhow::anyhow;
 use engine::context::user_message;
 use engine::prompt;
@@ -7,8 +9,8 @@ use history::{Checked, Entry, Fold, Folded, Origin, Profile};
 use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::open::Raw;
-use protocol::responses::KnownItem;
-use protocol::rollout::{Line, Record, SessionMeta};
+use protocol::responses::{CallOutput, KnownItem};
+use protocol::rollout::{CallReturned, Line, Record, SessionMeta};
 use runtime::Past;
 use serde_json::json;
 use serde_json::value::to_raw_value;
@@ -75,8 +77,9 @@ pub(crate) fn open(
                     store.open(id, &mut |line| fold.line(line)).map_err(open_failure)?;
                 (Some(log), report)
             };
-            let mut folded = fold.finish();
-            heal(&mut folded, log.as_mut())?;
+            let mut folded = settle(store, id, fold.finish())?;
+            heal(&mut folded, log.as_mut(), prompt::PROCESS_ENDED)?;
+            note_maker(id, &folded, log.as_mut(), profile)?;
             Ok(opened(id, log, folded, &report, profile))
         }
         Start::Fork(source) => {
@@ -97,15 +100,53 @@ pub(crate) fn open(
                 let (log, report) = forked.map_err(open_failure)?;
                 (Some(log), report)
             };
-            let mut folded = fold.finish();
+            let mut folded = settle(store, source, fold.finish())?;
             if let Some(log) = &mut log {
                 // The fork is there from now on, whether anything is said in it or not.
                 log.append(&[]).map_err(Failure::failed)?;
             }
-            heal(&mut folded, log.as_mut())?;
+            heal(&mut folded, log.as_mut(), prompt::FORKED_MIDWAY)?;
+            note_maker(id, &folded, log.as_mut(), profile)?;
             Ok(opened(id, log, folded, &report, profile))
         }
     }
+}
+
+/// Brings back what compactions replaced in turns that were rolled back.
+fn settle(store: &Store, id: ThreadId, mut folded: Folded) -> Result<Folded, Failure> {
+    let mut without = BTreeSet::new();
+    while !folded.rolled_back.is_empty() {
+        without.append(&mut folded.rolled_back);
+        let mut fold = Fold::without(without.clone());
+        let report = store.read(id, &mut |line| fold.line(line));
+        report.map_err(OpenError::Store).map_err(open_failure)?;
+        folded = fold.finish();
+    }
+    Ok(folded)
+}
+
+/// Notes in the log who makes items from now on, if that was somebody else: what only one provider can
+/// read must not be sent to another.
+fn note_maker(
+    id: ThreadId,
+    folded: &Folded,
+    log: Option<&mut Log>,
+    profile: &Profile,
+) -> Result<(), Failure> {
+    let last = folded.maker.and_then(|index| folded.makers.get(usize::from(index)));
+    let (Some(log), true) = (log, last.is_none_or(|last| *last != profile.maker)) else {
+        return Ok(());
+    };
+    let event = json!({
+        "type": "thread_settings_applied",
+        "thread_id": id,
+        "thread_settings": {
+            "model": profile.maker.model,
+            "model_provider_id": profile.maker.provider,
+        },
+    });
+    let record = to_raw_value(&event).map(|raw| Record::EventMsg(Raw::from(raw)));
+    log.append(&[record.map_err(Failure::failed)?]).map_err(Failure::failed)
 }
 
 /// Says what a thread that cannot be opened means for the program.
@@ -118,10 +159,15 @@ pub(crate) fn open_failure(error: OpenError) -> Failure {
 
 /// Ends the turn that the last process was in when it ended: its calls get outputs, and the model is
 /// told. Nothing of it is run again.
-fn heal(folded: &mut Folded, log: Option<&mut Log>) -> Result<(), Failure> {
-    let Some(turn) = folded.open_turn.clone() else { return Ok(()) };
+fn heal(folded: &mut Folded, log: Option<&mut Log>, words: &str) -> Result<(), Failure> {
+    let Some(turn) = folded.open_turn.clone() else {
+        // Somebody else ended the turn, and did not know of outputs that only we keep early.
+        let returned = std::mem::take(&mut folded.returned);
+        folded.entries.extend(returned.into_iter().filter_map(output));
+        return Ok(());
+    };
     let mut items = history::heal(folded);
-    items.push(user_message(prompt::PROCESS_ENDED));
+    items.push(user_message(words));
     let wires: Vec<_> = items.iter().filter_map(wire).collect();
     if let Some(log) = log {
         let aborted = json!({"type": "turn_aborted", "turn_id": turn, "reason": "interrupted"});
@@ -134,6 +180,16 @@ fn heal(folded: &mut Folded, log: Option<&mut Log>) -> Result<(), Failure> {
     folded.entries.extend(wires.into_iter().map(entry));
     folded.open_turn = None;
     Ok(())
+}
+
+fn output(returned: CallReturned) -> Option<Entry> {
+    let CallReturned { call_id, custom, output } = returned;
+    let output = CallOutput { call_id, output };
+    let item = match custom {
+        true => KnownItem::CustomToolCallOutput(output),
+        false => KnownItem::FunctionCallOutput(output),
+    };
+    Some(Entry { wire: wire(&item)?, origin: Origin::Turn, maker: None })
 }
 
 fn wire(item: &KnownItem) -> Option<Raw> {
@@ -156,8 +212,9 @@ fn opened(
              the old one"
         )));
     }
-    let Folded { entries, makers, usage, context_tokens, meta, .. } = folded;
-    let Checked { entries, repairs } = history::check(entries, &makers, profile);
+    let Folded { entries, makers, usage, context_tokens, meta, left_out, .. } = folded;
+    let Checked { entries, mut repairs } = history::check(entries, &makers, profile);
+    repairs.splice(0..0, left_out.repair());
     if !repairs.is_empty() {
         told.push(Event::HistoryRepaired(repairs));
     }

@@ -1,26 +1,29 @@
 //! What stays of a history that is replaced by a shorter one.
 //!
-//! Pinned, and carried over as they are: what was set up (environment, rules of the project), what the
-//! user said in the turn that runs, and the list of steps while some are open. Of what the user said
+//! Pinned, and carried over as they are: what was set up and still holds (environment, rules of the
+//! project), what the user said in the turn that runs, and the list of steps while some are open. Of what the user said
 //! before, the newest stays. The rest is a summary's to tell, or, when there is none, only the newest
 //! part of it stays. Everything keeps its order.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use history::{Entry, Origin};
-use protocol::open::Raw;
-use protocol::responses::{KnownItem, ResponseItem};
+use protocol::open::{Open, Raw};
+use protocol::responses::{ContentPart, KnownItem, KnownPart, Message, ResponseItem};
 use serde::Deserialize;
 use serde_json::value::to_raw_value;
 
-use crate::context::user_message;
+use crate::context::{Kind, kind_of, user_message, user_parts};
 use crate::{call, prompt};
 
 /// Bytes of what the user said in earlier turns that stay, newest first.
 pub const RETAINED_BYTES_MAX: usize = 80_000;
 /// Bytes of the newest items that stay when there is no summary.
 pub const TAIL_BYTES_MAX: usize = 40_000;
+
+/// What a picture takes of the room.
+const IMAGE_WEIGHT: usize = 6_000;
 
 /// What takes the place of all that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub(crate) struct NewHistory {
     pub(crate) turn: usize,
     /// The text that stands for what was left out.
     pub(crate) message: String,
+    /// Whether something that the user said in the turn that runs is not in it as it was.
+    pub(crate) shortened_now: bool,
 }
 
 /// Makes the new history. None if something pinned would be lost, which must not happen.
@@ -70,10 +75,8 @@ pub(crate) fn compact(
         kept[index] = Some(entries[index].wire.clone());
         pinned.push(index);
     };
-    for (index, entry) in entries.iter().enumerate() {
-        if entry.origin == Origin::Setup {
-            pin(index, &mut kept);
-        }
+    for index in setup(entries) {
+        pin(index, &mut kept);
     }
     for index in open_steps(&heads) {
         pin(index, &mut kept);
@@ -86,21 +89,23 @@ pub(crate) fn compact(
     };
     let turn = turn.min(entries.len());
     let mut room = window.map_or(0, |window| window / 2).max(RETAINED_BYTES_MAX);
+    let mut shortened_now = false;
     for index in said(turn..entries.len()) {
-        let length = entries[index].wire.as_str().len();
-        if length <= room {
-            room -= length;
+        let weight = weight(&entries[index].wire);
+        if weight <= room {
+            room -= weight;
             pin(index, &mut kept);
         } else {
             kept[index] = shortened(&entries[index].wire, room);
+            shortened_now = true;
             room = 0;
         }
     }
     let mut room = room.min(RETAINED_BYTES_MAX);
     for index in said(0..turn) {
-        let length = entries[index].wire.as_str().len();
-        if length <= room {
-            room -= length;
+        let weight = weight(&entries[index].wire);
+        if weight <= room {
+            room -= weight;
             kept[index] = Some(entries[index].wire.clone());
         } else {
             kept[index] = shortened(&entries[index].wire, room);
@@ -128,7 +133,26 @@ pub(crate) fn compact(
     let turn = kept[..turn].iter().flatten().count();
     let wire = Raw::from(to_raw_value(&user_message(message.clone())).ok()?);
     new.push(Entry { wire, origin: Origin::Turn, maker: None });
-    Some(NewHistory { entries: new, turn, message })
+    Some(NewHistory { entries: new, turn, message, shortened_now })
+}
+
+/// Finds what was set up and still holds: of the environment, of the rules and of the user's own
+/// instructions the newest, and whatever else there is.
+fn setup(entries: &[Entry]) -> Vec<usize> {
+    let mut newest: HashMap<Kind, usize> = HashMap::new();
+    let mut found = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        match kind_of(entry) {
+            Some((kind, _)) => {
+                newest.insert(kind, index);
+            }
+            None if entry.origin == Origin::Setup => found.push(index),
+            None => {}
+        }
+    }
+    found.extend(newest.into_values());
+    found.sort_unstable();
+    found
 }
 
 /// Tells whether everything pinned is in the new history as it was.
@@ -210,27 +234,51 @@ fn tail(entries: &[Entry], heads: &[Head<'_>], bytes_max: usize) -> std::ops::Ra
     start..entries.len()
 }
 
-/// Makes a message of the beginning and the end of another's text; none if there is no room for it.
-fn shortened(wire: &Raw, bytes_max: usize) -> Option<Raw> {
-    let KnownItem::Message(message) =
-        serde_json::from_str::<ResponseItem>(wire.as_str()).ok()?.known()?
-    else {
-        return None;
+/// Returns how much of the room a message takes. A picture is a few thousand bytes' worth of tokens,
+/// however many bytes it is written with.
+fn weight(wire: &Raw) -> usize {
+    let json = wire.as_str();
+    if !json.contains(r#""input_image""#) {
+        return json.len();
+    }
+    let Some(message) = message(wire) else { return json.len() };
+    let part = |part: &ContentPart| match part {
+        Open::Known(KnownPart::InputImage { .. }) => IMAGE_WEIGHT,
+        Open::Known(KnownPart::InputText { text }) => text.len(),
+        _ => 0,
     };
+    message.content.0.iter().map(part).sum()
+}
+
+/// Makes a message of the beginning and the end of another's text, with its pictures; none if there is
+/// no room for it.
+fn shortened(wire: &Raw, bytes_max: usize) -> Option<Raw> {
+    let message = message(wire)?;
     let text = call::bound_text(message.content.text(), bytes_max);
     if bytes_max == 0 || text.is_empty() {
         return None;
     }
-    to_raw_value(&user_message(text)).ok().map(Raw::from)
+    let is_image = |part: &ContentPart| matches!(part, Open::Known(KnownPart::InputImage { .. }));
+    let mut parts: Vec<_> = message.content.0.into_iter().filter(is_image).collect();
+    parts.push(KnownPart::input_text(text));
+    to_raw_value(&user_parts(parts)).ok().map(Raw::from)
+}
+
+fn message(wire: &Raw) -> Option<Message> {
+    match serde_json::from_str::<ResponseItem>(wire.as_str()).ok()?.known()? {
+        KnownItem::Message(message) => Some(message),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use history::{Entry, Origin};
-    use protocol::open::Raw;
+    use protocol::open::{Open, Raw};
+    use protocol::responses::KnownPart;
 
     use super::{Ending, RETAINED_BYTES_MAX, TAIL_BYTES_MAX, compact};
-    use crate::context::user_message;
+    use crate::context::{user_message, user_parts};
 
     /// Makes an entry of `(origin letter, text)`, where `c` and `o` are a call and its output, and `p`
     /// and `q` those of the list of steps.
@@ -247,11 +295,18 @@ mod tests {
             'p' => call("update_plan", r#"{\"status\":\"pending\"}"#),
             'd' => call("update_plan", r#"{\"status\":\"completed\"}"#),
             'o' => output(),
+            'i' => {
+                let data = "A".repeat(3 * RETAINED_BYTES_MAX);
+                let url = format!("data:image/png;base64,{data}");
+                let image = KnownPart::InputImage { image_url: url, detail: None };
+                let parts = vec![Open::Known(image), KnownPart::input_text(*text)];
+                serde_json::to_string(&user_parts(parts)).expect("a message")
+            }
             _ => serde_json::to_string(&user_message(*text)).expect("a message"),
         };
         let origin = match origin {
             's' => Origin::Setup,
-            'u' => Origin::User,
+            'u' | 'i' => Origin::User,
             _ => Origin::Turn,
         };
         let wire: Raw = serde_json::from_str(&json).expect("JSON");
@@ -283,6 +338,8 @@ mod tests {
             &["env", "THE TASK", "new", "SUM"],
         );
         check(&[('u', &long), ('u', &long)], 2, sum, &["THE TASK", "SUM"]);
+        // A picture is not worth its bytes, and stays with what was said about it.
+        check(&[('u', "old"), ('i', "look")], 0, sum, &["old", "base64,AAAA", "SUM"]);
         // What was said in this turn goes before what was said in others.
         check(&[('u', &long), ('u', "now")], 1, sum, &["THE TASK", "now", "SUM"]);
         // Open steps stay with the call that set them; finished ones are history.

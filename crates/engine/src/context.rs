@@ -10,12 +10,16 @@ use std::collections::{HashMap, HashSet};
 use history::sendable;
 pub use history::{Entry, Origin};
 use protocol::open::{Open, Raw};
+use protocol::repair::RepairKind;
 use protocol::responses::{Content, KnownItem, KnownPart, Message};
 use protocol::rollout::Compacted;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
+use history::words;
+
 use crate::compaction::{self, Ending};
+use crate::prompt;
 
 /// The history.
 #[derive(Debug, Default)]
@@ -43,8 +47,17 @@ impl Context {
     /// One item that an endpoint refuses would make every later request fail, so what is wrong with
     /// it by itself is put right here.
     pub fn push(&mut self, origin: Origin, item: KnownItem) -> Option<&Raw> {
-        let (item, _) = sendable::item(item);
-        let mut item = item?;
+        self.push_repaired(origin, item).0
+    }
+
+    /// Does the same, and says what was put right.
+    pub(crate) fn push_repaired(
+        &mut self,
+        origin: Origin,
+        item: KnownItem,
+    ) -> (Option<&Raw>, Vec<RepairKind>) {
+        let (item, repairs) = sendable::item(item);
+        let Some(mut item) = item else { return (None, repairs) };
         if let Some(id) = id_of(&mut item)
             && id.as_ref().is_some_and(|id| !self.ids.insert(id.clone()))
         {
@@ -52,7 +65,7 @@ impl Context {
         }
         let wire = Raw::from(to_raw_value(&item).expect("items are plain data with string keys"));
         self.entries.push(Entry { wire, origin, maker: None });
-        self.entries.last().map(|entry| &entry.wire)
+        (self.entries.last().map(|entry| &entry.wire), repairs)
     }
 
     /// Notes that a turn begins here.
@@ -60,13 +73,26 @@ impl Context {
         self.turn = self.entries.len();
     }
 
-    /// Tells whether the last item of its kind that was set up says the same as `item`.
-    pub fn knows(&self, item: &KnownItem) -> bool {
-        let text = text_of(item);
-        self.entries.iter().rev().filter(|entry| entry.origin == Origin::Setup).any(|entry| {
-            let parsed = serde_json::from_str::<Open<KnownItem>>(entry.wire.as_str());
-            parsed.ok().and_then(Open::known).is_some_and(|known| text_of(&known) == text)
-        })
+    /// Returns what of `setup` the model does not know: what differs from the newest of its kind, and
+    /// that rules are gone.
+    pub fn news(&self, setup: Vec<KnownItem>, cwd: &str) -> Vec<KnownItem> {
+        let mut newest: HashMap<Kind, String> = HashMap::new();
+        for entry in &self.entries {
+            if let Some((kind, text)) = kind_of(entry) {
+                newest.insert(kind, text);
+            }
+        }
+        let rules = |item: &KnownItem| matches!(item, KnownItem::Message(message) if Kind::of(message) == Some(Kind::Rules));
+        let mut setup = setup;
+        if newest.contains_key(&Kind::Rules) && !setup.iter().any(rules) {
+            setup.push(user_message(prompt::agents_md_gone(cwd)));
+        }
+        setup.retain(|item| {
+            let KnownItem::Message(message) = item else { return true };
+            let kind = Kind::of(message);
+            kind.is_none_or(|kind| newest.get(&kind) != Some(&message.content.text()))
+        });
+        setup
     }
 
     /// Returns a call id that no call of the history has: the model's own if it is new.
@@ -106,17 +132,24 @@ impl Context {
 
     /// Replaces the history by what is pinned and by what `ending` brings; returns what the log keeps
     /// of it, or none if the history was left as it was, because what is pinned would have been lost.
-    pub(crate) fn compact(&mut self, ending: Ending<'_>, window: Option<u64>) -> Option<Compacted> {
+    ///
+    /// Also tells whether something that the user said in the turn that runs had to be shortened.
+    pub(crate) fn compact(
+        &mut self,
+        ending: Ending<'_>,
+        window: Option<u64>,
+    ) -> Option<(Compacted, bool)> {
         let compacted = compaction::compact(&self.entries, self.turn, ending, window)?;
         let history = compacted.entries.iter().map(|entry| entry.wire.clone()).collect();
         self.entries = compacted.entries;
         self.turn = compacted.turn;
         self.note_ids();
-        Some(Compacted {
+        let record = Compacted {
             message: compacted.message,
             replacement_history: Some(history),
             heddle_cause: ending.cause().map(str::to_owned),
-        })
+        };
+        Some((record, compacted.shortened_now))
     }
 
     fn note_ids(&mut self) {
@@ -139,11 +172,38 @@ impl Context {
     }
 }
 
-fn text_of(item: &KnownItem) -> Option<String> {
-    match item {
-        KnownItem::Message(message) => Some(message.content.text()),
-        _ => None,
+/// What something that was set up is about. The newest of a kind counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Environment,
+    Rules,
+    /// What the user wants every thread to begin with.
+    Instructions,
+}
+
+impl Kind {
+    fn of(message: &Message) -> Option<Self> {
+        let text = message.content.text();
+        let opens = |words: &str| text.trim_start().starts_with(words);
+        match message.role.as_str() {
+            "user" if opens(words::ENVIRONMENT) => Some(Self::Environment),
+            "user" if opens(words::AGENTS_MD) => Some(Self::Rules),
+            "developer" if !opens(prompt::PREFIX_SAVED) => Some(Self::Instructions),
+            _ => None,
+        }
     }
+}
+
+/// Tells what an entry is about that was set up, and what it says.
+pub(crate) fn kind_of(entry: &Entry) -> Option<(Kind, String)> {
+    // Most entries are something else, and need not be read to see that.
+    let json = entry.wire.as_str();
+    if entry.origin != Origin::Setup && !json.contains(r#""role":"developer""#) {
+        return None;
+    }
+    let parsed = serde_json::from_str::<Open<KnownItem>>(json).ok()?;
+    let KnownItem::Message(message) = parsed.known()? else { return None };
+    Some((Kind::of(&message)?, message.content.text()))
 }
 
 /// Makes a message from the user.

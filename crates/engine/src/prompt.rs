@@ -13,7 +13,7 @@ pub const BASE: &str = include_str!("prompt/base.md");
 
 /// Asks for the summary that replaces a history.
 pub const SUMMARY_REQUEST: &str = "\
-The conversation is about to be replaced by a summary, because the context window is nearly full. Write that \
+The conversation is about to be replaced by a summary, to make room in the context window. Write that \
 summary now, for a colleague who takes over without having seen anything above. State: what the user wants, in \
 their own terms, with every constraint they gave; what has been done and found out, with the paths, names, \
 commands and results that matter; decisions and their reasons; what remains, in order, beginning with the very \
@@ -29,12 +29,41 @@ pub const PROCESS_ENDED: &str = "\
 <turn_aborted>\nThe agent's process ended in the middle of the previous turn. Commands and edits that were under way \
 may have been done in part or in whole; check before you do them again.\n</turn_aborted>";
 
+/// Told to the model when a thread was forked while a turn ran in it.
+pub const FORKED_MIDWAY: &str = "\
+<turn_aborted>\nThis conversation was continued apart from the original in the middle of a turn. Commands and edits that \
+were under way go on elsewhere or have been done in part; check before you do them again.\n</turn_aborted>";
+
+/// Told to the user when a history had to be cut.
+pub const COMPACTION_TRIMMED: &str = "\
+no summary could be made, so the history was cut: only its newest part is sent from now on. The log has all of it; \
+`heddle threads undo-compaction` brings it back";
+
+/// Told to the user when what they said now could not be carried over whole.
+pub const COMPACTION_SHORTENED: &str = "\
+what you said in this turn is too long for the context window: its middle was left out when the history was compacted";
+
+/// Told to the user when compaction does not help.
+pub const COMPACTION_FUTILE: &str = "\
+the history was compacted and still fills the context window: raise model_auto_compact_token_limit, or take a model with \
+a larger window";
+
+/// Told to the model when the rules of a project are gone.
+pub fn agents_md_gone(cwd: &str) -> String {
+    format!(
+        "{} for {cwd}\n\n<INSTRUCTIONS>\nThere are no rules any more; those given before do not hold.\n</INSTRUCTIONS>",
+        words::AGENTS_MD
+    )
+}
+
+/// Opens what the model is told about an allowed prefix.
+pub(crate) const PREFIX_SAVED: &str = "The user allowed all commands that begin with";
+
 /// Told to the model when the user has allowed every command with a prefix from now on.
 pub fn prefix_saved(prefix: &[String]) -> String {
     let words = serde_json::to_string(prefix).expect("words are plain data");
     format!(
-        "The user allowed all commands that begin with {words} from now on: they run outside of the \
-         sandbox and need no approval."
+        "{PREFIX_SAVED} {words} from now on: they run outside of the sandbox and need no approval."
     )
 }
 

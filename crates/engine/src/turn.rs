@@ -17,6 +17,8 @@
 //! outlives its turn. Everything else goes on meanwhile.
 
 mod asking;
+mod compacting;
+mod keeping;
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -36,7 +38,6 @@ use stdx::Rng;
 
 use crate::approval::{Approvals, Question};
 use crate::call::{self, Call, Calls, Payload, ToolTable};
-use crate::compaction::Ending;
 use crate::context::{Context, Origin, developer_message, user_message};
 use crate::limits::Limits;
 use crate::prompt;
@@ -195,8 +196,6 @@ pub struct Turn {
     /// Prefixes that were allowed and that the model does not know of yet.
     remembered: Vec<Vec<String>>,
     todo: Option<(ItemId, Vec<Step>)>,
-    /// What the turn is about, while what came before it is being summarised.
-    said: Vec<KnownItem>,
     steering: Vec<KnownItem>,
     retry: Retry,
     rng: Rng,
@@ -207,6 +206,10 @@ pub struct Turn {
     only_compact: bool,
     /// Whether the history was compacted because a request did not fit.
     squeezed: bool,
+    /// Whether no answer since the last compaction left room in the window.
+    just_compacted: bool,
+    /// Whether the user was told that compaction does not help.
+    futile: bool,
     /// The last message of a summary, while one is sampled.
     summary: Option<String>,
     compaction_item: Option<ItemId>,
@@ -273,11 +276,11 @@ impl Turn {
         turn.emit(Event::TurnStarted);
         turn.context.begin_turn();
         setup.into_iter().for_each(|item| turn.push(Origin::Setup, item));
-        turn.said = said;
+        // Before anything else: what the user wants must not depend on how a summary goes.
+        said.into_iter().for_each(|item| turn.push(Origin::User, item));
         if turn.is_full() && turn.context.has_past() {
             turn.begin_compaction();
         } else {
-            turn.take_said();
             turn.sample(Purpose::Answer);
         }
         turn
@@ -304,7 +307,6 @@ impl Turn {
             approvals: Approvals::default(),
             remembered: Vec::new(),
             todo: None,
-            said: Vec::new(),
             steering: Vec::new(),
             retry: Retry::new(options.retry),
             rng: Rng::new(options.seed),
@@ -313,6 +315,8 @@ impl Turn {
             context_tokens: options.context_tokens,
             only_compact: false,
             squeezed: false,
+            just_compacted: false,
+            futile: false,
             summary: None,
             compaction_item: None,
             summary_request: to_raw_value(&user_message(prompt::SUMMARY_REQUEST))
@@ -448,18 +452,17 @@ impl Turn {
             return self.finish(Event::TurnCompleted { usage: self.usage }, Outcome::Completed);
         }
         self.take_steering();
-        if self.is_full() { self.begin_compaction() } else { self.sample(Purpose::Answer) }
-    }
-
-    fn is_full(&self) -> bool {
-        self.options.compact_at.is_some_and(|at| at > 0 && self.context_tokens >= at)
-    }
-
-    fn begin_compaction(&mut self) {
-        let item = self.new_item();
-        self.compaction_item = Some(item);
-        self.emit(Event::ItemStarted(Item::new(item, ItemBody::Compaction)));
-        self.sample(Purpose::Summary);
+        if !self.is_full() {
+            return self.sample(Purpose::Answer);
+        }
+        if !self.just_compacted {
+            return self.begin_compaction();
+        }
+        // What is pinned fills the window by itself. Another summary would cost as much and help as little.
+        if !std::mem::replace(&mut self.futile, true) {
+            self.emit(Event::Warning(prompt::COMPACTION_FUTILE.to_owned()));
+        }
+        self.sample(Purpose::Answer);
     }
 
     fn decide_retry(&mut self, purpose: Purpose, failure: Failure) {
@@ -474,7 +477,7 @@ impl Turn {
             // A history that cannot be summarised can still be cut. One that only could not be
             // sent just now is kept: the next request would fail too, and then all would be lost.
             Decision::GiveUp
-                if purpose == Purpose::Summary && cannot_be_summarised(error.class) =>
+                if purpose == Purpose::Summary && compacting::cannot_be_summarised(error.class) =>
             {
                 self.summary = None;
                 return self.compact();
@@ -493,25 +496,6 @@ impl Turn {
         };
         self.state = State::Waiting(purpose);
         self.actions.push_back(Action::Wait(delay));
-    }
-
-    fn compact(&mut self) {
-        let summary = self.summary.take().filter(|text| !text.trim().is_empty());
-        let ending = summary.as_deref().map_or(Ending::Trimmed, Ending::Summary);
-        let Some(compacted) = self.context.compact(ending, self.options.compact_at) else {
-            let cause = "the history could not be replaced without losing what must stay";
-            return self.fail_by_limit(cause.to_owned());
-        };
-        self.keep(Keep::Compacted(compacted));
-        self.context_tokens = 0;
-        if let Some(id) = self.compaction_item.take() {
-            self.emit(Event::ItemCompleted(Item::new(id, ItemBody::Compaction)));
-        }
-        if self.only_compact {
-            return self.finish(Event::TurnCompleted { usage: self.usage }, Outcome::Completed);
-        }
-        self.take_said();
-        self.sample(Purpose::Answer);
     }
 
     /// Begins a new sample; retries of it go through [`Turn::request`].
@@ -548,6 +532,7 @@ impl Turn {
                 self.usage += completion.usage;
                 self.turn_usage += completion.usage;
                 self.context_tokens = completion.total_tokens;
+                self.just_compacted &= self.is_full();
                 let total_tokens = completion.total_tokens;
                 self.keep(Keep::Usage {
                     answer: TotalledUsage { usage: completion.usage, total_tokens },
@@ -593,12 +578,6 @@ impl Turn {
     fn discard_streaming(&mut self) {
         for open in std::mem::take(&mut self.streaming) {
             self.emit(Event::ItemDiscarded(open.id));
-        }
-    }
-
-    fn discard_compaction(&mut self) {
-        if let Some(id) = self.compaction_item.take() {
-            self.emit(Event::ItemDiscarded(id));
         }
     }
 
@@ -772,8 +751,9 @@ impl Turn {
         }
         self.stop_calls();
         self.take_outputs();
-        self.push(Origin::Turn, user_message(prompt::TURN_ABORTED));
+        // What was said in the turn was said before it ended.
         self.take_steering();
+        self.push(Origin::Turn, user_message(prompt::TURN_ABORTED));
         self.discard_compaction();
         self.state = State::Done;
         self.emit(Event::TurnInterrupted);
@@ -835,51 +815,9 @@ impl Turn {
 
     /// Puts what the user said meanwhile into the history; a turn that fails must not lose it.
     fn take_steering(&mut self) {
-        self.take_said();
         for said in std::mem::take(&mut self.steering) {
             self.push(Origin::User, said);
         }
-    }
-
-    fn take_said(&mut self) {
-        if !self.said.is_empty() {
-            self.context.begin_turn();
-        }
-        for said in std::mem::take(&mut self.said) {
-            self.push(Origin::User, said);
-        }
-    }
-
-    /// Puts an item into the history, and has it written down.
-    fn push(&mut self, origin: Origin, item: KnownItem) {
-        let wire = self.context.push(origin, item).cloned();
-        if let Some(wire) = wire {
-            self.keep(Keep::Item { wire, said: origin == Origin::User });
-        }
-    }
-
-    /// Has the outputs of calls written down that cannot enter the history yet, and shows their items.
-    fn keep_early(&mut self) {
-        for key in std::mem::take(&mut self.returned) {
-            if let Some(returned) = self.calls.returned(key) {
-                self.keep(Keep::Returned(returned));
-            }
-            if let Some(item) = self.ended.remove(&key) {
-                self.emit(Event::ItemCompleted(item));
-            }
-        }
-    }
-
-    /// Shows the items that are final; their outputs are written down along with them.
-    fn show_ended(&mut self) {
-        self.returned.clear();
-        let mut ended: Vec<_> = std::mem::take(&mut self.ended).into_values().collect();
-        ended.sort_by_key(|item| item.id);
-        ended.into_iter().for_each(|item| self.emit(Event::ItemCompleted(item)));
-    }
-
-    fn keep(&mut self, keep: Keep) {
-        self.actions.push_back(Action::Keep(keep));
     }
 
     fn new_item(&mut self) -> ItemId {
@@ -908,17 +846,6 @@ fn name_anyway(name: &mut String) {
     if name.trim().is_empty() {
         *name = "unknown".to_owned();
     }
-}
-
-/// Tells whether the same history will never get a summary.
-fn cannot_be_summarised(class: ErrorClass) -> bool {
-    matches!(
-        class,
-        ErrorClass::ContextFull
-            | ErrorClass::InvalidRequest
-            | ErrorClass::ContentPolicy
-            | ErrorClass::Incomplete
-    )
 }
 
 /// Returns what the user sees of an item that the model streams; calls are shown by their tools.

@@ -8,12 +8,13 @@
 //! source's head among its lines. Say [`Fold::own`] where the own file begins; without it, a head
 //! replaces the one before only if it says that it continues that very thread.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use protocol::open::Raw;
 use protocol::responses::{CallOutput, Content, KnownItem, KnownPart, Message};
 use protocol::rollout::{
-    CallReturned, Compacted, EventHead, Line, SessionMeta, TotalledUsage, TurnContext, kind,
+    CallReturned, Compacted, EventHead, Line, RESTORED, SessionMeta, TotalledUsage, TurnContext,
+    kind,
 };
 use protocol::usage::Usage;
 use serde::Deserialize;
@@ -76,8 +77,12 @@ pub struct Folded {
     pub open_turn: Option<String>,
     /// Outputs that came back and are not in the history yet.
     pub returned: Vec<CallReturned>,
-    /// Counts the lines, from 0, up to the last compaction.
-    pub last_compaction: Option<u64>,
+    /// The compactions that hold, by the numbers of their lines, counted from 0. One that was undone, and
+    /// the line that undid it, are not among them.
+    pub compactions: Vec<u64>,
+    /// Compactions that happened in turns which were rolled back. What they replaced is not in the history;
+    /// whoever wants it folds the lines again [`Fold::without`] them.
+    pub rolled_back: BTreeSet<u64>,
     /// The turns.
     pub turns: Turns,
     /// What was too long for the history.
@@ -114,8 +119,12 @@ pub struct Fold {
     live: Live,
     /// Lines so far.
     lines: u64,
-    /// The compaction that does not count.
+    /// The first compaction that does not count.
     ignored: Option<u64>,
+    /// Single ones that do not.
+    without: BTreeSet<u64>,
+    /// Compactions, each with how many turns there were.
+    compacted_in: Vec<(u64, usize)>,
     /// Whether the head is that of the own file for certain.
     head: Head,
     now: Maker,
@@ -151,10 +160,19 @@ enum Head {
 }
 
 impl Fold {
-    /// Makes a fold for which one compaction did not happen: the line with this number, counted as in
-    /// [`Folded::last_compaction`].
-    pub fn ignoring_compaction(line_number: u64) -> Self {
+    /// Makes a fold for which a compaction and all after it did not happen: `line_number` is that of the
+    /// first one, counted as in [`Folded::compactions`].
+    pub fn ignoring_compactions(line_number: u64) -> Self {
         Self { ignored: Some(line_number), ..Self::default() }
+    }
+
+    /// Makes a fold for which these compactions did not happen: see [`Folded::rolled_back`].
+    pub fn without(compactions: BTreeSet<u64>) -> Self {
+        Self { without: compactions, ..Self::default() }
+    }
+
+    fn counts(&self, compaction: u64) -> bool {
+        self.ignored.is_none_or(|from| compaction < from) && !self.without.contains(&compaction)
     }
 
     /// Says that the lines from here on are those of the thread's own file.
@@ -198,13 +216,18 @@ impl Fold {
                     self.folded.context_tokens = read.usage.total_tokens;
                 }
             }
-            kind::COMPACTED if self.ignored != Some(number) => {
+            kind::COMPACTED if self.counts(number) => {
                 let compacted = serde_json::from_str::<Compacted>(json).ok();
                 let says =
                     |it: &Compacted| it.replacement_history.is_some() || !it.message.is_empty();
                 if let Some(compacted) = compacted.filter(says) {
+                    if compacted.heddle_cause.as_deref() == Some(RESTORED) {
+                        self.folded.compactions.pop();
+                    } else {
+                        self.folded.compactions.push(number);
+                    }
+                    self.compacted_in.push((number, self.folded.turns.len()));
                     self.compacted(compacted);
-                    self.folded.last_compaction = Some(number);
                 }
             }
             kind::CALL_RETURNED => {
@@ -325,6 +348,12 @@ impl Fold {
                 if let Ok(RolledBack { num_turns }) = serde_json::from_str(json) {
                     self.live.roll_back(num_turns);
                     self.folded.turns.roll_back(num_turns);
+                    // What a compaction replaced in a turn that is gone would have to come back.
+                    let turns = self.folded.turns.len();
+                    while let Some((number, _)) = self.compacted_in.pop_if(|(_, at)| *at > turns) {
+                        self.folded.rolled_back.insert(number);
+                        self.folded.compactions.retain(|compaction| *compaction != number);
+                    }
                     self.folded.context_tokens = self.live.tokens();
                 }
             }
@@ -399,9 +428,10 @@ impl Fold {
         if let Some(index) = self.maker_index.get(&maker) {
             return Some(*index);
         }
-        let named = |name: &str| (1..=NAME_BYTES_MAX).contains(&name.len());
+        // A head that is damaged takes the provider with it; the model is still worth knowing.
+        let fits = maker.provider.len() <= NAME_BYTES_MAX && maker.model.len() <= NAME_BYTES_MAX;
         let makers = &mut self.folded.makers;
-        if !named(&maker.provider) || !named(&maker.model) || makers.len() >= MAKERS_MAX {
+        if !fits || maker.model.is_empty() || makers.len() >= MAKERS_MAX {
             return None;
         }
         let index = u16::try_from(makers.len()).ok()?;

@@ -111,7 +111,10 @@ impl Live {
 
     /// Makes the history fit.
     fn bound(&mut self) {
-        let mut over = self.bytes.saturating_sub(HISTORY_BYTES_MAX);
+        // What the user said last stays, however large it is, and does not cost what was done since.
+        let last = self.users.last().map_or(0, |at| self.slots[*at].bytes());
+        let bytes = self.bytes - last.saturating_sub(USER_BYTES_MAX);
+        let mut over = bytes.saturating_sub(HISTORY_BYTES_MAX);
         if over == 0 {
             return;
         }

@@ -74,6 +74,14 @@ pub enum RepairKind {
 }
 
 impl RepairKind {
+    /// Tells whether something that was there is not sent.
+    pub fn loses(self) -> bool {
+        matches!(
+            self,
+            Self::ImageBroken | Self::ImageOversized | Self::TextOversized | Self::TooLong
+        )
+    }
+
     /// Says what was wrong and what was done, in words that follow the item.
     pub fn words(self) -> &'static str {
         match self {

@@ -205,6 +205,9 @@ pub struct Compacted {
     pub heddle_cause: Option<String>,
 }
 
+/// The cause of a history that a compaction had replaced and that was brought back.
+pub const RESTORED: &str = "restored";
+
 /// The output of a call, before it enters the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallReturned {

@@ -135,7 +135,7 @@ impl Thread {
     ) -> Self {
         let Past { entries, usage, context_tokens } = past;
         let context = Context::resume(entries);
-        let setup = setup.into_iter().filter(|item| !context.knows(item)).collect();
+        let setup = context.news(setup, &options.turn_context.cwd);
         let reader = Reader::new(client.wire_api(), options.dialect, &tools.specs);
         Self {
             id,

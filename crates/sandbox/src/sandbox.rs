@@ -42,6 +42,13 @@ pub struct Sandbox {
 /// How often a level is tried before it counts as one that does not work.
 const TRIALS: u32 = 3;
 
+/// Tries a level out. Directories that come and go while it is built can make one trial fail, and what
+/// is found is believed for long.
+fn try_out(helper: &Path, level: Level) -> Result<(), String> {
+    let again = |tried: Result<(), String>, _| tried.or_else(|_| os::probe(helper, level));
+    (1..TRIALS).fold(os::probe(helper, level), again)
+}
+
 /// No level can be had here, or not the one that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no sandbox can be built on this machine: {}; {remedy}", shown(reasons))]
@@ -74,13 +81,7 @@ impl Sandbox {
         }
         let mut reasons = Vec::new();
         for level in Level::ALL {
-            // Directories that come and go while it is built can make one trial fail, and what is found
-            // here is believed for long.
-            let mut tried = os::probe(&helper, level);
-            for _ in 1..TRIALS {
-                tried = tried.or_else(|_| os::probe(&helper, level));
-            }
-            match tried {
+            match try_out(&helper, level) {
                 Ok(()) => {
                     if let Some(cache) = cache {
                         os::note(&helper, cache, level);
@@ -95,7 +96,7 @@ impl Sandbox {
 
     /// Tries out one level.
     pub fn with_level(helper: PathBuf, level: Level) -> Result<Self, Unavailable> {
-        match os::probe(&helper, level) {
+        match try_out(&helper, level) {
             Ok(()) => Ok(Self { helper, level: Some(level) }),
             Err(reason) => {
                 Err(Unavailable { reasons: vec![(level, reason)], remedy: os::remedy() })

@@ -38,6 +38,14 @@ pub struct Sessions {
     list: Mutex<List>,
 }
 
+impl Sessions {
+    /// Numbers commands from here on. A thread that goes on must not give out the numbers of commands
+    /// that ended with an earlier process.
+    pub fn starting_after(last: u64) -> Self {
+        Self { list: Mutex::new(List { last, ..List::default() }) }
+    }
+}
+
 #[derive(Debug, Default)]
 struct List {
     running: HashMap<u64, Arc<Session>>,

@@ -40,6 +40,11 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         let prompt = user_input::prompt(prompt.as_deref()).map_err(Failure::usage)?;
         Some(user_input::parts(prompt, &flags.images))
     };
+    if parts.is_none() && flags.ephemeral {
+        return Err(Failure::usage(anyhow!(
+            "a fork that is not kept needs a prompt: say what to do in it, or leave --ephemeral out"
+        )));
+    }
     let schema = flags.output_schema.as_deref().map(read_schema).transpose()?;
     let trusted =
         flags.skip_git_repo_check || flags.shared.dangerously_bypass_approvals_and_sandbox;
@@ -163,6 +168,9 @@ impl Run {
             return Ok(ExitCode::from(code::FAILED));
         }
         let Some(parts) = parts else {
+            if let Face::Human(_) = self.face {
+                print(&thread.id().to_string()).map_err(Failure::failed)?;
+            }
             thread.shutdown().await;
             return Ok(ExitCode::SUCCESS);
         };

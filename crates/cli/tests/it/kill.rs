@@ -63,9 +63,11 @@ fn one_thread(seed: &mut u64, whole_us: u64) -> (u64, u64) {
     let mut seen = Seen::default();
     let mut kills = 0;
     loop {
+        let prompt = format!("go on after {kills}");
+        let resumed = seen.thread.is_some();
         let args: Vec<String> = match &seen.thread {
             None => vec!["-s".into(), "workspace-write".into(), "work".into()],
-            Some(id) => ["-s", "workspace-write", "resume", id, "go on"].map(Into::into).into(),
+            Some(id) => ["-s", "workspace-write", "resume", id, &prompt].map(Into::into).into(),
         };
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let was_empty = rollouts(&lab).iter().any(|path| fs::metadata(path).unwrap().len() == 0);
@@ -82,6 +84,9 @@ fn one_thread(seed: &mut u64, whole_us: u64) -> (u64, u64) {
         }
         let ended = run.end();
         seen.note(&ended, was_empty);
+        if resumed && ended.stdout.contains("turn.started") {
+            seen.prompts.push(prompt);
+        }
         if ended.code.is_none() {
             kills += 1;
         } else if seen.thread.is_some() {
@@ -142,6 +147,8 @@ fn next(seed: &mut u64) -> u64 {
 struct Seen {
     thread: Option<String>,
     messages: Vec<String>,
+    /// What was asked in turns that began.
+    prompts: Vec<String>,
     /// What commands printed.
     outputs: Vec<String>,
 }
@@ -217,6 +224,9 @@ impl Seen {
                     && line["payload"]["output"].as_str().is_some_and(|text| text.contains(output))
             });
             assert!(whole, "the output of {id} was shown and is lost");
+        }
+        for prompt in &self.prompts {
+            assert!(text.contains(prompt.as_str()), "{prompt:?} was asked and is lost");
         }
         let ordinals: Vec<_> = lines.iter().filter_map(|line| line["ordinal"].as_u64()).collect();
         let unique: BTreeSet<_> = ordinals.iter().collect();

@@ -173,7 +173,7 @@ fn compaction_on_request_can_be_undone() {
     again.args(["threads", "undo-compaction", &thread]);
     let ended = Run::start(again).end();
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
-    assert!(ended.stderr.contains("undone already"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no compaction to undo"), "{}", ended.stderr);
 }
 
 #[test]
@@ -225,4 +225,133 @@ fn threads_that_are_not_there() {
         assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(words), "{args:?}: {}", ended.stderr);
     }
+}
+
+#[test]
+fn the_newest_word_about_rules_and_sandbox_counts() {
+    let answers: Vec<_> = (0..6).map(|number| say(&number.to_string())).collect();
+    let (server, lab) = start(json!(answers));
+    lab.workspace.write("AGENTS.md", "rules A").unwrap();
+    let thread = id(&run(&lab, &["-s", "read-only", "q1"]));
+    let last = |server: &ModelServer, words: &[&str]| {
+        let input = server.requests().last().unwrap().body["input"].to_string();
+        let at = |word: &&&str| input.rfind(**word).unwrap_or_default();
+        words.iter().max_by_key(at).map(|word| (*word).to_owned())
+    };
+    let modes = ["<sandbox_mode>read-only", "<sandbox_mode>workspace-write"];
+    for (mode, want) in [("workspace-write", modes[1]), ("read-only", modes[0])] {
+        run(&lab, &["-s", mode, "resume", &thread, "go on"]);
+        assert_eq!(last(&server, &modes).as_deref(), Some(want));
+    }
+    let rules = ["rules A", "rules B", "There are no rules any more"];
+    lab.workspace.write("AGENTS.md", "rules B").unwrap();
+    run(&lab, &["resume", &thread, "go on"]);
+    assert_eq!(last(&server, &rules).as_deref(), Some(rules[1]));
+    fs::remove_file(lab.workspace.path().join("AGENTS.md")).unwrap();
+    run(&lab, &["resume", &thread, "go on"]);
+    assert_eq!(last(&server, &rules).as_deref(), Some(rules[2]));
+    lab.workspace.write("AGENTS.md", "rules A").unwrap();
+    run(&lab, &["resume", &thread, "go on"]);
+    assert_eq!(last(&server, &rules).as_deref(), Some(rules[0]));
+}
+
+#[test]
+fn instructions_of_the_user_are_said_once() {
+    let answers: Vec<_> = (0..3).map(|number| say(&number.to_string())).collect();
+    let (server, lab) = start(json!(answers));
+    let thread = id(&run(&lab, &["q1"]));
+    for _ in 0..2 {
+        run(&lab, &["-c", "developer_instructions=\"BE NICE\"", "resume", &thread, "go on"]);
+    }
+    let input = server.requests().last().unwrap().body["input"].to_string();
+    assert_eq!(input.matches("BE NICE").count(), 1);
+}
+
+#[test]
+fn reasoning_goes_back_only_to_who_made_it() {
+    let thought = |text: &str| {
+        let reasoning = json!({ "type": "reasoning", "id": format!("rs_{text}"), "summary": [],
+            "encrypted_content": text });
+        script::response([script::item(reasoning), script::message("said")])
+    };
+    let (server, lab) =
+        start(json!([thought("seal1"), thought("seal2"), say("three"), say("four")]));
+    let other =
+        format!("model_providers.other={{ base_url = \"http://127.0.0.1:{}/v1\" }}", server.port());
+    let other = ["-c", other.as_str(), "-c", "model_provider=\"other\""];
+    let thread = id(&run(&lab, &["q1"]));
+    let sent = || server.requests().last().unwrap().body["input"].to_string();
+    run(&lab, &[&other[..], &["resume", &thread, "q2"]].concat());
+    assert!(!sent().contains("seal1"));
+    run(&lab, &["resume", &thread, "q3"]);
+    assert!(sent().contains("seal1") && !sent().contains("seal2"));
+    run(&lab, &[&other[..], &["resume", &thread, "q4"]].concat());
+    assert!(!sent().contains("seal1") && sent().contains("seal2"));
+}
+
+#[test]
+fn what_is_too_long_to_send_is_named() {
+    let (server, lab) = start(json!([say("one"), say("two")]));
+    let thread = id(&run(&lab, &["q1"]));
+    let path = log(&lab, &thread);
+    let mut text = fs::read_to_string(&path).unwrap();
+    let output = "x".repeat(1_000_000);
+    for number in 0..20 {
+        for item in [
+            json!({ "type": "function_call", "name": "f", "arguments": "{}",
+                "call_id": format!("c{number}") }),
+            json!({ "type": "function_call_output", "call_id": format!("c{number}"),
+                "output": output }),
+        ] {
+            let line = json!({ "timestamp": "2026-11-16T03:37:16.888Z",
+                "ordinal": text.lines().count(), "type": "response_item", "payload": item });
+            text += &format!("{line}\n");
+        }
+    }
+    fs::write(&path, text).unwrap();
+    let ended = run(&lab, &["resume", &thread, "q2"]);
+    assert!(ended.stdout.contains("the oldest part"), "{}", ended.stdout);
+    let sent = sent(&server);
+    assert!(sent.contains(&"function_call \"c19\"".to_owned()), "{sent:?}");
+    assert!(!sent.contains(&"function_call \"c0\"".to_owned()), "{sent:?}");
+}
+
+#[test]
+fn a_rolled_back_compaction_never_happened() {
+    let (server, lab) = start(json!([say("new")]));
+    let thread = "01a1e26e-392c-7690-abfb-eb0dc0cda447";
+    let message = |role: &str, text: &str| {
+        let kind = if role == "user" { "input_text" } else { "output_text" };
+        json!({ "type": "message", "role": role, "content": [{ "type": kind, "text": text }] })
+    };
+    let event = |kind: &str, turn: &str| ("event_msg", json!({ "type": kind, "turn_id": turn }));
+    let lines = [
+        (
+            "session_meta",
+            json!({ "id": thread, "timestamp": "2026-11-16T03:37:16.888Z",
+            "cwd": "/w", "originator": "x", "cli_version": "0" }),
+        ),
+        event("task_started", "t1"),
+        ("response_item", message("user", "q1")),
+        ("response_item", message("assistant", "a1")),
+        event("task_complete", "t1"),
+        event("task_started", "t2"),
+        (
+            "compacted",
+            json!({ "message": "SUM",
+            "replacement_history": [message("user", "q1"), message("user", "SUM")] }),
+        ),
+        ("response_item", message("user", "q2")),
+        event("task_complete", "t2"),
+        ("event_msg", json!({ "type": "thread_rolled_back", "num_turns": 1 })),
+    ];
+    let line = |(kind, payload): &(&str, Value)| {
+        let time = "2026-11-16T03:37:16.888Z";
+        format!("{}\n", json!({ "timestamp": time, "type": kind, "payload": payload }))
+    };
+    let text: String = lines.iter().map(line).collect();
+    let file = format!("sessions/2026/11/16/rollout-2026-11-16T03-37-16-{thread}.jsonl");
+    lab.home.write(&file, text).unwrap();
+    run(&lab, &["resume", thread, "q3"]);
+    assert_eq!(sent(&server), ["q1", "a1", "q3"]);
 }

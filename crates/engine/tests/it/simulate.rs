@@ -636,7 +636,12 @@ impl<'a> World<'a> {
             Event::ApprovalResolved { id, resolution: Resolution::Withdrawn } => {
                 assert!(self.questions.contains_key(id), "{id:?} is not open");
             }
-            Event::ThreadStarted(_) | Event::Warning(_) | Event::HistoryRepaired(_) => {
+            Event::Warning(text) => {
+                let known = [prompt::COMPACTION_TRIMMED, prompt::COMPACTION_FUTILE];
+                assert!(known.contains(&text.as_str()), "{text}");
+                self.happened.push("warning");
+            }
+            Event::ThreadStarted(_) | Event::HistoryRepaired(_) => {
                 panic!("not of a turn: {event:?}")
             }
         }

@@ -23,13 +23,20 @@ pub(super) fn check(
     kept.retain_mut(|item| {
         bereft &= item.part.is_models();
         let maker = maker(&item.entry);
-        let is_foreign = maker.is_some_and(|maker| maker.provider != own.provider);
+        // A provider that nobody knows is taken for ours if the model is.
+        let other = |maker: &Maker| {
+            maker.provider != own.provider
+                && !(maker.provider.is_empty() && maker.model == own.model)
+        };
+        let is_foreign = maker.is_some_and(other);
         let refused = match item.part {
             Part::LostThought => {
                 bereft = true;
                 return false;
             }
-            Part::Thought { .. } if maker.is_some_and(|maker| maker != own) => {
+            Part::Thought { .. }
+                if maker.is_some_and(|maker| other(maker) || maker.model != own.model) =>
+            {
                 Some(RepairKind::ReasoningForeign)
             }
             Part::Thought { usable: false } => Some(RepairKind::ReasoningEmpty),

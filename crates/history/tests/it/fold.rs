@@ -14,7 +14,7 @@ use protocol::rollout::Line;
 fn fold(log: &str) -> Folded {
     let ignored = log.lines().next().and_then(|line| line.strip_prefix("# ignore "));
     let mut fold = match ignored {
-        Some(number) => Fold::ignoring_compaction(number.parse().unwrap()),
+        Some(number) => Fold::ignoring_compactions(number.parse().unwrap()),
         None => Fold::default(),
     };
     for line in log.lines() {
@@ -49,7 +49,7 @@ fn show(folded: &Folded) -> String {
     let _ = writeln!(text, "context {} tokens", folded.context_tokens);
     let model = folded.last.as_ref().map(|last| last.model.as_str());
     let _ = writeln!(text, "last turn with {model:?}, open {:?}", folded.open_turn);
-    let _ = writeln!(text, "last compaction {:?}", folded.last_compaction);
+    let _ = writeln!(text, "last compaction {:?}", folded.compactions.last());
     for turn in folded.turns.iter() {
         let _ =
             writeln!(text, "turn {:?} {:?} {:?} {:?}", turn.id, turn.ordinal, turn.words, turn.end);

@@ -1,0 +1,51 @@
+//! The part of a turn that has things written down before they are shown.
+
+use protocol::event::Event;
+use protocol::keep::Keep;
+use protocol::repair::Repair;
+use protocol::responses::KnownItem;
+
+use super::{Action, Turn};
+use crate::context::Origin;
+
+impl Turn {
+    /// Puts an item into the history, and has it written down.
+    pub(super) fn push(&mut self, origin: Origin, item: KnownItem) {
+        let index = self.context.len();
+        let (wire, repairs) = self.context.push_repaired(origin, item);
+        let wire = wire.cloned();
+        let lost = repairs.into_iter().filter(|kind| kind.loses());
+        let item = if origin == Origin::User { "what you said" } else { "an item" };
+        let lost: Vec<_> = lost.map(|kind| Repair { kind, index, item: item.to_owned() }).collect();
+        if !lost.is_empty() {
+            self.emit(Event::HistoryRepaired(lost));
+        }
+        if let Some(wire) = wire {
+            self.keep(Keep::Item { wire, said: origin == Origin::User });
+        }
+    }
+
+    /// Has the outputs of calls written down that cannot enter the history yet, and shows their items.
+    pub(super) fn keep_early(&mut self) {
+        for key in std::mem::take(&mut self.returned) {
+            if let Some(returned) = self.calls.returned(key) {
+                self.keep(Keep::Returned(returned));
+            }
+            if let Some(item) = self.ended.remove(&key) {
+                self.emit(Event::ItemCompleted(item));
+            }
+        }
+    }
+
+    /// Shows the items that are final; their outputs are written down along with them.
+    pub(super) fn show_ended(&mut self) {
+        self.returned.clear();
+        let mut ended: Vec<_> = std::mem::take(&mut self.ended).into_values().collect();
+        ended.sort_by_key(|item| item.id);
+        ended.into_iter().for_each(|item| self.emit(Event::ItemCompleted(item)));
+    }
+
+    pub(super) fn keep(&mut self, keep: Keep) {
+        self.actions.push_back(Action::Keep(keep));
+    }
+}
