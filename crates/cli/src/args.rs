@@ -22,6 +22,9 @@ pub(crate) enum Command {
     /// Run one turn without asking anything, and exit.
     #[command(visible_alias = "e", after_help = EXEC_HELP)]
     Exec(Box<ExecArgs>),
+    /// Serve threads to another program: JSON-RPC on stdin and stdout. A first part of the protocol.
+    #[command(after_help = APP_SERVER_HELP)]
+    AppServer(Box<AppServerArgs>),
     /// Run a command as a model's would run, or show that the sandbox holds.
     #[command(after_help = SANDBOX_HELP)]
     Sandbox(Box<SandboxArgs>),
@@ -50,6 +53,27 @@ Examples:
   git diff | heddle exec \"review this change\"
   heddle exec --json -s workspace-write \"fix the failing test\" > events.jsonl
   heddle exec resume --last \"now the other one\"";
+
+const APP_SERVER_HELP: &str = "\
+One JSON object per line, both ways. Methods of this build: initialize, thread/start, thread/resume,
+thread/fork, thread/archive, thread/unarchive, thread/read, thread/turns/list, turn/start and
+turn/interrupt; all others are refused with the code -32601. It never asks for approval: what would
+need leave is not done, and an approvalPolicy other than \"never\" is refused. It ends with stdin.
+
+Options are those of threads that do not say otherwise.
+
+Examples:
+  heddle app-server -s workspace-write < requests.jsonl";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AppServerArgs {
+    /// Where to listen. Only stdio:// in this build.
+    #[arg(long, value_name = "URL", default_value = "stdio://", value_parser = ["stdio://"])]
+    pub(crate) listen: String,
+
+    #[command(flatten)]
+    pub(crate) shared: SharedArgs,
+}
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ExecArgs {

@@ -59,16 +59,25 @@ impl World {
         let here = std::env::current_dir()
             .context("the current directory cannot be used; change to one that exists")
             .map_err(Failure::usage)?;
-        let directory = directory.map_or(here.clone(), |given| here.join(given));
+        let home = home(&env).map_err(Failure::usage)?;
+        let world = Self { env, home, directory: here };
+        world
+            .at(directory)
+            .map_err(|Failure { code, error }| Failure { code, error: anyhow!("-C {error:#}") })
+    }
+
+    /// The same in another working directory.
+    pub(crate) fn at(&self, directory: Option<&Path>) -> Result<Self, Failure> {
+        let directory =
+            directory.map_or(self.directory.clone(), |given| self.directory.join(given));
         if !directory.is_dir() {
             let shown = directory.display();
-            return Err(Failure::usage(anyhow!("-C {shown}: there is no such directory")));
+            return Err(Failure::usage(anyhow!("{shown}: there is no such directory")));
         }
         // `.` and `..` in what the user typed would be told to the model and shown in items, and the
         // search for a repository above would look into the wrong directories.
         let directory = directory.canonicalize().map_err(Failure::usage)?;
-        let home = home(&env).map_err(Failure::usage)?;
-        Ok(Self { env, home, directory })
+        Ok(Self { env: self.env.clone(), home: self.home.clone(), directory })
     }
 }
 
@@ -139,6 +148,35 @@ fn layer(path: &Path) -> Result<Option<Layer>, Failure> {
     }
 }
 
+/// What a thread is wanted for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) start: Start,
+    /// Whether nothing is kept.
+    pub(crate) ephemeral: bool,
+    pub(crate) ignore_rules: bool,
+    pub(crate) output_schema: Option<Box<RawValue>>,
+    pub(crate) shared: &'a SharedArgs,
+    /// The program on whose behalf it runs.
+    pub(crate) originator: &'a str,
+    /// What it is made through, in the words of the log.
+    pub(crate) source: &'static str,
+}
+
+impl<'a> Wanted<'a> {
+    /// What `exec` and its like want, with these flags.
+    pub(crate) fn exec(world: &'a World, flags: &'a ExecFlags, start: Start) -> Self {
+        Self {
+            start,
+            ephemeral: flags.ephemeral,
+            ignore_rules: flags.ignore_rules,
+            output_schema: None,
+            shared: &flags.shared,
+            originator: originator(&world.env).unwrap_or("heddle_exec"),
+            source: "exec",
+        }
+    }
+}
+
 /// A thread that is ready to run, and what a banner says about it.
 pub(crate) struct Ready {
     pub(crate) thread: Thread,
@@ -146,18 +184,20 @@ pub(crate) struct Ready {
     pub(crate) provider: String,
     pub(crate) sandbox: SandboxMode,
     pub(crate) sessions: Arc<Sessions>,
+    /// What commands may do.
+    pub(crate) profile: policy::Profile,
+    /// What fits into the model's context window.
+    pub(crate) window: Option<u64>,
+    /// The file that it is written to, now or later.
+    pub(crate) path: Option<PathBuf>,
     /// What the user should know about the thread.
     pub(crate) told: Vec<Event>,
 }
 
 /// Makes or opens a thread.
-pub(crate) fn thread(
-    world: &World,
-    config: &Config,
-    flags: &ExecFlags,
-    start: Start,
-    output_schema: Option<Box<RawValue>>,
-) -> Result<Ready, Failure> {
+pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Result<Ready, Failure> {
+    let Wanted { start, ephemeral, ignore_rules, output_schema, shared, originator, source } =
+        wanted;
     let model = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
     let Resolved { endpoint, retry, dialect } =
         provider::resolve(config, &world.env).map_err(Failure::usage)?;
@@ -170,9 +210,9 @@ pub(crate) fn thread(
     let instructions = instructions(world, config)?;
     let meta = SessionMeta {
         cwd: world.directory.display().to_string(),
-        originator: originator(&world.env).to_owned(),
+        originator: originator.to_owned(),
         cli_version: env!("CARGO_PKG_VERSION").to_owned(),
-        source: raw(&"exec"),
+        source: raw(&source),
         model_provider: Some(provider.clone()),
         base_instructions: Some(BaseInstructions { text: instructions.clone() }),
         history_mode: Some(PAGINATED.to_owned()),
@@ -186,18 +226,18 @@ pub(crate) fn thread(
     };
     let maker = Maker { provider: provider.clone(), model: model.clone() };
     let store = Store::new(&world.home);
-    let opened = past::open(&store, start, flags.ephemeral, meta, &Profile { wire, maker })?;
+    let opened = past::open(&store, start, ephemeral, meta, &Profile { wire, maker })?;
     let Opened { id, log, past, instructions: old_instructions, told } = opened;
     // A thread keeps the instructions it began with, unless the user says otherwise now.
     let instructions = old_instructions
         .filter(|_| config.model_instructions_file.is_none())
         .unwrap_or(instructions);
-    let client = Client::new(endpoint, &identity(&world.env, id)).map_err(Failure::usage)?;
+    let client = Client::new(endpoint, &identity(originator, id)).map_err(Failure::usage)?;
     let policy = Policy {
-        profile: safety::profile(world, config, &flags.shared)?,
+        profile: safety::profile(world, config, shared)?,
         // Nobody is there to ask.
         approval: ApprovalPolicy::Never,
-        rules: safety::rules(world, config, flags.ignore_rules)?,
+        rules: safety::rules(world, config, ignore_rules)?,
     };
     let sandbox = policy.profile.mode;
     let workspace = Arc::new(Workspace {
@@ -258,11 +298,13 @@ pub(crate) fn thread(
     };
     let window = config.model_context_window.or(known.context_window);
     let mut thread = Thread::new(id, client, tools, options, setup, past);
+    let path = log.as_ref().map(|log| log.path().to_owned());
     if let Some(log) = log {
         let rollout = Rollout::new(id, log.is_legacy(), window);
         thread.set_journal(Journal::new(log, rollout));
     }
-    Ok(Ready { thread, model, provider, sandbox, sessions, told })
+    let profile = workspace.gate.profile().clone();
+    Ok(Ready { thread, model, provider, sandbox, sessions, profile, window, path, told })
 }
 
 /// Makes the environment of commands of a model, with what keeps programs plain and quiet.
@@ -357,10 +399,10 @@ fn instructions(world: &World, config: &Config) -> Result<String, Failure> {
     })
 }
 
-fn originator(env: &HashMap<String, String>) -> &str {
-    env.get("CODEX_INTERNAL_ORIGINATOR_OVERRIDE")
-        .filter(|name| !name.is_empty())
-        .map_or("heddle_exec", String::as_str)
+/// Returns the program on whose behalf we run, if it says so.
+pub(crate) fn originator(env: &HashMap<String, String>) -> Option<&str> {
+    let name = env.get("CODEX_INTERNAL_ORIGINATOR_OVERRIDE").map(String::as_str);
+    name.filter(|name| !name.is_empty())
 }
 
 /// Says in the words of the log what commands may do.
@@ -382,8 +424,7 @@ fn raw(value: &impl serde::Serialize) -> Option<Raw> {
     to_raw_value(value).ok().map(Raw::from)
 }
 
-fn identity(env: &HashMap<String, String>, thread: ThreadId) -> Identity {
-    let originator = originator(env);
+fn identity(originator: &str, thread: ThreadId) -> Identity {
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     Identity {
         originator: originator.to_owned(),

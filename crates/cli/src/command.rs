@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod app_server;
 pub(crate) mod completion;
 pub(crate) mod decode;
 pub(crate) mod exec;

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     };
     let done = match args.command {
         Command::Exec(exec) => command::exec::run(args.shared, *exec),
+        Command::AppServer(server) => command::app_server::run(args.shared, *server),
         Command::Sandbox(sandbox) => command::sandbox::run(args.shared, *sandbox),
         Command::Policy(PolicyCommand::Explain(explain)) => {
             command::policy::explain(args.shared, *explain)

@@ -15,7 +15,7 @@ use tools::Sessions;
 use crate::failure::code;
 
 /// How long a turn may take to end after it was told to.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Which signal ended the run, if one did.
 pub(crate) struct Signals(Arc<AtomicU8>);
@@ -26,6 +26,17 @@ impl Signals {
     pub(crate) fn listen(
         control: mpsc::Sender<Control>,
         sessions: Arc<Sessions>,
+    ) -> std::io::Result<Self> {
+        // A full queue holds an interruption already.
+        let first = move || drop(control.try_send(Control::Interrupt));
+        Self::watch(first, move || sessions.kill_all())
+    }
+
+    /// Begins to listen: does one thing at the first signal, and the other before the program is ended
+    /// on the spot.
+    pub(crate) fn watch(
+        first: impl FnOnce() + Send + 'static,
+        last: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<Self> {
         let received = Arc::new(AtomicU8::new(code::INTERRUPTED));
         let shared = Arc::clone(&received);
@@ -43,13 +54,12 @@ impl Signals {
                 };
                 // The other side waits for this.
                 let _ = ready.send(Ok(()));
-                let first = signals.next().await;
-                shared.store(first, Ordering::Relaxed);
-                // A full queue holds an interruption already.
-                let _ = control.try_send(Control::Interrupt);
-                let last = tokio::time::timeout(PATIENCE, signals.next()).await.unwrap_or(first);
-                sessions.kill_all();
-                std::process::exit(i32::from(last));
+                let signal = signals.next().await;
+                shared.store(signal, Ordering::Relaxed);
+                first();
+                let again = tokio::time::timeout(PATIENCE, signals.next()).await;
+                last();
+                std::process::exit(i32::from(again.unwrap_or(signal)));
             });
         })?;
         listening.recv().map_err(std::io::Error::other)??;

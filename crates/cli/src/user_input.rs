@@ -83,7 +83,7 @@ pub(crate) fn parts(prompt: String, images: &[PathBuf]) -> Vec<ContentPart> {
 }
 
 /// An image that cannot be sent becomes words, so that the model and the user both learn of it.
-fn image(number: usize, path: &Path) -> Vec<ContentPart> {
+pub(crate) fn image(number: usize, path: &Path) -> Vec<ContentPart> {
     let name = path.display();
     let content = match tools::load_image(path) {
         Ok(image) => Open::Known(KnownPart::InputImage {

@@ -7,7 +7,7 @@
 use protocol::error::{ErrorClass, TurnError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::ThreadId;
-use protocol::item::{Change, ChangeKind, Command, Item, ItemBody, Status};
+use protocol::item::{Change, ChangeKind, Command, Item, ItemBody, Status, user_message_name};
 use protocol::keep::Keep;
 use protocol::open::{Open, Raw};
 use protocol::responses::{ContentPart, KnownItem, KnownPart, ResponseItem};
@@ -36,7 +36,8 @@ struct Turn {
     context: TurnContext,
     started_ms: u64,
     last_message: Option<String>,
-    items: u64,
+    /// Counts what the user said.
+    said: u64,
     /// Tokens of the last answer, and of the thread.
     usage: Option<(TotalledUsage, TotalledUsage)>,
 }
@@ -150,9 +151,8 @@ impl Rollout {
     }
 
     fn item(&mut self, now_ms: u64, item: &Item) {
-        let Item { call_id, body, .. } = item;
-        let id = call_id.clone().unwrap_or_else(|| self.item_id());
-        let value = match body {
+        let id = item.name(&self.turn.id);
+        let value = match &item.body {
             ItemBody::AgentMessage { text } => {
                 self.turn.last_message = Some(text.clone());
                 if self.legacy {
@@ -182,8 +182,8 @@ impl Rollout {
                     "stderr": "",
                 })
             }
-            ItemBody::WebSearch { call, query, action } => {
-                json!({"type": "WebSearch", "id": call, "query": query, "action": action})
+            ItemBody::WebSearch { query, action, .. } => {
+                json!({"type": "WebSearch", "id": id, "query": query, "action": action})
             }
             ItemBody::Compaction => json!({"type": "ContextCompaction", "id": id}),
             // The call that set the steps is in the history.
@@ -211,7 +211,9 @@ impl Rollout {
             _ => None,
         };
         let content: Vec<_> = parts.iter().filter_map(input).collect();
-        let item = json!({"type": "UserMessage", "id": self.item_id(), "content": content});
+        self.turn.said += 1;
+        let id = user_message_name(&self.turn.id, self.turn.said);
+        let item = json!({"type": "UserMessage", "id": id, "content": content});
         let event = self.completed(now_ms, &item);
         self.push_event(&event);
     }
@@ -274,11 +276,6 @@ impl Rollout {
             "started_at_ms": now_ms,
             "completed_at_ms": now_ms,
         })
-    }
-
-    fn item_id(&mut self) -> String {
-        self.turn.items += 1;
-        format!("{}-{}", self.turn.id, self.turn.items)
     }
 
     fn push_event(&mut self, event: &Value) {

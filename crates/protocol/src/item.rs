@@ -22,6 +22,20 @@ impl Item {
     pub fn new(id: ItemId, body: ItemBody) -> Self {
         Self { id, call_id: None, body }
     }
+
+    /// Returns what it is called in the log and by clients: as the model or the provider calls it, else
+    /// by its number in the turn.
+    pub fn name(&self, turn: &str) -> String {
+        match (&self.call_id, &self.body) {
+            (Some(call), _) | (None, ItemBody::WebSearch { call, .. }) => call.clone(),
+            (None, _) => format!("{turn}-{}", self.id.0),
+        }
+    }
+}
+
+/// Returns what a message of the user is called: the first that is said in a turn has the number 1.
+pub fn user_message_name(turn: &str, number: u64) -> String {
+    format!("{turn}-user-{number}")
 }
 
 /// What an item is.

@@ -169,6 +169,11 @@ impl Thread {
         self.context.len()
     }
 
+    /// Returns the tokens that were used so far.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
     /// Returns the id.
     pub fn id(&self) -> ThreadId {
         self.id
@@ -183,9 +188,20 @@ impl Thread {
         control: &mut mpsc::Receiver<Control>,
         sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
     ) -> Outcome {
+        self.run_named_turn(id::turn(), said, control, sink).await
+    }
+
+    /// Runs one turn under an id that was given out before.
+    pub async fn run_named_turn(
+        &mut self,
+        id: String,
+        said: Vec<KnownItem>,
+        control: &mut mpsc::Receiver<Control>,
+        sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
+    ) -> Outcome {
         let (context, setup) = (std::mem::take(&mut self.context), std::mem::take(&mut self.setup));
         let turn = Turn::start(context, self.turn_options(), setup, said);
-        self.drive(turn, control, sink).await
+        self.drive(id, turn, control, sink).await
     }
 
     /// Replaces the history by a summary of itself.
@@ -196,11 +212,12 @@ impl Thread {
     ) -> Outcome {
         let context = std::mem::take(&mut self.context);
         let turn = Turn::start_compaction(context, self.turn_options());
-        self.drive(turn, control, sink).await
+        self.drive(id::turn(), turn, control, sink).await
     }
 
     async fn drive(
         &mut self,
+        id: String,
         mut turn: Turn,
         control: &mut mpsc::Receiver<Control>,
         sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
@@ -208,7 +225,7 @@ impl Thread {
         self.client.begin_turn();
         let mut journal = self.journal.take();
         if let Some(journal) = &mut journal {
-            journal.begin_turn(id::turn(), self.options.turn_context.clone());
+            journal.begin_turn(id, self.options.turn_context.clone());
         }
         let outcome = driver::drive(self, journal.as_mut(), &mut turn, control, sink).await;
         self.journal = journal;

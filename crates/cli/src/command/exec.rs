@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use crate::args::{ColorArg, ExecArgs, ExecCommand, ExecFlags, SharedArgs};
-use crate::bootstrap::{self, Ready, World};
+use crate::bootstrap::{self, Ready, Wanted, World};
 use crate::failure::{Failure, code};
 use crate::find;
 use crate::past::Start;
@@ -60,7 +60,8 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         .build()
         .map_err(Failure::failed)?;
     let done = async_runtime.block_on(async {
-        let ready = bootstrap::thread(&world, &config, &flags, start, schema)?;
+        let wanted = Wanted { output_schema: schema, ..Wanted::exec(&world, &flags, start) };
+        let ready = bootstrap::thread(&world, &config, wanted)?;
         let face = if flags.json {
             Face::Json(ExecJsonl::default())
         } else {
@@ -147,7 +148,7 @@ impl Run {
         parts: Option<Vec<protocol::responses::ContentPart>>,
         output: Option<&Path>,
     ) -> Result<ExitCode, Failure> {
-        let Ready { mut thread, model, provider, sandbox, sessions, told } = ready;
+        let Ready { mut thread, model, provider, sandbox, sessions, told, .. } = ready;
         if let Face::Human(human) = &self.face {
             let banner = human.banner(&Banner {
                 version: env!("CARGO_PKG_VERSION"),

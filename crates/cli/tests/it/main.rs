@@ -1,6 +1,7 @@
 //! The built binary, from the outside: what it reads, prints, sends and leaves behind.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod app_server;
 mod bad_input;
 mod chat;
 mod conformance;

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::{Threads, print};
 use crate::args::{ExecFlags, SharedArgs};
-use crate::bootstrap::{self, Ready};
+use crate::bootstrap::{self, Ready, Wanted};
 use crate::failure::{Failure, code};
 use crate::past::Start;
 use crate::signals::Signals;
@@ -31,7 +31,8 @@ pub(super) fn run(
         .build()
         .map_err(Failure::failed)?;
     let done = runtime.block_on(async {
-        let ready = bootstrap::thread(&threads.world, &config, &flags, Start::Resume(id), None)?;
+        let wanted = Wanted::exec(&threads.world, &flags, Start::Resume(id));
+        let ready = bootstrap::thread(&threads.world, &config, wanted)?;
         let Ready { mut thread, sessions, told, .. } = ready;
         let mut human = Human::new(Screen::of_stderr().colors, false);
         let mut say = |event: &Event| {

@@ -1,0 +1,299 @@
+//! `heddle app-server`: threads for another program, over JSON-RPC on stdin and stdout.
+//!
+//! What is said and decided is in the crate `server`. Here lines are read and written, and what a
+//! connection wants done is done. Everything but the reading of stdin and the waiting for signals is on
+//! one thread: a turn is a task of it, and a client that does not read makes all of them wait.
+
+mod threads;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use engine::context::user_parts;
+use protocol::event::Event;
+use protocol::id::ThreadId;
+use protocol::open::Open;
+use protocol::responses::{ContentPart, KnownPart};
+use runtime::{Control, Thread};
+use server::lines::{Cut, Lines};
+use server::request::UserInput;
+use server::{Action, Connection, Facts, Input};
+use tokio::sync::{Notify, mpsc};
+use tools::Sessions;
+
+use crate::args::{AppServerArgs, SharedArgs};
+use crate::bootstrap::World;
+use crate::failure::{Failure, code};
+use crate::signals::{PATIENCE, Signals};
+use crate::user_input;
+
+/// Lines that wait to be read.
+const LINES_WAITING_MAX: usize = 16;
+
+pub(crate) fn run(before: SharedArgs, args: AppServerArgs) -> Result<ExitCode, Failure> {
+    let shared = args.shared.over(before);
+    let world = World::look(shared.directory.as_deref())?;
+    let async_runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
+    let tasks = tokio::task::LocalSet::new();
+    let done = tasks.block_on(&async_runtime, serve(world, shared));
+    // A name that is still being looked up is nobody's concern any more.
+    async_runtime.shutdown_background();
+    done
+}
+
+async fn serve(world: World, shared: SharedArgs) -> Result<ExitCode, Failure> {
+    let facts = Facts {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        home: world.home.display().to_string(),
+        os: std::env::consts::OS.to_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+    };
+    let running = Running::default();
+    let asked_to_end = Arc::new(Notify::new());
+    let (stop, commands) = (Arc::clone(&asked_to_end), running.clone());
+    let signals = Signals::watch(move || stop.notify_one(), move || commands.kill_all())
+        .map_err(Failure::failed)?;
+    let mut lines = read_lines(running.clone()).map_err(Failure::failed)?;
+    let hub = Rc::new(Hub {
+        world,
+        shared,
+        connection: RefCell::new(Connection::new(facts, Box::new(runtime::id::turn))),
+        loaded: RefCell::default(),
+        running,
+        over: Notify::new(),
+    });
+    let mut signalled = false;
+    let mut at_end = false;
+    loop {
+        let cut = tokio::select! {
+            biased;
+            () = hub.over.notified() => break,
+            () = asked_to_end.notified() => {
+                signalled = true;
+                None
+            }
+            cut = lines.recv(), if !at_end => {
+                at_end = cut.is_none();
+                cut
+            }
+        };
+        let input = match &cut {
+            Some(Cut::Line(line)) => Input::Line(line),
+            Some(Cut::Overlong) => Input::Overlong,
+            None => Input::End,
+        };
+        // Whoever cannot be told ends the connection; that comes back as its end.
+        let _ = hub.give(input);
+    }
+    // A supervisor that ends us politely wants no failure of it.
+    Ok(match signals.received() {
+        signal if signalled && signal != code::TERMINATED => ExitCode::from(signal),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// Reads stdin on a thread of its own; the channel closes at its end.
+fn read_lines(running: Running) -> std::io::Result<mpsc::Receiver<Cut>> {
+    let (sender, receiver) = mpsc::channel(LINES_WAITING_MAX);
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        let mut stdin = std::io::stdin().lock();
+        let mut lines = Lines::default();
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            let cuts = match stdin.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => lines.push(&buffer[..length]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(_) => break,
+            };
+            for cut in cuts {
+                // With nobody to take them, the program is ending.
+                let Ok(()) = sender.blocking_send(cut) else { return };
+            }
+        }
+        if let Some(cut) = lines.finish() {
+            let _ = sender.blocking_send(cut);
+        }
+        drop(sender);
+        // A client that has gone may have left its end of stdout open and unread: then nothing else
+        // would ever end us.
+        std::thread::sleep(PATIENCE);
+        running.kill_all();
+        std::process::exit(0);
+    })?;
+    Ok(receiver)
+}
+
+const READ_BYTES: usize = 64 * 1024;
+
+/// The commands of all threads, to be ended with the program.
+#[derive(Clone, Default)]
+struct Running(Arc<Mutex<Vec<Weak<Sessions>>>>);
+
+impl Running {
+    fn add(&self, sessions: &Arc<Sessions>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|sessions| sessions.strong_count() > 0);
+        all.push(Arc::downgrade(sessions));
+    }
+
+    fn kill_all(&self) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(Weak::upgrade).for_each(|sessions| sessions.kill_all());
+    }
+}
+
+/// What all tasks share.
+struct Hub {
+    world: World,
+    shared: SharedArgs,
+    connection: RefCell<Connection>,
+    loaded: RefCell<HashMap<ThreadId, Loaded>>,
+    running: Running,
+    over: Notify,
+}
+
+/// The task of a thread, seen from outside; without jobs to come it ends.
+struct Loaded {
+    jobs: mpsc::UnboundedSender<Job>,
+    /// Ends the turn that runs.
+    control: Option<mpsc::Sender<Control>>,
+}
+
+/// A turn that is to be run.
+struct Job {
+    turn: String,
+    parts: Vec<ContentPart>,
+    control: mpsc::Receiver<Control>,
+}
+
+impl Hub {
+    /// Tells the connection what happened, and does what it wants. Breaks off when nobody can be told.
+    fn give(self: &Rc<Self>, input: Input<'_>) -> ControlFlow<()> {
+        self.connection.borrow_mut().handle(runtime::id::now_ms(), input);
+        let mut shown = ControlFlow::Continue(());
+        loop {
+            let action = self.connection.borrow_mut().poll();
+            let Some(action) = action else { return shown };
+            if self.perform(action).is_break() {
+                shown = ControlFlow::Break(());
+            }
+        }
+    }
+
+    fn perform(self: &Rc<Self>, action: Action) -> ControlFlow<()> {
+        match action {
+            Action::Send(line) => {
+                if print(&line).is_err() {
+                    // Nobody reads: as if stdin had ended.
+                    self.connection.borrow_mut().handle(runtime::id::now_ms(), Input::End);
+                    return ControlFlow::Break(());
+                }
+            }
+            Action::Note(text) => {
+                // With nobody to read it, there is nobody to tell that either.
+                let text = faces::human::plain(&text);
+                let _ = writeln!(std::io::stderr(), "heddle: {text}");
+            }
+            Action::Open { request, loading, settings, client } => {
+                let opened = threads::open(&self.world, &self.shared, loading, &settings, &client);
+                let result = opened.map(|(opened, thread, sessions)| {
+                    self.running.add(&sessions);
+                    self.load(thread);
+                    Box::new(opened)
+                });
+                return self.give(Input::Opened { request, loading, result });
+            }
+            Action::Read { request, thread, reading, turns, running } => {
+                let result = threads::read(&self.world, thread, turns, running).map(Box::new);
+                return self.give(Input::Read { request, thread, reading, result });
+            }
+            Action::List { request, asked, running } => {
+                let result = threads::list(&self.world, &asked, running);
+                return self.give(Input::Answered { request, result });
+            }
+            Action::Archive { request, thread } => {
+                let result = threads::archive(&self.world, thread);
+                return self.give(Input::Archived { request, thread, result });
+            }
+            Action::Unarchive { request, thread } => {
+                let reading = server::Reading::Unarchive;
+                let result = threads::unarchive(&self.world, thread).map(Box::new);
+                return self.give(Input::Read { request, thread, reading, result });
+            }
+            Action::Run { thread, turn, input } => {
+                if let Some(loaded) = self.loaded.borrow_mut().get_mut(&thread) {
+                    let (sender, control) = mpsc::channel(8);
+                    loaded.control = Some(sender);
+                    let parts = parts(&self.world.directory, input);
+                    // The task is there for as long as it can be given jobs.
+                    let _ = loaded.jobs.send(Job { turn, parts, control });
+                }
+            }
+            Action::Interrupt(thread) => {
+                let loaded = self.loaded.borrow();
+                if let Some(control) = loaded.get(&thread).and_then(|it| it.control.as_ref()) {
+                    // A full queue holds an interruption already; a closed one belongs to a turn that
+                    // has ended.
+                    let _ = control.try_send(Control::Interrupt);
+                }
+            }
+            Action::Close(thread) => drop(self.loaded.borrow_mut().remove(&thread)),
+            Action::Exit => self.over.notify_one(),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Begins the task of a thread.
+    fn load(self: &Rc<Self>, thread: Thread) {
+        let (jobs, waiting) = mpsc::unbounded_channel();
+        let id = thread.id();
+        self.loaded.borrow_mut().insert(id, Loaded { jobs, control: None });
+        tokio::task::spawn_local(run_thread(Rc::clone(self), thread, waiting));
+    }
+}
+
+/// Runs the turns of a thread, one after the other, until nobody can ask for one any more.
+async fn run_thread(hub: Rc<Hub>, mut thread: Thread, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    let id = thread.id();
+    while let Some(Job { turn, parts, mut control }) = jobs.recv().await {
+        let said = vec![user_parts(parts)];
+        let mut sink = |event: &Event| hub.give(Input::Event { thread: id, event });
+        thread.run_named_turn(turn, said, &mut control, &mut sink).await;
+    }
+    thread.shutdown().await;
+    drop(thread);
+    let _ = hub.give(Input::Closed(id));
+}
+
+/// Makes the parts of the user's message.
+fn parts(directory: &Path, input: Vec<UserInput>) -> Vec<ContentPart> {
+    let mut images = 0;
+    let part = |input| match input {
+        UserInput::Text { text, .. } => vec![KnownPart::input_text(text)],
+        UserInput::Image { url } => {
+            vec![Open::Known(KnownPart::InputImage { image_url: url, detail: None })]
+        }
+        UserInput::LocalImage { path } => {
+            images += 1;
+            user_input::image(images, &directory.join(path))
+        }
+    };
+    input.into_iter().flat_map(part).collect()
+}
+
+fn print(line: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(line.as_bytes())?;
+    stdout.write_all(b"\n")?;
+    stdout.flush()
+}

@@ -1,0 +1,367 @@
+//! `heddle app-server` over its pipes: whole conversations with the built binary.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use server::lines::LINE_BYTES_MAX;
+use testkit::{Lab, ModelServer, script};
+
+use crate::BINARY;
+use crate::run::lab_for;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A client of a server of its own.
+struct Client {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Value>,
+    next_id: u64,
+}
+
+impl Client {
+    fn start(lab: &Lab) -> Self {
+        let mut command = lab.command(BINARY);
+        command.args(["app-server", "-s", "danger-full-access"]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let value = serde_json::from_str(&line).unwrap_or_else(|_| json!({"raw": line}));
+                if sender.send(value).is_err() {
+                    break;
+                }
+            }
+        });
+        let stdin = child.stdin.take();
+        Self { child, stdin, lines, next_id: 0 }
+    }
+
+    fn initialized(lab: &Lab) -> Self {
+        let mut client = Self::start(lab);
+        let info = json!({"name": "tests", "version": "1.0"});
+        client.ask("initialize", json!({"clientInfo": info})).unwrap();
+        client.write(r#"{"method":"initialized"}"#);
+        client
+    }
+
+    fn write(&mut self, line: &str) {
+        writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    fn send(&mut self, method: &str, params: Value) -> u64 {
+        self.next_id += 1;
+        let id = self.next_id;
+        self.write(&json!({"id": id, "method": method, "params": params}).to_string());
+        id
+    }
+
+    /// Sends a request and passes over whatever comes before its answer.
+    fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        let id = self.send(method, params);
+        loop {
+            let mut line = self.next();
+            if line["id"] == id {
+                return match line.get("error") {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(line["result"].take()),
+                };
+            }
+        }
+    }
+
+    #[track_caller]
+    fn next(&self) -> Value {
+        self.lines.recv_timeout(PATIENCE).expect("the server says something")
+    }
+
+    /// Waits for a notification; returns it, and in short all that came until then.
+    fn until(&self, method: &str) -> (Value, Vec<String>) {
+        let mut seen = Vec::new();
+        loop {
+            let line = self.next();
+            seen.push(short(&line));
+            if line["method"] == method {
+                return (line, seen);
+            }
+        }
+    }
+
+    fn start_thread(&mut self) -> String {
+        let thread = self.ask("thread/start", json!({"approvalPolicy": "never"})).unwrap();
+        thread["thread"]["id"].as_str().unwrap().to_owned()
+    }
+
+    fn say(&mut self, thread: &str, text: &str) -> Result<Value, Value> {
+        let input = json!([{"type": "text", "text": text}]);
+        self.ask("turn/start", json!({"threadId": thread, "input": input}))
+    }
+
+    /// Runs a turn to its end.
+    fn turn(&mut self, thread: &str, text: &str) -> Value {
+        self.say(thread, text).unwrap();
+        self.until("turn/completed").0["params"]["turn"].clone()
+    }
+
+    /// Closes stdin; returns how long the program took to end well.
+    fn end(mut self) -> Duration {
+        drop(self.stdin.take());
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                assert_eq!(status.code(), Some(0));
+                return began.elapsed();
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        panic!("it does not end");
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It fails only when there is nothing left to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn short(line: &Value) -> String {
+    let params = &line["params"];
+    match line["method"].as_str() {
+        None => format!("answer {}", line["id"]),
+        Some("thread/status/changed") => {
+            format!("status {}", params["status"]["type"].as_str().unwrap())
+        }
+        Some(method @ ("item/started" | "item/completed")) => {
+            format!("{method} {}", params["item"]["type"].as_str().unwrap())
+        }
+        Some(method) => method.to_owned(),
+    }
+}
+
+fn answers(texts: &[&str]) -> ModelServer {
+    let entries = texts.iter().map(|text| script::response(script::deltas([*text])));
+    ModelServer::start(entries.collect()).unwrap()
+}
+
+/// A model that begins to answer and does not go on.
+fn slow() -> ModelServer {
+    let mut events = script::deltas(["one"]);
+    let last = events.pop().unwrap();
+    events.push(script::after_ms(60_000, last));
+    ModelServer::start(json!([script::response(events)])).unwrap()
+}
+
+fn logs(lab: &Lab, folder: &str) -> usize {
+    fn count(path: &std::path::Path) -> usize {
+        let Ok(entries) = std::fs::read_dir(path) else { return 0 };
+        let entries = entries.map(|entry| entry.unwrap().path());
+        entries.map(|path| if path.is_dir() { count(&path) } else { 1 }).sum()
+    }
+    count(&lab.home.path().join(folder))
+}
+
+/// What the recording of the reference does: a turn, a fork, the source put away, the turns of the fork.
+#[test]
+fn a_fork_outlives_its_source() {
+    let server = answers(&["one", "two"]);
+    let lab = lab_for(&server);
+    let mut client = Client::initialized(&lab);
+    let source = client.start_thread();
+    assert_eq!(logs(&lab, "sessions"), 0);
+    let begun = client.say(&source, "q1").unwrap();
+    let (completed, seen) = client.until("turn/completed");
+    assert_eq!(
+        seen,
+        [
+            "thread/started",
+            "status active",
+            "turn/started",
+            "item/started userMessage",
+            "item/completed userMessage",
+            "item/started agentMessage",
+            "item/agentMessage/delta",
+            "item/completed agentMessage",
+            "thread/tokenUsage/updated",
+            "status idle",
+            "turn/completed",
+        ][1..]
+    );
+    let turn = &completed["params"]["turn"];
+    assert_eq!(turn["id"], begun["turn"]["id"]);
+    assert_eq!(turn["items"][0]["text"], "one");
+
+    let fork = json!({"threadId": source, "excludeTurns": true});
+    let forked = client.ask("thread/fork", fork).unwrap();
+    assert_eq!(forked["thread"]["forkedFromId"], source);
+    let fork = forked["thread"]["id"].as_str().unwrap();
+    client.ask("thread/archive", json!({"threadId": source})).unwrap();
+    assert_eq!(client.until("thread/archived").1, ["thread/archived"]);
+    assert_eq!((logs(&lab, "sessions"), logs(&lab, "archived_sessions")), (1, 1));
+    let page = client.ask("thread/turns/list", json!({"threadId": fork})).unwrap();
+    let items = &page["data"][0]["items"];
+    // The same turn and the same items as were seen live.
+    assert_eq!((&page["data"][0]["id"], &items[1]["id"]), (&turn["id"], &turn["items"][0]["id"]));
+    assert_eq!((&items[0]["content"][0]["text"], &items[1]["text"]), (&json!("q1"), &json!("one")));
+
+    let refused = client.ask("thread/resume", json!({"threadId": source})).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("thread/unarchive"), "{refused}");
+    let back = client.ask("thread/unarchive", json!({"threadId": source})).unwrap();
+    assert_eq!(
+        (&back["thread"]["preview"], &back["thread"]["status"]["type"]),
+        (&json!("q1"), &json!("notLoaded"))
+    );
+    // The fork goes on with what it has.
+    assert_eq!(client.turn(fork, "q2")["items"][0]["text"], "two");
+    let sent = server.requests().last().unwrap().body["input"].to_string();
+    assert!(sent.contains("q1") && sent.contains("one") && sent.contains("q2"), "{sent}");
+    client.end();
+}
+
+#[test]
+fn a_thread_is_loaded_again() {
+    let server = answers(&["one", "two"]);
+    let lab = lab_for(&server);
+    let mut client = Client::initialized(&lab);
+    let id = client.start_thread();
+    client.turn(&id, "q1");
+    client.end();
+
+    let mut client = Client::initialized(&lab);
+    let read = client.ask("thread/read", json!({"threadId": id, "includeTurns": true})).unwrap();
+    assert_eq!(read["thread"]["turns"][0]["items"][1]["text"], "one");
+    assert_eq!(read["thread"]["originator"], "tests");
+    let resumed = client.ask("thread/resume", json!({"threadId": id})).unwrap();
+    assert_eq!(resumed["thread"]["turns"][0]["itemsView"], "full");
+    assert_eq!(client.turn(&id, "q2")["status"], "completed");
+    let page = json!({"threadId": id, "limit": 1});
+    let page = client.ask("thread/turns/list", page).unwrap();
+    assert_eq!(page["data"][0]["items"][1]["text"], "two");
+    let next = json!({"threadId": id, "cursor": page["nextCursor"]});
+    let next = client.ask("thread/turns/list", next).unwrap();
+    assert_eq!(
+        (next["data"][0]["items"][1]["text"].as_str(), &next["nextCursor"]),
+        (Some("one"), &Value::Null)
+    );
+    client.end();
+}
+
+#[test]
+fn garbage_is_survived() {
+    let server = answers(&["one"]);
+    let lab = lab_for(&server);
+    let mut client = Client::start(&lab);
+    let code = |refused: Result<Value, Value>| refused.unwrap_err()["code"].as_i64().unwrap();
+    assert_eq!(code(client.ask("thread/start", json!({}))), -32600);
+    let info = json!({"clientInfo": {"name": "tests", "version": "1.0"}});
+    client.ask("initialize", info.clone()).unwrap();
+    assert_eq!(code(client.ask("initialize", info)), -32600);
+    let deep = "[".repeat(200_000);
+    let long = format!("\"{}\"", "x".repeat(LINE_BYTES_MAX + 1));
+    for line in ["", "[]", "{", "\u{0}", "null", r#"{"id":null,"method":"x"}"#, &deep, &long] {
+        client.write(line);
+    }
+    let deep =
+        format!(r#"{{"id":77,"method":"thread/start","params":{deep}{}}}"#, "]".repeat(200_000));
+    client.write(&deep);
+    assert_eq!(client.next()["error"]["code"], -32600);
+    for (method, params, want) in [
+        ("no/such", json!({}), -32601),
+        ("thread/list", json!({}), -32601),
+        ("thread/start", json!([]), -32600),
+        ("thread/start", json!({"approvalPolicy": "on-request"}), -32600),
+        ("thread/start", json!({"cwd": "/no/such/directory"}), -32600),
+        ("thread/start", json!({"config": {"model": 3}}), -32600),
+        ("thread/read", json!({"threadId": "nope"}), -32600),
+        ("thread/resume", json!({"threadId": "01a1e059-0000-7000-8000-000000000000"}), -32600),
+        ("thread/archive", json!({"threadId": "01a1e059-0000-7000-8000-000000000000"}), -32600),
+        (
+            "turn/start",
+            json!({"threadId": "01a1e059-0000-7000-8000-000000000000", "input": []}),
+            -32600,
+        ),
+    ] {
+        assert_eq!(code(client.ask(method, params.clone())), want, "{method} {params}");
+    }
+    let id = client.start_thread();
+    assert_eq!(client.turn(&id, "still there?")["status"], "completed");
+    client.end();
+}
+
+#[test]
+fn a_turn_is_interrupted() {
+    let server = slow();
+    let lab = lab_for(&server);
+    let mut client = Client::initialized(&lab);
+    let id = client.start_thread();
+    let turn = client.say(&id, "go").unwrap()["turn"]["id"].clone();
+    client.until("item/agentMessage/delta");
+    let refused = client.say(&id, "more").unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("is running"), "{refused}");
+    client.ask("turn/interrupt", json!({"threadId": id, "turnId": turn})).unwrap();
+    let (completed, seen) = client.until("turn/completed");
+    assert_eq!(completed["params"]["turn"]["status"], "interrupted");
+    assert_eq!(seen, ["status idle", "turn/completed"]);
+    let refused = client.ask("turn/interrupt", json!({"threadId": id, "turnId": turn}));
+    assert_eq!(refused.unwrap_err()["message"], "no active turn to interrupt");
+    client.end();
+}
+
+#[test]
+fn two_threads_run_at_once() {
+    let server = slow();
+    let lab = lab_for(&server);
+    let mut client = Client::initialized(&lab);
+    let (first, second) = (client.start_thread(), client.start_thread());
+    client.say(&first, "go").unwrap();
+    client.until("item/agentMessage/delta");
+    client.say(&second, "go").unwrap();
+    let (delta, _) = client.until("item/agentMessage/delta");
+    assert_eq!(delta["params"]["threadId"], second);
+    // Putting a thread away ends its turn; the other goes on.
+    client.send("thread/archive", json!({"threadId": first}));
+    let (archived, seen) = client.until("thread/archived");
+    assert_eq!(archived["params"]["threadId"], first);
+    assert_eq!(
+        seen,
+        [
+            "status idle",
+            "turn/completed",
+            "status notLoaded",
+            &format!("answer {}", client.next_id),
+            "thread/archived"
+        ]
+    );
+    client.end();
+}
+
+#[test]
+fn the_end_of_stdin_ends_turns_and_lets_go() {
+    let server = slow();
+    let lab = lab_for(&server);
+    let mut client = Client::initialized(&lab);
+    let id = client.start_thread();
+    client.say(&id, "go").unwrap();
+    client.until("item/agentMessage/delta");
+
+    // Somebody else has it meanwhile.
+    let mut other = Client::initialized(&lab);
+    let refused = other.ask("thread/resume", json!({"threadId": id})).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("in use by"), "{refused}");
+    let refused = other.ask("thread/archive", json!({"threadId": id})).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("in use by"), "{refused}");
+
+    // Sooner than the program would end itself by force.
+    assert!(client.end() < Duration::from_millis(2500));
+    let resumed = other.ask("thread/resume", json!({"threadId": id})).unwrap();
+    assert_eq!(resumed["thread"]["turns"][0]["status"], "interrupted");
+    other.end();
+}

@@ -1,0 +1,385 @@
+//! Connections, played from scripts.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::message::METHOD_NOT_FOUND;
+use crate::wire::Sandbox;
+
+const A: &str = "01a1e055-b282-7523-b985-c798177efe12";
+
+fn id() -> ThreadId {
+    A.parse().unwrap()
+}
+
+/// A connection, and everything it wanted done, in short.
+struct Play {
+    connection: Connection,
+    seen: Vec<String>,
+    waiting: Vec<RequestId>,
+}
+
+impl Play {
+    fn new() -> Self {
+        let facts = Facts {
+            version: "1".into(),
+            home: "/h".into(),
+            os: "linux".into(),
+            arch: "x86_64".into(),
+        };
+        let mut turns = 0;
+        let new_id = Box::new(move || {
+            turns += 1;
+            format!("turn{turns}")
+        });
+        let connection = Connection::new(facts, new_id);
+        Self { connection, seen: Vec::new(), waiting: Vec::new() }
+    }
+
+    fn initialized() -> Self {
+        let mut play = Self::new();
+        play.say("initialize", json!({"clientInfo": {"name": "c", "version": "2"}}));
+        play.seen.clear();
+        play
+    }
+
+    /// A connection with a thread.
+    fn loaded() -> Self {
+        let mut play = Self::initialized();
+        play.say("thread/start", json!({}));
+        play.opened(Loading::Start);
+        play.seen.clear();
+        play
+    }
+
+    fn give(&mut self, input: Input<'_>) {
+        self.connection.handle(5000, input);
+        while let Some(action) = self.connection.poll() {
+            let short = match action {
+                Action::Send(line) => short(&serde_json::from_str(&line).unwrap()),
+                Action::Note(_) => "note".into(),
+                Action::Open { request, loading, .. } => {
+                    self.waiting.push(request);
+                    let kind = match loading {
+                        Loading::Start => "start",
+                        Loading::Resume { .. } => "resume",
+                        Loading::Fork { .. } => "fork",
+                    };
+                    format!("OPEN {kind}")
+                }
+                Action::Read { request, reading, turns, running, .. } => {
+                    self.waiting.push(request);
+                    format!("READ {reading:?} {turns} {running}")
+                }
+                Action::List { request, running, .. } => {
+                    self.waiting.push(request);
+                    format!("LIST {running}")
+                }
+                Action::Archive { request, .. } => {
+                    self.waiting.push(request);
+                    "ARCHIVE".into()
+                }
+                Action::Unarchive { request, .. } => {
+                    self.waiting.push(request);
+                    "UNARCHIVE".into()
+                }
+                Action::Run { turn, .. } => format!("RUN {turn}"),
+                Action::Interrupt(_) => "INTERRUPT".into(),
+                Action::Close(_) => "CLOSE".into(),
+                Action::Exit => "EXIT".into(),
+            };
+            self.seen.push(short);
+        }
+    }
+
+    fn say(&mut self, method: &str, params: Value) {
+        let line = json!({"id": 1, "method": method, "params": params}).to_string();
+        self.give(Input::Line(line.as_bytes()));
+    }
+
+    fn opened(&mut self, loading: Loading) {
+        let thread = Thread { id: A.into(), ..Thread::default() };
+        let running = Running::new("m".into(), "p".into(), "/w".into(), Sandbox::DangerFullAccess);
+        let (usage, window, told) = (Usage::default(), None, Vec::new());
+        let opened = Opened { id: id(), thread, running, usage, window, told };
+        let request = self.waiting.pop().unwrap();
+        self.give(Input::Opened { request, loading, result: Ok(Box::new(opened)) });
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.give(Input::Event { thread: id(), event });
+    }
+
+    fn turn(&mut self) {
+        let input = json!([{"type": "text", "text": "hi"}]);
+        self.say("turn/start", json!({"threadId": A, "input": input}));
+    }
+
+    /// Compares what was wanted since the last time.
+    #[track_caller]
+    fn check(&mut self, want: &[&str]) {
+        assert_eq!(std::mem::take(&mut self.seen), want);
+    }
+}
+
+fn short(line: &Value) -> String {
+    match (line["method"].as_str(), line.get("error")) {
+        (Some("thread/status/changed"), _) => {
+            format!("status {}", line["params"]["status"]["type"].as_str().unwrap())
+        }
+        (Some("turn/completed"), _) => {
+            format!("turn/completed {}", line["params"]["turn"]["status"].as_str().unwrap())
+        }
+        (Some(method), _) => method.into(),
+        (None, Some(error)) => {
+            format!("{} {}", error["code"], error["message"].as_str().unwrap())
+        }
+        (None, None) => "ok".into(),
+    }
+}
+
+const COMPLETED: Event = Event::TurnCompleted {
+    usage: Usage {
+        input_tokens: 1,
+        cached_input_tokens: 0,
+        cache_write_input_tokens: 0,
+        output_tokens: 1,
+        reasoning_output_tokens: 0,
+    },
+};
+
+#[test]
+fn the_client_says_who_it_is_first() {
+    let mut play = Play::new();
+    play.say("thread/start", json!({}));
+    play.say("no/such", json!({}));
+    play.say("initialize", json!({}));
+    play.check(&[
+        "-32600 Not initialized",
+        "-32600 Not initialized",
+        "-32600 Invalid request: missing field `clientInfo`",
+    ]);
+    for name in ["", "a\nb", "é", &"a".repeat(CLIENT_BYTES_MAX + 1)] {
+        play.say("initialize", json!({"clientInfo": {"name": name, "version": "1"}}));
+        let seen = play.seen.pop().unwrap();
+        assert!(seen.starts_with("-32600 clientInfo"), "{name:?} {seen}");
+    }
+    play.say("initialize", json!({"clientInfo": {"name": "c", "version": "2"}}));
+    play.say("initialize", json!({"clientInfo": {"name": "c", "version": "2"}}));
+    play.check(&["ok", "-32600 Already initialized"]);
+    play.give(Input::Line(br#"{"method":"initialized"}"#));
+    play.check(&[]);
+    play.say("no/such", json!({}));
+    assert!(play.seen[0].starts_with(&METHOD_NOT_FOUND.to_string()), "{:?}", play.seen);
+}
+
+#[test]
+fn what_is_no_request_is_passed_over() {
+    let mut play = Play::initialized();
+    for line in ["", "[]", "{", r#"{"id":null,"method":"a"}"#, r#"{"id":1,"result":1}"#] {
+        play.give(Input::Line(line.as_bytes()));
+    }
+    play.give(Input::Overlong);
+    play.give(Input::Line(br#"{"method":"unknown"}"#));
+    play.check(&["note"; 7]);
+}
+
+#[test]
+fn a_turn() {
+    let mut play = Play::initialized();
+    play.say("thread/start", json!({}));
+    play.opened(Loading::Start);
+    play.check(&["OPEN start", "ok", "thread/started"]);
+    play.turn();
+    play.check(&["ok", "RUN turn1"]);
+    play.event(&Event::TurnStarted);
+    play.check(&["status active", "turn/started", "item/started", "item/completed"]);
+    play.turn();
+    assert!(play.seen.pop().unwrap().contains("turn1 is running"));
+    play.event(&COMPLETED);
+    play.check(&["thread/tokenUsage/updated", "status idle", "turn/completed completed"]);
+    // What comes after the end is nobody's.
+    play.event(&COMPLETED);
+    play.turn();
+    play.check(&["ok", "RUN turn2"]);
+}
+
+#[test]
+fn interruptions() {
+    let interrupt = |play: &mut Play, turn: &str| {
+        play.say("turn/interrupt", json!({"threadId": A, "turnId": turn}));
+    };
+    let mut play = Play::loaded();
+    interrupt(&mut play, "turn1");
+    play.turn();
+    interrupt(&mut play, "other");
+    interrupt(&mut play, "turn1");
+    interrupt(&mut play, "");
+    play.check(&[
+        "-32600 no active turn to interrupt",
+        "ok",
+        "RUN turn1",
+        "-32600 expected active turn id other but found turn1",
+        "ok",
+        "INTERRUPT",
+        "ok",
+        "INTERRUPT",
+    ]);
+    play.event(&Event::TurnInterrupted);
+    play.check(&["status idle", "turn/completed interrupted"]);
+}
+
+#[test]
+fn a_thread_without_a_file_cannot_be_forked_or_put_away() {
+    let mut play = Play::loaded();
+    let none = format!("-32600 no rollout found for thread id {A}");
+    for method in ["thread/fork", "thread/resume", "thread/archive", "thread/turns/list"] {
+        play.say(method, json!({"threadId": A}));
+        play.check(&[&none]);
+    }
+    play.say("thread/read", json!({"threadId": A}));
+    play.turn();
+    play.say("thread/turns/list", json!({"threadId": A}));
+    play.say("thread/read", json!({"threadId": A, "includeTurns": true}));
+    play.say("thread/resume", json!({"threadId": A}));
+    play.say("thread/resume", json!({"threadId": A, "excludeTurns": true}));
+    play.say("thread/fork", json!({"threadId": A}));
+    play.check(&[
+        "ok",
+        "ok",
+        "RUN turn1",
+        "LIST true",
+        "READ Show true true",
+        "READ Resume true true",
+        "ok",
+        "OPEN fork",
+    ]);
+}
+
+#[test]
+fn putting_away() {
+    let mut play = Play::loaded();
+    play.turn();
+    play.say("thread/archive", json!({"threadId": A}));
+    play.say("thread/archive", json!({"threadId": A}));
+    play.turn();
+    play.event(&Event::TurnInterrupted);
+    play.check(&[
+        "ok",
+        "RUN turn1",
+        "INTERRUPT",
+        &format!("-32600 thread {A} is being archived"),
+        &format!("-32600 thread not found: {A}"),
+        "status idle",
+        "turn/completed interrupted",
+        "CLOSE",
+    ]);
+    play.give(Input::Closed(id()));
+    let request = play.waiting.pop().unwrap();
+    play.give(Input::Archived { request, thread: id(), result: Ok(()) });
+    play.check(&["status notLoaded", "ARCHIVE", "ok", "thread/archived"]);
+    play.say("thread/archive", json!({"threadId": A}));
+    let request = play.waiting.pop().unwrap();
+    let result = Err(RpcError::internal("no"));
+    play.give(Input::Archived { request, thread: id(), result });
+    play.check(&["ARCHIVE", "-32603 no"]);
+    play.say("thread/unarchive", json!({"threadId": A}));
+    let request = play.waiting.pop().unwrap();
+    let result = Ok(Box::new(Thread::default()));
+    play.give(Input::Read { request, thread: id(), reading: Reading::Unarchive, result });
+    play.check(&["UNARCHIVE", "ok", "thread/unarchived"]);
+}
+
+#[test]
+fn the_end() {
+    let mut play = Play::initialized();
+    play.give(Input::End);
+    play.give(Input::End);
+    play.check(&["EXIT"]);
+
+    let mut play = Play::loaded();
+    play.turn();
+    play.event(&Event::TurnStarted);
+    play.seen.clear();
+    play.give(Input::End);
+    play.turn();
+    play.event(&Event::TurnInterrupted);
+    play.give(Input::Closed(id()));
+    // Nobody is there to be told.
+    play.check(&["INTERRUPT", "CLOSE", "EXIT"]);
+
+    let mut play = Play::initialized();
+    play.say("thread/start", json!({}));
+    play.give(Input::End);
+    play.opened(Loading::Start);
+    play.give(Input::Closed(id()));
+    play.check(&["OPEN start", "CLOSE", "EXIT"]);
+}
+
+#[test]
+fn notifications_can_be_left_out() {
+    let mut play = Play::new();
+    let capabilities = json!({"optOutNotificationMethods": ["thread/started", "no/such"]});
+    play.say(
+        "initialize",
+        json!({"clientInfo": {"name": "c", "version": "2"}, "capabilities": capabilities}),
+    );
+    play.say("thread/start", json!({}));
+    play.opened(Loading::Start);
+    play.check(&["ok", "OPEN start", "ok"]);
+}
+
+#[test]
+fn no_more_threads_than_there_may_be() {
+    let mut play = Play::initialized();
+    for _ in 0..THREADS_MAX {
+        play.say("thread/start", json!({}));
+    }
+    play.check(&["OPEN start"; THREADS_MAX]);
+    play.say("thread/start", json!({}));
+    assert!(play.seen[0].starts_with("-32600 256 threads"), "{:?}", play.seen);
+}
+
+proptest! {
+    /// Whatever is said in whatever order, every request has one answer, a turn ends once, and the end
+    /// comes when everything is closed.
+    #[test]
+    fn any_order(steps in prop::collection::vec(0u8..9, 0..40)) {
+        let mut play = Play::loaded();
+        let (mut running, mut closing, mut there) = (false, false, true);
+        for step in steps {
+            match step {
+                0 => play.turn(),
+                1 => play.say("turn/interrupt", json!({"threadId": A, "turnId": ""})),
+                2 => play.say("thread/archive", json!({"threadId": A})),
+                3 if running => play.event(&COMPLETED),
+                4 if running => play.event(&Event::TurnInterrupted),
+                5 if closing => play.give(Input::Closed(id())),
+                6 => play.give(Input::Line(b"{")),
+                7 => play.event(&Event::TurnStarted),
+                8 => play.give(Input::End),
+                _ => continue,
+            }
+            running &= !matches!(step, 3 | 4);
+            for seen in play.seen.drain(..) {
+                match seen.as_str() {
+                    "CLOSE" => {
+                        prop_assert!(!running && !closing && there);
+                        closing = true;
+                    }
+                    "INTERRUPT" => prop_assert!(running),
+                    "EXIT" => prop_assert!(!there || step == 5),
+                    run if run.starts_with("RUN") => {
+                        prop_assert!(!running && !closing);
+                        running = true;
+                    }
+                    _ => {}
+                }
+            }
+            if step == 5 {
+                (closing, there) = (false, false);
+            }
+        }
+    }
+}

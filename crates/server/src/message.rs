@@ -1,0 +1,205 @@
+//! One message: what a line is, and how answers look.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// The request makes no sense, or not now.
+pub const INVALID_REQUEST: i64 = -32600;
+/// There is no such method in this build.
+pub const METHOD_NOT_FOUND: i64 = -32601;
+/// What was asked for is right, and failed.
+pub const INTERNAL: i64 = -32603;
+
+/// What a client calls a request; it comes back with the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RequestId {
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+}
+
+/// What a line is.
+#[derive(Debug)]
+pub enum Incoming {
+    /// Something that wants an answer.
+    Request {
+        /// What the answer is called.
+        id: RequestId,
+        /// What is wanted.
+        method: String,
+        /// With what.
+        params: Option<Box<RawValue>>,
+    },
+    /// Something that wants none.
+    Notification {
+        /// What it is about.
+        method: String,
+    },
+    /// An answer to a question of ours.
+    Response {
+        /// What the question was called.
+        id: RequestId,
+    },
+}
+
+/// Why a line is passed over. There is nobody to tell: it cannot be said what the answer would be to.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// It is not a JSON object.
+    #[error("the line is not a JSON object: {0}")]
+    Json(String),
+    /// It is an object, and no message.
+    #[error("the object has neither a method nor an answer")]
+    Shape,
+    /// The id is neither an integer nor a text.
+    #[error("the id is neither an integer nor a text")]
+    Id,
+}
+
+impl Incoming {
+    /// Reads a line.
+    pub fn parse(line: &[u8]) -> Result<Self, Unreadable> {
+        let json = |error: serde_json::Error| Unreadable::Json(error.to_string());
+        let mut fields: HashMap<String, Box<RawValue>> =
+            serde_json::from_slice(line).map_err(json)?;
+        let id = match fields.remove("id") {
+            Some(id) => {
+                Some(serde_json::from_str::<RequestId>(id.get()).map_err(|_| Unreadable::Id)?)
+            }
+            None => None,
+        };
+        let method = match fields.remove("method") {
+            Some(method) => {
+                Some(serde_json::from_str::<String>(method.get()).map_err(|_| Unreadable::Shape)?)
+            }
+            None => None,
+        };
+        match (id, method) {
+            (Some(id), Some(method)) => {
+                Ok(Self::Request { id, method, params: fields.remove("params") })
+            }
+            (None, Some(method)) => Ok(Self::Notification { method }),
+            (Some(id), None) if fields.contains_key("result") || fields.contains_key("error") => {
+                Ok(Self::Response { id })
+            }
+            _ => Err(Unreadable::Shape),
+        }
+    }
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{message}")]
+pub struct RpcError {
+    /// What a program branches on.
+    pub code: i64,
+    /// What a person reads.
+    pub message: String,
+}
+
+impl RpcError {
+    /// The request makes no sense, or not now.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self { code: INVALID_REQUEST, message: message.into() }
+    }
+
+    /// Something failed that the client cannot change by asking otherwise.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self { code: INTERNAL, message: message.into() }
+    }
+
+    /// This build has no such method.
+    pub fn unknown_method(method: &str) -> Self {
+        // What a client calls a method has no bound of its own.
+        let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
+        let message = format!("this build does not know the method `{shown}`");
+        Self { code: METHOD_NOT_FOUND, message }
+    }
+}
+
+/// Makes the line that answers a request.
+pub fn answer(id: &RequestId, result: &impl Serialize) -> String {
+    #[derive(Serialize)]
+    struct Line<'a, T> {
+        id: &'a RequestId,
+        result: &'a T,
+    }
+    to_line(&Line { id, result })
+}
+
+/// Makes the line that refuses a request.
+pub fn refusal(id: &RequestId, error: &RpcError) -> String {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        error: &'a RpcError,
+        id: &'a RequestId,
+    }
+    to_line(&Line { error, id })
+}
+
+pub(crate) fn to_line(message: &impl Serialize) -> String {
+    serde_json::to_string(message).expect("messages are plain data")
+}
+
+const METHOD_CHARS_SHOWN: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::{Incoming, RequestId, RpcError, Unreadable, answer, refusal};
+
+    #[track_caller]
+    fn check(line: &str, want: &str) {
+        let got = match Incoming::parse(line.as_bytes()) {
+            Ok(Incoming::Request { id, method, params }) => {
+                format!("{method} {id:?} {}", params.map_or("-".into(), |p| p.get().to_owned()))
+            }
+            Ok(Incoming::Notification { method }) => format!("note {method}"),
+            Ok(Incoming::Response { id }) => format!("answer {id:?}"),
+            Err(Unreadable::Json(_)) => "json".into(),
+            Err(Unreadable::Shape) => "shape".into(),
+            Err(Unreadable::Id) => "id".into(),
+        };
+        assert_eq!(got, want, "{line}");
+    }
+
+    #[test]
+    fn lines() {
+        check(r#"{"method":"a","id":1,"params":{}}"#, "a Number(1) {}");
+        check(r#"{"id":"x","method":"a","jsonrpc":"2.0"}"#, r#"a Text("x") -"#);
+        check(r#"{"method":"initialized"}"#, "note initialized");
+        check(r#"{"id":0,"result":{}}"#, "answer Number(0)");
+        check(r#"{"id":0,"error":{}}"#, "answer Number(0)");
+        for line in ["", "[]", "{", "null", "\"a\"", "\u{1}", "{\"id\":1}x"] {
+            check(line, "json");
+        }
+        for line in ["{}", r#"{"id":1}"#, r#"{"method":1,"id":1}"#] {
+            check(line, "shape");
+        }
+        for id in ["null", "1.5", "[]", "99999999999999999999", "true"] {
+            check(&format!(r#"{{"method":"a","id":{id}}}"#), "id");
+        }
+        assert!(Incoming::parse(b"{\"method\":\"\xff\",\"id\":1}").is_err());
+        check(&"[".repeat(100_000), "json");
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        check(
+            &format!(r#"{{"method":"a","id":1,"params":{deep}}}"#),
+            &format!("a Number(1) {deep}"),
+        );
+    }
+
+    #[test]
+    fn answers() {
+        let id = RequestId::Text("q".into());
+        assert_eq!(answer(&id, &()), r#"{"id":"q","result":null}"#);
+        let error = RpcError::unknown_method("no/such");
+        assert_eq!(
+            refusal(&RequestId::Number(3), &error),
+            r#"{"error":{"code":-32601,"message":"this build does not know the method `no/such`"},"id":3}"#
+        );
+        assert!(RpcError::unknown_method(&"é".repeat(5000)).message.len() < 300);
+    }
+}

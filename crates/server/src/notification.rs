@@ -1,0 +1,146 @@
+//! What clients are told without having asked.
+
+use protocol::usage::Usage;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::message::to_line;
+use crate::wire::{Item, Status, Thread, Turn, TurnError};
+
+/// Something that a client is told.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "method", content = "params", rename_all_fields = "camelCase")]
+#[expect(
+    missing_docs,
+    reason = "the fields are those of the protocol, and say no more than it does"
+)]
+pub enum Notification {
+    /// A thread was made.
+    #[serde(rename = "thread/started")]
+    ThreadStarted { thread: Box<Thread> },
+    /// A thread does something else now.
+    #[serde(rename = "thread/status/changed")]
+    ThreadStatusChanged { thread_id: String, status: Status },
+    /// A thread was put away.
+    #[serde(rename = "thread/archived")]
+    ThreadArchived { thread_id: String },
+    /// A thread was taken back.
+    #[serde(rename = "thread/unarchived")]
+    ThreadUnarchived { thread_id: String },
+    /// Tokens were used.
+    #[serde(rename = "thread/tokenUsage/updated")]
+    TokenUsageUpdated { thread_id: String, turn_id: String, token_usage: TokenUsage },
+    /// A turn began.
+    #[serde(rename = "turn/started")]
+    TurnStarted { thread_id: String, turn: Turn },
+    /// A turn ended.
+    #[serde(rename = "turn/completed")]
+    TurnCompleted { thread_id: String, turn: Turn },
+    /// The steps of the model changed.
+    #[serde(rename = "turn/plan/updated")]
+    PlanUpdated {
+        thread_id: String,
+        turn_id: String,
+        explanation: Option<String>,
+        plan: Vec<Value>,
+    },
+    /// An item began.
+    #[serde(rename = "item/started")]
+    ItemStarted { item: Item, thread_id: String, turn_id: String, started_at_ms: u64 },
+    /// An item is final.
+    #[serde(rename = "item/completed")]
+    ItemCompleted { item: Item, thread_id: String, turn_id: String, completed_at_ms: u64 },
+    /// A part of a message came.
+    #[serde(rename = "item/agentMessage/delta")]
+    AgentMessageDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
+    /// A part of a summary of reasoning begins.
+    #[serde(rename = "item/reasoning/summaryPartAdded")]
+    SummaryPartAdded { thread_id: String, turn_id: String, item_id: String, summary_index: u64 },
+    /// A part of a summary of reasoning came.
+    #[serde(rename = "item/reasoning/summaryTextDelta")]
+    SummaryTextDelta {
+        thread_id: String,
+        turn_id: String,
+        item_id: String,
+        delta: String,
+        summary_index: u64,
+    },
+    /// Something failed.
+    #[serde(rename = "error")]
+    Error { error: TurnError, will_retry: bool, thread_id: String, turn_id: String },
+    /// The user should know this.
+    #[serde(rename = "warning")]
+    Warning { thread_id: Option<String>, message: String },
+}
+
+impl Notification {
+    /// Returns its name on the wire.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::ThreadStarted { .. } => "thread/started",
+            Self::ThreadStatusChanged { .. } => "thread/status/changed",
+            Self::ThreadArchived { .. } => "thread/archived",
+            Self::ThreadUnarchived { .. } => "thread/unarchived",
+            Self::TokenUsageUpdated { .. } => "thread/tokenUsage/updated",
+            Self::TurnStarted { .. } => "turn/started",
+            Self::TurnCompleted { .. } => "turn/completed",
+            Self::PlanUpdated { .. } => "turn/plan/updated",
+            Self::ItemStarted { .. } => "item/started",
+            Self::ItemCompleted { .. } => "item/completed",
+            Self::AgentMessageDelta { .. } => "item/agentMessage/delta",
+            Self::SummaryPartAdded { .. } => "item/reasoning/summaryPartAdded",
+            Self::SummaryTextDelta { .. } => "item/reasoning/summaryTextDelta",
+            Self::Error { .. } => "error",
+            Self::Warning { .. } => "warning",
+        }
+    }
+
+    /// Makes the line that tells it.
+    pub fn line(&self, now_ms: u64) -> String {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Line<'a> {
+            #[serde(flatten)]
+            notification: &'a Notification,
+            emitted_at_ms: u64,
+        }
+        to_line(&Line { notification: self, emitted_at_ms: now_ms })
+    }
+}
+
+/// Tokens of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenUsage {
+    /// All of them.
+    pub total: Tokens,
+    /// Those of the last turn.
+    pub last: Tokens,
+    /// What fits into the context window.
+    pub model_context_window: Option<u64>,
+}
+
+/// Token counts with their sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tokens {
+    total_tokens: u64,
+    input_tokens: u64,
+    cached_input_tokens: u64,
+    cache_write_input_tokens: u64,
+    output_tokens: u64,
+    reasoning_output_tokens: u64,
+}
+
+impl From<Usage> for Tokens {
+    fn from(usage: Usage) -> Self {
+        Self {
+            total_tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+            input_tokens: usage.input_tokens,
+            cached_input_tokens: usage.cached_input_tokens,
+            cache_write_input_tokens: usage.cache_write_input_tokens,
+            output_tokens: usage.output_tokens,
+            reasoning_output_tokens: usage.reasoning_output_tokens,
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! What a client can ask for.
+
+use protocol::id::ThreadId;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::message::RpcError;
+
+/// The methods of this build.
+pub const METHODS: [&str; 10] = [
+    "initialize",
+    "thread/start",
+    "thread/resume",
+    "thread/fork",
+    "thread/archive",
+    "thread/unarchive",
+    "thread/read",
+    "thread/turns/list",
+    "turn/start",
+    "turn/interrupt",
+];
+
+/// A request that was understood.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Says who the client is. Must come first.
+    Initialize(Initialize),
+    /// Makes a thread.
+    ThreadStart(Settings),
+    /// Loads a thread.
+    ThreadResume(Resume),
+    /// Makes a thread that continues another.
+    ThreadFork(Resume),
+    /// Puts a thread away.
+    ThreadArchive(ThreadId),
+    /// Takes a thread back.
+    ThreadUnarchive(ThreadId),
+    /// Shows a thread.
+    ThreadRead {
+        /// The thread.
+        thread: ThreadId,
+        /// Whether with its turns.
+        turns: bool,
+    },
+    /// Shows turns of a thread.
+    TurnsList(TurnsList),
+    /// Begins a turn.
+    TurnStart(TurnStart),
+    /// Ends a turn.
+    TurnInterrupt {
+        /// The thread.
+        thread: ThreadId,
+        /// The turn; empty for whichever runs.
+        turn: String,
+    },
+}
+
+impl Request {
+    /// Reads the parameters of a method.
+    pub fn parse(method: &str, params: Option<&RawValue>) -> Result<Self, RpcError> {
+        if !METHODS.contains(&method) {
+            return Err(RpcError::unknown_method(method));
+        }
+        let params = params.ok_or_else(|| invalid("missing field `params`"))?;
+        // Structures can be read from lists, too; those are no parameters.
+        let fields: Map<String, Value> = serde_json::from_str(params.get()).map_err(invalid)?;
+        refuse_unsupported(method, &fields)?;
+        Ok(match method {
+            "initialize" => Self::Initialize(read(fields)?),
+            "thread/start" => {
+                let settings: Settings = read(fields)?;
+                Self::ThreadStart(settings.checked()?)
+            }
+            "thread/resume" => Self::ThreadResume(resume(fields)?),
+            "thread/fork" => Self::ThreadFork(resume(fields)?),
+            "thread/archive" => Self::ThreadArchive(thread(fields)?),
+            "thread/unarchive" => Self::ThreadUnarchive(thread(fields)?),
+            "thread/read" => {
+                #[derive(Deserialize)]
+                #[serde(rename_all = "camelCase")]
+                struct Params {
+                    thread_id: String,
+                    #[serde(default)]
+                    include_turns: bool,
+                }
+                let params: Params = read(fields)?;
+                Self::ThreadRead { thread: id(&params.thread_id)?, turns: params.include_turns }
+            }
+            "thread/turns/list" => {
+                let thread = of_thread(&fields)?;
+                Self::TurnsList(TurnsList { thread, ..read(fields)? })
+            }
+            "turn/start" => {
+                let thread = of_thread(&fields)?;
+                check_approval(fields.get("approvalPolicy"))?;
+                Self::TurnStart(TurnStart { thread, ..read(fields)? })
+            }
+            "turn/interrupt" => {
+                #[derive(Deserialize)]
+                #[serde(rename_all = "camelCase")]
+                struct Params {
+                    thread_id: String,
+                    turn_id: String,
+                }
+                let params: Params = read(fields)?;
+                Self::TurnInterrupt { thread: id(&params.thread_id)?, turn: params.turn_id }
+            }
+            other => return Err(RpcError::unknown_method(other)),
+        })
+    }
+}
+
+/// Who a client is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Initialize {
+    /// Its name and version.
+    pub client_info: ClientInfo,
+    /// What it can do.
+    #[serde(default)]
+    pub capabilities: Option<Capabilities>,
+}
+
+/// The name and version of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ClientInfo {
+    /// The name.
+    pub name: String,
+    /// The version.
+    pub version: String,
+}
+
+/// What a client can do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Capabilities {
+    /// Notifications that it does not want.
+    pub opt_out_notification_methods: Option<Vec<String>>,
+}
+
+/// What a thread is run with, as far as the client says.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Settings {
+    /// The working directory.
+    pub cwd: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// The provider.
+    pub model_provider: Option<String>,
+    /// What commands may do.
+    pub sandbox: Option<Sandbox>,
+    /// When to ask; this build never does.
+    pub approval_policy: Option<Value>,
+    /// Keys of the configuration.
+    pub config: Option<Map<String, Value>>,
+    /// What the model is told before anything else.
+    pub developer_instructions: Option<String>,
+    /// Whether nothing is kept.
+    pub ephemeral: Option<bool>,
+}
+
+/// What commands may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sandbox {
+    /// Read everything, write nothing.
+    ReadOnly,
+    /// Write in the workspace.
+    WorkspaceWrite,
+    /// Anything.
+    DangerFullAccess,
+}
+
+impl Settings {
+    /// Returns what differs from the configuration, as `key=value` in TOML, in the order in which later
+    /// ones win.
+    pub fn overrides(&self) -> Vec<String> {
+        let mut overrides = Vec::new();
+        for (key, value) in self.config.iter().flatten() {
+            // Dots in a key of the outermost level lead into tables, as on the command line.
+            flatten(key.clone(), value, &mut overrides);
+        }
+        let texts = [
+            ("model_provider", &self.model_provider),
+            ("developer_instructions", &self.developer_instructions),
+        ];
+        for (key, text) in texts {
+            overrides
+                .extend(text.iter().map(|text| format!("{key}={}", Value::from(text.clone()))));
+        }
+        overrides
+    }
+
+    fn checked(self) -> Result<Self, RpcError> {
+        check_approval(self.approval_policy.as_ref())?;
+        Ok(self)
+    }
+}
+
+/// Writes a value as assignments to single keys.
+fn flatten(key: String, value: &Value, overrides: &mut Vec<String>) {
+    match value {
+        Value::Null => {}
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                flatten(format!("{key}.{}", Value::from(name.clone())), value, overrides);
+            }
+        }
+        // Texts, numbers, truths and lists of them look the same in TOML.
+        value => overrides.push(format!("{key}={value}")),
+    }
+}
+
+/// A thread to go on with, or from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resume {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Whether its turns are wanted.
+    pub turns: bool,
+    /// What it is run with from now on.
+    pub settings: Settings,
+}
+
+/// Which turns of a thread are wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnsList {
+    /// The thread.
+    #[serde(skip, default = "nobody")]
+    pub thread: ThreadId,
+    /// How many.
+    #[serde(default)]
+    pub limit: Option<u32>,
+    /// Where to go on.
+    #[serde(default)]
+    pub cursor: Option<String>,
+    /// In which order.
+    #[serde(default)]
+    pub sort_direction: Option<Direction>,
+    /// How much of each.
+    #[serde(default)]
+    pub items_view: Option<ItemsView>,
+}
+
+/// The order of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Oldest first.
+    Asc,
+    /// Newest first.
+    #[default]
+    Desc,
+}
+
+/// How many of its items a turn is shown with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ItemsView {
+    /// None.
+    NotLoaded,
+    /// What the user said and the last message.
+    #[default]
+    Summary,
+    /// All.
+    Full,
+}
+
+/// What a turn begins with.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnStart {
+    /// The thread.
+    #[serde(skip, default = "nobody")]
+    pub thread: ThreadId,
+    /// What the user says.
+    pub input: Vec<UserInput>,
+    /// What the client calls the message.
+    #[serde(default)]
+    pub client_user_message_id: Option<String>,
+}
+
+/// A part of what the user says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum UserInput {
+    /// Words.
+    Text {
+        /// The words.
+        text: String,
+        /// What stands for something else in them; shown as it came.
+        #[serde(default)]
+        text_elements: Vec<Value>,
+    },
+    /// A picture at an address.
+    Image {
+        /// The address; usually one that holds the picture itself.
+        url: String,
+    },
+    /// A picture in a file.
+    LocalImage {
+        /// The file.
+        path: String,
+    },
+}
+
+/// Stands where an id is put in afterwards.
+fn nobody() -> ThreadId {
+    ThreadId::new(0, [0; 10])
+}
+
+fn invalid(error: impl std::fmt::Display) -> RpcError {
+    RpcError::invalid(format!("Invalid request: {error}"))
+}
+
+fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, RpcError> {
+    serde_json::from_value(Value::Object(fields)).map_err(invalid)
+}
+
+fn id(text: &str) -> Result<ThreadId, RpcError> {
+    text.parse().map_err(|error| RpcError::invalid(format!("invalid thread id: {error}")))
+}
+
+fn of_thread(fields: &Map<String, Value>) -> Result<ThreadId, RpcError> {
+    let text = fields.get("threadId").ok_or_else(|| invalid("missing field `threadId`"))?;
+    id(text.as_str().ok_or_else(|| invalid("`threadId` is not a text"))?)
+}
+
+fn thread(fields: Map<String, Value>) -> Result<ThreadId, RpcError> {
+    of_thread(&fields)
+}
+
+fn resume(fields: Map<String, Value>) -> Result<Resume, RpcError> {
+    let thread = of_thread(&fields)?;
+    let exclude = fields.get("excludeTurns").and_then(Value::as_bool).unwrap_or(false);
+    let settings: Settings = read(fields)?;
+    Ok(Resume { thread, turns: !exclude, settings: settings.checked()? })
+}
+
+fn check_approval(policy: Option<&Value>) -> Result<(), RpcError> {
+    match policy {
+        None | Some(Value::Null) => Ok(()),
+        Some(policy) if policy == "never" => Ok(()),
+        Some(policy) => Err(RpcError::invalid(format!(
+            "approvalPolicy {policy}: this build does not ask yet; use \"never\""
+        ))),
+    }
+}
+
+/// Refuses what would change what happens and cannot be done yet. Other fields are passed over, as
+/// clients are newer and older than we are.
+fn refuse_unsupported(method: &str, fields: &Map<String, Value>) -> Result<(), RpcError> {
+    let unset = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    let listed = UNSUPPORTED.iter().filter(|(of, _)| *of == method).flat_map(|(_, names)| *names);
+    for name in listed {
+        if fields.get(*name).is_some_and(|value| !unset(value)) {
+            let message = format!("{method}.{name} is not supported by this build yet");
+            return Err(RpcError::invalid(message));
+        }
+    }
+    Ok(())
+}
+
+const UNSUPPORTED: [(&str, &[&str]); 4] = [
+    ("thread/start", &["baseInstructions", "dynamicTools", "environments", "permissions"]),
+    ("thread/resume", &["baseInstructions", "history", "path", "permissions"]),
+    ("thread/fork", &["baseInstructions", "beforeTurnId", "lastTurnId", "path", "permissions"]),
+    (
+        "turn/start",
+        &[
+            "additionalContext",
+            "collaborationMode",
+            "cwd",
+            "effort",
+            "environments",
+            "model",
+            "outputSchema",
+            "permissions",
+            "sandboxPolicy",
+            "summary",
+            "toolOutput",
+        ],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::to_raw_value;
+    use serde_json::{Value, json};
+
+    use super::{METHODS, Request, Settings};
+    use crate::message::{INVALID_REQUEST, METHOD_NOT_FOUND};
+
+    const ID: &str = "01a1e055-b282-7523-b985-c798177efe12";
+
+    fn parse(method: &str, params: &Value) -> Result<Request, crate::message::RpcError> {
+        Request::parse(method, Some(&to_raw_value(params).unwrap()))
+    }
+
+    #[track_caller]
+    fn refused(method: &str, params: Value, code: i64, words: &str) {
+        let error = parse(method, &params).expect_err(method);
+        assert!(error.code == code && error.message.contains(words), "{error:?}");
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let bad = INVALID_REQUEST;
+        refused("no/such", json!({}), METHOD_NOT_FOUND, "does not know");
+        refused("thread/start", json!([]), bad, "Invalid request");
+        refused("thread/start", json!({"sandbox": "none"}), bad, "none");
+        refused("thread/start", json!({"approvalPolicy": "on-request"}), bad, "does not ask yet");
+        refused("thread/start", json!({"approvalPolicy": {"granular": {}}}), bad, "never");
+        refused("thread/start", json!({"baseInstructions": "x"}), bad, "thread/start.baseI");
+        refused("thread/read", json!({"threadId": "nope"}), bad, "invalid thread id");
+        refused("thread/archive", json!({"threadId": 1}), bad, "threadId");
+        refused("thread/resume", json!({}), bad, "threadId");
+        refused("thread/fork", json!({"threadId": ID, "lastTurnId": "t"}), bad, "lastTurnId");
+        refused("thread/turns/list", json!({"threadId": ID, "limit": "abc"}), bad, "abc");
+        refused("turn/start", json!({"threadId": ID}), bad, "input");
+        refused("turn/start", json!({"threadId": ID, "input": [{"type": "audio"}]}), bad, "audio");
+        refused("turn/start", json!({"threadId": ID, "input": [], "model": "m"}), bad, "model");
+        refused("turn/interrupt", json!({"threadId": ID}), bad, "turnId");
+        for method in METHODS {
+            let error = Request::parse(method, None).expect_err(method);
+            assert_eq!(error.message, "Invalid request: missing field `params`");
+        }
+    }
+
+    #[test]
+    fn what_is_taken() {
+        let params = json!({
+            "threadId": ID, "input": [{"type": "text", "text": "hi"}], "model": null, "newer": 1,
+            "approvalPolicy": "never",
+        });
+        let Ok(Request::TurnStart(start)) = parse("turn/start", &params) else { panic!() };
+        assert_eq!(start.thread.to_string(), ID);
+        assert_eq!(
+            json!(start.input),
+            json!([{"type": "text", "text": "hi", "text_elements": []}])
+        );
+        let params = json!({"threadId": ID, "excludeTurns": true, "cwd": "/w"});
+        let Ok(Request::ThreadFork(fork)) = parse("thread/fork", &params) else { panic!() };
+        assert_eq!((fork.turns, fork.settings.cwd.as_deref()), (false, Some("/w")));
+    }
+
+    #[test]
+    fn settings_become_overrides() {
+        let params = json!({
+            "config": {"a": {"b.c": [1, "x"], "n": null}, "d.e": true},
+            "modelProvider": "lab \"x\"",
+        });
+        let settings: Settings = serde_json::from_value(params).unwrap();
+        assert_eq!(
+            settings.overrides(),
+            [r#"a."b.c"=[1,"x"]"#, "d.e=true", r#"model_provider="lab \"x\"""#]
+        );
+    }
+}

@@ -1,0 +1,496 @@
+//! The face of a running turn: events of the engine become notifications.
+
+use std::collections::HashMap;
+
+use protocol::error::{ErrorClass, TurnError as Cause, TurnErrorCause};
+use protocol::event::Event;
+use protocol::id::ItemId;
+use protocol::item::{Item as EngineItem, ItemBody, StepStatus, user_message_name};
+use protocol::usage::Usage;
+use serde_json::{Value, json};
+
+use crate::notification::{Notification, TokenUsage};
+use crate::request::{ItemsView, UserInput};
+use crate::wire::{Body, Item, Status, Turn, TurnError, TurnStatus};
+
+/// Projects the events of one turn. Adds no fact but what the user said, which the engine was told.
+#[derive(Clone, Debug)]
+pub struct TurnFace {
+    thread: String,
+    turn: Turn,
+    said: Option<(Vec<UserInput>, Option<String>)>,
+    started_ms: u64,
+    open: HashMap<ItemId, Open>,
+    last_message: Option<Item>,
+    /// Tokens of the thread before this turn.
+    before: Usage,
+    window: Option<u64>,
+}
+
+/// An item that began.
+#[derive(Clone, Debug)]
+struct Open {
+    name: String,
+    kind: Kind,
+    started_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Message,
+    /// Whether a part of its summary has begun.
+    Reasoning {
+        begun: bool,
+    },
+    Other,
+}
+
+impl TurnFace {
+    /// Makes the face of a turn that begins with what the user says.
+    pub fn new(
+        thread: String,
+        turn: String,
+        said: Vec<UserInput>,
+        client_id: Option<String>,
+        before: Usage,
+        window: Option<u64>,
+    ) -> Self {
+        Self {
+            thread,
+            turn: Turn::new(turn),
+            said: Some((said, client_id)),
+            started_ms: 0,
+            open: HashMap::new(),
+            last_message: None,
+            before,
+            window,
+        }
+    }
+
+    /// Returns the turn's id.
+    pub fn id(&self) -> &str {
+        &self.turn.id
+    }
+
+    /// Returns the turn as it stands, without items.
+    pub fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    /// Returns what a client is told of an event that happened at `now_ms`.
+    pub fn event(&mut self, now_ms: u64, event: &Event) -> Vec<Notification> {
+        match event {
+            Event::TurnStarted => self.started(now_ms),
+            Event::ItemStarted(item) => self.item_started(now_ms, item),
+            Event::ItemUpdated(item) => self.plan(item).into_iter().collect(),
+            Event::Delta { item, text } => self.delta(*item, text),
+            Event::ItemCompleted(item) => self.item_completed(now_ms, item),
+            Event::ItemDiscarded(item) => {
+                // Clients of this protocol are not told: the item never completes.
+                self.open.remove(item);
+                Vec::new()
+            }
+            Event::Retrying { attempt, limit, reason, .. } => {
+                let error = TurnError::new(
+                    format!("Reconnecting... {attempt}/{limit}"),
+                    json!({"responseStreamDisconnected": {"httpStatusCode": null}}),
+                    Some(reason.clone()),
+                );
+                vec![self.error(error, true)]
+            }
+            Event::Warning(message) => vec![self.warning(message.clone())],
+            Event::HistoryRepaired(repairs) => {
+                let words: Vec<_> = repairs.iter().map(ToString::to_string).collect();
+                vec![self.warning(words.join("\n"))]
+            }
+            Event::TurnCompleted { usage } => {
+                let last = since(*usage, self.before);
+                let token_usage = TokenUsage {
+                    total: (*usage).into(),
+                    last: last.into(),
+                    model_context_window: self.window,
+                };
+                self.ended(now_ms, TurnStatus::Completed);
+                vec![
+                    Notification::TokenUsageUpdated {
+                        thread_id: self.thread.clone(),
+                        turn_id: self.turn.id.clone(),
+                        token_usage,
+                    },
+                    self.status(Status::Idle),
+                    self.completed(),
+                ]
+            }
+            Event::TurnFailed(cause) => {
+                let error = TurnError::new(cause.message.clone(), error_info(cause), None);
+                self.ended(now_ms, TurnStatus::Failed);
+                self.turn.error = Some(error.clone());
+                vec![self.status(Status::SystemError), self.error(error, false), self.completed()]
+            }
+            Event::TurnInterrupted => {
+                self.ended(now_ms, TurnStatus::Interrupted);
+                vec![self.status(Status::Idle), self.completed()]
+            }
+            // Told by whoever made the thread; this build does not ask.
+            Event::ThreadStarted(_)
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. } => Vec::new(),
+        }
+    }
+
+    fn started(&mut self, now_ms: u64) -> Vec<Notification> {
+        self.started_ms = now_ms;
+        self.turn.started_at = Some(now_ms / 1000);
+        let thread_id = self.thread.clone();
+        let mut told = vec![
+            self.status(Status::Active { active_flags: [] }),
+            Notification::TurnStarted { thread_id, turn: self.turn.clone() },
+        ];
+        if let Some((content, client_id)) = self.said.take() {
+            let id = user_message_name(&self.turn.id, 1);
+            let body = Body::UserMessage { id, client_id, content };
+            told.push(self.begins(now_ms, body.clone()));
+            told.push(self.is_done(now_ms, now_ms, body));
+        }
+        told
+    }
+
+    fn item_started(&mut self, now_ms: u64, item: &EngineItem) -> Vec<Notification> {
+        let name = item.name(&self.turn.id);
+        let Some(body) = Body::of(name.clone(), &item.body, None) else {
+            return self.plan(item).into_iter().collect();
+        };
+        let kind = match &item.body {
+            ItemBody::AgentMessage { .. } => Kind::Message,
+            ItemBody::Reasoning { .. } => Kind::Reasoning { begun: false },
+            _ => Kind::Other,
+        };
+        self.open.insert(item.id, Open { name, kind, started_ms: now_ms });
+        vec![self.begins(now_ms, begun(body))]
+    }
+
+    fn item_completed(&mut self, now_ms: u64, item: &EngineItem) -> Vec<Notification> {
+        let open = self.open.remove(&item.id);
+        let name = open.as_ref().map_or_else(|| item.name(&self.turn.id), |open| open.name.clone());
+        let started_ms = open.map_or(now_ms, |open| open.started_ms);
+        let duration_ms = now_ms.saturating_sub(started_ms);
+        let Some(body) = Body::of(name, &item.body, Some(duration_ms)) else { return Vec::new() };
+        if matches!(body, Body::AgentMessage { .. }) {
+            self.last_message = Some(timed(started_ms, Some(now_ms), body.clone()));
+        }
+        vec![self.is_done(started_ms, now_ms, body)]
+    }
+
+    fn delta(&mut self, item: ItemId, text: &str) -> Vec<Notification> {
+        let Some(open) = self.open.get_mut(&item) else { return Vec::new() };
+        let (thread_id, turn_id) = (self.thread.clone(), self.turn.id.clone());
+        let (item_id, delta) = (open.name.clone(), text.to_owned());
+        match &mut open.kind {
+            Kind::Message => {
+                vec![Notification::AgentMessageDelta { thread_id, turn_id, item_id, delta }]
+            }
+            Kind::Reasoning { begun } => {
+                let mut told = Vec::new();
+                // Events do not say where one part ends and the next begins.
+                let summary_index = 0;
+                if !std::mem::replace(begun, true) {
+                    told.push(Notification::SummaryPartAdded {
+                        thread_id: thread_id.clone(),
+                        turn_id: turn_id.clone(),
+                        item_id: item_id.clone(),
+                        summary_index,
+                    });
+                }
+                told.push(Notification::SummaryTextDelta {
+                    thread_id,
+                    turn_id,
+                    item_id,
+                    delta,
+                    summary_index,
+                });
+                told
+            }
+            Kind::Other => Vec::new(),
+        }
+    }
+
+    fn plan(&self, item: &EngineItem) -> Option<Notification> {
+        let ItemBody::TodoList { steps } = &item.body else { return None };
+        let status = |status| match status {
+            StepStatus::Pending => "pending",
+            StepStatus::InProgress => "inProgress",
+            StepStatus::Completed => "completed",
+        };
+        let step =
+            |step: &protocol::item::Step| json!({"step": step.text, "status": status(step.status)});
+        Some(Notification::PlanUpdated {
+            thread_id: self.thread.clone(),
+            turn_id: self.turn.id.clone(),
+            explanation: None,
+            plan: steps.iter().map(step).collect(),
+        })
+    }
+
+    fn ended(&mut self, now_ms: u64, status: TurnStatus) {
+        self.turn.status = status;
+        self.turn.completed_at = Some(now_ms / 1000);
+        self.turn.duration_ms = Some(now_ms.saturating_sub(self.started_ms));
+    }
+
+    fn completed(&self) -> Notification {
+        let mut turn = self.turn.clone();
+        let answered = turn.status == TurnStatus::Completed;
+        if let Some(message) = self.last_message.clone().filter(|_| answered) {
+            turn.items = vec![message];
+            turn.items_view = ItemsView::Summary;
+        }
+        Notification::TurnCompleted { thread_id: self.thread.clone(), turn }
+    }
+
+    fn status(&self, status: Status) -> Notification {
+        Notification::ThreadStatusChanged { thread_id: self.thread.clone(), status }
+    }
+
+    fn error(&self, error: TurnError, will_retry: bool) -> Notification {
+        let (thread_id, turn_id) = (self.thread.clone(), self.turn.id.clone());
+        Notification::Error { error, will_retry, thread_id, turn_id }
+    }
+
+    fn warning(&self, message: String) -> Notification {
+        Notification::Warning { thread_id: Some(self.thread.clone()), message }
+    }
+
+    fn begins(&self, now_ms: u64, body: Body) -> Notification {
+        Notification::ItemStarted {
+            item: timed(now_ms, None, body),
+            thread_id: self.thread.clone(),
+            turn_id: self.turn.id.clone(),
+            started_at_ms: now_ms,
+        }
+    }
+
+    fn is_done(&self, started_ms: u64, now_ms: u64, body: Body) -> Notification {
+        Notification::ItemCompleted {
+            item: timed(started_ms, Some(now_ms), body),
+            thread_id: self.thread.clone(),
+            turn_id: self.turn.id.clone(),
+            completed_at_ms: now_ms,
+        }
+    }
+}
+
+fn timed(started_ms: u64, completed_ms: Option<u64>, body: Body) -> Item {
+    Item { body, started_at_ms: Some(started_ms), completed_at_ms: completed_ms }
+}
+
+/// An item that begins has no text yet: that comes in pieces, or with its end.
+fn begun(body: Body) -> Body {
+    match body {
+        Body::AgentMessage { id, .. } => Body::agent_message(id, String::new()),
+        Body::Reasoning { id, .. } => {
+            Body::Reasoning { id, summary: Vec::new(), content: Vec::new() }
+        }
+        body => body,
+    }
+}
+
+fn since(now: Usage, before: Usage) -> Usage {
+    Usage {
+        input_tokens: now.input_tokens.saturating_sub(before.input_tokens),
+        cached_input_tokens: now.cached_input_tokens.saturating_sub(before.cached_input_tokens),
+        cache_write_input_tokens: now
+            .cache_write_input_tokens
+            .saturating_sub(before.cache_write_input_tokens),
+        output_tokens: now.output_tokens.saturating_sub(before.output_tokens),
+        reasoning_output_tokens: now
+            .reasoning_output_tokens
+            .saturating_sub(before.reasoning_output_tokens),
+    }
+}
+
+fn error_info(error: &Cause) -> Value {
+    let TurnErrorCause::Sample(class) = error.cause else { return json!("other") };
+    match class {
+        ErrorClass::ContextFull => json!("contextWindowExceeded"),
+        ErrorClass::UsageLimit | ErrorClass::Quota => json!("usageLimitExceeded"),
+        ErrorClass::Overloaded => json!("serverOverloaded"),
+        ErrorClass::RateLimited => {
+            json!({"responseTooManyFailedAttempts": {"httpStatusCode": 429}})
+        }
+        ErrorClass::Credentials => json!("unauthorized"),
+        ErrorClass::InvalidRequest => json!("badRequest"),
+        ErrorClass::ModelNotFound => json!("modelNotFound"),
+        ErrorClass::ServerFault => json!("internalServerError"),
+        ErrorClass::Unreachable => json!({"httpConnectionFailed": {"httpStatusCode": null}}),
+        ErrorClass::Disconnected => {
+            json!({"responseStreamDisconnected": {"httpStatusCode": null}})
+        }
+        _ => json!("other"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use protocol::error::RetryAdvice;
+    use protocol::item::{Command, Status as ItemStatus, Step};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn item(id: u64, body: ItemBody) -> EngineItem {
+        EngineItem::new(ItemId(id), body)
+    }
+
+    fn message(text: &str) -> ItemBody {
+        ItemBody::AgentMessage { text: text.into() }
+    }
+
+    /// Plays events, a second apart; compares what is told, in short.
+    #[track_caller]
+    fn check(events: &[Event], want: &[&str]) {
+        let said = vec![UserInput::Text { text: "hi".into(), text_elements: Vec::new() }];
+        let mut face =
+            TurnFace::new("th".into(), "tu".into(), said, None, Usage::default(), Some(9));
+        let mut got = Vec::new();
+        for (second, event) in (1..).zip(events) {
+            for told in face.event(second * 1000, event) {
+                let line: Value = serde_json::from_str(&told.line(second * 1000)).unwrap();
+                assert_eq!(line["method"], told.method(), "{line}");
+                got.push(short(&line));
+            }
+        }
+        assert_eq!(got, want);
+    }
+
+    fn short(line: &Value) -> String {
+        let (method, params) = (line["method"].as_str().unwrap(), &line["params"]);
+        let item = &params["item"];
+        let detail = match method {
+            "item/started" | "item/completed" => format!(
+                "{} {} {}{}{}",
+                item["id"].as_str().unwrap(),
+                item["type"].as_str().unwrap(),
+                item["text"].as_str().unwrap_or_default(),
+                item["status"].as_str().unwrap_or_default(),
+                item["durationMs"].as_u64().map(|ms| format!(" {ms}")).unwrap_or_default(),
+            ),
+            "turn/completed" => format!(
+                "{} {} {}",
+                params["turn"]["status"].as_str().unwrap(),
+                params["turn"]["items"].as_array().unwrap().len(),
+                params["turn"]["durationMs"]
+            ),
+            "thread/status/changed" => params["status"]["type"].as_str().unwrap().into(),
+            "error" => format!("{} {}", params["willRetry"], params["error"]["codexErrorInfo"]),
+            "turn/plan/updated" => params["plan"].to_string(),
+            "thread/tokenUsage/updated" => params["tokenUsage"]["last"]["totalTokens"].to_string(),
+            _ => format!("{}{}", params["itemId"], params["delta"]),
+        };
+        format!("{method} {detail}")
+    }
+
+    const BEGIN: [&str; 4] = [
+        "thread/status/changed active",
+        "turn/started nullnull",
+        "item/started tu-user-1 userMessage ",
+        "item/completed tu-user-1 userMessage ",
+    ];
+
+    #[track_caller]
+    fn check_turn(events: Vec<Event>, want: &[&str]) {
+        let all: Vec<_> = std::iter::once(Event::TurnStarted).chain(events).collect();
+        check(&all, &[&BEGIN, want].concat());
+    }
+
+    #[test]
+    fn a_turn_with_an_answer() {
+        let usage = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
+        check_turn(
+            vec![
+                Event::ItemStarted(item(0, ItemBody::Reasoning { summary: vec!["x".into()] })),
+                Event::Delta { item: ItemId(0), text: "t".into() },
+                Event::Delta { item: ItemId(0), text: "u".into() },
+                Event::ItemCompleted(item(0, ItemBody::Reasoning { summary: vec!["tu".into()] })),
+                Event::ItemStarted(item(1, message("early"))),
+                Event::Delta { item: ItemId(1), text: "one".into() },
+                Event::Delta { item: ItemId(7), text: "of nothing".into() },
+                Event::ItemCompleted(item(1, message("one"))),
+                Event::TurnCompleted { usage },
+            ],
+            &[
+                "item/started tu-0 reasoning ",
+                r#"item/reasoning/summaryPartAdded "tu-0"null"#,
+                r#"item/reasoning/summaryTextDelta "tu-0""t""#,
+                r#"item/reasoning/summaryTextDelta "tu-0""u""#,
+                "item/completed tu-0 reasoning ",
+                "item/started tu-1 agentMessage ",
+                r#"item/agentMessage/delta "tu-1""one""#,
+                "item/completed tu-1 agentMessage one",
+                "thread/tokenUsage/updated 5",
+                "thread/status/changed idle",
+                "turn/completed completed 1 9000",
+            ],
+        );
+    }
+
+    #[test]
+    fn calls() {
+        let command = |status| {
+            let command = "/bin/sh -c ls".into();
+            let (cwd, output) = (PathBuf::from("/w"), "out".into());
+            let body = ItemBody::Command(Command { command, cwd, output, exit_code: None, status });
+            EngineItem { call_id: Some("c1".into()), ..item(0, body) }
+        };
+        let steps = vec![Step { text: "a".into(), status: StepStatus::InProgress }];
+        let todo = item(1, ItemBody::TodoList { steps });
+        check_turn(
+            vec![
+                Event::ItemStarted(command(ItemStatus::InProgress)),
+                Event::ItemCompleted(command(ItemStatus::Completed)),
+                Event::ItemStarted(todo.clone()),
+                Event::ItemUpdated(todo.clone()),
+                Event::ItemCompleted(todo),
+            ],
+            &[
+                "item/started c1 commandExecution inProgress",
+                "item/completed c1 commandExecution completed 1000",
+                r#"turn/plan/updated [{"status":"inProgress","step":"a"}]"#,
+                r#"turn/plan/updated [{"status":"inProgress","step":"a"}]"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn turns_without_an_answer() {
+        let retrying =
+            Event::Retrying { attempt: 1, limit: 5, delay: Duration::ZERO, reason: "r".into() };
+        let failed = Event::TurnFailed(Cause {
+            cause: TurnErrorCause::Sample(ErrorClass::ContextFull),
+            message: "full".into(),
+            attempts: 1,
+            retry: RetryAdvice::Never,
+        });
+        check_turn(
+            vec![
+                Event::ItemStarted(item(0, message(""))),
+                Event::ItemDiscarded(ItemId(0)),
+                retrying,
+                failed,
+            ],
+            &[
+                "item/started tu-0 agentMessage ",
+                r#"error true {"responseStreamDisconnected":{"httpStatusCode":null}}"#,
+                "thread/status/changed systemError",
+                r#"error false "contextWindowExceeded""#,
+                "turn/completed failed 0 4000",
+            ],
+        );
+        check_turn(
+            vec![Event::TurnInterrupted],
+            &["thread/status/changed idle", "turn/completed interrupted 0 1000"],
+        );
+    }
+}
