@@ -185,7 +185,8 @@ impl Store {
     /// Tells whether the lines of a thread have ordinals.
     pub(crate) fn is_numbered(&self, chain: &Chain) -> Result<bool, StoreError> {
         let part = chain.parts.last().expect("a chain ends in the thread's own file");
-        let head = read_head(&*part.file).map_err(|source| StoreError::io(&part.path, source))?;
+        let head = part.open().and_then(|file| read_head(&*file));
+        let head = head.map_err(|source| StoreError::io(&part.path, source))?;
         Ok(head.first.is_some())
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use protocol::rollout::{HistoryBase, SessionMeta};
 
-use crate::disk::{DiskFile, Mode, read_range};
-use crate::files::{Name, ThreadFiles, missing};
+use crate::disk::{DiskFile, read_range};
+use crate::files::{Name, ThreadFiles, unusable};
 use crate::line::{decode, hint};
 use crate::part::{Part, is_head};
 use crate::read::{Damage, DamageKind};
@@ -42,7 +42,7 @@ impl Store {
         part.own = true;
         loop {
             let io = |source| StoreError::io(&part.path, source);
-            let head = read_head(&*part.file).map_err(io)?;
+            let head = part.open().and_then(|file| read_head(&*file)).map_err(io)?;
             let mut base = head.base.clone().or_else(|| guess_base(&part.path, &head));
             if base.is_none() && head.meta.is_none() && head.first.is_none() {
                 base = self.whole_before(files, &part)?;
@@ -58,7 +58,7 @@ impl Store {
             let Some(next) = step else {
                 let missing = (part.start > 0).then_some(0..part.start);
                 chain.damage.push(Damage {
-                    file: part.path.clone(),
+                    file: Arc::clone(&part.path),
                     offset: 0,
                     length: 0,
                     ordinal: missing.as_ref().map(|missing| missing.start),
@@ -82,13 +82,16 @@ impl Store {
         files: &ThreadFiles,
         part: &Part,
     ) -> Result<Option<HistoryBase>, StoreError> {
-        let at = files.segments.iter().position(|path| *path == part.path);
+        let at = files.segments.iter().position(|path| **path == *part.path);
         let Some(before) = at.and_then(|at| files.segments.get(at.checked_sub(1)?)) else {
             return Ok(None);
         };
         let before = self.part(before)?;
         let io = |source| StoreError::io(&before.path, source);
-        let outcome = before.read(&mut None, &mut |_| {}).map_err(io)?;
+        let outcome = match before.read(&mut None, &mut |_| {}) {
+            Err(error) if unusable(&error) => return Ok(None),
+            done => done.map_err(io)?,
+        };
         Ok(outcome.next.map(|end_ordinal_exclusive| HistoryBase {
             thread_id: part.thread,
             end_ordinal_exclusive,
@@ -96,16 +99,15 @@ impl Store {
         }))
     }
 
-    /// Opens one file as a part that begins at nothing and counts to its end.
+    /// Returns one file as a part that begins at nothing and counts to its end.
     pub(crate) fn part(&self, path: &Path) -> Result<Part, StoreError> {
-        let file = self.disk.open(path, Mode::Read).map_err(|e| StoreError::io(path, e))?;
         let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
         let Some(name) = name else {
             return Err(StoreError::io(path, io::Error::other("this is not the name of a thread")));
         };
         Ok(Part {
-            path: path.to_owned(),
-            file,
+            path: path.into(),
+            disk: Arc::clone(&self.disk),
             thread: name.id,
             made: name.made(),
             start: 0,
@@ -127,16 +129,12 @@ impl Store {
     ) -> Result<Option<Part>, StoreError> {
         let Some(files) = self.files(base.thread_id)? else { return Ok(None) };
         let used = |path: &PathBuf| {
-            *path == above.path || chain.parts.iter().any(|part| part.path == *path)
+            **path == *above.path || chain.parts.iter().any(|part| *part.path == **path)
         };
         // Newest first, and nothing newer than what continues it.
         let mut candidates = Vec::new();
         for path in files.segments.iter().rev().filter(|path| !used(path)) {
-            match self.part(path) {
-                Ok(part) => candidates.push(part),
-                Err(StoreError::Io { source, .. }) if missing(&source) => {}
-                Err(error) => return Err(error),
-            }
+            candidates.push(self.part(path)?);
         }
         if above.thread == base.thread_id {
             candidates.retain(|part| segment(&part.path) < segment(&above.path));
@@ -146,7 +144,11 @@ impl Store {
         let end = base.end_ordinal_exclusive;
         for part in &candidates {
             let io = |source| StoreError::io(&part.path, source);
-            if ends_at(&part.file, base).map_err(io)? {
+            let file = match part.open() {
+                Err(error) if unusable(&error) => continue,
+                done => done.map_err(io)?,
+            };
+            if ends_at(&*file, base).map_err(io)? {
                 let mut part = part.clone();
                 (part.end_byte, part.end_ordinal) = (base.end_byte_offset, Some(end));
                 return Ok(Some(part));
@@ -154,7 +156,10 @@ impl Store {
         }
         for mut part in candidates {
             let io = |source| StoreError::io(&part.path, source);
-            let head = read_head(&*part.file).map_err(io)?;
+            let head = match part.open() {
+                Err(error) if unusable(&error) => continue,
+                done => done.and_then(|file| read_head(&*file)).map_err(io)?,
+            };
             let start = head.base.as_ref().map_or(head.first, |b| Some(b.end_ordinal_exclusive));
             if start.is_none_or(|start| start < end) {
                 part.end_ordinal = Some(end);
@@ -230,14 +235,14 @@ fn time_of(segment: uuid::Uuid) -> Option<jiff::Timestamp> {
 }
 
 /// Tells whether the last line that counts ends in this file where `base` says.
-fn ends_at(file: &Arc<dyn DiskFile>, base: &HistoryBase) -> io::Result<bool> {
+fn ends_at(file: &dyn DiskFile, base: &HistoryBase) -> io::Result<bool> {
     let end = base.end_byte_offset;
     if end == 0 || end == u64::MAX {
         return Ok(false);
     }
     let mut length = END_BYTES.min(end);
     loop {
-        let tail = read_range(&**file, end - length, usize::try_from(length).unwrap_or(0))?;
+        let tail = read_range(file, end - length, usize::try_from(length).unwrap_or(0))?;
         let Some((b'\n', text)) = tail.split_last() else { return Ok(false) };
         if (tail.len() as u64) < length {
             return Ok(false);

@@ -14,6 +14,15 @@ pub trait Disk: fmt::Debug + Send + Sync {
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn DiskFile>>;
     /// Gives a file another place, over whatever is there.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file the owner, as far as that is allowed, and the mode of another.
+    fn copy_mode(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (_, _) = (from, to);
+        Ok(())
+    }
+    /// Tells whether two paths lead to the same file.
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        one == other
+    }
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes one directory.
@@ -67,8 +76,21 @@ pub enum Mode {
 pub struct Entry {
     /// The name; names that are not Unicode are none of ours and not listed.
     pub name: String,
-    /// Whether it is a directory.
-    pub is_dir: bool,
+    /// What it names; of a link, what that leads to.
+    pub kind: EntryKind,
+    /// Whether it is a link.
+    pub linked: bool,
+}
+
+/// What a name in a directory names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A file that has bytes.
+    File,
+    /// A directory.
+    Folder,
+    /// A pipe, a socket, a device, or a link to nothing.
+    Other,
 }
 
 /// What a file is.
@@ -100,11 +122,30 @@ impl Disk for RealDisk {
             Mode::Create => options.read(true).append(true).create_new(true),
             Mode::Lock => options.read(true).write(true).create(true).truncate(false),
         };
-        Ok(Arc::new(RealFile(options.open(path)?)))
+        private(&mut options);
+        Ok(Arc::new(RealFile(open_file(&mut options, path)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn copy_mode(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let metadata = fs::metadata(from)?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{MetadataExt as _, chown};
+            // Only the superuser may; then it is theirs and not ours.
+            let _ = chown(to, Some(metadata.uid()), Some(metadata.gid()));
+        }
+        fs::set_permissions(to, metadata.permissions())
+    }
+
+    #[cfg(unix)]
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+        let number = |path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+        matches!((number(one), number(other)), (Ok(one), Ok(other)) if one == other)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -124,7 +165,18 @@ impl Disk for RealDisk {
         for entry in fs::read_dir(path)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            entries.push(Entry { name, is_dir: entry.file_type()?.is_dir() });
+            let mut found = entry.file_type()?;
+            let linked = found.is_symlink();
+            let mut kind = EntryKind::Other;
+            if linked && let Ok(metadata) = fs::metadata(entry.path()) {
+                found = metadata.file_type();
+            }
+            if found.is_file() {
+                kind = EntryKind::File;
+            } else if found.is_dir() {
+                kind = EntryKind::Folder;
+            }
+            entries.push(Entry { name, kind, linked });
         }
         Ok(entries)
     }
@@ -181,6 +233,30 @@ impl DiskFile for RealFile {
     }
 }
 
+/// Opens a file that has bytes. Anything else of that name is refused: a pipe would keep us waiting for
+/// whoever is at its other end.
+pub(crate) fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags);
+    }
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; move it away"))
+}
+
+/// Files that are made are for their owner only: what is said in a thread is private.
+fn private(options: &mut OpenOptions) {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    #[cfg(not(unix))]
+    let _ = options;
+}
+
 fn summary(metadata: &fs::Metadata) -> Metadata {
     #[cfg(unix)]
     let links = std::os::unix::fs::MetadataExt::nlink(metadata);
@@ -189,21 +265,67 @@ fn summary(metadata: &fs::Metadata) -> Metadata {
     Metadata { length: metadata.len(), links, is_dir: metadata.is_dir() }
 }
 
-/// Reads `length` bytes at `offset`; fewer if the file ends before.
+/// Reads `length` bytes at `offset`, zeros where the disk cannot; fewer if the file ends before.
 pub(crate) fn read_range(file: &dyn DiskFile, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     let mut filled = 0;
     while filled < length {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        match read_past_errors(file, &mut bytes[filled..], offset + filled as u64)? {
+            0 => break,
+            count => filled += count,
         }
     }
     bytes.truncate(filled);
     Ok(bytes)
 }
+
+/// Reads at `offset` as a file does, but reads zeros where the disk cannot: no line has any, so whatever
+/// lay there shows as damage, and all around it can be had.
+pub(crate) fn read_past_errors(
+    file: &dyn DiskFile,
+    buffer: &mut [u8],
+    offset: u64,
+) -> io::Result<usize> {
+    let mut length = buffer.len();
+    let mut tries = BLOCK_TRIES;
+    loop {
+        let error = match file.read_at(&mut buffer[..length], offset) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if is_bad_block(&error) => error,
+            done => return done,
+        };
+        // Up to the end of this block, to leave out no more than must be.
+        let to_end = BLOCK_BYTES - offset % BLOCK_BYTES;
+        let block = usize::try_from(to_end).unwrap_or(length);
+        length = length.min(block);
+        if tries > 0 {
+            tries -= 1;
+            continue;
+        }
+        let left = file.metadata()?.length.saturating_sub(offset);
+        let length = length.min(usize::try_from(left).unwrap_or(length));
+        if length == 0 {
+            return Err(error);
+        }
+        buffer[..length].fill(0);
+        return Ok(length);
+    }
+}
+
+#[cfg(unix)]
+fn is_bad_block(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn is_bad_block(_: &io::Error) -> bool {
+    false
+}
+
+/// What a disk reads and fails to read at once.
+const BLOCK_BYTES: u64 = 4096;
+/// How often a block is tried again.
+const BLOCK_TRIES: usize = 2;
 
 /// Appends all of `bytes`.
 pub(crate) fn append_all(file: &dyn DiskFile, mut bytes: &[u8]) -> io::Result<()> {

@@ -1,13 +1,14 @@
 //! The files of threads: their names, and where they are.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use protocol::id::ThreadId;
 use uuid::Uuid;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, EntryKind};
 use crate::store::{Store, StoreError};
 
 /// The files of one thread.
@@ -19,6 +20,8 @@ pub struct ThreadFiles {
     pub path: PathBuf,
     /// All of its files, oldest first: the last one is [`ThreadFiles::path`].
     pub segments: Vec<PathBuf>,
+    /// Files of the same names in other places: what a move that was cut short leaves, say.
+    pub copies: Vec<PathBuf>,
     /// Whether it is archived.
     pub archived: bool,
     /// When it was made, in local time, as its files are named: `2026-01-31T23-59-58`.
@@ -26,7 +29,7 @@ pub struct ThreadFiles {
 }
 
 /// What the name of a file says.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
     pub(crate) id: ThreadId,
     pub(crate) segment: Option<Uuid>,
@@ -34,20 +37,9 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Reads `rollout-STAMP-ID.jsonl` or `rollout-STAMP-ID_SEGMENT.jsonl`.
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        let rest = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
-        let (stamp, rest) = rest.split_at_checked(STAMP_BYTES)?;
-        let shaped = stamp.bytes().zip(STAMP_SHAPE.bytes()).all(|(got, want)| match want {
-            b'0' => got.is_ascii_digit(),
-            _ => got == want,
-        });
-        let rest = rest.strip_prefix('-').filter(|_| shaped)?;
-        let (id, segment) = match rest.split_once('_') {
-            Some((id, segment)) => (id, Some(Uuid::parse_str(segment).ok()?)),
-            None => (rest, None),
-        };
-        Some(Self { id: id.parse().ok()?, segment, stamp: stamp.to_owned() })
+        let (stamp, id, segment) = take_apart(name)?;
+        Some(Self { id, segment, stamp: stamp.to_owned() })
     }
 
     pub(crate) fn file_name(&self) -> String {
@@ -82,6 +74,28 @@ impl Name {
     }
 }
 
+/// Takes apart `rollout-STAMP-ID.jsonl` or `rollout-STAMP-ID_SEGMENT.jsonl`.
+pub(crate) fn take_apart(name: &str) -> Option<(&str, ThreadId, Option<Uuid>)> {
+    let rest = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
+    let (stamp, rest) = rest.split_at_checked(STAMP_BYTES)?;
+    let shaped = stamp.bytes().zip(STAMP_SHAPE.bytes()).all(|(got, want)| match want {
+        b'0' => got.is_ascii_digit(),
+        _ => got == want,
+    });
+    let rest = rest.strip_prefix('-').filter(|_| shaped)?;
+    let (id, segment) = match rest.split_once('_') {
+        Some((id, segment)) => (id, Some(segment)),
+        None => (rest, None),
+    };
+    // Other spellings of a UUID are not names that anybody writes.
+    let plain = id.len() == ID_BYTES && segment.is_none_or(|segment| segment.len() == ID_BYTES);
+    let segment = match segment {
+        Some(segment) => Some(Uuid::try_parse(segment).ok()?),
+        None => None,
+    };
+    plain.then_some((stamp, id.parse().ok()?, segment))
+}
+
 impl Store {
     /// Returns all threads, in the order of their ids. No file is opened.
     pub fn threads(&self) -> Result<std::vec::IntoIter<ThreadFiles>, StoreError> {
@@ -99,13 +113,24 @@ impl Store {
         for folder in likely_days(id) {
             self.gather(&self.sessions().join(folder), false, Some(id), &mut threads)?;
         }
-        // A thread whose first file is elsewhere was caught in a move.
+        // A move that was cut short leaves files in both places, and the newest one counts.
+        self.gather(&self.archive_folder(), true, Some(id), &mut threads)?;
+        // A thread whose first file is elsewhere was moved by hand.
         let whole = |found: &Found| found.keys().next() == Some(&None);
         if !threads.values().all(whole) || threads.is_empty() {
             self.each_folder(&mut |folder, archived| {
                 self.gather(folder, archived, Some(id), &mut threads)
             })?;
         }
+        Ok(finish(threads).pop())
+    }
+
+    /// Returns the files of one thread wherever they are, with all copies.
+    pub(crate) fn files_everywhere(&self, id: ThreadId) -> Result<Option<ThreadFiles>, StoreError> {
+        let mut threads = BTreeMap::new();
+        self.each_folder(&mut |folder, archived| {
+            self.gather(folder, archived, Some(id), &mut threads)
+        })?;
         Ok(finish(threads).pop())
     }
 
@@ -117,8 +142,16 @@ impl Store {
         for _ in 0..DAY_DEPTH {
             let mut below = Vec::new();
             for folder in &level {
-                let entries = self.list(folder)?;
-                let folders = entries.iter().filter(|entry| entry.is_dir);
+                let entries = match self.list(folder) {
+                    // A directory that is closed to us hides what is in it, and nothing else.
+                    Err(StoreError::Io { source, .. })
+                        if *folder != self.sessions() && unusable(&source) =>
+                    {
+                        continue;
+                    }
+                    done => done?,
+                };
+                let folders = entries.iter().filter(|entry| entry.kind == EntryKind::Folder);
                 below.extend(folders.map(|entry| folder.join(&entry.name)));
             }
             level = below;
@@ -136,12 +169,29 @@ impl Store {
         only: Option<ThreadId>,
         threads: &mut Threads,
     ) -> Result<(), StoreError> {
-        for entry in self.list(folder)?.iter().filter(|entry| !entry.is_dir) {
+        let entries = match self.list(folder) {
+            Err(StoreError::Io { source, .. }) if unusable(&source) => return Ok(()),
+            done => done?,
+        };
+        for entry in entries.iter().filter(|entry| entry.kind == EntryKind::File) {
             let Some(name) = Name::parse(&entry.name) else { continue };
             if only.is_none_or(|only| only == name.id) {
-                // A file that is in both places is in use.
-                let found = threads.entry(name.id).or_default().entry(name.segment);
-                found.or_insert_with(|| (folder.join(&entry.name), name.stamp, archived));
+                let path = folder.join(&entry.name);
+                match threads.entry(name.id).or_default().entry(name.segment) {
+                    Entry::Vacant(place) => {
+                        let copies = Vec::new();
+                        place.insert(FoundFile { path, stamp: name.stamp, archived, copies });
+                    }
+                    // A file that is in both places is in use. One that links lead to twice is one.
+                    Entry::Occupied(mut place) => {
+                        let found = place.get_mut();
+                        let known =
+                            |known: &PathBuf| *known == path || self.disk.is_same(known, &path);
+                        if !known(&found.path) && !found.copies.iter().any(known) {
+                            found.copies.push(path);
+                        }
+                    }
+                }
             }
         }
         Ok(())
@@ -165,16 +215,34 @@ pub(crate) fn missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// By thread: its files by segment, each with its stamp and whether it is archived.
+/// Tells whether an error says that a file is as good as missing: it is, or it is not for us to read.
+pub(crate) fn unusable(error: &io::Error) -> bool {
+    missing(error) || error.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// By thread: its files by segment.
 type Threads = BTreeMap<ThreadId, Found>;
-type Found = BTreeMap<Option<Uuid>, (PathBuf, String, bool)>;
+type Found = BTreeMap<Option<Uuid>, FoundFile>;
+
+/// A file that was found.
+struct FoundFile {
+    path: PathBuf,
+    stamp: String,
+    archived: bool,
+    copies: Vec<PathBuf>,
+}
 
 fn finish(threads: Threads) -> Vec<ThreadFiles> {
     let thread = |(id, files): (ThreadId, Found)| {
-        let (_, stamp, _) = files.values().next()?.clone();
-        let (path, _, archived) = files.values().next_back()?.clone();
-        let segments = files.into_values().map(|(path, ..)| path).collect();
-        Some(ThreadFiles { id, path, segments, archived, stamp })
+        let stamp = files.values().next()?.stamp.clone();
+        let newest = files.values().next_back()?;
+        let (path, archived) = (newest.path.clone(), newest.archived);
+        let (mut segments, mut copies) = (Vec::new(), Vec::new());
+        for mut file in files.into_values() {
+            segments.push(file.path);
+            copies.append(&mut file.copies);
+        }
+        Some(ThreadFiles { id, path, segments, copies, archived, stamp })
     };
     threads.into_iter().filter_map(thread).collect()
 }
@@ -197,6 +265,7 @@ fn likely_days(id: ThreadId) -> Vec<PathBuf> {
 
 const STAMP_SHAPE: &str = "0000-00-00T00-00-00";
 const STAMP_BYTES: usize = STAMP_SHAPE.len();
+const ID_BYTES: usize = 36;
 /// Year, month, day.
 const DAY_DEPTH: usize = 3;
 
@@ -227,6 +296,8 @@ mod tests {
         check(&format!("rollout-2026-11-16T03-37-16-{ID}.jsonl.damaged"), None);
         check(&format!("rollout-2026-11-16T03-37-16-{ID}_x.jsonl"), None);
         check(&format!("rollout-2026/11-16T03-37-16-{ID}.jsonl"), None);
+        check(&format!("rollout-2026-11-16T03-37-16-{}.jsonl", ID.replace('-', "")), None);
+        check(&format!("rollout-2026-11-16T03-37-16-{ID}_{}.jsonl", ID.replace('-', "")), None);
         check("rollout-ü", None);
     }
 }

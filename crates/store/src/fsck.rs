@@ -1,5 +1,6 @@
 //! Checking files, and repairing them without moving a byte that can be read.
 
+use std::collections::HashSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -10,12 +11,13 @@ use protocol::rollout::{Record, Tombstone};
 
 use crate::chain::{Chain, guess_base, read_head};
 use crate::disk::{DiskFile, Mode, append_all, read_range, write_all_at};
+use crate::files::{Name, ThreadFiles};
 use crate::line::{begin, seal};
 use crate::lock::{Lock, Taken};
 use crate::log::format_time;
 use crate::open::file_name;
 use crate::part::{Outcome, Part, is_head};
-use crate::read::{Damage, DamageKind};
+use crate::read::{Damage, DamageKind, bound};
 use crate::scan::{Body, scan};
 use crate::side::{Known, set_aside, side_path};
 use crate::store::{Store, StoreError};
@@ -46,10 +48,14 @@ pub struct FileReport {
     pub base: Option<ThreadId>,
     /// Who has the thread open, in words.
     pub held: Option<String>,
-    /// What is damaged, after repairs.
+    /// What is damaged, after repairs: the first [`crate::DAMAGE_MAX`] of it.
     pub damage: Vec<Damage>,
-    /// What was damaged, and is not any more.
+    /// How much more there is of that.
+    pub damage_more: u64,
+    /// What was damaged, and is not any more: the first [`crate::DAMAGE_MAX`] of it.
     pub repaired: Vec<Damage>,
+    /// How much more there is of that.
+    pub repaired_more: u64,
     /// Why it could not be checked or repaired.
     pub error: Option<StoreError>,
 }
@@ -71,17 +77,20 @@ impl Store {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Report, StoreError> {
         let threads = match only {
-            Some(id) => vec![self.files(id)?.ok_or(StoreError::NotFound(id))?],
+            Some(id) => vec![self.files_everywhere(id)?.ok_or(StoreError::NotFound(id))?],
             None => self.threads()?.collect(),
         };
-        let total = threads.iter().map(|thread| thread.segments.len()).sum();
+        let count = |thread: &ThreadFiles| thread.segments.len() + thread.copies.len();
+        let total = threads.iter().map(count).sum();
         let mut report = Report::default();
         for thread in threads {
-            for path in thread.segments {
+            let segments = thread.segments.iter().map(|path| (path, None));
+            let copies = thread.copies.iter().map(|path| (path, original(path, &thread.segments)));
+            for (path, twice) in segments.chain(copies) {
                 progress(report.files.len(), total);
                 let mut file = FileReport {
                     thread: thread.id,
-                    path,
+                    path: path.clone(),
                     archived: thread.archived,
                     lines: 0,
                     bytes: 0,
@@ -89,10 +98,17 @@ impl Store {
                     base: None,
                     held: None,
                     damage: Vec::new(),
+                    damage_more: 0,
                     repaired: Vec::new(),
+                    repaired_more: 0,
                     error: None,
                 };
-                file.error = self.check_file(&mut file, repair).err();
+                file.error = match twice {
+                    Some(other) => Some(StoreError::Twice { path: path.clone(), other }),
+                    None => self.check_file(&mut file, repair).err(),
+                };
+                file.damage_more = bound(&mut file.damage);
+                file.repaired_more = bound(&mut file.repaired);
                 report.files.push(file);
             }
         }
@@ -127,11 +143,10 @@ impl Store {
             self.repair(&part, &outcome, &report.damage).map_err(io)?;
             (part, outcome) = self.check_part(report)?;
         }
-        let same = |a: &Damage, b: &Damage| {
-            a.what == b.what && a.offset == b.offset && a.missing == b.missing
-        };
-        let left = |damage: &Damage| report.damage.iter().any(|left| same(left, damage));
-        report.repaired = before.into_iter().filter(|damage| !left(damage)).collect();
+        let key = |damage: &Damage| (damage.what, damage.offset, damage.missing.clone());
+        let left: HashSet<_> = report.damage.iter().map(key).collect();
+        report.repaired =
+            before.into_iter().filter(|damage| !left.contains(&key(damage))).collect();
         Ok(())
     }
 
@@ -140,7 +155,7 @@ impl Store {
         let io = |source| StoreError::io(&path, source);
         let mut part = self.part(&path)?;
         part.own = true;
-        let head = read_head(&*part.file).map_err(io)?;
+        let head = part.open().and_then(|file| read_head(&*file)).map_err(io)?;
         part.base = head.base.clone().or_else(|| guess_base(&path, &head));
         report.damage.clear();
         if let Some(base) = &part.base {
@@ -148,7 +163,7 @@ impl Store {
             report.base = Some(base.thread_id);
             if self.base_part(base, &part, head.written, &Chain::default())?.is_none() {
                 report.damage.push(Damage {
-                    file: path.clone(),
+                    file: path.as_path().into(),
                     offset: 0,
                     length: 0,
                     ordinal: (part.start > 0).then_some(0),
@@ -161,10 +176,11 @@ impl Store {
         }
         let mut outcome = part.read(&mut None, &mut |_| {}).map_err(io)?;
         // Lines out of order are no loss to us, but other programs look for the head in the first one.
-        if outcome.headed && !begins_with_head(&*part.file).map_err(io)? {
+        let headed = part.open().and_then(|file| begins_with_head(&*file)).map_err(io)?;
+        if outcome.headed && !headed {
             outcome.headed = false;
             outcome.damage.push(Damage {
-                file: path.clone(),
+                file: path.as_path().into(),
                 offset: 0,
                 length: 0,
                 ordinal: outcome.next.map(|_| part.start),
@@ -201,7 +217,8 @@ impl Store {
             let lead = damage.offset > 0 && read_range(&*file, damage.offset - 1, 1)? != b"\n";
             let mut stand_in = None;
             if damage.what == DamageKind::Head {
-                let meta = Record::SessionMeta(Box::new(part.made_up(outcome.next.is_some())?));
+                let meta =
+                    Record::SessionMeta(Box::new(part.made_up(&*file, outcome.next.is_some())?));
                 let ordinal = outcome.next.map(|_| part.start);
                 stand_in = padded(room, lead, ordinal, &meta);
                 headless = stand_in.is_none();
@@ -231,7 +248,7 @@ impl Store {
         let file = self.disk.open(&hidden, Mode::Create)?;
         let meta = match read_head(&*source)?.meta {
             Some(meta) => meta,
-            None => part.made_up(outcome.next.is_some())?,
+            None => part.made_up(&*source, outcome.next.is_some())?,
         };
         let meta = Record::SessionMeta(Box::new(meta));
         let mut head = Vec::new();
@@ -248,9 +265,16 @@ impl Store {
             at += chunk.len() as u64;
         }
         file.sync_data()?;
+        self.disk.copy_mode(path, &hidden)?;
         self.disk.rename(&hidden, path)?;
         self.disk.sync_dir(path.parent().unwrap_or(Path::new("")))
     }
+}
+
+/// Returns the file that another one is a copy of.
+fn original(copy: &Path, segments: &[PathBuf]) -> Option<PathBuf> {
+    let segment = |path: &Path| Some(Name::parse(path.file_name()?.to_str()?)?.segment);
+    segments.iter().find(|path| segment(path) == segment(copy)).cloned()
 }
 
 /// Tells whether the first line of a file is its head.

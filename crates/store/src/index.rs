@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use protocol::id::ThreadId;
 use rusqlite::Connection;
 
+use crate::disk::open_file;
 use db::Remedy;
 use sync::Sweep;
 use walk::{ARCHIVE, Folders, Look, Named};
@@ -73,7 +74,7 @@ pub enum IndexError {
     #[error("the cursor belongs to a list in another order; give the same --sort and direction")]
     Order,
     /// Not even an index in memory could be made.
-    #[error("the index of threads cannot be made: {0}")]
+    #[error("the index of threads cannot be made")]
     Failed(#[from] rusqlite::Error),
 }
 
@@ -316,7 +317,8 @@ fn last_by_files(home: &Path, cwd: Option<&str>) -> Option<ThreadId> {
 /// Returns the directory that the thread of a file was made in.
 fn made_in(path: &Path) -> Option<String> {
     let mut summary = scan::Summary::default();
-    let mut start = fs::File::open(path).ok()?.take(HEAD_BYTES_MAX);
+    let file = open_file(fs::File::options().read(true), path).ok()?;
+    let mut start = file.take(HEAD_BYTES_MAX);
     scan::read_lines(&mut start, 0, &mut |line| summary.line(line, &mut |_| {})).ok()?;
     Some(summary.cwd)
 }

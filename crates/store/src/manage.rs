@@ -5,14 +5,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use protocol::id::ThreadId;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::chain::read_head;
 use crate::disk::{Mode, append_all, create_dirs, read_range, up_to_home};
-use crate::files::{Name, ThreadFiles, missing};
+use crate::files::{Name, ThreadFiles, missing, unusable};
 use crate::lock::{Lock, Taken};
+use crate::names::{NAMES_BYTES_MAX, NAMES_FILE, read_names};
 use crate::side::side_path;
 use crate::store::{Store, StoreError};
+use crate::transfer::{Likeness, compare};
 
 /// Something could not be done with a thread.
 #[derive(Debug, thiserror::Error)]
@@ -41,8 +43,15 @@ pub enum ManageError {
     },
 }
 
+/// The order in which the files of a thread are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    OldestFirst,
+    NewestFirst,
+}
+
 /// A line of `session_index.jsonl`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 struct NameLine {
     id: ThreadId,
     thread_name: String,
@@ -52,12 +61,14 @@ struct NameLine {
 impl Store {
     /// Puts a thread into the archive. One that is there already stays.
     pub fn archive(&self, id: ThreadId) -> Result<(), ManageError> {
-        self.move_files(id, |_| self.archive_folder())
+        // Here and below, the newest file is never in the archive while an older one is not: programs
+        // that look at one place after the other would take that for the whole thread.
+        self.move_files(id, Order::OldestFirst, |_| self.archive_folder())
     }
 
     /// Takes a thread back from the archive. One that is not there stays.
     pub fn unarchive(&self, id: ThreadId) -> Result<(), ManageError> {
-        self.move_files(id, |name| self.sessions().join(name.day()))
+        self.move_files(id, Order::NewestFirst, |name| self.sessions().join(name.day()))
     }
 
     /// Deletes a thread with all of its files. Refuses while a fork needs it, or anybody has it open.
@@ -67,7 +78,7 @@ impl Store {
             return Err(ManageError::Referenced { id, fork });
         }
         // Newest first: what is left of a deletion that was cut short is a thread, and not a hole.
-        for path in files.segments.iter().rev() {
+        for path in files.copies.iter().chain(files.segments.iter().rev()) {
             for path in [side_path(path), path.clone()] {
                 match self.disk.remove(&path) {
                     Err(error) if missing(&error) => {}
@@ -83,22 +94,13 @@ impl Store {
     pub fn names(&self) -> Result<BTreeMap<ThreadId, String>, StoreError> {
         let path = self.names_path();
         let io = |source| StoreError::io(&path, source);
-        let mut names = BTreeMap::new();
         let file = match self.disk.open(&path, Mode::Read) {
-            Err(error) if missing(&error) => return Ok(names),
+            Err(error) if missing(&error) => return Ok(BTreeMap::new()),
             done => done.map_err(io)?,
         };
         let length = file.metadata().map_err(io)?.length.min(NAMES_BYTES_MAX);
         let bytes = read_range(&*file, 0, usize::try_from(length).unwrap_or(0)).map_err(io)?;
-        for line in bytes.split(|byte| *byte == b'\n') {
-            // A line that makes no sense is not ours to judge.
-            let Ok(line) = serde_json::from_slice::<NameLine>(line) else { continue };
-            match line.thread_name.is_empty() {
-                true => names.remove(&line.id),
-                false => names.insert(line.id, line.thread_name),
-            };
-        }
-        Ok(names)
+        Ok(read_names(&bytes))
     }
 
     /// Gives a thread a name; an empty one takes it away.
@@ -130,7 +132,7 @@ impl Store {
             for path in &other.segments {
                 let io = |source| StoreError::io(path, source);
                 let file = match self.disk.open(path, Mode::Read) {
-                    Err(error) if missing(&error) => continue,
+                    Err(error) if unusable(&error) => continue,
                     done => done.map_err(io)?,
                 };
                 let base = read_head(&*file).map_err(io)?.base;
@@ -145,10 +147,15 @@ impl Store {
     fn move_files(
         &self,
         id: ThreadId,
+        order: Order,
         place: impl Fn(&Name) -> PathBuf,
     ) -> Result<(), ManageError> {
-        let (files, _lock) = self.held_files(id)?;
-        for path in &files.segments {
+        let (mut files, _lock) = self.held_files(id)?;
+        if order == Order::NewestFirst {
+            files.segments.reverse();
+        }
+        // A copy comes after its file: it is gone once the file is in its place.
+        for path in files.segments.iter().chain(&files.copies) {
             let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
             let Some(name) = name else { continue };
             let folder = place(&name);
@@ -161,19 +168,32 @@ impl Store {
             for folder in up_to_home(&self.home, &folder) {
                 self.disk.sync_dir(&folder).map_err(io)?;
             }
-            if self.disk.metadata(&to).is_ok() {
+            let there = self.disk.metadata(&to).is_ok();
+            if there && !self.is_copy(path, &to).map_err(io)? {
                 Err(io(io::ErrorKind::AlreadyExists.into()))?;
             }
-            match self.disk.rename(&side_path(path), &side_path(&to)) {
-                Err(error) if missing(&error) => {}
-                done => done.map_err(io)?,
+            if self.disk.metadata(&side_path(&to)).is_err() {
+                match self.disk.rename(&side_path(path), &side_path(&to)) {
+                    Err(error) if missing(&error) => {}
+                    done => done.map_err(io)?,
+                }
             }
-            self.disk.rename(path, &to).map_err(io)?;
+            if there {
+                self.disk.remove(path).map_err(io)?;
+            } else {
+                self.disk.rename(path, &to).map_err(io)?;
+            }
             // The new name first: a power cut may leave two, but not none.
             self.sync_above(&to)?;
             self.sync_above(path)?;
         }
         Ok(())
+    }
+
+    /// Tells whether a file says what another one does, and is another one.
+    fn is_copy(&self, path: &Path, other: &Path) -> io::Result<bool> {
+        let (file, like) = (self.disk.open(path, Mode::Read)?, self.disk.open(other, Mode::Read)?);
+        Ok(!self.disk.is_same(path, other) && compare(&*file, &*like)? == Likeness::Same)
     }
 
     fn held_files(&self, id: ThreadId) -> Result<(ThreadFiles, Lock), ManageError> {
@@ -185,7 +205,7 @@ impl Store {
             }
             Err(source) => Err(StoreError::io(&self.home, source))?,
         };
-        let files = self.files(id)?.ok_or(StoreError::NotFound(id))?;
+        let files = self.files_everywhere(id)?.ok_or(StoreError::NotFound(id))?;
         Ok((files, lock))
     }
 
@@ -195,9 +215,6 @@ impl Store {
     }
 
     fn names_path(&self) -> PathBuf {
-        self.home.join("session_index.jsonl")
+        self.home.join(NAMES_FILE)
     }
 }
-
-/// More than this was not written by giving names to threads.
-const NAMES_BYTES_MAX: u64 = 256 << 20;

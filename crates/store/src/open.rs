@@ -42,7 +42,7 @@ impl Store {
         match opened {
             Ok((opened, next)) => {
                 let disk = Arc::clone(&self.disk);
-                Ok((Log::opened(disk, part.path.clone(), opened, next), report))
+                Ok((Log::opened(disk, part.path.to_path_buf(), opened, next), report))
             }
             Err(source) => {
                 let source = WriteError::new(&part.path, source);
@@ -84,12 +84,13 @@ impl Store {
         }
         let now = format_time(Timestamp::now().max(latest));
         if length == 0 {
-            let meta = Record::SessionMeta(Box::new(part.made_up(true)?));
+            let meta = Record::SessionMeta(Box::new(part.made_up(&*file, true)?));
             encode(&now, Some(part.start), &meta, &mut ending);
             next = next.max(Some(part.start.saturating_add(1)));
         } else if let Some(damage) = torn(outcome)
-            && let (Some(ordinal), Some(_)) = (damage.ordinal, next)
+            && let Some(ordinal) = next.and_then(|next| next.checked_sub(1))
         {
+            // Its ordinal is the last one that was used, whatever it says itself.
             // What stands in its place says where its bytes are, and that nobody looks for it again.
             let set_aside = file_name(&side_path(&part.path));
             let tombstone = Tombstone { set_aside, kind: damage.kind.clone() };

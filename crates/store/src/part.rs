@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
 use std::ops::{ControlFlow, Range};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use protocol::id::ThreadId;
@@ -16,16 +16,16 @@ use protocol::rollout::{
     EventHead, HistoryBase, Line, PAGINATED, Record, SessionMeta, TurnContext, kind,
 };
 
-use crate::disk::{DiskFile, read_range};
+use crate::disk::{Disk, DiskFile, Mode, read_range};
 use crate::line::{Decoded, Hint, decode, encode, hint};
-use crate::read::{Damage, DamageKind};
+use crate::read::{DAMAGE_MAX, Damage, DamageKind};
 use crate::scan::{Body, Piece, scan};
 
 /// One file of a thread, and how much of it counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    pub(crate) path: PathBuf,
-    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) path: Arc<Path>,
+    pub(crate) disk: Arc<dyn Disk>,
     /// The thread that the file belongs to.
     pub(crate) thread: ThreadId,
     /// When the thread was made, as its name tells.
@@ -74,15 +74,21 @@ pub(crate) struct Outcome {
 pub(crate) type Sink<'s> = &'s mut dyn FnMut(&Given<'_>);
 
 impl Part {
+    /// Opens the file. Threads can have very many, so none is kept open for longer than it is read.
+    pub(crate) fn open(&self) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(&self.path, Mode::Read)
+    }
+
     /// Gives out every line that counts.
     pub(crate) fn read(&self, turn: &mut Option<String>, sink: Sink<'_>) -> io::Result<Outcome> {
+        let file = &*self.open()?;
         let mut giver =
-            Giver { part: self, sink, lines: 0, headed: None, timestamp: String::new() };
+            Giver { part: self, file, sink, lines: 0, headed: None, timestamp: String::new() };
         let mut track = Track { turn: turn.clone(), ..Track::default() };
         let mut order = Order::new(self.start);
         let mut irregular = None;
         let mut failed = Ok(());
-        scan(&*self.file, 0..self.end_byte, &mut |piece| {
+        scan(file, 0..self.end_byte, &mut |piece| {
             if let Body::Line { decoded, bytes, .. } = &piece.body {
                 let ordinal = decoded.line.ordinal;
                 if !self.counts(ordinal) {
@@ -99,7 +105,7 @@ impl Part {
         })?;
         failed?;
         if let Some(given_until) = irregular {
-            let survey = self.survey(turn.clone())?;
+            let survey = self.survey(file, turn.clone())?;
             if survey.in_order {
                 giver.rest(given_until)?;
             } else {
@@ -113,12 +119,12 @@ impl Part {
     }
 
     /// Reads the whole file to learn what is where.
-    fn survey(&self, turn: Option<String>) -> io::Result<Survey> {
+    fn survey(&self, file: &dyn DiskFile, turn: Option<String>) -> io::Result<Survey> {
         let mut track = Track { turn, ..Track::default() };
         let mut entries: Vec<Entry> = Vec::new();
         let mut in_order = true;
         let mut highest = None;
-        scan(&*self.file, 0..self.end_byte, &mut |piece| {
+        scan(file, 0..self.end_byte, &mut |piece| {
             if let Body::Line { decoded, bytes, .. } = &piece.body {
                 let ordinal = decoded.line.ordinal;
                 if !self.counts(ordinal) {
@@ -168,18 +174,25 @@ impl Part {
         }
         let torn_at = track.broken.last().filter(|broken| broken.torn).map(|broken| broken.offset);
         let mut next = order.expected;
-        if self.own && !order.plain {
+        let plain = order.plain && !order.numbered;
+        if self.own && !plain {
             // Whatever is broken at the end was a line, and its ordinal is not used again. It may say so
             // itself, but not claim more lines than there is room for.
             let tail = &track.broken[track.unfollowed..];
             let bytes: u64 = tail.iter().map(|broken| broken.length).sum();
-            let hint = tail.iter().filter_map(|broken| broken.hint.ordinal).max();
+            let lines: u64 = tail.iter().map(|broken| broken.lines).sum();
+            let hint = tail.iter().filter_map(|broken| broken.highest).max();
             let hint = hint.filter(|hint| *hint <= next.saturating_add(bytes / PLAIN_LINE_BYTES));
-            next = next.saturating_add(tail.len() as u64);
+            next = next.saturating_add(lines);
             next = next.max(hint.map_or(0, |hint| hint.saturating_add(1)));
             if next > order.expected {
                 order.gaps.push(order.expected..next);
             }
+        }
+        // A line that says it is one that cannot be there is not believed.
+        let believable = self.start..next.max(self.end_ordinal.unwrap_or(0));
+        for broken in &mut track.broken {
+            broken.hint.ordinal = broken.hint.ordinal.filter(|hint| believable.contains(hint));
         }
         let mut damage = self.name(track.broken, &order.gaps);
         let headed = giver.headed == Some(true);
@@ -197,7 +210,7 @@ impl Part {
                 }
             }
         }
-        let plain = order.plain && !order.numbered && giver.lines > 0;
+        let plain = plain && giver.lines > 0;
         Outcome {
             damage,
             lines: giver.lines,
@@ -246,7 +259,8 @@ impl Part {
                 if begin < gap.end {
                     named.missing = Some(begin..gap.end);
                     named.ordinal = Some(named.ordinal.unwrap_or(begin));
-                    from[index] = hinted.unwrap_or(begin).saturating_add(1);
+                    let after = hinted.unwrap_or(begin).saturating_add(broken.lines);
+                    from[index] = after.min(gap.end);
                     last[index] = Some(damage.len());
                 }
             } else if named.ordinal.is_none() && broken.torn {
@@ -268,14 +282,14 @@ impl Part {
     }
 
     fn damage(&self, what: DamageKind, offset: u64, length: u64, ordinal: Option<u64>) -> Damage {
-        let file = self.path.clone();
+        let file = Arc::clone(&self.path);
         Damage { file, offset, length, ordinal, missing: None, kind: None, turn: None, what }
     }
 
-    /// Makes up a head from what the rest of the file says.
-    pub(crate) fn made_up(&self, numbered: bool) -> io::Result<SessionMeta> {
+    /// Makes up a head from what the rest of the file, which is open, says.
+    pub(crate) fn made_up(&self, file: &dyn DiskFile, numbered: bool) -> io::Result<SessionMeta> {
         let mut cwd = None;
-        scan(&*self.file, 0..self.end_byte, &mut |piece| {
+        scan(file, 0..self.end_byte, &mut |piece| {
             if let Body::Line { decoded, .. } = &piece.body
                 && decoded.line.kind == kind::TURN_CONTEXT
                 && let Ok(context) = serde_json::from_str::<TurnContext>(decoded.line.payload.get())
@@ -305,6 +319,7 @@ impl Part {
 /// Gives lines out, the head first.
 struct Giver<'p, 's> {
     part: &'p Part,
+    file: &'p dyn DiskFile,
     sink: Sink<'s>,
     lines: u64,
     /// Whether the first line was the head; none before the first line.
@@ -332,7 +347,7 @@ impl Giver<'_, '_> {
     fn rest(&mut self, given_until: u64) -> io::Result<()> {
         let part = self.part;
         let mut failed = Ok(());
-        scan(&*part.file, 0..part.end_byte, &mut |piece| {
+        scan(self.file, 0..part.end_byte, &mut |piece| {
             if let Body::Line { decoded, bytes, .. } = &piece.body
                 && piece.offset >= given_until
                 && part.counts(decoded.line.ordinal)
@@ -358,7 +373,7 @@ impl Giver<'_, '_> {
             if !fresh || entry.offset < given_until {
                 continue;
             }
-            let bytes = read_range(&*self.part.file, entry.offset, entry.text)?;
+            let bytes = read_range(self.file, entry.offset, entry.text)?;
             // It could be read a moment ago; if not any more, the disk is failing under us.
             let Some(Decoded { line, .. }) = decode(&bytes) else {
                 return Err(io::Error::other("the file changes while it is read"));
@@ -381,7 +396,7 @@ impl Giver<'_, '_> {
         if !self.part.own {
             return Ok(());
         }
-        let meta = self.part.made_up(numbered)?;
+        let meta = self.part.made_up(self.file, numbered)?;
         let mut bytes = Vec::new();
         let ordinal = numbered.then_some(self.part.start);
         encode(&meta.timestamp.clone(), ordinal, &Record::SessionMeta(Box::new(meta)), &mut bytes);
@@ -445,6 +460,8 @@ struct Track {
     turn: Option<String>,
     before: Option<u64>,
     broken: Vec<Broken>,
+    /// Whether no line has followed the last of those yet.
+    joins: bool,
     /// The first of those that no line with an ordinal has followed yet.
     unfollowed: usize,
     open: bool,
@@ -457,7 +474,11 @@ struct Broken {
     offset: u64,
     length: u64,
     torn: bool,
+    /// How many lines it may have been.
+    lines: u64,
+    /// What the first of them says, and the highest ordinal that one says.
     hint: Hint,
+    highest: Option<u64>,
     turn: Option<String>,
     before: Option<u64>,
     after: Option<u64>,
@@ -469,6 +490,7 @@ impl Track {
         match &piece.body {
             Body::Line { decoded, open, .. } => {
                 self.open = *open;
+                self.joins = false;
                 if let Some(ordinal) = decoded.line.ordinal {
                     self.broken[self.unfollowed..].iter_mut().for_each(|broken| {
                         broken.after = Some(ordinal);
@@ -481,11 +503,28 @@ impl Track {
             Body::Blank => self.open = false,
             Body::Broken { bytes, torn } => {
                 self.open = *torn;
+                let hint = hint(bytes);
+                // One stretch for what is broken in one place, unless a line in it still says which one it
+                // was. A file that is nothing else must not cost many times its length.
+                let plain = hint == Hint::default() || self.broken.len() >= DAMAGE_MAX;
+                if let Some(last) = self.broken.last_mut()
+                    && self.joins
+                    && plain
+                    && !torn
+                {
+                    last.length = self.end - last.offset;
+                    last.lines += 1;
+                    last.highest = last.highest.max(hint.ordinal);
+                    return;
+                }
+                self.joins = true;
                 self.broken.push(Broken {
                     offset: piece.offset,
                     length: piece.length,
                     torn: *torn,
-                    hint: hint(bytes),
+                    lines: 1,
+                    highest: hint.ordinal,
+                    hint,
                     turn: self.turn.clone(),
                     before: self.before,
                     after: None,

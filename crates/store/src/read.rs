@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 
 /// What reading a thread came upon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadReport {
-    /// What could not be read.
+    /// What could not be read: the first [`DAMAGE_MAX`] of it.
     pub damage: Vec<Damage>,
+    /// How much more there is of that.
+    pub damage_more: u64,
     /// Lines that were read.
     pub lines: u64,
     /// Bytes that were read.
@@ -19,7 +22,7 @@ pub struct ReadReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
-    pub file: PathBuf,
+    pub file: Arc<Path>,
     /// Where it begins.
     pub offset: u64,
     /// How many bytes it is.
@@ -37,7 +40,7 @@ pub struct Damage {
 }
 
 /// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DamageKind {
     /// The file ends in the middle of a line.
     TornTail,
@@ -50,6 +53,16 @@ pub enum DamageKind {
     /// The file that this one continues is missing.
     Base,
 }
+
+/// Cuts a list to what is reported, and returns how much more there was.
+pub(crate) fn bound(damage: &mut Vec<Damage>) -> u64 {
+    let more = damage.len().saturating_sub(DAMAGE_MAX);
+    damage.truncate(DAMAGE_MAX);
+    more as u64
+}
+
+/// How many damages a report names.
+pub const DAMAGE_MAX: usize = 1000;
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

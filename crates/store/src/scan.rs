@@ -6,7 +6,7 @@
 use std::io;
 use std::ops::{ControlFlow, Range};
 
-use crate::disk::{DiskFile, Metadata};
+use crate::disk::{DiskFile, Metadata, read_past_errors};
 use crate::line::{Decoded, START, TRAILER, TRAILER_BYTES, checksum, decode};
 
 /// The longest line that is read; a longer one counts as damage.
@@ -98,12 +98,8 @@ fn scan_bounded(
         }
         let left = range.end.saturating_sub(base + filled as u64);
         let room = (buffer.len() - filled).min(usize::try_from(left).unwrap_or(usize::MAX));
-        let count = loop {
-            match file.read_at(&mut buffer[filled..filled + room], base + filled as u64) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => break done?,
-            }
-        };
+        let at = base + filled as u64;
+        let count = read_past_errors(file, &mut buffer[filled..filled + room], at)?;
         if count == 0 {
             let _ = match skipped {
                 Some((from, head)) => {

@@ -49,6 +49,7 @@ pub(crate) fn side_path(log: &Path) -> PathBuf {
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     stretches: HashSet<(u64, u64, u32)>,
+    /// The ordinals that were given up: ranges in order that do not touch.
     given_up: Vec<Range<u64>>,
     /// Whether its last line has no end.
     open: bool,
@@ -81,6 +82,15 @@ impl Known {
             }
             known.open = !rest.is_empty();
         }
+        // They may have been given up in several steps.
+        let mut ranges = std::mem::take(&mut known.given_up);
+        ranges.sort_by_key(|range| range.start);
+        for range in ranges {
+            match known.given_up.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => known.given_up.push(range),
+            }
+        }
         Ok(known)
     }
 
@@ -94,16 +104,9 @@ impl Known {
 
     /// Tells whether ordinals were given up before.
     pub(crate) fn gave_up(&self, missing: &Range<u64>) -> bool {
-        // They may have been given up in several steps.
-        let mut at = missing.start;
-        let mut ranges: Vec<&Range<u64>> = self.given_up.iter().collect();
-        ranges.sort_by_key(|range| range.start);
-        for range in ranges {
-            if range.start <= at {
-                at = at.max(range.end);
-            }
-        }
-        at >= missing.end
+        let at = self.given_up.partition_point(|range| range.end <= missing.start);
+        let found = self.given_up.get(at);
+        found.is_some_and(|range| range.start <= missing.start && missing.end <= range.end)
     }
 }
 

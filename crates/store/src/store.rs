@@ -11,7 +11,7 @@ use crate::disk::{Disk, RealDisk};
 use crate::files::Name;
 use crate::log::{Log, Pending, WriteError, format_time};
 use crate::part::{Given, Outcome};
-use crate::read::{DamageKind, ReadReport};
+use crate::read::{DAMAGE_MAX, Damage, DamageKind, ReadReport};
 use crate::side::Known;
 
 /// The threads of a home.
@@ -45,8 +45,21 @@ pub enum StoreError {
     /// There is no such thread.
     #[error("there is no thread {0}; `heddle threads list --all` shows those that there are")]
     NotFound(ThreadId),
+    /// A file of a thread is in two places.
+    #[error(
+        "{} has the name of {}, which is the one that counts; archive the thread if they are the same, \
+         or move the one that is not wanted away",
+        path.display(),
+        other.display()
+    )]
+    Twice {
+        /// The one that does not count.
+        path: PathBuf,
+        /// The one that does.
+        other: PathBuf,
+    },
     /// The disk refused.
-    #[error("{}: {source}", path.display())]
+    #[error("{} could not be used", path.display())]
     Io {
         /// What could not be used.
         path: PathBuf,
@@ -73,7 +86,7 @@ pub enum OpenError {
         holder: String,
     },
     /// It was read, all of its lines were given out, but it cannot be continued.
-    #[error("the thread {id} can be read but not continued: {source}")]
+    #[error("the thread {id} can be read but not continued")]
     Unwritable {
         /// The thread.
         id: ThreadId,
@@ -172,16 +185,23 @@ impl Store {
             let outcome = part.read(&mut turn, &mut |given| sink(index, given)).map_err(io)?;
             report.lines += outcome.lines;
             report.bytes += outcome.bytes;
-            let mut damage = outcome.damage.clone();
-            if damage.iter().any(|damage| damage.what == DamageKind::Gap) {
-                // A repair that gave lines up has said so.
-                let known = Known::read(&*self.disk, &part.path).map_err(io)?;
-                damage.retain(|damage| {
-                    let gave_up = damage.missing.as_ref().is_some_and(|gap| known.gave_up(gap));
-                    !(damage.what == DamageKind::Gap && gave_up)
-                });
+            let is_gap = |damage: &Damage| damage.what == DamageKind::Gap;
+            // A repair that gave lines up has said so.
+            let known = match outcome.damage.iter().any(is_gap) {
+                true => Known::read(&*self.disk, &part.path).map_err(io)?,
+                false => Known::default(),
+            };
+            for damage in &outcome.damage {
+                let gave_up = damage.missing.as_ref().is_some_and(|gap| known.gave_up(gap));
+                if is_gap(damage) && gave_up {
+                    continue;
+                }
+                if report.damage.len() < DAMAGE_MAX {
+                    report.damage.push(damage.clone());
+                } else {
+                    report.damage_more += 1;
+                }
             }
-            report.damage.append(&mut damage);
             last = outcome;
         }
         Ok((report, last))

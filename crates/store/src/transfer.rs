@@ -1,7 +1,8 @@
 //! Threads that leave this home, and threads that come into it.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -11,12 +12,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::chain::read_head;
-use crate::disk::{Mode, append_all, create_dirs, up_to_home};
-use crate::files::Name;
+use crate::disk::{DiskFile, Mode, append_all, create_dirs, read_range, up_to_home};
+use crate::files::{Name, missing};
 use crate::line::{begin, seal};
+use crate::open::file_name;
 use crate::part::is_head;
 use crate::read::ReadReport;
 use crate::scan::{Body, scan};
+use crate::side::side_path;
 use crate::store::{Store, StoreError};
 
 /// What became of a file that was to be imported.
@@ -35,8 +38,11 @@ pub struct Imported {
 pub enum ImportOutcome {
     /// It is in this home now.
     Copied(PathBuf),
-    /// The thread was in this home before, and was left as it is.
+    /// The thread was in this home before, and was left as it is; or another file that was imported
+    /// says as much or more.
     Present,
+    /// It differs from this file of the same thread, which is in this home and was left as it is.
+    Conflict(PathBuf),
     /// Its name is not that of a thread's file: `rollout-…-ID.jsonl`.
     NotAThread,
     /// It could not be read or written.
@@ -67,7 +73,8 @@ impl Store {
         let io = |source| StoreError::io(&part.path, source);
         let mut next = numbered.then_some(0);
         let mut head = None;
-        scan(&*part.file, 0..u64::MAX, &mut |piece| {
+        let file = part.open().map_err(io)?;
+        scan(&*file, 0..u64::MAX, &mut |piece| {
             if let Body::Line { decoded, .. } = &piece.body
                 && is_head(&decoded.line)
             {
@@ -81,7 +88,7 @@ impl Store {
         let (timestamp, payload) = match head {
             Some(head) => head,
             None => {
-                let meta = part.made_up(numbered).map_err(io)?;
+                let meta = part.made_up(&*file, numbered).map_err(io)?;
                 (meta.timestamp.clone(), serde_json::to_string(&meta).map_err(|e| io(e.into()))?)
             }
         };
@@ -119,6 +126,7 @@ impl Store {
         let mut queue: Vec<PathBuf> = paths.iter().rev().cloned().collect();
         let mut seen: HashSet<PathBuf> = HashSet::new();
         let mut imported = Vec::new();
+        let mut here: HashMap<Name, PathBuf> = HashMap::new();
         while let Some(from) = queue.pop() {
             if !seen.insert(from.clone()) {
                 continue;
@@ -131,7 +139,8 @@ impl Store {
                 (Ok(found), _) if found.is_dir => match self.disk.list(&from) {
                     Ok(mut entries) => {
                         entries.sort_by(|a, b| b.name.cmp(&a.name));
-                        let entries = entries.into_iter();
+                        // Links can lead in circles, and out of what was named.
+                        let entries = entries.into_iter().filter(|entry| !entry.linked);
                         queue.extend(entries.map(|entry| from.join(entry.name)));
                         continue;
                     }
@@ -141,39 +150,87 @@ impl Store {
                 (Ok(_), None) if !named => continue,
                 (Ok(_), None) => ImportOutcome::NotAThread,
                 (Ok(_), Some(name)) if present.contains(&name.id) => ImportOutcome::Present,
-                (Ok(_), Some(name)) => match self.copy_in(&from, &name) {
-                    Ok((to, bases)) => {
-                        queue.extend(bases);
-                        ImportOutcome::Copied(to)
-                    }
-                    Err(error) => ImportOutcome::Failed(error),
-                },
+                (Ok(_), Some(name)) => self
+                    .take_in(&from, name, &mut here)
+                    .and_then(|outcome| {
+                        if matches!(outcome, ImportOutcome::Copied(_)) {
+                            queue.extend(self.continued_by(&from)?);
+                        }
+                        Ok(outcome)
+                    })
+                    .unwrap_or_else(ImportOutcome::Failed),
             };
             imported.push(Imported { from, id, outcome });
         }
         Ok(imported)
     }
 
-    /// Copies a file. Returns where to, and the files that it continues.
-    fn copy_in(&self, from: &Path, name: &Name) -> io::Result<(PathBuf, Vec<PathBuf>)> {
-        let source = self.disk.open(from, Mode::Read)?;
-        let home = home_of(from);
-        let archived =
-            from.parent().and_then(Path::file_name) == Some("archived_sessions".as_ref());
+    /// Copies a file into this home, unless one of its name is there that says as much or more.
+    fn take_in(
+        &self,
+        from: &Path,
+        mut name: Name,
+        here: &mut HashMap<Name, PathBuf>,
+    ) -> io::Result<ImportOutcome> {
+        let archived = from.parent().and_then(Path::file_name) == Some(ARCHIVE.as_ref());
         let folder =
             if archived { self.archive_folder() } else { self.sessions().join(name.day()) };
-        create_dirs(&*self.disk, &folder)?;
-        let to = folder.join(name.file_name());
-        let hidden = folder.join(format!(".{}.new", name.file_name()));
+        let mut to = folder.join(name.file_name());
+        // The same file may have come from elsewhere under another time, or into the other place.
+        name.stamp.clear();
+        if let Some(before) = here.get(&name) {
+            to.clone_from(before);
+        }
+        let source = self.disk.open(from, Mode::Read)?;
+        let there = match self.disk.open(&to, Mode::Read) {
+            Err(error) if missing(&error) => None,
+            done => Some(done?),
+        };
+        let outcome = match there {
+            Some(there) => match compare(&*source, &*there)? {
+                Likeness::Same | Likeness::Shorter => ImportOutcome::Present,
+                Likeness::Different => ImportOutcome::Conflict(to.clone()),
+                Likeness::Longer => self.copy_with_side(from, &*source, &to)?,
+            },
+            None => self.copy_with_side(from, &*source, &to)?,
+        };
+        here.insert(name, to);
+        Ok(outcome)
+    }
+
+    /// Copies a file, and what was set aside of it.
+    fn copy_with_side(
+        &self,
+        from: &Path,
+        source: &dyn DiskFile,
+        to: &Path,
+    ) -> io::Result<ImportOutcome> {
+        let aside = side_path(to);
+        match self.disk.open(&side_path(from), Mode::Read) {
+            Err(error) if missing(&error) => {}
+            side => {
+                let side = side?;
+                if self.disk.metadata(&aside).is_err() {
+                    self.copy(&*side, &aside)?;
+                }
+            }
+        }
+        self.copy(source, to)
+    }
+
+    fn copy(&self, source: &dyn DiskFile, to: &Path) -> io::Result<ImportOutcome> {
+        let folder = to.parent().unwrap_or(Path::new(""));
+        create_dirs(&*self.disk, folder)?;
+        let hidden = folder.join(format!(".{}.new", file_name(to)));
         match self.disk.remove(&hidden) {
-            Err(error) if !crate::files::missing(&error) => return Err(error),
+            Err(error) if !missing(&error) => return Err(error),
             _ => {}
         }
         let file = self.disk.open(&hidden, Mode::Create)?;
         let copy = || {
             let mut at = 0;
             loop {
-                let chunk = crate::disk::read_range(&*source, at, COPY_BYTES)?;
+                let chunk = read_range(source, at, COPY_BYTES)?;
                 if chunk.is_empty() {
                     break;
                 }
@@ -181,30 +238,67 @@ impl Store {
                 at += chunk.len() as u64;
             }
             file.sync_data()?;
-            self.disk.rename(&hidden, &to)
+            self.disk.rename(&hidden, to)
         };
         if let Err(error) = copy() {
             let _ = self.disk.remove(&hidden);
             return Err(error);
         }
-        for folder in up_to_home(&self.home, &folder) {
+        for folder in up_to_home(&self.home, folder) {
             self.disk.sync_dir(&folder)?;
         }
+        Ok(ImportOutcome::Copied(to.to_owned()))
+    }
+
+    /// Returns the files that a file may continue: those of the thread itself beside it, and those of
+    /// another.
+    fn continued_by(&self, from: &Path) -> io::Result<Vec<PathBuf>> {
+        let name = from.file_name().and_then(|name| Name::parse(name.to_str()?));
         let mut others = Vec::new();
-        // What it continues: files of the thread itself beside it, and those of another.
-        if name.segment.is_some() {
-            others.push(name.id);
-        }
+        others.extend(name.filter(|name| name.segment.is_some()).map(|name| name.id));
+        let source = self.disk.open(from, Mode::Read)?;
         others.extend(read_head(&*source)?.base.map(|base| base.thread_id));
         let mut bases = Vec::new();
-        if let Some(home) = home {
+        if let Some(home) = home_of(from) {
             let there = Self::with_disk(home, std::sync::Arc::clone(&self.disk));
             for id in others {
-                let files = there.files(id).map_err(io::Error::other)?;
+                let files = there.files(id).map_err(|error| match error {
+                    StoreError::Io { source, .. } => source,
+                    error => io::Error::other(error),
+                })?;
                 bases.extend(files.into_iter().flat_map(|files| files.segments));
             }
         }
-        Ok((to, bases))
+        Ok(bases)
+    }
+}
+
+/// How a file compares with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Likeness {
+    Same,
+    /// The other one begins with it.
+    Shorter,
+    /// It begins with the other one.
+    Longer,
+    Different,
+}
+
+pub(crate) fn compare(one: &dyn DiskFile, other: &dyn DiskFile) -> io::Result<Likeness> {
+    let mut at = 0;
+    loop {
+        let a = read_range(one, at, COPY_BYTES)?;
+        let b = read_range(other, at, COPY_BYTES)?;
+        let shared = a.len().min(b.len());
+        if a[..shared] != b[..shared] {
+            return Ok(Likeness::Different);
+        }
+        match a.len().cmp(&b.len()) {
+            Ordering::Less => return Ok(Likeness::Shorter),
+            Ordering::Greater => return Ok(Likeness::Longer),
+            Ordering::Equal if a.is_empty() => return Ok(Likeness::Same),
+            Ordering::Equal => at += shared as u64,
+        }
     }
 }
 
@@ -237,9 +331,10 @@ fn standing_alone(payload: &str) -> Box<RawValue> {
 fn home_of(path: &Path) -> Option<PathBuf> {
     let is_home_of = |folder: &&Path| {
         let name = folder.file_name().and_then(|name| name.to_str());
-        matches!(name, Some("sessions" | "archived_sessions"))
+        matches!(name, Some("sessions" | ARCHIVE))
     };
     path.ancestors().skip(1).find(is_home_of)?.parent().map(Path::to_owned)
 }
 
+const ARCHIVE: &str = "archived_sessions";
 const COPY_BYTES: usize = 1 << 20;

@@ -4,7 +4,6 @@
 //! no sense are passed over: what is wrong with a file is for `fsck` to say.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::io::{self, Read};
 
 use history::words;
@@ -385,25 +384,6 @@ pub(super) fn read_lines(
             filled = 0;
         }
     }
-}
-
-/// Reads the names of threads. The last one of each counts; an empty one takes it away.
-pub(super) fn read_names(bytes: &[u8]) -> HashMap<ThreadId, String> {
-    #[derive(Deserialize)]
-    struct Name {
-        id: ThreadId,
-        thread_name: Option<String>,
-    }
-    let mut names = HashMap::new();
-    for line in bytes.split(|&byte| byte == b'\n') {
-        if let Ok(Name { id, thread_name }) = serde_json::from_slice(line) {
-            match thread_name.filter(|name| !name.trim().is_empty()) {
-                Some(name) => names.insert(id, clean(bounded(&name, WORD_BYTES_MAX))),
-                None => names.remove(&id),
-            };
-        }
-    }
-    names
 }
 
 /// Reads a time as milliseconds.

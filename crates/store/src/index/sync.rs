@@ -22,6 +22,8 @@ use super::Progress;
 use super::scan::{self, Head, Item, Role, Summary};
 use super::walk::{ARCHIVE, File, Folder, Folders, Named, Stamp};
 use crate::Store;
+use crate::disk::open_file;
+use crate::names::{NAMES_BYTES_MAX, NAMES_FILE, read_names};
 
 /// What must be done.
 #[derive(Debug, Default)]
@@ -48,7 +50,7 @@ impl Place {
     /// Tells whether this is the file to read, and not `other`: the newest segment counts, and of two
     /// copies the one that is not archived.
     fn is_over(&self, other: &Self) -> bool {
-        (!self.archived, self.segment) > (!other.archived, other.segment)
+        (self.segment, !self.archived) > (other.segment, !other.archived)
     }
 }
 
@@ -215,7 +217,7 @@ pub(super) fn swept(db: &Connection, sweep: Sweep) -> rusqlite::Result<()> {
 
 /// Takes over the names of threads if they have changed.
 pub(super) fn names(db: &mut Connection, home: &Path) -> rusqlite::Result<()> {
-    let file = fs::File::open(home.join(NAMES_FILE)).ok();
+    let file = open_file(fs::File::options().read(true), &home.join(NAMES_FILE)).ok();
     let stamp = file.as_ref().and_then(|file| Stamp::of(file).ok()).unwrap_or_default();
     let wanted = (signed(stamp.size), stamp.mtime, stamp.inode.cast_signed());
     let sql = "SELECT size, mtime, inode FROM state WHERE key = 'names'";
@@ -234,7 +236,7 @@ pub(super) fn names(db: &mut Connection, home: &Path) -> rusqlite::Result<()> {
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     change.execute_batch("DELETE FROM names")?;
     let mut put = change.prepare("INSERT INTO names VALUES (?, ?)")?;
-    for (id, name) in scan::read_names(&bytes) {
+    for (id, name) in read_names(&bytes) {
         put.execute((id.to_string(), name))?;
     }
     drop(put);
@@ -293,7 +295,8 @@ impl<'a> Writer<'a> {
     fn thread(&mut self, id: ThreadId, place: Option<&Place>) -> rusqlite::Result<u64> {
         let written = self.find.query_row([id.to_string()], written).optional()?;
         let opened = place.and_then(|place| {
-            let opened = fs::File::open(self.home.join(&place.path));
+            let path = self.home.join(&place.path);
+            let opened = open_file(fs::File::options().read(true), &path);
             // One that is there and cannot be read is still shown, by its name alone.
             opened.map_or_else(
                 |error| (error.kind() != std::io::ErrorKind::NotFound).then_some((place, None)),
@@ -526,9 +529,6 @@ INSERT OR REPLACE INTO threads (
     :provider, :model, :source, :branch, :forked_from, :preview, :preview_sure, :starts, :said, :turns,
     :tokens, :head
 )";
-const NAMES_FILE: &str = "session_index.jsonl";
-/// As much of the names as is read.
-const NAMES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// What one transaction takes in at most, give or take one thread.
 const STEP_BYTES: u64 = 64 * 1024 * 1024;
 const STEP_THREADS: usize = 1000;

@@ -15,6 +15,8 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use uuid::Uuid;
 
+use crate::files::take_apart;
+
 /// The directories that hold threads, with what they were when somebody last looked.
 pub(super) type Folders = HashMap<String, Arc<Folder>>;
 
@@ -78,15 +80,8 @@ pub(super) struct Named<'a> {
 impl<'a> Named<'a> {
     /// Takes a name apart; none if it is not that of a thread's file.
     pub(super) fn parse(name: &'a str) -> Option<Self> {
-        let stem = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
-        let (made, ids) = (stem.get(..MADE_LEN)?, stem.get(MADE_LEN..)?.strip_prefix('-')?);
-        let (id, segment) = match ids.split_once('_') {
-            Some((id, segment)) => (id, Some(Uuid::try_parse(segment).ok()?)),
-            None => (ids, None),
-        };
-        // Other spellings of a UUID are not names that anybody writes.
-        (id.len() == ID_LEN).then_some(())?;
-        Some(Self { made, id: id.parse().ok()?, segment })
+        let (made, id, segment) = take_apart(name)?;
+        Some(Self { made, id, segment })
     }
 }
 
@@ -342,8 +337,6 @@ const TOPS: [(&str, usize); 2] = [("sessions", 3), (ARCHIVE, 0)];
 const LOCKS: &str = "thread-writer-locks";
 /// Stands for the time of locks where there have never been any.
 const NO_LOCKS: i64 = -1;
-const MADE_LEN: usize = "2026-11-16T03-37-16".len();
-const ID_LEN: usize = 36;
 /// The coarsest clock of a file system that is in use.
 const TIME_GRAIN: Duration = Duration::from_secs(2);
 const WORKERS_MAX: usize = 4;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use store::disk::{Disk, DiskFile, Entry, Metadata, Mode};
+use store::disk::{Disk, DiskFile, Entry, EntryKind, Metadata, Mode};
 
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone, Default)]
@@ -21,6 +22,13 @@ struct State {
     calls: u64,
     fault: Option<Fault>,
     handles: u64,
+    /// How many files are open, and how many were at most.
+    open: usize,
+    open_max: usize,
+    /// What nobody may open or list.
+    closed: Vec<PathBuf>,
+    /// What cannot be read of any file.
+    bad: Option<Range<u64>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -113,6 +121,30 @@ impl MemDisk {
     pub(crate) fn fail(&self, fault: Option<Fault>) {
         let mut state = self.state();
         (state.fault, state.calls) = (fault, 0);
+    }
+
+    /// Returns a disk with the same files, all of them durable.
+    pub(crate) fn settled(&self) -> Self {
+        let settled = Self::default();
+        for path in self.paths() {
+            settled.put(&path, &self.bytes(&path).unwrap_or_default());
+        }
+        settled
+    }
+
+    /// Lets nobody open a file or list a directory any more.
+    pub(crate) fn close(&self, path: impl Into<PathBuf>) {
+        self.state().closed.push(path.into());
+    }
+
+    /// Makes bytes of all files unreadable.
+    pub(crate) fn spoil(&self, bad: Range<u64>) {
+        self.state().bad = Some(bad);
+    }
+
+    /// Returns how many files were open at once, at most.
+    pub(crate) fn open_max(&self) -> usize {
+        self.state().open_max
     }
 
     /// Returns how many calls there were since the last fault was set.
@@ -223,6 +255,9 @@ impl Disk for MemDisk {
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn DiskFile>> {
         let mut step = self.step()?;
         let state = &mut *step.state;
+        if state.closed.iter().any(|closed| closed == path) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let creates = matches!(mode, Mode::AppendOrCreate | Mode::Create | Mode::Lock);
         let inode = match state.names.get(path) {
             Some(Node::Folder) => return Err(io::ErrorKind::IsADirectory.into()),
@@ -241,6 +276,8 @@ impl Disk for MemDisk {
             None => return Err(io::ErrorKind::NotFound.into()),
         };
         state.handles += 1;
+        state.open += 1;
+        state.open_max = state.open_max.max(state.open);
         let (handle, writable) = (state.handles, mode != Mode::Read);
         Ok(Arc::new(MemFile { disk: self.clone(), inode, handle, writable }))
     }
@@ -280,13 +317,20 @@ impl Disk for MemDisk {
 
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
         let step = self.step()?;
+        if step.state.closed.iter().any(|closed| closed == path) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         if step.state.names.get(path) != Some(&Node::Folder) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let inside = step.state.names.iter().filter(|(name, _)| name.parent() == Some(path));
         let entry = |(name, node): (&PathBuf, &Node)| Entry {
             name: name.file_name().unwrap().to_str().unwrap().to_owned(),
-            is_dir: *node == Node::Folder,
+            kind: match node {
+                Node::Folder => EntryKind::Folder,
+                Node::File(_) => EntryKind::File,
+            },
+            linked: false,
         };
         Ok(inside.map(entry).collect())
     }
@@ -309,6 +353,10 @@ impl DiskFile for MemFile {
         let bytes = &step.state.inodes[self.inode].now;
         let rest = bytes.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
         let count = rest.len().min(buffer.len());
+        let bad = step.state.bad.as_ref();
+        if bad.is_some_and(|bad| offset < bad.end && bad.start < offset + count as u64) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
         buffer[..count].copy_from_slice(&rest[..count]);
         Ok(count)
     }
@@ -374,6 +422,7 @@ impl DiskFile for MemFile {
 impl Drop for MemFile {
     fn drop(&mut self) {
         let mut state = self.disk.state();
+        state.open -= 1;
         let locked_by = &mut state.inodes[self.inode].locked_by;
         if *locked_by == Some(self.handle) {
             *locked_by = None;

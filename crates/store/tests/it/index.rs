@@ -69,6 +69,14 @@ fn files_that_come_grow_change_move_and_go_are_noticed() {
     archived.filter.archived = true;
     let found = home.index().list(&archived).unwrap().threads;
     assert_eq!((found.len(), found[0].id, found[0].archived), (1, id(100), true));
+    // The newest file of a thread says where it is, also if a move was cut short.
+    let older = home.write(&script(9));
+    let newer = older.file_stem().unwrap().to_str().unwrap();
+    let newer = archive.join(format!("{newer}_01a1e26e-392c-7690-abfb-eb0dc0cda447.jsonl"));
+    fs::copy(&older, &newer).unwrap();
+    let found = home.index().list(&archived).unwrap().threads;
+    assert!(found.iter().any(|thread| thread.id == id(9)), "{found:?}");
+    fs::remove_file(&newer).unwrap();
     fs::remove_dir_all(home.path().join("sessions")).unwrap();
     check(&home, "all that are gone");
 }

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use protocol::id::ThreadId;
 use protocol::rollout::Line;
-use store::{DamageKind, ManageError, OpenError, Store};
+use store::{DamageKind, ImportOutcome, ManageError, OpenError, Store, StoreError};
 
-use crate::disk::MemDisk;
+use crate::disk::{EIO, Fault, MemDisk, What};
 use crate::record::{empty_home, id, message, new_thread, store, theirs};
 
 fn other(number: u8) -> ThreadId {
@@ -166,6 +166,304 @@ fn moved_and_named() {
     assert!(store.set_name(other(9), "x").is_err());
     store.delete(id()).unwrap();
     assert_eq!(store.find(id()).unwrap(), None);
+}
+
+/// Moves that fail at any call, or are ended by a power cut, leave the thread what it was: what was
+/// reverted stays so.
+#[test]
+fn moves_cut_short() {
+    let check = |prepare: fn(&Store), deed: fn(&Store) -> Result<(), ManageError>| {
+        for at in 1.. {
+            let disk = empty_home();
+            begin(&disk, id(), "a b");
+            revert(&disk, id(), 2, "c");
+            revert(&disk, id(), 1, "d");
+            prepare(&store(&disk));
+            let disk = disk.settled();
+            disk.fail(Some(Fault { at, what: What::Errno(EIO), stays: true }));
+            let done = deed(&store(&disk));
+            disk.fail(None);
+            for disk in [disk.clone(), disk.reboot(at)] {
+                let store = store(&disk);
+                assert_eq!(texts(&store, id()), "d", "{at}: {:?}", disk.paths());
+                assert_eq!(store.files(id()).unwrap().unwrap().segments.len(), 3, "{at}");
+                // One place after the other, as other programs look.
+                let archived = |path: &&PathBuf| path.starts_with("/h/archived_sessions");
+                let logs: Vec<_> = disk.paths();
+                let logs = || logs.iter().filter(|path| path.extension() == Some("jsonl".as_ref()));
+                let newest = logs().max_by_key(|path| path.file_name()).unwrap();
+                let active = logs().filter(|path| !archived(path)).max_by_key(|p| p.file_name());
+                assert!(active.is_none_or(|p| p.file_name() == newest.file_name()), "{at}");
+                // And it can be done again, also with a file in both places.
+                deed(&store).unwrap();
+                assert_eq!(texts(&store, id()), "d", "{at}");
+                let report = store.fsck(None, false, &mut |_, _| {}).unwrap();
+                assert!(report.is_clean(), "{at}: {report:?}");
+            }
+            if done.is_ok() {
+                break;
+            }
+        }
+    };
+    check(|_| {}, |store| store.archive(id()));
+    check(|store| store.archive(id()).unwrap(), |store| store.unarchive(id()));
+}
+
+/// Several files of one thread in one import: none is written over by one that does not go on from it.
+#[test]
+fn imports_of_the_same_thread() {
+    let check = |files: &[(&str, &str)], outcomes: &str, kept: &str| {
+        let disk = empty_home();
+        let mut paths = Vec::new();
+        for (place, text) in files {
+            let path = format!("/from/{place}-{}.jsonl", id());
+            disk.put(&path, text.as_bytes());
+            paths.push(PathBuf::from(path));
+        }
+        let imported = store(&disk).import(&paths).unwrap();
+        let outcome = |file: &store::Imported| match &file.outcome {
+            ImportOutcome::Copied(_) => 'c',
+            ImportOutcome::Present => 'p',
+            ImportOutcome::Conflict(_) => 'x',
+            ImportOutcome::NotAThread | ImportOutcome::Failed(_) => '?',
+        };
+        let got: String = imported.iter().map(outcome).collect();
+        assert_eq!(got, outcomes, "{imported:?}");
+        let ours: Vec<_> =
+            disk.paths().into_iter().filter(|path| path.starts_with("/h/sessions")).collect();
+        assert_eq!(ours.len(), 1, "{ours:?}");
+        assert_eq!(disk.bytes(&ours[0]).unwrap(), kept.as_bytes());
+    };
+    let (one, two) = ("1/rollout-2026-11-16T03-37-16", "2/rollout-2026-11-16T03-37-16");
+    let later = "1/rollout-2026-11-16T04-37-16";
+    let archived = "archived_sessions/rollout-2026-11-16T03-37-16";
+    check(&[(one, "abc")], "c", "abc");
+    check(&[(one, "abc"), (two, "abc")], "cp", "abc");
+    check(&[(one, "abc"), (two, "ab")], "cp", "abc");
+    check(&[(one, "abc"), (two, "abcd")], "cc", "abcd");
+    check(&[(one, "abc"), (two, "abd")], "cx", "abc");
+    check(&[(one, "abc"), (two, "xbcd")], "cx", "abc");
+    check(&[(one, "abc"), (later, "abd")], "cx", "abc");
+    check(&[(one, "abc"), (archived, "abcd")], "cc", "abcd");
+
+    // What was set aside comes along.
+    let disk = empty_home();
+    let from = format!("/from/{one}-{}.jsonl", id());
+    disk.put(&from, b"abc");
+    disk.put(format!("{from}.damaged"), b"{}\n");
+    store(&disk).import(&[from.into()]).unwrap();
+    let path = store(&disk).find(id()).unwrap().unwrap().path;
+    assert_eq!(disk.bytes(format!("{}.damaged", path.display())).unwrap(), b"{}\n");
+}
+
+/// Files with a great many broken places: a report names some of them, a repair gets them all.
+#[test]
+fn much_damage() {
+    let check = |between: &str, count: usize, want: (usize, u64)| {
+        let disk = empty_home();
+        begin(&disk, id(), "a");
+        let path = store(&disk).find(id()).unwrap().unwrap().path;
+        let mut bytes = disk.bytes(&path).unwrap();
+        for number in 0..count {
+            bytes.extend_from_slice(between.replace('N', &(2 + number).to_string()).as_bytes());
+        }
+        disk.put(&path, &bytes);
+        let report = store(&disk).read(id(), &mut |_| {}).unwrap();
+        assert_eq!((report.damage.len(), report.damage_more), want, "{between:?}");
+        let report = store(&disk).fsck(None, false, &mut |_, _| {}).unwrap();
+        assert_eq!((report.files[0].damage.len(), report.files[0].damage_more), want);
+        let report = store(&disk).fsck(None, true, &mut |_, _| {}).unwrap();
+        assert!(report.is_clean(), "{between:?}");
+        assert_eq!((report.files[0].repaired.len(), report.files[0].repaired_more), want);
+        let again = store(&disk).read(id(), &mut |_| {}).unwrap();
+        assert_eq!((again.damage.len(), again.damage_more), (0, 0), "{between:?}");
+    };
+    let line = r#"{"timestamp":"t","ordinal":N,"type":"event_msg","payload":{}}"#;
+    check("x\n", 5000, (1, 0));
+    check("x\n \n", 5000, (1, 0));
+    check(&format!("x\n{line}\n"), 900, (900, 0));
+    check(&format!("x\n{line}\n"), 3000, (1000, 2000));
+    check(
+        r#"{"timestamp":"t","ordinal":N,"type"
+"#,
+        3000,
+        (1000, 0),
+    );
+}
+
+/// A torn end that says it is a line that cannot be there does not change how lines are numbered.
+#[test]
+fn wild_ordinals() {
+    for (wild, want) in [(2, 3), (3, 3), (0, 3), (1 << 40, 3), (u64::MAX, 3)] {
+        let disk = empty_home();
+        begin(&disk, id(), "a");
+        let path = store(&disk).find(id()).unwrap().unwrap().path;
+        let mut bytes = disk.bytes(&path).unwrap();
+        bytes.extend_from_slice(
+            format!(r#"{{"timestamp":"t","ordinal":{wild},"type":"event_msg","#).as_bytes(),
+        );
+        disk.put(&path, &bytes);
+        let (mut log, report) = store(&disk).open(id(), &mut |_| {}).unwrap();
+        assert_eq!(report.damage[0].missing, Some(2..3), "{wild}: {report:?}");
+        assert!(report.damage[0].ordinal.is_none_or(|ordinal| ordinal < 3), "{wild}: {report:?}");
+        say(&mut log, "b");
+        log.close();
+        let mut ordinals = Vec::new();
+        let report = store(&disk).read(id(), &mut |line| ordinals.extend(line.ordinal)).unwrap();
+        assert_eq!(ordinals.last(), Some(&want), "{wild}: {ordinals:?}");
+        assert!(report.damage.is_empty(), "{wild}: {report:?}");
+    }
+}
+
+/// A thread of very many files is read with few of them open.
+#[test]
+fn many_reverts() {
+    let disk = empty_home();
+    begin(&disk, id(), "a");
+    for _ in 0..60 {
+        revert(&disk, id(), 2, "b");
+    }
+    revert(&disk, id(), 4, "c");
+    let disk = disk.settled();
+    assert_eq!(texts(&store(&disk), id()), "a, b, c");
+    assert!(store(&disk).fsck(None, false, &mut |_, _| {}).unwrap().is_clean());
+    assert!(disk.open_max() <= 4, "{}", disk.open_max());
+}
+
+/// What is closed to us is missing, and costs nothing else.
+#[test]
+fn closed_files_and_directories() {
+    let disk = empty_home();
+    begin(&disk, id(), "a b");
+    fork(&disk, id(), other(1), None, "c");
+    disk.put("/h/sessions/2020/01/02/x", b"");
+    disk.close("/h/sessions/2020/01/02");
+    disk.put("/h/sessions/2021/01/02/x", b"");
+    disk.close("/h/sessions/2021");
+    assert_eq!(store(&disk).threads().unwrap().len(), 2);
+    assert_eq!(store(&disk).find(other(9)).unwrap(), None);
+    assert!(store(&disk).fsck(None, false, &mut |_, _| {}).unwrap().is_clean());
+    disk.close(store(&disk).find(id()).unwrap().unwrap().path);
+    assert_eq!(texts(&store(&disk), other(1)), "c, Base Some(0..3)");
+    let report = store(&disk).fsck(Some(other(1)), false, &mut |_, _| {}).unwrap();
+    assert_eq!(report.files[0].damage[0].what, DamageKind::Base);
+    store(&disk).delete(other(1)).unwrap();
+}
+
+/// A place that the disk cannot read costs the lines in its blocks, and nothing else.
+#[test]
+fn bad_blocks() {
+    let disk = empty_home();
+    let words: Vec<String> = (0..300).map(|number| format!("{number:0100}")).collect();
+    begin(&disk, id(), &words.join(" "));
+    let path = store(&disk).find(id()).unwrap().unwrap().path;
+    let length = disk.bytes(&path).unwrap().len() as u64;
+    disk.spoil(10_000..10_001);
+    let mut given = Vec::new();
+    let report = store(&disk).read(id(), &mut |line| given.extend(text(line))).unwrap();
+    assert_eq!(report.bytes, length);
+    let [damage] = &report.damage[..] else { panic!("{report:?}") };
+    assert!(damage.offset <= 8192 && damage.offset + damage.length >= 12_288, "{damage:?}");
+    assert!(damage.length < 5000, "{damage:?}");
+    let lost = damage.missing.clone().unwrap();
+    assert_eq!(given.len() as u64 + (lost.end - lost.start), 300, "{damage:?}");
+    let (mut log, _) = store(&disk).open(id(), &mut |_| {}).unwrap();
+    say(&mut log, "more");
+}
+
+/// What only has the name of a thread's file is passed over, and nobody waits for it.
+#[test]
+fn names_without_files() {
+    use std::os::unix::fs::symlink;
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::new(home.path());
+    say(&mut store.create(new_thread(id())).unwrap(), "a");
+    let path = store.find(id()).unwrap().unwrap().path;
+    let pipe = |path: PathBuf| {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    };
+    let named = |number| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        path.with_file_name(name.replace(&id().to_string(), &other(number).to_string()))
+    };
+    pipe(named(1));
+    std::fs::create_dir(named(2)).unwrap();
+    symlink("nowhere", named(3)).unwrap();
+    symlink(&path, named(4)).unwrap();
+    pipe(home.path().join("session_index.jsonl"));
+    let ids: Vec<_> = store.threads().unwrap().map(|thread| thread.id).collect();
+    assert_eq!(ids, [id(), other(4)]);
+    let error = store.names().unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("not a regular file"), "{source}");
+    assert!(!error.to_string().contains(&source), "said twice: {error}");
+    store.set_name(id(), "x").unwrap_err();
+    let mut index = store::index::Index::open(home.path(), |_| {}).unwrap();
+    assert!(index.get(id()).unwrap().is_some());
+    // Links to directories are followed in a home, and not by an import.
+    let day = path.parent().unwrap();
+    let moved = home.path().join("moved");
+    std::fs::rename(day, &moved).unwrap();
+    symlink(&moved, day).unwrap();
+    symlink(home.path(), moved.join("circle")).unwrap();
+    assert_eq!(store.threads().unwrap().len(), 2);
+    let fresh = tempfile::tempdir().unwrap();
+    let imported = Store::new(fresh.path()).import(&[home.path().to_owned()]).unwrap();
+    assert_eq!(imported.len(), 2, "{imported:?}");
+    assert!(matches!(imported[0].outcome, ImportOutcome::Copied(_)), "{imported:?}");
+    assert!(matches!(imported[1].outcome, ImportOutcome::Failed(_)), "{imported:?}");
+}
+
+/// Files that are made are private; one that is written anew keeps its mode.
+#[test]
+fn modes() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::new(home.path());
+    let mut log = store.create(new_thread(id())).unwrap();
+    say(&mut log, "a b");
+    assert_eq!(mode(log.path()), 0o600);
+    assert_eq!(mode(&home.path().join("thread-writer-locks/.coordination.lock")), 0o600);
+    let path = log.path().to_owned();
+    log.close();
+    // Without its head.
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, &text[text.find('\n').unwrap() + 1..]).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    assert!(store.fsck(None, true, &mut |_, _| {}).unwrap().is_clean());
+    assert_eq!(mode(&path), 0o640);
+    assert!(std::fs::read_to_string(&path).unwrap().contains("session_meta"));
+    let mut side = path.clone().into_os_string();
+    side.push(".damaged");
+    assert_eq!(mode(side.as_ref()), 0o600);
+}
+
+/// The same file in several places: named by a check, and gone with its thread.
+#[test]
+fn copies() {
+    let check = |place: &str, change: &[u8], archives: bool| {
+        let disk = empty_home();
+        begin(&disk, id(), "a");
+        let path = store(&disk).find(id()).unwrap().unwrap().path;
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let copy = format!("/h/{place}/{name}");
+        disk.put(&copy, &[&disk.bytes(&path).unwrap(), change].concat());
+        let report = store(&disk).fsck(Some(id()), false, &mut |_, _| {}).unwrap();
+        let error = report.files.iter().find_map(|file| file.error.as_ref());
+        assert!(matches!(error, Some(StoreError::Twice { .. })), "{report:?}");
+        assert_eq!(texts(&store(&disk), id()), "a");
+        assert_eq!(store(&disk).archive(id()).is_ok(), archives, "{place}");
+        let logs = disk.paths().into_iter().filter(|path| path.ends_with(name)).count();
+        assert_eq!(logs, if archives { 1 } else { 2 }, "{:?}", disk.paths());
+        store(&disk).delete(id()).unwrap();
+        assert_eq!(store(&disk).find(id()).unwrap(), None);
+        assert!(!disk.paths().iter().any(|path| path.ends_with(name)), "{:?}", disk.paths());
+    };
+    check("archived_sessions", b"", true);
+    check("sessions/2030/01/02", b"", true);
+    check("archived_sessions", b"more\n", false);
+    check("sessions/2030/01/02", b"more\n", false);
 }
 
 #[test]

@@ -91,6 +91,13 @@ pub(super) fn import(threads: &Threads, args: &ImportArgs) -> Result<ExitCode, F
                 text.extend([&id, " imported\n"]);
             }
             ImportOutcome::Present => text.extend([&id, " is here already\n"]),
+            ImportOutcome::Conflict(other) => {
+                failed = true;
+                note(&format!(
+                    "{from}: another version of this thread is here and was left as it is: {}",
+                    plain(&other.to_string_lossy())
+                ));
+            }
             ImportOutcome::NotAThread => {
                 failed = true;
                 note(&format!(
