@@ -203,7 +203,7 @@ fn opened(
     report: &ReadReport,
     profile: &Profile,
 ) -> Opened {
-    let mut told = damages(id, &report.damage);
+    let mut told = damages(id, &report.damage, report.damage_more);
     let last_model = folded.last.as_ref().map(|last| last.model.as_str());
     if let Some(last) = last_model.filter(|last| !last.is_empty() && *last != profile.maker.model) {
         let now = &profile.maker.model;
@@ -224,14 +224,14 @@ fn opened(
 }
 
 /// Names what could not be read.
-fn damages(id: ThreadId, damages: &[Damage]) -> Vec<Event> {
+fn damages(id: ThreadId, damages: &[Damage], unlisted: u64) -> Vec<Event> {
     let mut told: Vec<_> = damages
         .iter()
         .take(DAMAGES_NAMED_MAX)
         .map(|damage| Event::Warning(damage.to_string()))
         .collect();
-    if damages.len() > DAMAGES_NAMED_MAX {
-        let more = damages.len() - DAMAGES_NAMED_MAX;
+    let more = damages.len().saturating_sub(DAMAGES_NAMED_MAX) as u64 + unlisted;
+    if more > 0 {
         told.push(Event::Warning(format!(
             "{more} more places of the thread's log are damaged: `heddle threads fsck {id}` lists them"
         )));

@@ -127,6 +127,13 @@ fn said(role: &str, text: &str) -> Value {
     json!({ "type": "message", "role": role, "content": [{ "type": kind, "text": text }] })
 }
 
+/// Writes a value as we do: the type of an object comes first, and of an output the text last.
 fn raw(value: &Value) -> Raw {
-    serde_json::from_str(&value.to_string()).expect("a value is JSON")
+    let mut rest = value.clone();
+    let kind = rest.as_object_mut().and_then(|fields| fields.remove("type"));
+    let json = match kind {
+        Some(kind) => format!("{{\"type\":{kind},{}", &rest.to_string()[1..]),
+        None => value.to_string(),
+    };
+    serde_json::from_str(&json).expect("a value is JSON")
 }

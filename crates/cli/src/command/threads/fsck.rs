@@ -56,11 +56,27 @@ fn to_text(file: &FileReport) -> String {
     for damage in &file.damage {
         say("damaged", &damage.to_string());
     }
+    for (label, more) in [("repaired", file.repaired_more), ("damaged", file.damage_more)] {
+        if more > 0 {
+            say(label, &format!("{} more places of {}", more, file.path.display()));
+        }
+    }
     if let Some(error) = &file.error {
-        say("failed", &error.to_string());
+        say("failed", &chain(error));
     }
     if let Some(holder) = file.held.as_ref().filter(|_| !is_clean(file)) {
         say("in use", &format!("{} by {holder}; check again when it is done", file.path.display()));
+    }
+    text
+}
+
+/// Says what went wrong and why.
+fn chain(error: &store::StoreError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
     }
     text
 }
@@ -78,8 +94,9 @@ fn to_json(file: &FileReport) -> String {
         "base": file.base,
         "held": file.held,
         "damage": damages(&file.damage),
+        "damage_more": file.damage_more,
         "repaired": damages(&file.repaired),
-        "error": file.error.as_ref().map(ToString::to_string),
+        "error": file.error.as_ref().map(chain),
     })
     .to_string()
 }
