@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use history::sendable::depth;
 use protocol::id::CallKey;
 use protocol::open::Open;
 use protocol::responses::{CallOutput, KnownItem, KnownPart, OutputBody};
@@ -262,25 +263,6 @@ pub(crate) fn bound_text(text: String, bytes_max: usize) -> String {
     let tail = text.ceil_char_boundary(text.len() - bytes_max / 2);
     let omitted = tail - head;
     format!("{}\n... {omitted} bytes omitted ...\n{}", &text[..head], &text[tail..])
-}
-
-/// Counts how deep brackets nest outside of strings; the text need not be valid JSON.
-fn depth(json: &str) -> usize {
-    let (mut now, mut max, mut in_string, mut escaped) = (0usize, 0, false, false);
-    for byte in json.bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'{' | b'[' if !in_string => {
-                now += 1;
-                max = max.max(now);
-            }
-            b'}' | b']' if !in_string => now = now.saturating_sub(1),
-            _ => {}
-        }
-    }
-    max
 }
 
 #[cfg(test)]

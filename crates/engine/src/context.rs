@@ -58,7 +58,7 @@ impl Context {
     ) -> (Option<&Raw>, Vec<RepairKind>) {
         let (item, repairs) = sendable::item(item);
         let Some(mut item) = item else { return (None, repairs) };
-        if let Some(id) = id_of(&mut item)
+        if let Some(id) = item.id_mut()
             && id.as_ref().is_some_and(|id| !self.ids.insert(id.clone()))
         {
             *id = None;
@@ -228,17 +228,6 @@ fn message(role: &str, parts: Vec<Open<KnownPart>>) -> KnownItem {
         content: Content(parts),
         phase: None,
     })
-}
-
-fn id_of(item: &mut KnownItem) -> Option<&mut Option<String>> {
-    match item {
-        KnownItem::Message(message) => Some(&mut message.id),
-        KnownItem::Reasoning(reasoning) => Some(&mut reasoning.id),
-        KnownItem::FunctionCall(call) => Some(&mut call.id),
-        KnownItem::CustomToolCall(call) => Some(&mut call.id),
-        KnownItem::WebSearchCall(call) => Some(&mut call.id),
-        KnownItem::FunctionCallOutput(_) | KnownItem::CustomToolCallOutput(_) => None,
-    }
 }
 
 #[cfg(test)]

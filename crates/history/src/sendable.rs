@@ -26,7 +26,7 @@ use crate::fold::{Entry, Maker};
 use crate::item::{self as items, Class, Unread};
 
 pub use image::IMAGE_BYTES_MAX;
-pub use one::TEXT_BYTES_MAX;
+pub use one::{TEXT_BYTES_MAX, depth};
 pub use order::OUTPUT_LOST;
 
 /// What an endpoint takes.
@@ -193,7 +193,7 @@ fn read(index: usize, mut entry: Entry, wire: Wire, repairs: &mut Vec<Repair>) -
     let mut found = Vec::new();
     // Chat Completions take no reasoning and no searches, so nothing can be wrong with them.
     let keep = (wire == Wire::Chat && unsent) || one::repair(&mut item, &mut found);
-    let id = id_of(&mut item).and_then(|id| id.clone());
+    let id = item.id_mut().and_then(|id| id.clone());
     let fresh = items::write(&item);
     if fresh != entry.wire {
         entry.wire = fresh;
@@ -201,17 +201,6 @@ fn read(index: usize, mut entry: Entry, wire: Wire, repairs: &mut Vec<Repair>) -
     let kept = Kept { index, entry, part: Part::of(&item), id };
     repairs.extend(found.into_iter().map(|kind| kept.repair(kind)));
     keep.then_some(kept)
-}
-
-fn id_of(item: &mut KnownItem) -> Option<&mut Option<String>> {
-    match item {
-        KnownItem::Message(message) => Some(&mut message.id),
-        KnownItem::Reasoning(reasoning) => Some(&mut reasoning.id),
-        KnownItem::FunctionCall(call) => Some(&mut call.id),
-        KnownItem::CustomToolCall(call) => Some(&mut call.id),
-        KnownItem::WebSearchCall(call) => Some(&mut call.id),
-        KnownItem::FunctionCallOutput(_) | KnownItem::CustomToolCallOutput(_) => None,
-    }
 }
 
 /// Names an item to a person, in a few words.

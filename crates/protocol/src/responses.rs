@@ -32,6 +32,20 @@ pub enum KnownItem {
     WebSearchCall(WebSearchCall),
 }
 
+impl KnownItem {
+    /// Returns the place of the provider's id; outputs are ours and have none.
+    pub fn id_mut(&mut self) -> Option<&mut Option<String>> {
+        match self {
+            Self::Message(message) => Some(&mut message.id),
+            Self::Reasoning(reasoning) => Some(&mut reasoning.id),
+            Self::FunctionCall(call) => Some(&mut call.id),
+            Self::CustomToolCall(call) => Some(&mut call.id),
+            Self::WebSearchCall(call) => Some(&mut call.id),
+            Self::FunctionCallOutput(_) | Self::CustomToolCallOutput(_) => None,
+        }
+    }
+}
+
 impl Kinds for KnownItem {
     fn read(kind: &str, json: &str) -> Option<serde_json::Result<Self>> {
         Some(match kind {

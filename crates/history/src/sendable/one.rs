@@ -260,24 +260,29 @@ fn shortened(text: &str, bytes_max: usize) -> Option<String> {
     Some(format!("{}\n[{left_out} bytes left out]\n{}", &text[..head], &text[tail..]))
 }
 
-/// Tells whether a JSON text can be read by anybody: no half characters, no numbers beyond all bounds,
-/// and not deeper than `depth_max`.
-fn is_sound(json: &str, depth_max: usize) -> bool {
-    let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
+/// Counts how deep brackets nest outside of strings; the text need not be valid JSON.
+pub fn depth(json: &str) -> usize {
+    let (mut now, mut max, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in json.bytes() {
         match byte {
             _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            b'{' | b'[' if !in_text => {
-                depth += 1;
-                deepest = deepest.max(depth);
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                now += 1;
+                max = max.max(now);
             }
-            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
+            b'}' | b']' if !in_string => now = now.saturating_sub(1),
             _ => {}
         }
     }
-    deepest <= depth_max && serde_json::from_str::<Sound>(json).is_ok()
+    max
+}
+
+/// Tells whether a JSON text can be read by anybody: no half characters, no numbers beyond all bounds,
+/// and not deeper than `depth_max`.
+fn is_sound(json: &str, depth_max: usize) -> bool {
+    depth(json) <= depth_max && serde_json::from_str::<Sound>(json).is_ok()
 }
 
 /// Any JSON value, read and thrown away.

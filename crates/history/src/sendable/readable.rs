@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use protocol::repair::{Repair, RepairKind};
 
-use super::{Kept, Part, id_of};
+use super::{Kept, Part};
 use crate::fold::{Entry, Maker};
 
 /// Leaves out reasoning and searches that the endpoint cannot read, and ids that it would refuse.
@@ -59,7 +59,7 @@ pub(super) fn check(
         if bereft || is_foreign || wrong.is_some() {
             repairs.extend(wrong.map(|kind| item.repair(kind)));
             item.edit(|mut item| {
-                if let Some(id) = id_of(&mut item) {
+                if let Some(id) = item.id_mut() {
                     *id = None;
                 }
                 item
