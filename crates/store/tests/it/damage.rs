@@ -164,6 +164,24 @@ fn cut_anywhere_near_the_end() {
 }
 
 #[test]
+fn changed_anywhere_near_the_end() {
+    let sample = ours(10);
+    let length = sample.bytes.len();
+    share(16 << 10, |back| {
+        let mut random = Random(back as u64);
+        let at = length - 1 - back;
+        let harm = torn(&sample, at, &mut random);
+        check(&sample, &harm, &|| format!("torn at {at} of {length}"));
+        let zeros = vec![0; 1 + random.below(4096)];
+        let harm = over(&sample, at, &zeros);
+        check(&sample, &harm, &|| format!("{} zeros at {at} of {length}", zeros.len()));
+        let bit = random.below(8);
+        let harm = over(&sample, at, &[sample.bytes[at] ^ (1 << bit)]);
+        check(&sample, &harm, &|| format!("bit {bit} at {at} of {length}"));
+    });
+}
+
+#[test]
 fn cut_and_torn_anywhere() {
     let sample = ours(40);
     let length = sample.bytes.len();
@@ -179,7 +197,7 @@ fn cut_and_torn_anywhere() {
 
 #[test]
 fn changed_anywhere() {
-    for (sample, rounds) in [(ours(40), 1000), (ours(4), 1000), (theirs(), 1000)] {
+    for (sample, rounds) in [(ours(40), 2000), (ours(4), 1000), (theirs(), 1000)] {
         let length = sample.bytes.len();
         share(rounds, |seed| {
             let mut random = Random(seed as u64);
@@ -207,7 +225,7 @@ fn ends_of_lines_changed() {
 
 #[test]
 fn shuffled() {
-    for (sample, rounds) in [(ours(15), 1000), (theirs(), 1000)] {
+    for (sample, rounds) in [(ours(15), 2000), (theirs(), 1000)] {
         share(rounds, |seed| {
             let mut random = Random(seed as u64);
             let sectors = sample.bytes.len() / 512;
