@@ -13,8 +13,8 @@ use std::collections::{BTreeSet, HashMap};
 use protocol::open::Raw;
 use protocol::responses::{CallOutput, Content, KnownItem, KnownPart, Message};
 use protocol::rollout::{
-    CallReturned, Compacted, EventHead, Line, RESTORED, SessionMeta, TotalledUsage, TurnContext,
-    kind,
+    CallReturned, Compacted, EventHead, Line, Payload, RESTORED, SessionMeta, TotalledUsage,
+    TurnContext, kind,
 };
 use protocol::usage::Usage;
 use serde::Deserialize;
@@ -22,7 +22,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::item::{self, Class, MAKER_KEY, Signed};
-use crate::live::{HISTORY_BYTES_MAX, LeftOut, Live};
+use crate::live::{HISTORY_BYTES_MAX, LeftOut, Live, Slot, Text};
 use crate::turns::{TurnEnd, Turns};
 
 /// Where an item of the history comes from; decides what survives compaction.
@@ -195,16 +195,19 @@ impl Fold {
             kind::RESPONSE_ITEM => match item::plain_output(json) {
                 Some(call_id) => {
                     self.entered(call_id);
-                    let wire = Raw::from(line.payload.to_owned());
-                    let entry = Entry { wire, origin: Origin::Turn, maker: None };
-                    self.live.push(entry, Class::Output, self.turn());
+                    self.push(Text::Unparsed(json.into()), Class::Output, Origin::Turn, None);
                 }
-                None => self.item(line.payload.to_owned().into(), false, line.ordinal),
+                None if item::is_models(json) => {
+                    self.push(Text::Unread(json.into()), Class::Model, Origin::Turn, self.maker);
+                }
+                None => self.item(line.payload, false, line.ordinal),
             },
             kind::TURN_CONTEXT => {
                 if let Ok(context) = serde_json::from_str::<TurnContext>(json) {
-                    self.now.model.clone_from(&context.model);
-                    self.maker_changed();
+                    if self.now.model != context.model {
+                        self.now.model.clone_from(&context.model);
+                        self.maker_changed();
+                    }
                     self.folded.last = Some(context);
                 }
             }
@@ -274,16 +277,16 @@ impl Fold {
     }
 
     /// Takes an item in. `replaces` if it comes in a history that replaces another.
-    fn item(&mut self, raw: Raw, replaces: bool, ordinal: Option<u64>) {
-        let Ok(item) = item::read(&raw) else {
+    fn item(&mut self, payload: Payload<'_>, replaces: bool, ordinal: Option<u64>) {
+        let Ok(item) = item::read(payload.get()) else {
             // What it is cannot be told, but it was something of a turn.
-            let entry = Entry { wire: raw, origin: Origin::Turn, maker: None };
-            return self.live.push(entry, Class::Model, self.turn());
+            let raw = payload.to_raw().unwrap_or_else(|_| item::unreadable());
+            return self.push(Text::Ready(raw), Class::Model, Origin::Turn, None);
         };
         let class = item::class(&item);
         let origin = item::origin(&item, replaces || !self.spoken);
         let maker = match class {
-            Class::Model if replaces => self.signed(&raw).or(self.maker),
+            Class::Model if replaces => self.signed(payload.get()).or(self.maker),
             Class::Model => self.maker,
             Class::Told | Class::Output => None,
         };
@@ -300,8 +303,11 @@ impl Fold {
             }
             _ => {}
         }
-        let entry = Entry { wire: item::write(&item), origin, maker };
-        self.live.push(entry, class, self.turn());
+        self.push(Text::Ready(item::write(&item)), class, origin, maker);
+    }
+
+    fn push(&mut self, text: Text, class: Class, origin: Origin, maker: Option<u16>) {
+        self.live.push(Slot { text, class, origin, maker, turn: self.turn() });
     }
 
     fn said(&mut self, text: &str, ordinal: Option<u64>) {
@@ -316,6 +322,9 @@ impl Fold {
         // Most events are items for people, and need not be read to see that.
         if json.starts_with(r#"{"type":"item_completed""#) {
             return;
+        }
+        if json.starts_with(r#"{"type":"token_count""#) {
+            return self.token_count(json);
         }
         let Ok(head) = serde_json::from_str::<EventHead<'_>>(json) else { return };
         let turn_id = head.turn_id.as_deref();
@@ -340,14 +349,7 @@ impl Fold {
                     self.maker_changed();
                 }
             }
-            "token_count" => {
-                let count = serde_json::from_str::<TokenCount>(json);
-                let Ok(TokenCount { info: Some(info) }) = count else { return };
-                if !self.has_usage {
-                    self.folded.usage = info.total_token_usage.usage;
-                }
-                self.folded.context_tokens = info.last_token_usage.total_tokens;
-            }
+            "token_count" => self.token_count(json),
             "thread_rolled_back" => {
                 if let Ok(RolledBack { num_turns }) = serde_json::from_str(json) {
                     self.live.roll_back(num_turns);
@@ -365,6 +367,14 @@ impl Fold {
         }
     }
 
+    fn token_count(&mut self, json: &str) {
+        let Ok(TokenCount { info: Some(info) }) = serde_json::from_str(json) else { return };
+        if !self.has_usage {
+            self.folded.usage = info.total_token_usage.usage;
+        }
+        self.folded.context_tokens = info.last_token_usage.total_tokens;
+    }
+
     fn ended(&mut self, turn_id: Option<&str>, end: TurnEnd) {
         let Some(open) = &self.folded.open_turn else { return };
         if turn_id.is_none_or(|id| open.is_empty() || open == id) {
@@ -377,7 +387,7 @@ impl Fold {
         if let Some(history) = compacted.replacement_history {
             self.live.clear();
             for raw in history {
-                self.item(raw, true, None);
+                self.item(Payload::new(raw.as_str()), true, None);
             }
         } else {
             // The older form: what the user said stays, and so does what was set up, as nobody would
@@ -390,8 +400,7 @@ impl Fold {
                 phase: None,
             };
             let wire = item::write(&KnownItem::Message(message));
-            let entry = Entry { wire, origin: Origin::Turn, maker: None };
-            self.live.push(entry, Class::Told, self.turn());
+            self.push(Text::Ready(wire), Class::Told, Origin::Turn, None);
         }
         self.folded.context_tokens = self.live.tokens();
     }
@@ -423,8 +432,8 @@ impl Fold {
         self.maker = self.index_of(self.now.clone());
     }
 
-    fn signed(&mut self, raw: &Raw) -> Option<u16> {
-        let Signed { heddle_maker: (provider, model) } = serde_json::from_str(raw.as_str()).ok()?;
+    fn signed(&mut self, json: &str) -> Option<u16> {
+        let Signed { heddle_maker: (provider, model) } = serde_json::from_str(json).ok()?;
         self.index_of(Maker { provider, model })
     }
 

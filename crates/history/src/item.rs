@@ -1,9 +1,9 @@
 //! One item as a log holds it, made into what is sent.
 
-use protocol::open::{Kinds as _, Open, Raw};
+use protocol::open::{self, Kinds as _, Open, Raw};
 use protocol::responses::{KnownItem, KnownPart, Message};
 use serde::Deserialize;
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::fold::Origin;
 use crate::words;
@@ -31,7 +31,8 @@ pub(crate) enum Unread {
 }
 
 /// Returns the call of an output that is a text, has no other fields, and has them in the order in which
-/// they are sent. `json` must be JSON; nothing of it is read that needs not be.
+/// they are sent. Nothing is read of it that needs not be: what is in the texts may still keep it from being
+/// JSON.
 pub(crate) fn plain_output(json: &str) -> Option<&str> {
     let rest = json
         .strip_prefix(r#"{"type":"function_call_output","call_id":""#)
@@ -43,16 +44,33 @@ pub(crate) fn plain_output(json: &str) -> Option<&str> {
         let before = &text.as_bytes()[..at];
         before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
     };
-    let whole = text.match_indices('"').all(|(at, _)| is_escaped(at)) && !is_escaped(text.len());
+    let mut quotes = memchr::memchr_iter(b'"', text.as_bytes());
+    let whole = quotes.all(is_escaped) && !is_escaped(text.len());
     (whole && !call_id.is_empty() && !call_id.contains('\\')).then_some(call_id)
 }
 
-/// Reads an item.
-pub(crate) fn read(raw: &Raw) -> Result<KnownItem, Unread> {
+/// Tells, by how an item begins, whether it is the model's, or else cannot be read.
+pub(crate) fn is_models(json: &str) -> bool {
+    let Some(rest) = json.strip_prefix(r#"{"type":""#) else { return false };
+    let Some((kind, rest)) = rest.split_once("\",") else { return false };
+    match kind {
+        "message" => {
+            let id = rest.strip_prefix(r#""id":""#).and_then(|rest| rest.split_once("\","));
+            // With an escape in it, the id may not have ended there.
+            let rest = id.filter(|(id, _)| !id.contains('\\')).map_or(rest, |(_, rest)| rest);
+            rest.starts_with(r#""role":"assistant","#)
+        }
+        "reasoning" | "function_call" | "custom_tool_call" | "web_search_call" => true,
+        _ => false,
+    }
+}
+
+/// Reads an item. Text that is not JSON is malformed like any other.
+pub(crate) fn read(json: &str) -> Result<KnownItem, Unread> {
     // A list would pass for the fields of an object, in order.
-    let is_object = raw.as_str().starts_with('{');
-    let kind = raw.kind().filter(|_| is_object).ok_or(Unread::Malformed)?;
-    match KnownItem::read(&kind, raw.as_str()) {
+    let is_object = json.starts_with('{');
+    let kind = open::kind(json).filter(|_| is_object).ok_or(Unread::Malformed)?;
+    match KnownItem::read(&kind, json) {
         None => Err(Unread::Unknown),
         Some(Ok(item)) => Ok(item),
         Some(Err(_)) if kind == "reasoning" => Err(Unread::MalformedReasoning),
@@ -63,6 +81,11 @@ pub(crate) fn read(raw: &Raw) -> Result<KnownItem, Unread> {
 /// Writes an item as it is sent.
 pub(crate) fn write(item: &KnownItem) -> Raw {
     to_raw_value(item).expect("items are plain data with string keys").into()
+}
+
+/// Stands for an item whose text is not JSON; nothing that is sent is made of it.
+pub(crate) fn unreadable() -> Raw {
+    RawValue::NULL.to_owned().into()
 }
 
 /// Tells who speaks.
@@ -119,15 +142,14 @@ pub(crate) const MAKER_KEY: &str = "heddle_maker";
 
 #[cfg(test)]
 mod tests {
-    use super::{plain_output, read, write};
+    use super::*;
 
     #[track_caller]
     fn check(json: &str, want: Option<&str>) {
         assert_eq!(plain_output(json), want, "{json}");
         // What is taken as it is must be what would have been written.
         if want.is_some() {
-            let raw = serde_json::from_str(json).expect("JSON");
-            let item = read(&raw).expect("an output");
+            let item = read(json).expect("an output");
             assert_eq!(write(&item).as_str(), json);
         }
     }
@@ -152,5 +174,40 @@ mod tests {
         ] {
             check(json, None);
         }
+        // Text that is not JSON is none of these, or found out when it is parsed.
+        let open = r#"{"type":"function_call_output","call_id":"c","output":""#;
+        for json in ["", "{", "\"}", r#"{"type":"function_call_output","call_id":""#, open] {
+            check(json, None);
+        }
+        check(&format!("{open}}}"), None);
+        assert_eq!(plain_output(&output(r"no escape: \x")), Some("c1"));
+    }
+
+    #[test]
+    fn items_that_are_the_models() {
+        let check = |json: &str, want: bool| {
+            assert_eq!(is_models(json), want, "{json}");
+            if want && let Ok(item) = read(json) {
+                assert_eq!((class(&item), origin(&item, true)), (Class::Model, Origin::Turn));
+            }
+        };
+        check(r#"{"type":"function_call","name":"f","arguments":"{}","call_id":"c"}"#, true);
+        check(r#"{"type":"custom_tool_call","name":"f","input":"","call_id":"c"}"#, true);
+        check(r#"{"type":"reasoning","summary":[]}"#, true);
+        check(r#"{"type":"web_search_call","status":"completed"}"#, true);
+        check(r#"{"type":"message","role":"assistant","content":[]}"#, true);
+        check(r#"{"type":"message","id":"m","role":"assistant","content":[]}"#, true);
+        // These cannot be read.
+        check(r#"{"type":"message","role":"assistant","content":[],"role":"user"}"#, true);
+        check(r#"{"type":"reasoning","type":"message","role":"user","content":[]}"#, true);
+        check(r#"{"type":"function_call",}"#, true);
+        // Of these, it cannot be told before they are.
+        check(r#"{"type":"message","role":"user","content":[]}"#, false);
+        check(r#"{"type":"message","id":"\",","role":"assistant","content":[]}"#, false);
+        check(r#"{"type":"message","id":"m","role":"user","content":[]}"#, false);
+        check(r#"{"type":"message","content":[],"role":"assistant"}"#, false);
+        check(r#"{"type":"newer","x":1}"#, false);
+        check(r#"{"role":"assistant","type":"message","content":[]}"#, false);
+        check("", false);
     }
 }

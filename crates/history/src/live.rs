@@ -4,10 +4,12 @@
 //! what the model and its tools did leaves first, in whole answers with their outputs: an endpoint
 //! refuses half of one.
 
+use protocol::open::Raw;
 use protocol::repair::{Repair, RepairKind};
+use serde_json::value::RawValue;
 
 use crate::fold::{Entry, Origin};
-use crate::item::Class;
+use crate::item::{self, Class};
 
 /// What is in the log and not in the history, because it was too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,25 +41,61 @@ pub(crate) struct Live {
     left_out: LeftOut,
 }
 
+/// An item of the history as it grows.
 #[derive(Debug)]
-struct Slot {
-    entry: Entry,
-    class: Class,
+pub(crate) struct Slot {
+    pub(crate) text: Text,
+    pub(crate) class: Class,
+    pub(crate) origin: Origin,
+    pub(crate) maker: Option<u16>,
     /// The turn, counted from 1; 0 outside of any.
-    turn: u32,
+    pub(crate) turn: u32,
+}
+
+/// The text of an item.
+#[derive(Debug)]
+pub(crate) enum Text {
+    /// As it is sent, or of something that cannot be.
+    Ready(Raw),
+    /// As it is sent, if it is JSON. Not parsed before it is certain to stay, as most of a long log does not.
+    Unparsed(Box<str>),
+    /// As it was written, likewise.
+    Unread(Box<str>),
 }
 
 impl Slot {
+    fn length(&self) -> usize {
+        match &self.text {
+            Text::Ready(raw) => raw.as_str().len(),
+            Text::Unparsed(text) | Text::Unread(text) => text.len(),
+        }
+    }
+
     fn bytes(&self) -> usize {
-        self.entry.wire.as_str().len() + SLOT_BYTES
+        self.length() + SLOT_BYTES
+    }
+
+    fn finish(self) -> Entry {
+        let parsed = |text: Box<str>| {
+            RawValue::from_string(text.into()).map_or_else(|_| item::unreadable(), Raw::from)
+        };
+        let (wire, maker) = match self.text {
+            Text::Ready(raw) => (raw, self.maker),
+            Text::Unparsed(text) => (parsed(text), self.maker),
+            Text::Unread(text) => match item::read(&text) {
+                Ok(item) => (item::write(&item), self.maker),
+                // What cannot be read was made by nobody who could read it.
+                Err(_) => (parsed(text), None),
+            },
+        };
+        Entry { wire, origin: self.origin, maker }
     }
 }
 
 impl Live {
-    pub(crate) fn push(&mut self, entry: Entry, class: Class, turn: u32) {
-        let slot = Slot { entry, class, turn };
+    pub(crate) fn push(&mut self, slot: Slot) {
         self.bytes += slot.bytes();
-        if slot.entry.origin == Origin::User {
+        if slot.origin == Origin::User {
             self.users.push(self.slots.len());
         }
         self.slots.push(slot);
@@ -74,7 +112,7 @@ impl Live {
 
     /// Keeps set-up and what the user said.
     pub(crate) fn keep_said(&mut self) {
-        self.retain(|_, slot| slot.entry.origin != Origin::Turn);
+        self.retain(|_, slot| slot.origin != Origin::Turn);
         self.left_out = LeftOut::default();
     }
 
@@ -106,7 +144,7 @@ impl Live {
 
     pub(crate) fn finish(mut self) -> (Vec<Entry>, LeftOut) {
         self.bound();
-        (self.slots.into_iter().map(|slot| slot.entry).collect(), self.left_out)
+        (self.slots.into_iter().map(Slot::finish).collect(), self.left_out)
     }
 
     /// Makes the history fit.
@@ -119,7 +157,7 @@ impl Live {
             return;
         }
         let share = |origin, bytes_max| {
-            let own = self.slots.iter().filter(|slot| slot.entry.origin == origin);
+            let own = self.slots.iter().filter(|slot| slot.origin == origin);
             own.map(Slot::bytes).sum::<usize>().saturating_sub(bytes_max)
         };
         let mut over_setup = share(Origin::Setup, SETUP_BYTES_MAX);
@@ -127,7 +165,7 @@ impl Live {
         // What the user said last is what the turn is about.
         let last_user = self.users.last().copied();
         self.retain(|index, slot| {
-            let left = match slot.entry.origin {
+            let left = match slot.origin {
                 Origin::Setup => &mut over_setup,
                 Origin::User if Some(index) == last_user => return true,
                 Origin::User => &mut over_user,
@@ -153,7 +191,7 @@ impl Live {
                 Some((_, dropped)) if goes_on => dropped,
                 _ => over > 0,
             };
-            let drop = drop && slot.entry.origin == Origin::Turn;
+            let drop = drop && slot.origin == Origin::Turn;
             if drop {
                 over = over.saturating_sub(slot.bytes());
             }
@@ -171,14 +209,14 @@ impl Live {
             let keep = keep(index, slot);
             index += 1;
             if keep {
-                if slot.entry.origin == Origin::User {
+                if slot.origin == Origin::User {
                     users.push(kept);
                 }
                 kept += 1;
             } else {
                 *bytes -= slot.bytes();
                 left_out.items += 1;
-                left_out.bytes += slot.entry.wire.as_str().len() as u64;
+                left_out.bytes += slot.length() as u64;
             }
             keep
         });

@@ -157,7 +157,8 @@ impl Part {
 impl Kept {
     /// Changes the item as it is sent.
     fn edit(&mut self, change: impl FnOnce(KnownItem) -> KnownItem) {
-        let item = items::read(&self.entry.wire).expect("it was read before, and written by us");
+        let item =
+            items::read(self.entry.wire.as_str()).expect("it was read before, and written by us");
         self.entry.wire = items::write(&change(item));
     }
 
@@ -175,7 +176,7 @@ impl Kept {
 
 /// Reads an item and repairs what is wrong with it alone.
 fn read(index: usize, mut entry: Entry, wire: Wire, repairs: &mut Vec<Repair>) -> Option<Kept> {
-    let mut item = match items::read(&entry.wire) {
+    let mut item = match items::read(entry.wire.as_str()) {
         Ok(item) => item,
         Err(unread) => {
             let kind = match unread {

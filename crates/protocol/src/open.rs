@@ -74,13 +74,18 @@ impl Raw {
 
     /// Returns the `type` of the object, if it is an object that has one.
     pub fn kind(&self) -> Option<Cow<'_, str>> {
-        #[derive(Deserialize)]
-        struct Probe<'a> {
-            #[serde(rename = "type", borrow)]
-            kind: Cow<'a, str>,
-        }
-        serde_json::from_str::<Probe<'_>>(self.as_str()).ok().map(|probe| probe.kind)
+        kind(self.as_str())
     }
+}
+
+/// Returns the `type` of the object that `json` is, if it is one that has one.
+pub fn kind(json: &str) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Probe<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+    }
+    serde_json::from_str::<Probe<'_>>(json).ok().map(|probe| probe.kind)
 }
 
 impl From<Box<RawValue>> for Raw {

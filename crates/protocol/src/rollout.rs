@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::id::ThreadId;
@@ -28,7 +28,35 @@ pub struct Line<'a> {
     pub kind: Cow<'a, str>,
     /// The payload as it stands.
     #[serde(borrow)]
-    pub payload: &'a RawValue,
+    pub payload: Payload<'a>,
+}
+
+/// The payload of a line: JSON text, as it stands. A checksum can vouch for it in place of a parser, so it
+/// is not certain to be JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload<'a>(&'a str);
+
+impl<'a> Payload<'a> {
+    /// Takes `text` for a payload.
+    pub fn new(text: &'a str) -> Self {
+        Self(text)
+    }
+
+    /// Returns the text.
+    pub fn get(self) -> &'a str {
+        self.0
+    }
+
+    /// Returns it as JSON, if it is.
+    pub fn to_raw(self) -> serde_json::Result<Raw> {
+        serde_json::from_str(self.0)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Payload<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|raw| Self(raw.get()))
+    }
 }
 
 /// The kinds of lines that this build understands.

@@ -1,8 +1,10 @@
 //! One line: its envelope and its checksum.
 
 use std::io::Write as _;
+use std::sync::LazyLock;
 
-use protocol::rollout::{Line, Record};
+use memchr::memmem::Finder;
+use protocol::rollout::{Line, Payload, Record};
 
 /// A line that was believed.
 #[derive(Clone, Debug)]
@@ -49,20 +51,55 @@ pub(crate) fn seal(start: usize, out: &mut Vec<u8>) {
     let _ = writeln!(out, "{TRAILER}{checksum:08x}\"}}");
 }
 
-/// Reads a line, given without its end. A line with our checksum must match it; one without is
-/// believed if it can be read.
+/// Reads a line, given without its end. A line with our checksum must match it, and then its payload is
+/// not parsed; one without is believed if it can be read.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Decoded<'_>> {
     // Space behind a line changes nothing of it.
     let bytes = bytes.trim_ascii_end();
-    let checked = match checksum(bytes) {
-        Some((body, checksum)) if crc32c::crc32c(body) == checksum => true,
+    let body = match checksum(bytes) {
+        Some((body, checksum)) if crc32c::crc32c(body) == checksum => Some(body.len()),
         Some(_) => return None,
         None if was_checksum(bytes) => return None,
-        None => false,
+        None => None,
     };
     let text = std::str::from_utf8(bytes).ok()?;
-    let line = serde_json::from_str(text).ok()?;
-    Some(Decoded { line, checked })
+    let line = match body.and_then(|length| envelope(&text[..length])) {
+        Some(line) => line,
+        None => serde_json::from_str(text).ok()?,
+    };
+    Some(Decoded { line, checked: body.is_some() })
+}
+
+/// Takes apart what stands before the checksum of a line, if it is just as [`encode`] writes it. What the
+/// payload holds is not looked at, so only a checksum that matches makes it worth believing.
+fn envelope(body: &str) -> Option<Line<'_>> {
+    let (timestamp, rest) = plain_text(body.strip_prefix(START)?)?;
+    let (ordinal, rest) = match rest.strip_prefix(",\"ordinal\":") {
+        Some(number) => {
+            let (digits, rest) = number.split_at(number.find(',')?);
+            // A sign, or a zero before other digits, is no number of JSON's.
+            let plain = digits.bytes().all(|digit| digit.is_ascii_digit());
+            let plain = plain && (digits == "0" || !digits.starts_with('0'));
+            (Some(digits.parse().ok().filter(|_| plain)?), rest)
+        }
+        None => (None, rest),
+    };
+    let (kind, rest) = plain_text(rest.strip_prefix(",\"type\":\"")?)?;
+    let payload = rest.strip_prefix(",\"payload\":")?;
+    let is_object = payload.starts_with('{') && payload.ends_with('}');
+    // What is exported keeps what others put behind the payload. In a text, the quotes would be escaped.
+    if !is_object || METADATA.find(payload.as_bytes()).is_some() {
+        return None;
+    }
+    let (timestamp, kind) = (timestamp.into(), kind.into());
+    Some(Line { timestamp, ordinal, kind, payload: Payload::new(payload) })
+}
+
+/// Splits what stands behind the quote that opens a text at the one that closes it; none if there is
+/// anything in it that JSON does not take as it is.
+fn plain_text(text: &str) -> Option<(&str, &str)> {
+    let (text, rest) = text.split_once('"')?;
+    text.bytes().all(|byte| byte >= b' ' && byte != b'\\').then_some((text, rest))
 }
 
 /// Takes a line apart into what the checksum covers and the checksum; none if it has none.
@@ -132,9 +169,14 @@ const HINT_BYTES_MAX: usize = 64 << 10;
 /// Longer words are not the name of anything.
 const HINT_TEXT_BYTES_MAX: usize = 64;
 const TIMESTAMP_BYTES_MAX: usize = 64;
+/// What an object is followed by if another stands beside it under this key.
+static METADATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("},\"metadata\":"));
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
     use protocol::open::Raw;
     use protocol::rollout::Record;
 
@@ -174,6 +216,142 @@ mod tests {
         check(|text| text.replace_range(text.len() - 4..text.len() - 3, "g"), None);
         check(|text| text.replace_range(text.len() - 4..text.len() - 3, "A"), None);
         check(replace("\"type\":\"response_item\",", ""), None);
+    }
+
+    /// What a line says, whichever way it was read.
+    fn parts<'a>(line: &'a Line<'_>) -> (&'a str, Option<u64>, &'a str, &'a str) {
+        (&line.timestamp, line.ordinal, &line.kind, line.payload.get())
+    }
+
+    fn sealed(body: &str) -> Vec<u8> {
+        let mut bytes = body.as_bytes().to_vec();
+        seal(0, &mut bytes);
+        bytes.pop();
+        bytes
+    }
+
+    /// Checks whether `body` is taken apart by hand, and that it comes to what a parser makes of it.
+    #[track_caller]
+    fn check_envelope(body: &str, by_hand: bool) {
+        assert_eq!(envelope(body).is_some(), by_hand, "{body}");
+        let whole = format!("{body}}}");
+        let parsed = serde_json::from_str::<Line<'_>>(&whole).ok();
+        let bytes = sealed(body);
+        let decoded = decode(&bytes).map(|decoded| decoded.line);
+        assert_eq!(decoded.as_ref().map(parts), parsed.as_ref().map(parts), "{body}");
+    }
+
+    #[test]
+    fn envelopes() {
+        let own = r#"{"timestamp":"t","ordinal":7,"type":"k","payload":{"a":"}"}"#;
+        check_envelope(own, true);
+        for (from, to, by_hand) in [
+            ("7", "0", true),
+            ("7", "18446744073709551615", true),
+            ("7", "18446744073709551616", false),
+            ("7", "07", false),
+            ("7", "-7", false),
+            ("7", "+7", false),
+            ("7", "7.0", false),
+            ("7", "7 ", false),
+            ("7", "", false),
+            ("7", "null", false),
+            (r#""ordinal":7,"#, "", true),
+            (r#""ordinal":7,"#, r#""ordinal":7,"ordinal":8,"#, false),
+            (r#""t""#, r#""""#, true),
+            (r#""t""#, r#""tü""#, true),
+            (r#""t""#, r#""\u0074""#, false),
+            (r#""t""#, r#""\"""#, false),
+            (r#""t""#, "\"\t\"", false),
+            (r#""k""#, r#""\u006b""#, false),
+            (r#""k""#, "\"\u{1}\"", false),
+            (r#""k""#, "null", false),
+            (r#"{"a":"}"}"#, "{}", true),
+            (r#"{"a":"}"}"#, "[]", false),
+            (r#"{"a":"}"}"#, r#""{}""#, false),
+            (r#"{"a":"}"}"#, " {}", false),
+            (r#"{"a":"}"}"#, "{} ", false),
+            (r#"{"a":"}"}"#, "", false),
+            // What stands beside the payload is no part of it.
+            (r#"{"a":"}"}"#, r#"{"a":1},"metadata":{"b":2}"#, false),
+            (r#"{"a":"}"}"#, r#"{},"metadata":{}"#, false),
+            (r#"{"a":"}"}"#, r#"{},"metadata":null"#, false),
+            (r#"{"a":"}"}"#, r#"{"a":{},"metadata":{}}"#, false),
+            (r#"{"a":"}"}"#, r#"{"a":"},\"metadata\":{}"}"#, true),
+            (r#""type""#, r#""kind""#, false),
+            (r#","payload":"#, r#", "payload":"#, false),
+            (r#"{"timestamp""#, r#"{"x":1,"timestamp""#, false),
+        ] {
+            check_envelope(&own.replacen(from, to, 1), by_hand);
+        }
+    }
+
+    #[test]
+    fn a_payload_that_is_vouched_for_is_not_parsed() {
+        let bytes = sealed(r#"{"timestamp":"t","type":"k","payload":{no JSON}"#);
+        let decoded = decode(&bytes).unwrap();
+        assert_eq!(parts(&decoded.line), ("t", None, "k", "{no JSON}"));
+        assert!(decoded.line.payload.to_raw().is_err());
+        // Only with a checksum.
+        assert!(decode(br#"{"timestamp":"t","type":"k","payload":{no JSON}}"#).is_none());
+    }
+
+    fn json() -> impl Strategy<Value = serde_json::Value> {
+        let text = prop_oneof![".*", Just("},\"metadata\":{}".to_owned())];
+        let leaf = prop_oneof![any::<u64>().prop_map(Into::into), text.prop_map(Into::into)];
+        let value = leaf.prop_recursive(3, 16, 4, |inner| {
+            prop_oneof![vec(inner.clone(), 0..4).prop_map(Into::into), object(inner)]
+        });
+        object(value)
+    }
+
+    fn object(
+        value: impl Strategy<Value = serde_json::Value> + 'static,
+    ) -> impl Strategy<Value = serde_json::Value> {
+        let key = prop_oneof!["[a-z]*", select(vec!["metadata".to_owned(), "payload".to_owned()])];
+        vec((key, value), 0..4)
+            .prop_map(|fields| serde_json::Value::Object(fields.into_iter().collect()))
+    }
+
+    /// Makes texts of pieces of lines, in any order.
+    fn scraps() -> impl Strategy<Value = String> {
+        let keys =
+            [START, ",\"ordinal\":", ",\"type\":\"", ",\"payload\":", ",\"metadata\":", TRAILER];
+        let scraps = [&keys[..], &["\"", "7", ",", "k", "{", "}", "\\", "ü"]].concat();
+        prop_oneof![vec(select(scraps), 0..14).prop_map(|scraps| scraps.concat()), ".*"]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_written_is_read_as_a_parser_would(
+            timestamp in r#"[^"\\\x00-\x1f]*"#,
+            ordinal in any::<Option<u64>>(),
+            payload in json(),
+        ) {
+            let raw: Raw = serde_json::from_str(&payload.to_string()).unwrap();
+            for record in [Record::EventMsg(raw.clone()), Record::ResponseItem(raw.clone())] {
+                let mut bytes = Vec::new();
+                encode(&timestamp, ordinal, &record, &mut bytes);
+                bytes.pop();
+                let parsed: Line<'_> = serde_json::from_slice(&bytes).unwrap();
+                let decoded = decode(&bytes).unwrap();
+                prop_assert!(decoded.checked);
+                prop_assert_eq!(parts(&decoded.line), parts(&parsed));
+            }
+        }
+
+        #[test]
+        fn anything_is_read_or_refused(body in scraps(), bytes in any::<Vec<u8>>()) {
+            if let Some(line) = envelope(&body) {
+                let payload = line.payload.get();
+                let is_object = payload.starts_with('{') && payload.ends_with('}');
+                prop_assert!(is_object);
+            }
+            let _ = decode(&sealed(&body));
+            let _ = decode(&bytes);
+        }
     }
 
     #[test]

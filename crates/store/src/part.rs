@@ -15,6 +15,7 @@ use protocol::id::ThreadId;
 use protocol::rollout::{
     EventHead, HistoryBase, Line, PAGINATED, Record, SessionMeta, TurnContext, kind,
 };
+use serde::Deserialize;
 
 use crate::disk::{Disk, DiskFile, Mode, read_range};
 use crate::line::{Decoded, Hint, decode, encode, hint};
@@ -537,7 +538,7 @@ impl Track {
         let json = line.payload.get();
         match &*line.kind {
             kind::TURN_CONTEXT => {
-                if let Ok(TurnContext { turn_id: Some(turn), .. }) = serde_json::from_str(json) {
+                if let Ok(InTurn { turn_id: Some(turn) }) = serde_json::from_str(json) {
                     self.turn = Some(turn);
                 }
             }
@@ -553,6 +554,13 @@ impl Track {
             _ => {}
         }
     }
+}
+
+/// The turn that a payload says it belongs to.
+#[derive(Deserialize)]
+struct InTurn {
+    #[serde(default)]
+    turn_id: Option<String>,
 }
 
 /// What a file holds.

@@ -1,10 +1,12 @@
 //! Cutting a file into lines, whatever is in it.
 //!
 //! Every byte ends up in exactly one piece: a line, a blank, or something broken. The cost is linear in
-//! the file, and no more of it is held than its longest line, up to [`LINE_BYTES_MAX`].
+//! the file, and no more of it is held than its longest line, up to [`LINE_BYTES_MAX`], and a few blocks.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
+use std::sync::mpsc;
+use std::thread;
 
 use crate::disk::{DiskFile, Metadata, read_past_errors};
 use crate::line::{Decoded, START, TRAILER, TRAILER_BYTES, checksum, decode};
@@ -56,62 +58,163 @@ fn scan_bounded(
     line_bytes_max: usize,
     each: Each<'_>,
 ) -> io::Result<()> {
-    let mut buffer = vec![0; FIRST_BYTES.min(line_bytes_max)];
-    // What is held is `buffer[..filled]`, and lies at `base` in the file.
-    let (mut base, mut filled) = (range.start, 0);
-    // Where the next line begins in the buffer, and up to where no end of it was found.
-    let (mut start, mut searched) = (0, 0);
-    // How many bytes of an overlong line were let go of, and what it begins with.
-    let mut skipped: Option<(u64, Vec<u8>)> = None;
-    loop {
-        while let Some(found) = memchr::memchr(b'\n', &buffer[searched..filled]) {
-            let end = searched + found + 1;
-            let offset = base + start as u64;
-            let flow = match skipped.take() {
-                Some((from, head)) => {
-                    let length = offset + (end - start) as u64 - from;
-                    each(overlong(from, length, &head, false))
+    thread::scope(|scope| {
+        let mut source = Source::Here(Reader { file, at: range.start, end: range.end });
+        let mut held = Block::default();
+        // Where the next line begins in what is held and in the file, and up to where no end of it was found.
+        let (mut start, mut offset, mut searched) = (0, range.start, 0);
+        // Where an overlong line begins that is let go of, and what it begins with.
+        let mut skipped: Option<(u64, Vec<u8>)> = None;
+        loop {
+            while let Some(found) = memchr::memchr(b'\n', &held.bytes[searched..held.filled]) {
+                let end = searched + found + 1;
+                let raw = &held.bytes[start..end];
+                let after = offset + raw.len() as u64;
+                let flow = match skipped.take() {
+                    Some((from, head)) => each(overlong(from, after - from, &head, false)),
+                    None if raw.len() > line_bytes_max => {
+                        each(overlong(offset, after - offset, head_of(raw), false))
+                    }
+                    None => line(raw, offset, each),
+                };
+                if flow.is_break() {
+                    return Ok(());
                 }
-                None => line(&buffer[start..end], offset, each),
-            };
-            if flow.is_break() {
+                (start, offset, searched) = (end, after, end);
+            }
+            let rest = &held.bytes[start..held.filled];
+            if skipped.is_none() && rest.len() >= line_bytes_max {
+                skipped = Some((offset, head_of(rest).to_vec()));
+            }
+            if skipped.is_some() {
+                offset += rest.len() as u64;
+                start = held.filled;
+            }
+            let next = source.next(scope)?;
+            if next.is_empty() {
+                let rest = &held.bytes[start..held.filled];
+                let _ = match skipped {
+                    Some((from, head)) => each(overlong(from, offset - from, &head, true)),
+                    None if !rest.is_empty() => line(rest, offset, each),
+                    None => ControlFlow::Continue(()),
+                };
                 return Ok(());
             }
-            (start, searched) = (end, end);
+            let unended = held.filled - start;
+            source.reuse(held.join(next, &mut start));
+            searched = start + unended;
         }
-        searched = filled;
-        if filled - start >= line_bytes_max {
-            let head = || buffer[start..filled.min(start + HEAD_BYTES)].to_vec();
-            skipped.get_or_insert_with(|| (base + start as u64, head()));
-        }
-        if skipped.is_some() {
-            start = filled;
-        }
-        // Room for more: first by letting go of what was given out, then by growing.
-        if start > 0 {
-            buffer.copy_within(start..filled, 0);
-            base += start as u64;
-            (filled, searched, start) = (filled - start, searched - start, 0);
-        }
-        if filled == buffer.len() || (base > range.start && buffer.len() < BUFFER_BYTES) {
-            buffer.resize((buffer.len() * 2).max(BUFFER_BYTES).min(line_bytes_max), 0);
-        }
-        let left = range.end.saturating_sub(base + filled as u64);
-        let room = (buffer.len() - filled).min(usize::try_from(left).unwrap_or(usize::MAX));
-        let at = base + filled as u64;
-        let count = read_past_errors(file, &mut buffer[filled..filled + room], at)?;
-        if count == 0 {
-            let _ = match skipped {
-                Some((from, head)) => {
-                    each(overlong(from, base + filled as u64 - from, &head, true))
-                }
-                None if filled > 0 => line(&buffer[..filled], base, each),
-                None => ControlFlow::Continue(()),
-            };
-            return Ok(());
-        }
-        filled += count;
+    })
+}
+
+/// A stretch of a file in memory, with room before it for the line that it goes on with.
+#[derive(Debug, Default)]
+struct Block {
+    /// What was read is behind the room, up to `filled`.
+    bytes: Vec<u8>,
+    filled: usize,
+}
+
+impl Block {
+    fn is_empty(&self) -> bool {
+        self.filled <= ROOM_BYTES
     }
+
+    /// Puts `next` behind what is left of this one from `start` on. Returns the one that is not needed
+    /// any more.
+    fn join(&mut self, mut next: Self, start: &mut usize) -> Self {
+        let rest = &self.bytes[*start..self.filled];
+        if let Some(at) = ROOM_BYTES.checked_sub(rest.len()) {
+            next.bytes[at..ROOM_BYTES].copy_from_slice(rest);
+            *start = at;
+            return std::mem::replace(self, next);
+        }
+        self.bytes.truncate(self.filled);
+        self.bytes.drain(..*start);
+        self.bytes.extend_from_slice(&next.bytes[ROOM_BYTES..next.filled]);
+        self.filled = self.bytes.len();
+        *start = 0;
+        next
+    }
+}
+
+/// Reads a file block by block.
+#[derive(Clone, Copy, Debug)]
+struct Reader<'f> {
+    file: &'f dyn DiskFile,
+    at: u64,
+    end: u64,
+}
+
+impl Reader<'_> {
+    /// Fills a block with what comes next; one that stays empty says that this is all.
+    fn fill(&mut self, mut block: Block) -> io::Result<Block> {
+        let bytes = if self.at == 0 { FIRST_BYTES } else { BLOCK_BYTES };
+        let left = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        block.bytes.resize(ROOM_BYTES + bytes.min(left), 0);
+        let count = read_past_errors(self.file, &mut block.bytes[ROOM_BYTES..], self.at)?;
+        self.at += count as u64;
+        block.filled = ROOM_BYTES + count;
+        Ok(block)
+    }
+}
+
+/// Where blocks come from.
+enum Source<'f> {
+    /// Read when they are wanted, as for most files.
+    Here(Reader<'f>),
+    /// Read by another thread while the ones before are worked on, as for long files.
+    Ahead { blocks: mpsc::Receiver<io::Result<Block>>, used: mpsc::Sender<Block> },
+}
+
+impl<'f> Source<'f> {
+    fn next<'s>(&mut self, scope: &'s thread::Scope<'s, '_>) -> io::Result<Block>
+    where
+        'f: 's,
+    {
+        if let Self::Here(reader) = self
+            && reader.at >= AHEAD_FROM_BYTES
+            && let Ok(ahead) = Self::ahead(*reader, scope)
+        {
+            *self = ahead;
+        }
+        match self {
+            Self::Here(reader) => reader.fill(Block::default()),
+            Self::Ahead { blocks, .. } => blocks.recv().map_err(io::Error::other)?,
+        }
+    }
+
+    fn ahead<'s>(mut reader: Reader<'f>, scope: &'s thread::Scope<'s, '_>) -> io::Result<Self>
+    where
+        'f: 's,
+    {
+        let (send, blocks) = mpsc::sync_channel(BLOCKS_AHEAD);
+        let (used, reuse) = mpsc::channel();
+        thread::Builder::new().name("read-ahead".to_owned()).spawn_scoped(scope, move || {
+            loop {
+                let block = reader.fill(reuse.try_recv().unwrap_or_default());
+                let last = block.as_ref().map_or(true, Block::is_empty);
+                // Nobody listens any more when enough was seen.
+                if send.send(block).is_err() || last {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self::Ahead { blocks, used })
+    }
+
+    fn reuse(&self, block: Block) {
+        // A block that grew with a long line is let go of.
+        if let Self::Ahead { used, .. } = self
+            && block.bytes.capacity() <= 2 * BLOCK_BYTES
+        {
+            let _ = used.send(block);
+        }
+    }
+}
+
+fn head_of(line: &[u8]) -> &[u8] {
+    &line[..line.len().min(HEAD_BYTES)]
 }
 
 /// A stretch of bytes, and what a reader makes of it.
@@ -324,7 +427,12 @@ impl DiskFile for Memory {
 /// How much is read first: most heads, and many files, are not longer.
 const FIRST_BYTES: usize = 32 << 10;
 /// How much is read at once after that, unless a line is longer.
-const BUFFER_BYTES: usize = 256 << 10;
+const BLOCK_BYTES: usize = 256 << 10;
+/// How much of a line can go on in the next block without being copied into a longer one.
+const ROOM_BYTES: usize = 64 << 10;
+/// From where on blocks are read ahead, and how many.
+const AHEAD_FROM_BYTES: u64 = 2 << 20;
+const BLOCKS_AHEAD: usize = 4;
 /// How much of an overlong line is kept to tell what it was.
 const HEAD_BYTES: usize = 4 << 10;
 /// How many beginnings are tried with an end. A line has one, but objects in it may look like more.

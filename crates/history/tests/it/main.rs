@@ -9,3 +9,4 @@ mod fold;
 mod generate;
 mod large;
 mod properties;
+mod vouched;

@@ -122,3 +122,31 @@ fn any_mixture_is_accounted_for() {
         assert_eq!(checked, whole, "{}", String::from_utf8_lossy(&bytes));
     }
 }
+
+#[test]
+fn long_files_are_read_ahead_with_the_same_result() {
+    // Lines of every length around those of a block and of the room before it, and one that is longer
+    // than several blocks.
+    let lengths =
+        [10, 300, ROOM_BYTES - 1, ROOM_BYTES, ROOM_BYTES + 1, BLOCK_BYTES, 3 * BLOCK_BYTES];
+    let mut bytes = Vec::new();
+    let mut want = Vec::new();
+    let mut count = 0;
+    while bytes.len() < 4 * usize::try_from(AHEAD_FROM_BYTES).unwrap() {
+        let length = lengths[count % lengths.len()] + count / lengths.len();
+        let start = bytes.len() as u64;
+        bytes.extend(ours(count as u64, &format!("\"{}\"", "x".repeat(length))));
+        want.push(Stretch { range: start..bytes.len() as u64, what: Reading::Checked });
+        count += 1;
+    }
+    assert!(stretches(&bytes) == want);
+    // Whoever has seen enough far behind that place stops it.
+    let (mut seen, half) = (0, count / 2);
+    let file = Memory(bytes);
+    let scanned = scan(&file, 0..u64::MAX, &mut |_| {
+        seen += 1;
+        if seen == half { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(scanned.is_ok());
+    assert_eq!(seen, half);
+}
