@@ -1,5 +1,6 @@
 //! Compares how we read Harmony, as text and as token ids, with what openai-harmony reads.
 //!
+//! `cargo run -- fixtures` writes what openai-harmony renders and reads, for the tests of `prompt`.
 //! `cargo run -- [CONVERSATIONS] [SEED]` in this folder. Conversations are made at random and either
 //! rendered by openai-harmony or written with headers in the orders that models use; half of them
 //! are cut at some token. What we are more lenient with than openai-harmony is not compared: there
@@ -18,8 +19,14 @@ use stream::canonical::{Canonical, Collector, Kind};
 use stream::dialect::harmony::{Tokens, Vocabulary};
 use stream::dialect::{Dialect, Format, Options, Parser, Tools};
 
+mod fixtures;
+
 fn main() -> Result<()> {
-    let mut arguments = env::args().skip(1);
+    let mut arguments = env::args().skip(1).peekable();
+    if arguments.peek().is_some_and(|word| word == "fixtures") {
+        write_vocabulary()?;
+        return fixtures::write(&load_harmony_encoding(HarmonyEncodingName::HarmonyGptOss)?);
+    }
     let count: u64 = arguments.next().map_or(Ok(2000), |word| word.parse())?;
     let seed: u64 = arguments.next().map_or(Ok(1), |word| word.parse())?;
     write_vocabulary()?;

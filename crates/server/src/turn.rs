@@ -457,8 +457,8 @@ mod tests {
             &[
                 "item/started c1 commandExecution inProgress",
                 "item/completed c1 commandExecution completed 1000",
-                r#"turn/plan/updated [{"status":"inProgress","step":"a"}]"#,
-                r#"turn/plan/updated [{"status":"inProgress","step":"a"}]"#,
+                r#"turn/plan/updated [{"step":"a","status":"inProgress"}]"#,
+                r#"turn/plan/updated [{"step":"a","status":"inProgress"}]"#,
             ],
         );
     }

@@ -1,13 +1,15 @@
 //! What the tests of the other crates stand on: a scripted model endpoint, one that is strict
-//! about what it is sent, throw-away homes and workspaces, a clock moved by hand, and the replay of
-//! recorded runs.
+//! about what it is sent, throw-away homes and workspaces, a clock moved by hand, models to load, and
+//! the replay of recorded runs.
 //!
 //! A dev-dependency only. It uses plain threads and no async runtime, so that a test of the runtime
 //! never shares an executor with the endpoint it talks to.
 
 pub mod chat;
 pub mod clock;
+pub mod gguf;
 pub mod lab;
+mod model;
 pub mod replay;
 pub mod script;
 pub mod server;
@@ -15,6 +17,7 @@ pub mod strict;
 
 pub use clock::Clock;
 pub use lab::{Home, Lab, Workspace};
+pub use model::model;
 pub use script::{Choice, Entry, Script, ScriptError};
 pub use server::{ModelServer, Recorded, StartError};
 pub use strict::{Refusal, Strict};

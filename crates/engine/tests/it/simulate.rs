@@ -379,7 +379,7 @@ impl<'a> World<'a> {
             }
             1 => {
                 let parts = vec![KnownPart::input_text("part")];
-                let json = r#"[{"text":"part","type":"input_text"}]"#.to_owned();
+                let json = r#"[{"type":"input_text","text":"part"}]"#.to_owned();
                 (OutputBody::Parts(parts), json)
             }
             _ => {

@@ -67,6 +67,13 @@ pub trait Vocabulary {
     fn bytes(&self, id: u32) -> Option<&[u8]>;
 }
 
+/// No vocabulary: for whoever has the bytes of tokens at hand.
+impl Vocabulary for () {
+    fn bytes(&self, _: u32) -> Option<&[u8]> {
+        None
+    }
+}
+
 /// Reads Harmony as the token ids of `o200k_harmony`.
 ///
 /// A marker is a token of its own here; the same characters spelled by other tokens are text. The
@@ -104,6 +111,30 @@ impl<V: Vocabulary> Tokens<V> {
         };
         let (machine, at) = (&mut self.machine, &mut self.at);
         self.decoder.push(bytes, |piece| give(machine, piece, at, sink));
+    }
+
+    /// Takes the bytes of an ordinary token, whatever its id is in the vocabulary of the model.
+    pub fn push_bytes(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
+        let (machine, at) = (&mut self.machine, &mut self.at);
+        self.decoder.push(bytes, |piece| give(machine, piece, at, sink));
+    }
+
+    /// Takes a special token by its name; returns false if it is no marker, which changes nothing.
+    ///
+    /// Inside of a string of JSON arguments a marker of headers counts as quoted: llama.cpp has those four
+    /// as ordinary tokens, so a grammar of bytes lets a model write them there.
+    pub fn push_named(&mut self, name: &[u8], sink: &mut dyn Sink) -> bool {
+        let known = MARKERS.iter().find(|(word, _)| word.as_bytes() == name);
+        let Some((word, marker)) = known.copied() else { return false };
+        self.end_text(sink);
+        let range = self.at..self.at + word.len() as u64;
+        self.at = range.end;
+        let source = match marker {
+            Marker::Start | Marker::Channel | Marker::Message | Marker::Constrain => Source::Text,
+            _ => Source::Token,
+        };
+        self.machine.marker(marker, word, source, range, sink);
+        true
     }
 
     /// Ends the stream.

@@ -28,7 +28,7 @@ pub fn events<S: AsRef<str>>(lines: &[S]) -> Vec<String> {
             Some(kind) if kind.starts_with("item.") => {
                 view.extend(item(kind, &event, &mut numbers));
             }
-            _ => view.push(Value::Object(event).to_string()),
+            _ => view.push(sorted(event)),
         }
     }
     view
@@ -148,7 +148,14 @@ fn item(
     if item.get("exit_code").and_then(Value::as_i64) == Some(-1) {
         item.insert("aggregated_output".to_owned(), HIDDEN.into());
     }
-    Some(format!("{kind} #{number} {}", Value::Object(item)))
+    Some(format!("{kind} #{number} {}", sorted(item)))
+}
+
+/// Writes an object with its fields in alphabetical order, since their order means nothing.
+fn sorted(object: Map<String, Value>) -> String {
+    let mut value = Value::Object(object);
+    value.sort_all_objects();
+    value.to_string()
 }
 
 fn input_item(item: &Value) -> Option<String> {

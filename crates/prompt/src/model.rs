@@ -1,0 +1,358 @@
+//! A model that can be asked: from what its file says to what it reads, may say, and how that is read.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::date::Date;
+use crate::grammar::{Ids, Thinking, Wanted, of_harmony, of_text};
+use crate::guard::{Names, cut};
+use crate::harmony::{self, MARKERS};
+use crate::reader::{Plan, Reader};
+use crate::refusal::Refusal;
+use crate::request::{Choice, Format, Message, Request};
+use crate::small;
+use crate::style::{Style, THINK};
+use crate::template::{self, Template};
+use crate::turns::{tool_list, tool_words, turns};
+use crate::{Facts, Piece, Sampling};
+
+/// What whoever loads a model says about it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelOptions {
+    /// Takes the model as it is, without a template: what it reads is what was said, what it writes is text.
+    pub raw: bool,
+    /// The day it is, for prompts that name it.
+    pub today: Option<Date>,
+    /// The ids of special tokens, by name. Where they are known, grammars name marks by them, and a mark that is
+    /// spelled by other tokens is not taken for one.
+    pub ids: HashMap<String, u32>,
+}
+
+impl ModelOptions {
+    /// Finds the ids of a model's special tokens with whatever makes tokens of pieces.
+    ///
+    /// Without them a model of the Harmony family cannot be held to a grammar by llama.cpp, which has some of its
+    /// markers as ordinary tokens.
+    #[must_use]
+    pub fn with_ids(mut self, facts: &Facts, tokenise: impl Fn(&[Piece]) -> Vec<u32>) -> Self {
+        self.ids = facts
+            .specials
+            .iter()
+            .filter_map(|name| match tokenise(&[Piece::Special(name.clone())])[..] {
+                [id] => Some((name.clone(), id)),
+                _ => None,
+            })
+            .collect();
+        self
+    }
+}
+
+/// Why a model cannot be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// Get another file of the model, or ask for raw decoding.
+    #[error(
+        "this is a model of the gpt-oss family, and its vocabulary has no {}; get another file of it, or \
+         load it with raw decoding", missing.join(", ")
+    )]
+    Harmony {
+        /// The special tokens that are not there.
+        missing: Vec<String>,
+    },
+    /// Get another file of the model, or ask for raw decoding.
+    #[error(
+        "the model's chat template cannot be used: {reason}; get another file of the model, or load it with \
+         raw decoding"
+    )]
+    Template {
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// A model that can be asked.
+#[derive(Clone, Debug)]
+pub struct Model {
+    facts: Facts,
+    family: Family,
+    names: Names,
+    ids: Ids,
+    special: Arc<HashSet<u32>>,
+    today: Option<Date>,
+}
+
+/// How a model is spoken to.
+#[derive(Clone, Debug)]
+enum Family {
+    Harmony,
+    /// A template; calls in a style of its own, or in that of Hermes in our words.
+    Template(Box<Template>, Option<Style>),
+    Raw,
+}
+
+/// What a model is asked.
+#[derive(Clone, Debug)]
+pub struct Prompt {
+    /// What it reads.
+    pub pieces: Vec<Piece>,
+    /// What it may say, in Lark's notation as `llguidance` reads it; anything if there is none.
+    pub grammar: Option<String>,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// How the request was put to the model: `harmony`, `template`, `small` or `raw`.
+    pub profile: &'static str,
+    /// What of the request the model does not see, in words for a log.
+    pub left_out: Vec<String>,
+    /// How long the answer may get, where the profile bounds it.
+    pub output_tokens_max: Option<u32>,
+    pub(crate) plan: Plan,
+}
+
+impl Prompt {
+    /// Makes the reader of the answer.
+    pub fn reader(&self, model: &Model) -> Reader {
+        Reader::new(&self.plan, Arc::clone(&model.special))
+    }
+}
+
+impl Model {
+    /// Finds out how a model is spoken to.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError`] if it cannot be, unless `raw` is set.
+    pub fn new(facts: Facts, options: ModelOptions) -> Result<Self, ModelError> {
+        let names = Names::new(facts.specials.iter().chain(options.ids.keys()).cloned());
+        let family = if options.raw { Family::Raw } else { find_family(&facts)? };
+        let special = Arc::new(options.ids.values().copied().collect());
+        Ok(Self { facts, family, names, ids: options.ids, special, today: options.today })
+    }
+
+    /// Says what day it is.
+    pub fn set_today(&mut self, today: Date) {
+        self.today = Some(today);
+    }
+
+    /// Returns what the model's file says.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Returns how the model is spoken to, in a word.
+    pub fn family(&self) -> &'static str {
+        match &self.family {
+            Family::Harmony => "harmony",
+            Family::Template(_, Some(style)) => style.format().name(),
+            Family::Template(_, None) => "template",
+            Family::Raw => "raw",
+        }
+    }
+
+    /// Makes a prompt of a request.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Invalid`] if the request names a tool that it does not offer, forces a call without one, or is
+    /// one that the model's template refuses.
+    pub fn compose(&self, request: &Request) -> Result<Prompt, Refusal> {
+        check_choice(request)?;
+        match &self.family {
+            Family::Harmony => Ok(self.compose_harmony(request)),
+            Family::Template(template, _) if small::applies(&self.facts, request) => {
+                small::compose(self, template, request)
+            }
+            Family::Template(template, style) => self.compose_template(template, *style, request),
+            Family::Raw => Ok(compose_raw(request)),
+        }
+    }
+
+    fn compose_harmony(&self, request: &Request) -> Prompt {
+        let Request { messages, tools, .. } = request;
+        let wanted = Wanted::new(request);
+        Prompt {
+            pieces: harmony::render(
+                messages,
+                tools,
+                request.effort.as_deref(),
+                self.today,
+                &self.names,
+            ),
+            grammar: Some(of_harmony(&wanted, &self.ids)),
+            sampling: request
+                .sampling
+                .unwrap_or(Sampling { temperature: 1.0, ..Sampling::default() }),
+            profile: "harmony",
+            left_out: Vec::new(),
+            output_tokens_max: None,
+            plan: Plan::Harmony,
+        }
+    }
+
+    fn compose_template(
+        &self,
+        template: &Template,
+        style: Option<Style>,
+        request: &Request,
+    ) -> Result<Prompt, Refusal> {
+        let mut can = template.can;
+        can.tools = style.is_some();
+        let offers = !request.tools.is_empty();
+        let words = match style {
+            Some(_) => String::new(),
+            None => tool_words(&request.tools, &self.names),
+        };
+        let messages = turns(&request.messages, &words, can, &self.names);
+        let tools = (offers && style.is_some()).then(|| tool_list(&request.tools, &self.names));
+        let text = self.render(template, &messages, tools.as_ref(), request)?;
+        let thinking = thinking(&text, template);
+        let style = style.unwrap_or(Style::Hermes);
+        let wanted = Wanted::new(request);
+        let in_reasoning = matches!(thinking, Thinking::Open(_));
+        let plan = if wanted.callable().is_empty() {
+            Plan::Plain { thinks: thinking != Thinking::Never, in_reasoning }
+        } else {
+            Plan::Dialect { style, tools: request.tools.clone(), in_reasoning }
+        };
+        Ok(Prompt {
+            pieces: cut(&text),
+            grammar: of_text(&wanted, style, thinking, &self.ids),
+            sampling: request.sampling.unwrap_or(SAMPLING),
+            profile: "template",
+            left_out: Vec::new(),
+            output_tokens_max: None,
+            plan,
+        })
+    }
+
+    /// Renders turns with the model's template.
+    pub(crate) fn render(
+        &self,
+        template: &Template,
+        messages: &[serde_json::Value],
+        tools: Option<&serde_json::Value>,
+        request: &Request,
+    ) -> Result<String, Refusal> {
+        let effort = request.effort.as_deref();
+        let thinking = !matches!(effort, Some("none" | "minimal"));
+        let input = template::Input { messages, tools, today: self.today, thinking, effort };
+        template.render(&input).map_err(|reason| Refusal::Invalid {
+            message: format!("the model's chat template does not take this conversation: {reason}"),
+            param: None,
+        })
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    pub(crate) fn ids(&self) -> &Ids {
+        &self.ids
+    }
+}
+
+/// How tokens are chosen where neither the client nor the family says.
+const SAMPLING: Sampling = Sampling {
+    temperature: 0.7,
+    top_p: 0.95,
+    top_k: 40,
+    min_p: 0.0,
+    repeat_penalty: 1.0,
+    repeat_tokens: 64,
+    seed: 0,
+};
+
+/// What is spoken where a file has no template and its vocabulary has the marks of ChatML.
+const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + \
+    message['content'] + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ \
+    '<|im_start|>assistant\n' }}{% endif %}";
+
+/// What is spoken where a file has neither.
+const PLAIN: &str = "{{ bos_token }}{% for message in messages %}{{ message['role'].capitalize() + ': ' + \
+    message['content'] + '\n\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
+
+fn find_family(facts: &Facts) -> Result<Family, ModelError> {
+    let has = |name: &str| facts.specials.iter().any(|special| special == name);
+    let source = facts.template.as_deref().filter(|source| !source.trim().is_empty());
+    if facts.architecture == "gpt-oss"
+        || source.is_some_and(|source| source.contains("<|channel|>"))
+    {
+        let missing = MARKERS.iter().filter(|name| !has(name)).map(|name| (*name).to_owned());
+        let missing: Vec<_> = missing.collect();
+        return match missing.is_empty() {
+            true => Ok(Family::Harmony),
+            false => Err(ModelError::Harmony { missing }),
+        };
+    }
+    let source = match source {
+        Some(source) => source,
+        None if has("<|im_start|>") => CHATML,
+        None => PLAIN,
+    };
+    let (begin, end) = (facts.begin.as_deref(), facts.end.as_deref());
+    let template = Template::new(source, begin.unwrap_or_default(), end.unwrap_or_default());
+    let template = template.map_err(|reason| ModelError::Template { reason })?;
+    let style = Style::of(&template);
+    Ok(Family::Template(Box::new(template), style))
+}
+
+/// Tells how an answer begins that follows this prompt.
+pub(crate) fn thinking(prompt: &str, template: &Template) -> Thinking {
+    let end = prompt.trim_end();
+    for (open, close) in THINK {
+        if end.ends_with(open) {
+            return Thinking::Open(close);
+        }
+        // The prompt says that there is no reasoning.
+        if end.ends_with(close) {
+            return Thinking::Never;
+        }
+    }
+    let marks = THINK.iter().find(|(open, _)| template.source().contains(open));
+    match marks {
+        Some((open, close)) => Thinking::May(open, close),
+        None => Thinking::Never,
+    }
+}
+
+fn check_choice(request: &Request) -> Result<(), Refusal> {
+    let refuse =
+        |message: String| Err(Refusal::Invalid { message, param: Some("tool_choice".to_owned()) });
+    match &request.choice {
+        Choice::Required if request.tools.is_empty() => {
+            refuse("a call is required, and no tool is offered".to_owned())
+        }
+        Choice::Named(name) if !request.tools.iter().any(|tool| tool.name == *name) => {
+            refuse(format!("the tool `{name}` must be called, and is not among those on offer"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn compose_raw(request: &Request) -> Prompt {
+    let said = request.messages.iter().filter_map(|message| match message {
+        Message::System(text)
+        | Message::Developer(text)
+        | Message::User(text)
+        | Message::Assistant(text)
+        | Message::Output { text, .. } => Some(text.as_str()),
+        Message::Reasoning(_) | Message::Call { .. } => None,
+    });
+    let text = said.collect::<Vec<_>>().join("\n\n");
+    let mut left_out = Vec::new();
+    if !request.tools.is_empty() {
+        left_out.push(format!("{} tools: raw decoding has none", request.tools.len()));
+    }
+    if request.format != Format::Text {
+        left_out.push("the form of the answer: raw decoding has none".to_owned());
+    }
+    Prompt {
+        pieces: vec![Piece::Text(text)],
+        grammar: None,
+        sampling: request.sampling.unwrap_or(SAMPLING),
+        profile: "raw",
+        left_out,
+        output_tokens_max: None,
+        plan: Plan::Raw,
+    }
+}

@@ -1,0 +1,383 @@
+//! Fields of a request that know where they stand, so that what is wrong with one is said by its path.
+//!
+//! A request is borrowed text until somebody needs a value of it: what is not read costs nothing,
+//! however large it is, and every text is copied once. `null` counts as missing everywhere.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::refusal::Refusal;
+use crate::request::{DEPTH_MAX, NAME_BYTES_MAX, PARTS_MAX, REQUEST_BYTES_MAX};
+
+pub(crate) mod options;
+pub(crate) mod tools;
+
+/// What reading comes to.
+pub(crate) type Read<T> = Result<T, Refusal>;
+
+/// Where a value stands, from the innermost step outwards.
+#[derive(Clone, Copy)]
+pub(crate) struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Whole,
+    Field(&'a str),
+    Index(usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(f)?;
+        }
+        match self.step {
+            Step::Whole => Ok(()),
+            Step::Field(name) => {
+                let is_first = self.parent.is_none_or(|parent| matches!(parent.step, Step::Whole));
+                write!(f, "{}{name}", if is_first { "" } else { "." })
+            }
+            Step::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// A field that may be missing.
+#[derive(Clone, Copy)]
+pub(crate) struct Field<'a> {
+    raw: Option<&'a RawValue>,
+    path: Path<'a>,
+}
+
+impl<'a> Field<'a> {
+    /// Returns what is there, if anything is.
+    pub(crate) fn get(self) -> Option<Node<'a>> {
+        self.raw.map(|raw| Node { raw, path: self.path })
+    }
+
+    /// Returns what must be there.
+    pub(crate) fn need(self) -> Read<Node<'a>> {
+        self.get().ok_or_else(|| invalid(&self.path, format_args!("is missing")))
+    }
+
+    /// Reads what is there, if anything is.
+    pub(crate) fn opt<T>(self, read: impl FnOnce(Node<'a>) -> Read<T>) -> Read<Option<T>> {
+        self.get().map(read).transpose()
+    }
+
+    /// Refuses it, if it is there.
+    pub(crate) fn refuse(self, why: &str) -> Read<()> {
+        self.get().map_or(Ok(()), |node| Err(node.invalid(why)))
+    }
+}
+
+/// A value that is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Node<'a> {
+    raw: &'a RawValue,
+    path: Path<'a>,
+}
+
+/// Text that borrows from the request unless it has escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Node<'a> {
+    /// Takes the body of a request.
+    pub(crate) fn whole(body: &'a [u8]) -> Read<Self> {
+        if body.len() > REQUEST_BYTES_MAX {
+            return Err(Refusal::TooLarge { limit: REQUEST_BYTES_MAX });
+        }
+        let path = Path { parent: None, step: Step::Whole };
+        let not_json = |error: &dyn fmt::Display| Refusal::Invalid {
+            message: format!("the body is not JSON: {error}"),
+            param: None,
+        };
+        let text = std::str::from_utf8(body).map_err(|error| not_json(&error))?;
+        let raw = serde_json::from_str(text).map_err(|error| not_json(&error))?;
+        Ok(Self { raw, path })
+    }
+
+    /// Names a field of this object, which must live as long as the path.
+    pub(crate) fn field<'b>(&'b self, name: &'b str, raw: Option<&'b RawValue>) -> Field<'b>
+    where
+        'a: 'b,
+    {
+        Field { raw, path: Path { parent: Some(&self.path), step: Step::Field(name) } }
+    }
+
+    /// Names an element of this list, likewise.
+    pub(crate) fn element<'b>(&'b self, index: usize, raw: &'b RawValue) -> Node<'b>
+    where
+        'a: 'b,
+    {
+        Node { raw, path: Path { parent: Some(&self.path), step: Step::Index(index) } }
+    }
+
+    /// Makes a refusal of it.
+    pub(crate) fn invalid(&self, why: impl fmt::Display) -> Refusal {
+        invalid(&self.path, why)
+    }
+
+    /// Returns the JSON as it was written.
+    pub(crate) fn json(&self) -> &'a str {
+        self.raw.get()
+    }
+
+    /// Tells whether it is a text.
+    pub(crate) fn is_text(&self) -> bool {
+        self.json().starts_with('"')
+    }
+
+    /// Reads an object; fields that it has besides are left alone.
+    pub(crate) fn object<T: Deserialize<'a>>(self) -> Read<T> {
+        // A list of the values would pass for the object.
+        if !self.json().starts_with('{') {
+            return Err(self.wrong("an object"));
+        }
+        serde_json::from_str(self.json()).map_err(|error| self.invalid(unreadable(&error)))
+    }
+
+    /// Reads a list of at most so many values.
+    pub(crate) fn list(self, max: usize) -> Read<Vec<&'a RawValue>> {
+        if !self.json().starts_with('[') {
+            return Err(self.wrong("a list"));
+        }
+        let mut json = serde_json::Deserializer::from_str(self.json());
+        match (List { max }).deserialize(&mut json) {
+            Ok(Some(list)) => Ok(list),
+            Ok(None) => Err(self.invalid(format_args!("has more than {max} elements"))),
+            Err(error) => Err(self.invalid(unreadable(&error))),
+        }
+    }
+
+    /// Reads a text.
+    pub(crate) fn text(self) -> Read<Cow<'a, str>> {
+        if !self.is_text() {
+            return Err(self.wrong("a string"));
+        }
+        let read = serde_json::from_str(self.json());
+        read.map(|Text(text)| text).map_err(|error| self.invalid(unreadable(&error)))
+    }
+
+    /// Reads a text to keep.
+    pub(crate) fn string(self) -> Read<String> {
+        self.text().map(Cow::into_owned)
+    }
+
+    /// Reads a name: a short text that is not empty.
+    pub(crate) fn name(self) -> Read<String> {
+        let name = self.text()?;
+        if name.is_empty() {
+            return Err(self.invalid("must not be empty"));
+        }
+        if name.len() > NAME_BYTES_MAX {
+            let what = format_args!("must not be longer than {NAME_BYTES_MAX} bytes");
+            return Err(self.invalid(what));
+        }
+        Ok(name.into_owned())
+    }
+
+    /// Reads a boolean.
+    pub(crate) fn flag(self) -> Read<bool> {
+        serde_json::from_str(self.json()).map_err(|_| self.wrong("a boolean"))
+    }
+
+    /// Reads a number within bounds.
+    pub(crate) fn number(self, range: RangeInclusive<f64>) -> Read<f64> {
+        let number: f64 = serde_json::from_str(self.json()).map_err(|_| self.wrong("a number"))?;
+        self.within(number, range)
+    }
+
+    /// Reads a whole number within bounds.
+    pub(crate) fn integer(self, range: RangeInclusive<i64>) -> Read<i64> {
+        let number: i64 =
+            serde_json::from_str(self.json()).map_err(|_| self.wrong("an integer"))?;
+        self.within(number, range)
+    }
+
+    fn within<T: PartialOrd + fmt::Display>(self, number: T, range: RangeInclusive<T>) -> Read<T> {
+        if range.contains(&number) {
+            return Ok(number);
+        }
+        let (low, high) = range.into_inner();
+        Err(self.invalid(format_args!("must be from {low} to {high}")))
+    }
+
+    /// Reads an object whose form is somebody else's business, such as a schema.
+    pub(crate) fn value(self) -> Read<Value> {
+        if !self.json().starts_with('{') {
+            return Err(self.wrong("an object"));
+        }
+        if depth(self.json()) > DEPTH_MAX {
+            return Err(self.invalid(format_args!("nests deeper than {DEPTH_MAX} levels")));
+        }
+        serde_json::from_str(self.json()).map_err(|error| self.invalid(unreadable(&error)))
+    }
+
+    /// Reads what was said: a text, or parts, each of which begins on a line of its own.
+    pub(crate) fn content(self) -> Read<String> {
+        if self.is_text() {
+            return self.string();
+        }
+        if !self.json().starts_with('[') {
+            return Err(self.wrong("a string or a list of parts"));
+        }
+        let mut said = String::new();
+        for (number, raw) in self.list(PARTS_MAX)?.into_iter().enumerate() {
+            self.element(number, raw).part(&mut said)?;
+        }
+        Ok(said)
+    }
+
+    fn part(self, said: &mut String) -> Read<()> {
+        let wire: WirePart<'_> = self.object()?;
+        let kind = self.field("type", wire.kind).need()?;
+        if !said.is_empty() && !said.ends_with('\n') {
+            said.push('\n');
+        }
+        match &*kind.text()? {
+            "text" | "input_text" | "output_text" | "summary_text" | "reasoning_text" => {
+                said.push_str(&self.field("text", wire.text).need()?.text()?);
+            }
+            "refusal" => said.push_str(&self.field("refusal", wire.refusal).need()?.text()?),
+            "input_image" | "image_url" => said.push_str(NO_PICTURE),
+            "input_audio" => said.push_str(NO_SOUND),
+            "input_file" => no_file(self.field("filename", wire.filename), said)?,
+            "file" => {
+                let file = self.field("file", wire.file).need()?;
+                let WireFile { filename } = file.object()?;
+                no_file(file.field("filename", filename), said)?;
+            }
+            other => return Err(kind.invalid(format_args!("`{}` is unknown", short(other)))),
+        }
+        Ok(())
+    }
+
+    fn wrong(self, want: &str) -> Refusal {
+        let got = match self.json().as_bytes().first() {
+            Some(b'{') => "an object",
+            Some(b'[') => "a list",
+            Some(b'"') => "a string",
+            Some(b't' | b'f') => "a boolean",
+            Some(b'n') => "null",
+            // What is a number, but not of the wanted kind, shows in what was wanted.
+            _ => "this number",
+        };
+        self.invalid(format_args!("must be {want}, not {got}"))
+    }
+}
+
+#[derive(Deserialize)]
+struct WirePart<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    refusal: Option<&'a RawValue>,
+    #[serde(borrow)]
+    filename: Option<&'a RawValue>,
+    #[serde(borrow)]
+    file: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WireFile<'a> {
+    #[serde(borrow)]
+    filename: Option<&'a RawValue>,
+}
+
+/// What a model reads in the place of a picture.
+pub(crate) const NO_PICTURE: &str = "[a picture was here, which this model cannot see]";
+
+/// What a model reads in the place of a recording.
+pub(crate) const NO_SOUND: &str = "[a recording was here, which this model cannot hear]";
+
+fn no_file(name: Field<'_>, said: &mut String) -> Read<()> {
+    let which = match name.opt(Node::name)? {
+        Some(name) => format!("the file {name}"),
+        None => "a file".to_owned(),
+    };
+    said.push_str(&format!("[{which} was here, which this model cannot open]"));
+    Ok(())
+}
+
+fn invalid(path: &Path<'_>, why: impl fmt::Display) -> Refusal {
+    let path = path.to_string();
+    if path.is_empty() {
+        return Refusal::Invalid { message: format!("the body {why}"), param: None };
+    }
+    Refusal::Invalid { message: format!("`{path}` {why}"), param: Some(path) }
+}
+
+fn unreadable(error: &serde_json::Error) -> String {
+    format!("cannot be read: {error}")
+}
+
+/// Returns as much of a word as a message can quote.
+pub(crate) fn short(word: &str) -> &str {
+    const QUOTED_BYTES_MAX: usize = 64;
+    &word[..word.floor_char_boundary(QUOTED_BYTES_MAX)]
+}
+
+/// Counts how deep valid JSON nests.
+fn depth(json: &str) -> usize {
+    let (mut now, mut max, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                now += 1;
+                max = max.max(now);
+            }
+            b'}' | b']' if !in_string => now -= 1,
+            _ => {}
+        }
+    }
+    max
+}
+
+/// Reads a list, unless it is too long.
+struct List {
+    max: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for List {
+    type Value = Option<Vec<&'de RawValue>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for List {
+    type Value = Option<Vec<&'de RawValue>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(raw) = seq.next_element()? {
+            if list.len() == self.max {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                return Ok(None);
+            }
+            list.push(raw);
+        }
+        Ok(Some(list))
+    }
+}

@@ -1,0 +1,376 @@
+//! The tools of a request, and which of them is wanted.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{Field, Node, Read, short};
+use crate::request::{Choice, Input, SCHEMA_BYTES_MAX, TOOLS_MAX, Tool};
+
+/// The tools of a request, as they are found.
+#[derive(Default)]
+pub(crate) struct Tools {
+    list: Vec<Tool>,
+    places: HashMap<String, usize>,
+    left_out: Vec<String>,
+    schema_bytes: usize,
+    /// Those that were offered, whether they are left out or not.
+    seen: usize,
+}
+
+/// What to do about a tool whose name is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// It is a mistake.
+    Refuse,
+    /// It is news about the same tool: those who search for tools find some twice.
+    Replace,
+}
+
+/// A tool, or a choice of one, in the words of either API.
+#[derive(Deserialize)]
+struct WireTool<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    namespace: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    description: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parameters: Option<&'a RawValue>,
+    #[serde(borrow)]
+    strict: Option<&'a RawValue>,
+    #[serde(borrow)]
+    format: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow)]
+    mode: Option<&'a RawValue>,
+    #[serde(borrow)]
+    function: Option<&'a RawValue>,
+    #[serde(borrow)]
+    custom: Option<&'a RawValue>,
+    #[serde(borrow)]
+    allowed_tools: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WireGrammar<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    syntax: Option<&'a RawValue>,
+    #[serde(borrow)]
+    definition: Option<&'a RawValue>,
+    #[serde(borrow)]
+    grammar: Option<&'a RawValue>,
+}
+
+/// Which API's words a tool is written in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Words {
+    /// Name and schema are fields of the tool.
+    Flat,
+    /// They are fields of an object named after the kind, as in Chat Completions.
+    Wrapped,
+}
+
+impl Tools {
+    /// Reads a list of tools.
+    pub(crate) fn read(&mut self, list: Node<'_>, words: Words, again: Again) -> Read<()> {
+        self.read_in(list, None, words, again)
+    }
+
+    fn read_in(
+        &mut self,
+        list: Node<'_>,
+        namespace: Option<&str>,
+        words: Words,
+        again: Again,
+    ) -> Read<()> {
+        for (number, raw) in list.list(TOOLS_MAX)?.into_iter().enumerate() {
+            let node = list.element(number, raw);
+            self.seen += 1;
+            if self.seen > TOOLS_MAX {
+                return Err(
+                    node.invalid(format_args!("is one too many; {TOOLS_MAX} can be offered"))
+                );
+            }
+            let wire: WireTool<'_> = node.object()?;
+            let kind = node.field("type", wire.kind).need()?;
+            match (&*kind.text()?, words) {
+                ("function", Words::Flat) => self.function(node, &wire, namespace, again)?,
+                ("custom", Words::Flat) => self.custom(node, &wire, namespace, again)?,
+                ("function", Words::Wrapped) => {
+                    let inner = node.field("function", wire.function).need()?;
+                    self.function(inner, &inner.object()?, None, again)?;
+                }
+                ("custom", Words::Wrapped) => {
+                    let inner = node.field("custom", wire.custom).need()?;
+                    self.custom(inner, &inner.object()?, None, again)?;
+                }
+                ("namespace", Words::Flat) if namespace.is_none() => {
+                    let name = node.field("name", wire.name).need()?;
+                    let name = word(name)?;
+                    let inner = node.field("tools", wire.tools).need()?;
+                    self.read_in(inner, Some(&name), words, again)?;
+                }
+                // Whoever offers what runs elsewhere must be told that it does not run here.
+                _ => self.leave_out(&kind.name()?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes something that was offered and cannot be had.
+    pub(crate) fn leave_out(&mut self, name: &str) {
+        if !self.left_out.iter().any(|known| known == name) {
+            self.left_out.push(name.to_owned());
+        }
+    }
+
+    fn function(
+        &mut self,
+        node: Node<'_>,
+        wire: &WireTool<'_>,
+        namespace: Option<&str>,
+        again: Again,
+    ) -> Read<()> {
+        let schema = match node.field("parameters", wire.parameters).get() {
+            Some(parameters) => self.schema(parameters)?,
+            None => json!({"type": "object", "properties": {}, "additionalProperties": false}),
+        };
+        // Arguments follow their schema here, whether that is asked for or not.
+        node.field("strict", wire.strict).opt(Node::flag)?;
+        self.add(node, wire, namespace, Input::Json(schema), again)
+    }
+
+    fn custom(
+        &mut self,
+        node: Node<'_>,
+        wire: &WireTool<'_>,
+        namespace: Option<&str>,
+        again: Again,
+    ) -> Read<()> {
+        let lark = match node.field("format", wire.format).get() {
+            Some(format) => self.grammar(format)?,
+            None => None,
+        };
+        self.add(node, wire, namespace, Input::Text { lark }, again)
+    }
+
+    fn grammar(&mut self, node: Node<'_>) -> Read<Option<String>> {
+        let wire: WireGrammar<'_> = node.object()?;
+        let kind = node.field("type", wire.kind).need()?;
+        match &*kind.text()? {
+            "text" => return Ok(None),
+            "grammar" => {}
+            other => return Err(kind.invalid(format_args!("`{}` is unknown", short(other)))),
+        }
+        // Chat Completions has one more object around it.
+        match node.field("grammar", wire.grammar).get() {
+            Some(inner) => self.definition(inner, &inner.object()?),
+            None => self.definition(node, &wire),
+        }
+        .map(Some)
+    }
+
+    fn definition(&mut self, node: Node<'_>, wire: &WireGrammar<'_>) -> Read<String> {
+        let definition = node.field("definition", wire.definition).need()?;
+        self.room_for(definition)?;
+        let text = definition.string()?;
+        let syntax = node.field("syntax", wire.syntax).need()?;
+        match &*syntax.text()? {
+            "lark" => Ok(text),
+            "regex" => Ok(lark_of_regex(&text)),
+            other => Err(syntax.invalid(format_args!(
+                "`{}` is unknown; it can be `lark` or `regex`",
+                short(other)
+            ))),
+        }
+    }
+
+    fn add(
+        &mut self,
+        node: Node<'_>,
+        wire: &WireTool<'_>,
+        namespace: Option<&str>,
+        input: Input,
+        again: Again,
+    ) -> Read<()> {
+        let name_node = node.field("name", wire.name).need()?;
+        let name = qualified(namespace, &word(name_node)?);
+        let description = node.field("description", wire.description).opt(Node::string)?;
+        let tool = Tool { name, description: description.unwrap_or_default(), input };
+        match self.places.get(&tool.name) {
+            None => {
+                self.places.insert(tool.name.clone(), self.list.len());
+                self.list.push(tool);
+            }
+            Some(&place) if again == Again::Replace => self.list[place] = tool,
+            Some(_) => return Err(name_node.invalid("is the name of another tool as well")),
+        }
+        Ok(())
+    }
+
+    /// Reads a schema; all of a request have one bound.
+    pub(crate) fn schema(&mut self, node: Node<'_>) -> Read<Value> {
+        self.room_for(node)?;
+        node.value()
+    }
+
+    fn room_for(&mut self, node: Node<'_>) -> Read<()> {
+        self.schema_bytes += node.json().len();
+        if self.schema_bytes > SCHEMA_BYTES_MAX {
+            let what = "makes the schemas and grammars of this request longer than";
+            return Err(node.invalid(format_args!("{what} {SCHEMA_BYTES_MAX} bytes together")));
+        }
+        Ok(())
+    }
+
+    /// Returns the tools that can be called, whether one must be, and what is left out.
+    pub(crate) fn choose(mut self, choice: Field<'_>, words: Words) -> Read<Chosen> {
+        let choice = match choice.get() {
+            None => Choice::Auto,
+            Some(node) if node.is_text() => mode(node, true)?,
+            Some(node) => self.chosen(node, words)?,
+        };
+        Ok(Chosen { tools: self.list, choice, left_out: self.left_out })
+    }
+
+    fn chosen(&mut self, node: Node<'_>, words: Words) -> Read<Choice> {
+        let wire: WireTool<'_> = node.object()?;
+        let kind = node.field("type", wire.kind).need()?;
+        let choice = match (&*kind.text()?, words) {
+            ("function" | "custom", _) => Choice::Named(self.named(node, &wire, words)?),
+            ("allowed_tools", Words::Flat) => self.allow(node, &wire, words)?,
+            ("allowed_tools", Words::Wrapped) => {
+                let inner = node.field("allowed_tools", wire.allowed_tools).need()?;
+                self.allow(inner, &inner.object()?, words)?
+            }
+            (other, _) => {
+                let what = "cannot be had here; it can be `function`, `custom` or `allowed_tools`";
+                return Err(kind.invalid(format_args!("`{}` {what}", short(other))));
+            }
+        };
+        Ok(choice)
+    }
+
+    /// Keeps only the tools that a choice lists.
+    fn allow(&mut self, node: Node<'_>, wire: &WireTool<'_>, words: Words) -> Read<Choice> {
+        let list = node.field("tools", wire.tools).need()?;
+        let mut allowed = vec![false; self.list.len()];
+        for (number, raw) in list.list(TOOLS_MAX)?.into_iter().enumerate() {
+            let node = list.element(number, raw);
+            let wire: WireTool<'_> = node.object()?;
+            let kind = node.field("type", wire.kind).need()?;
+            if !matches!(&*kind.text()?, "function" | "custom") {
+                self.leave_out(&kind.name()?);
+                continue;
+            }
+            let name = self.named(node, &wire, words)?;
+            allowed[self.places[&name]] = true;
+        }
+        let mut allowed = allowed.into_iter();
+        self.list.retain(|_| allowed.next().unwrap_or_default());
+        mode(node.field("mode", wire.mode).need()?, false)
+    }
+
+    /// Reads the name of a tool that must be there.
+    fn named(&self, node: Node<'_>, wire: &WireTool<'_>, words: Words) -> Read<String> {
+        let find = |node: Node<'_>, wire: &WireTool<'_>| {
+            let at = node.field("name", wire.name).need()?;
+            let namespace = node.field("namespace", wire.namespace).opt(Node::name)?;
+            let name = qualified(namespace.as_deref(), &at.name()?);
+            match self.places.contains_key(&name) {
+                true => Ok(name),
+                false => Err(at.invalid("is the name of no tool of this request")),
+            }
+        };
+        let (field, inner) = match wire.function {
+            Some(_) => ("function", wire.function),
+            None => ("custom", wire.custom),
+        };
+        match words {
+            Words::Flat => find(node, wire),
+            Words::Wrapped => {
+                let inner = node.field(field, inner).need()?;
+                find(inner, &inner.object()?)
+            }
+        }
+    }
+}
+
+/// The tools of a request, and whether one must be called.
+pub(crate) struct Chosen {
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) choice: Choice,
+    pub(crate) left_out: Vec<String>,
+}
+
+impl Chosen {
+    /// Refuses to make a model call something where there is nothing to call.
+    pub(crate) fn check(self, choice: Field<'_>) -> Read<Self> {
+        match choice.get() {
+            Some(node) if self.choice == Choice::Required && self.tools.is_empty() => {
+                let what = "asks for a call, and there is nothing to call";
+                Err(match self.left_out.is_empty() {
+                    true => node.invalid(what),
+                    false => {
+                        let names = self.left_out.join("`, `");
+                        node.invalid(format_args!("{what}: `{names}` cannot be had here"))
+                    }
+                })
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+fn mode(node: Node<'_>, can_be_none: bool) -> Read<Choice> {
+    match &*node.text()? {
+        "auto" => Ok(Choice::Auto),
+        "required" => Ok(Choice::Required),
+        "none" if can_be_none => Ok(Choice::None),
+        other => Err(node.invalid(format_args!("`{}` is unknown", short(other)))),
+    }
+}
+
+/// Reads the name of a tool or a namespace; a dot goes between the two, and so cannot be in either.
+fn word(node: Node<'_>) -> Read<String> {
+    let name = node.name()?;
+    match name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')) {
+        true => Ok(name),
+        false => Err(node.invalid("can have only letters, digits, `_` and `-`")),
+    }
+}
+
+/// Returns the name by which a tool is known here.
+pub(crate) fn qualified(namespace: Option<&str>, name: &str) -> String {
+    match namespace {
+        Some(namespace) => format!("{namespace}.{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Writes a regular expression as a grammar that has nothing else.
+fn lark_of_regex(regex: &str) -> String {
+    let mut lark = String::from("start: /");
+    let mut escaped = false;
+    for letter in regex.chars() {
+        match letter {
+            '/' if !escaped => lark.push_str("\\/"),
+            // A line end would end the rule.
+            '\n' if escaped => lark.push('n'),
+            '\n' => lark.push_str("\\n"),
+            letter => lark.push(letter),
+        }
+        escaped = letter == '\\' && !escaped;
+    }
+    lark.push('/');
+    lark
+}

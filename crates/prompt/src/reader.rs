@@ -1,0 +1,376 @@
+//! What a model said, as pieces of an answer: reasoning, text and calls.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use stream::dialect::harmony::Tokens;
+use stream::dialect::{Dialect, Options, Parser, Tools};
+use stream::event::{Event, Sink};
+
+use crate::request::{Input, Tool};
+use crate::style::{Style, THINK};
+use crate::turns::{FREE, parameters};
+use crate::{Delta, Ending, Token};
+
+/// The most bytes of blanks that are held back before a text.
+const BLANKS_BYTES_MAX: usize = 4096;
+
+/// The most bytes of free text in JSON that are held back until they are whole.
+pub const HELD_BYTES_MAX: usize = 8 << 20;
+
+/// Reads the tokens of one answer.
+pub struct Reader {
+    source: Source,
+    /// The ids of special tokens: a library may not say that they are.
+    ids: Arc<HashSet<u32>>,
+    out: Out,
+    reasoning_tokens: u64,
+}
+
+/// How tokens become events.
+enum Source {
+    Harmony(Tokens<()>),
+    Dialect(Parser, Style),
+    Plain(Plain),
+    /// Nothing but the arguments of this tool, if it begins like an object; text otherwise.
+    Arguments(String, Bare, Utf8),
+    Raw(Plain),
+}
+
+/// What is known of an answer that is either arguments or text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bare {
+    Unknown,
+    Arguments,
+    Text,
+}
+
+/// What an answer may be; kept with a prompt until its reader is made.
+#[derive(Clone, Debug)]
+pub(crate) enum Plan {
+    Harmony,
+    Dialect { style: Style, tools: Vec<Tool>, in_reasoning: bool },
+    Plain { thinks: bool, in_reasoning: bool },
+    Arguments { tool: String },
+    Raw,
+}
+
+impl Reader {
+    pub(crate) fn new(plan: &Plan, ids: Arc<HashSet<u32>>) -> Self {
+        let mut unwrapped = Vec::new();
+        let source = match plan {
+            Plan::Harmony => Source::Harmony(Tokens::new(())),
+            Plan::Dialect { style, tools, in_reasoning } => {
+                let is_free = |tool: &&Tool| matches!(tool.input, Input::Text { .. });
+                unwrapped = tools.iter().filter(is_free).map(|tool| tool.name.clone()).collect();
+                let options = Options { start_in_reasoning: *in_reasoning, ..Options::default() };
+                let list = tools
+                    .iter()
+                    .map(|tool| json!({"name": tool.name, "parameters": parameters(&tool.input)}));
+                let known = Tools::from_json(&list.collect()).expect("every tool has a name");
+                let dialect = Dialect::new(style.format(), &options, &known);
+                Source::Dialect(Parser::new(&dialect), *style)
+            }
+            Plan::Plain { thinks, in_reasoning } => {
+                Source::Plain(Plain::new(*thinks, *in_reasoning))
+            }
+            Plan::Arguments { tool } => {
+                Source::Arguments(tool.clone(), Bare::Unknown, Utf8::default())
+            }
+            Plan::Raw => Source::Raw(Plain::new(false, false)),
+        };
+        Self { source, ids, out: Out { unwrapped, ..Out::default() }, reasoning_tokens: 0 }
+    }
+
+    /// Takes the next token.
+    pub fn push(&mut self, token: Token<'_>, sink: &mut dyn FnMut(Delta<'_>)) {
+        let mut thought = false;
+        let mut sink = |delta: Delta<'_>| {
+            thought |= matches!(delta, Delta::Reasoning(_));
+            sink(delta);
+        };
+        let is_special = token.special || self.ids.contains(&token.id);
+        let Self { source, out, .. } = self;
+        let mut events = |event: Event<'_>, _: Range<u64>| out.event(event, &mut sink);
+        match source {
+            // A special token that is no marker says nothing.
+            Source::Harmony(tokens) if is_special => {
+                tokens.push_named(token.bytes, &mut events);
+            }
+            Source::Harmony(tokens) => tokens.push_bytes(token.bytes, &mut events),
+            Source::Dialect(parser, style) => {
+                if !token.special || means_something(token.bytes, style.marks()) {
+                    parser.push(token.bytes, &mut events);
+                }
+            }
+            Source::Plain(plain) => {
+                if !token.special || means_something(token.bytes, &[]) {
+                    plain.push(token.bytes, &mut events);
+                }
+            }
+            Source::Arguments(tool, bare, utf8) => {
+                if !token.special {
+                    bare.push(tool, token.bytes, utf8, &mut events);
+                }
+            }
+            Source::Raw(plain) => plain.push(token.bytes, &mut events),
+        }
+        self.reasoning_tokens += u64::from(thought);
+    }
+
+    /// Says how the answer ended, before it is finished: a model that stopped has ended its call, though the token
+    /// that says so is not among those that are pushed.
+    pub fn ended(&mut self, ending: Ending, sink: &mut dyn FnMut(Delta<'_>)) {
+        let Self { source, out, .. } = self;
+        if let (Source::Harmony(tokens), Ending::Stop) = (source, ending) {
+            let mut events = |event: Event<'_>, _: Range<u64>| out.event(event, sink);
+            tokens.push_named(b"<|call|>", &mut events);
+        }
+        out.stopped = ending == Ending::Stop;
+    }
+
+    /// Ends the answer: whatever was held back comes out, and a call that is open ends.
+    pub fn finish(&mut self, sink: &mut dyn FnMut(Delta<'_>)) {
+        let Self { source, out, .. } = self;
+        let stopped = out.stopped;
+        let mut events = |event: Event<'_>, _: Range<u64>| out.event(event, sink);
+        match source {
+            Source::Harmony(tokens) => tokens.finish(&mut events),
+            Source::Dialect(parser, _) => parser.finish(&mut events),
+            Source::Plain(plain) | Source::Raw(plain) => plain.finish(&mut events),
+            Source::Arguments(_, bare, utf8) => bare.finish(utf8, stopped, &mut events),
+        }
+    }
+
+    /// Returns how many tokens were reasoning, so far.
+    pub fn reasoning_tokens(&self) -> u64 {
+        self.reasoning_tokens
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("reasoning_tokens", &self.reasoning_tokens)
+            .finish_non_exhaustive()
+    }
+}
+
+fn means_something(name: &[u8], marks: &[&str]) -> bool {
+    let think =
+        THINK.iter().any(|(open, close)| [open.as_bytes(), close.as_bytes()].contains(&name));
+    think || marks.iter().any(|mark| mark.as_bytes() == name)
+}
+
+/// Makes deltas of events.
+#[derive(Default)]
+struct Out {
+    /// Tools of free text, which comes as a field of an object.
+    unwrapped: Vec<String>,
+    /// The arguments of such a call, as far as they have come.
+    held: Option<String>,
+    stopped: bool,
+}
+
+impl Out {
+    fn event(&mut self, event: Event<'_>, sink: &mut dyn FnMut(Delta<'_>)) {
+        match event {
+            Event::Text(text) => sink(Delta::Text(text)),
+            Event::Reasoning(text) => sink(Delta::Reasoning(text)),
+            Event::ToolStart { index, name, .. } => {
+                self.held = self.unwrapped.iter().any(|free| free == name).then(String::new);
+                sink(Delta::Call { index, name });
+            }
+            Event::ToolArgs { index, text } => match &mut self.held {
+                None => sink(Delta::Arguments { index, text }),
+                Some(held) if held.len() + text.len() <= HELD_BYTES_MAX => held.push_str(text),
+                Some(_) => {}
+            },
+            Event::ToolEnd { index, complete } => {
+                let mut complete = complete;
+                if let Some(held) = self.held.take() {
+                    let value: Option<Value> = serde_json::from_str(&held).ok();
+                    match value.as_ref().and_then(|value| value.get(FREE)?.as_str()) {
+                        Some(text) => sink(Delta::Arguments { index, text }),
+                        None => {
+                            complete = false;
+                            sink(Delta::Arguments { index, text: &held });
+                        }
+                    }
+                }
+                sink(Delta::CallEnd { index, complete });
+            }
+            // What is wrong shows in what the call or the text has become.
+            _ => {}
+        }
+    }
+}
+
+/// Puts characters together that tokens cut.
+#[derive(Clone, Debug, Default)]
+struct Utf8(Vec<u8>);
+
+impl Utf8 {
+    fn push(&mut self, bytes: &[u8], mut give: impl FnMut(&str)) {
+        self.0.extend_from_slice(bytes);
+        let mut from = 0;
+        loop {
+            match std::str::from_utf8(&self.0[from..]) {
+                Ok(text) => {
+                    if !text.is_empty() {
+                        give(text);
+                    }
+                    from = self.0.len();
+                    break;
+                }
+                Err(error) => {
+                    let valid = from + error.valid_up_to();
+                    if valid > from {
+                        give(std::str::from_utf8(&self.0[from..valid]).expect("it was checked"));
+                    }
+                    from = valid;
+                    match error.error_len() {
+                        Some(length) => {
+                            give("\u{fffd}");
+                            from += length;
+                        }
+                        None => break,
+                    }
+                }
+            }
+        }
+        self.0.drain(..from);
+    }
+
+    fn finish(&mut self, mut give: impl FnMut(&str)) {
+        if !self.0.is_empty() {
+            self.0.clear();
+            give("\u{fffd}");
+        }
+    }
+}
+
+impl Bare {
+    fn push(&mut self, tool: &str, bytes: &[u8], utf8: &mut Utf8, sink: &mut dyn Sink) {
+        utf8.push(bytes, |text| {
+            if *self == Self::Unknown && !text.trim_start().is_empty() {
+                *self = Self::Text;
+                if text.trim_start().starts_with('{') {
+                    *self = Self::Arguments;
+                    let start =
+                        Event::ToolStart { index: 0, name: tool, id: None, signature: None };
+                    sink.event(start, 0..0);
+                }
+            }
+            match self {
+                Self::Unknown => {}
+                Self::Arguments => sink.event(Event::ToolArgs { index: 0, text }, 0..0),
+                Self::Text => sink.event(Event::Text(text), 0..0),
+            }
+        });
+    }
+
+    fn finish(self, utf8: &mut Utf8, stopped: bool, sink: &mut dyn Sink) {
+        if self == Self::Text {
+            utf8.finish(|text| sink.event(Event::Text(text), 0..0));
+        }
+        if self == Self::Arguments {
+            sink.event(Event::ToolEnd { index: 0, complete: stopped }, 0..0);
+        }
+    }
+}
+
+/// Text that may begin with reasoning, and has no calls.
+#[derive(Clone, Debug)]
+struct Plain {
+    utf8: Utf8,
+    state: State,
+    /// Text that may be the beginning of a mark.
+    held: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing but blanks came: reasoning may open.
+    Start,
+    /// Inside of the reasoning that this mark closes.
+    Reasoning(&'static str),
+    /// After reasoning: blanks are left out.
+    After,
+    Text,
+}
+
+impl Plain {
+    fn new(thinks: bool, in_reasoning: bool) -> Self {
+        let state = match (in_reasoning, thinks) {
+            (true, _) => State::Reasoning(THINK[0].1),
+            (false, true) => State::Start,
+            (false, false) => State::Text,
+        };
+        Self { utf8: Utf8::default(), state, held: String::new() }
+    }
+
+    fn push(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
+        let Self { utf8, state, held } = self;
+        utf8.push(bytes, |text| step(state, held, text, sink));
+    }
+
+    fn finish(&mut self, sink: &mut dyn Sink) {
+        let Self { utf8, state, held } = self;
+        utf8.finish(|text| step(state, held, text, sink));
+        let rest = std::mem::take(held);
+        if !rest.is_empty() {
+            match state {
+                State::Reasoning(_) => sink.event(Event::Reasoning(&rest), 0..0),
+                State::Start | State::After | State::Text => sink.event(Event::Text(&rest), 0..0),
+            }
+        }
+    }
+}
+
+fn step(state: &mut State, held: &mut String, text: &str, sink: &mut dyn Sink) {
+    if *state == State::Text {
+        return sink.event(Event::Text(text), 0..0);
+    }
+    held.push_str(text);
+    if *state == State::Start {
+        let begun = held.trim_start();
+        if let Some((open, close)) = THINK.iter().find(|(open, _)| begun.starts_with(open)) {
+            *held = begun[open.len()..].to_owned();
+            *state = State::Reasoning(close);
+        } else if held.len() > BLANKS_BYTES_MAX
+            || !THINK.iter().any(|(open, _)| open.starts_with(begun))
+        {
+            *state = State::Text;
+            let text = std::mem::take(held);
+            return sink.event(Event::Text(&text), 0..0);
+        }
+    }
+    if let State::Reasoning(close) = *state {
+        if let Some(at) = held.find(close) {
+            if at > 0 {
+                sink.event(Event::Reasoning(&held[..at]), 0..0);
+            }
+            *held = held[at + close.len()..].to_owned();
+            *state = State::After;
+        } else {
+            let keep = (1..close.len()).rev().find(|length| held.ends_with(&close[..*length]));
+            let give = held.len() - keep.unwrap_or(0);
+            if give > 0 {
+                sink.event(Event::Reasoning(&held[..give]), 0..0);
+                held.drain(..give);
+            }
+        }
+    }
+    if *state == State::After {
+        let text = held.trim_start();
+        if !text.is_empty() {
+            *state = State::Text;
+            sink.event(Event::Text(text), 0..0);
+        }
+        held.clear();
+    }
+}

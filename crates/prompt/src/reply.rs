@@ -1,0 +1,457 @@
+//! What a model says, to the bytes of an answer.
+//!
+//! A [`Reply`] gathers the items of an answer and tells of them in the API that was asked: in frames of
+//! an event stream as they come, or in one body at the end.
+//!
+//! ```text
+//! begin ──▶ push, tool_output … ──▶ finish | fail ──▶ into_body
+//! ```
+//!
+//! Whatever comes after the end is dropped, and so is what belongs to no call that is open. A call that
+//! did not come whole says so, and the answer with it, unless somebody has answered that call already.
+
+use std::collections::HashMap;
+use std::mem;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use crate::request::{Choice, Format, Input, Request, Tool, Usage};
+use crate::{Delta, Ending};
+
+mod chat;
+mod responses;
+
+/// A frame that says nothing, for streams that are slow: a comment.
+pub const KEEP_ALIVE: &[u8] = b": still here\n\n";
+
+/// Which API was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// `/v1/responses`.
+    Responses,
+    /// `/v1/chat/completions`.
+    Chat,
+}
+
+/// What distinguishes an answer from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// A random word; all ids of the answer are made of it.
+    pub id: String,
+    /// Seconds since 1970.
+    pub created_at: u64,
+    /// The model that answers.
+    pub model: String,
+}
+
+/// A call that the model made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// What its output must name.
+    pub id: String,
+    /// The tool, by its name in the request.
+    pub name: String,
+    /// The arguments so far.
+    pub arguments: String,
+    /// Whether it came whole; half a call must not be run.
+    pub complete: bool,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    api: Api,
+    stream: bool,
+    stream_usage: bool,
+    stamp: Stamp,
+    /// What an answer of the Responses API repeats of its request.
+    echo: Map<String, Value>,
+    /// Which of the tools take free text.
+    tools: HashMap<String, Free>,
+    entries: Vec<Entry>,
+    calls: Vec<Called>,
+    /// What is known of a call besides, in the same order.
+    slots: Vec<Slot>,
+    /// The calls that are open, by number.
+    open: Vec<usize>,
+    /// The message or the reasoning that is open.
+    open_text: Option<usize>,
+    begun: bool,
+    end: Option<End>,
+    usage: Usage,
+    /// Counts the frames.
+    sequence: u64,
+}
+
+/// Whether a tool takes free text, and not JSON.
+type Free = bool;
+
+#[derive(Debug)]
+struct Slot {
+    /// How the deltas name it.
+    index: u32,
+    entry: usize,
+    free: Free,
+    /// Whether its output is known already.
+    answered: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    item: Item,
+    status: Status,
+}
+
+#[derive(Debug)]
+enum Item {
+    Message(String),
+    Reasoning(String),
+    /// A call, by number.
+    Call(usize),
+    Output {
+        call_id: String,
+        text: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    InProgress,
+    Completed,
+    Incomplete,
+    Failed,
+}
+
+#[derive(Debug)]
+enum End {
+    Whole,
+    Cut,
+    Failed(String),
+}
+
+/// What frames tell of; items by their place.
+#[derive(Clone, Copy)]
+enum Said<'a> {
+    Began,
+    Added(usize),
+    Piece(usize, &'a str),
+    Done(usize),
+    Ended,
+}
+
+impl Reply {
+    /// Makes an answer to a request.
+    pub fn new(api: Api, request: &Request, stamp: Stamp) -> Self {
+        let tools = request.tools.iter();
+        Self {
+            api,
+            stream: request.stream,
+            stream_usage: request.stream_usage,
+            stamp,
+            echo: match api {
+                Api::Responses => echo(request),
+                Api::Chat => Map::new(),
+            },
+            tools: tools.map(|tool| (tool.name.clone(), is_free(tool))).collect(),
+            entries: Vec::new(),
+            calls: Vec::new(),
+            slots: Vec::new(),
+            open: Vec::new(),
+            open_text: None,
+            begun: false,
+            end: None,
+            usage: Usage::default(),
+            sequence: 0,
+        }
+    }
+
+    /// Begins, unless that was done.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        if !mem::replace(&mut self.begun, true) {
+            self.tell(Said::Began, out);
+        }
+    }
+
+    /// Takes a piece of what the model says.
+    pub fn push(&mut self, delta: Delta<'_>, out: &mut Vec<u8>) {
+        self.begin(out);
+        if self.end.is_some() {
+            return;
+        }
+        match delta {
+            Delta::Text("") | Delta::Reasoning("") | Delta::Arguments { text: "", .. } => {}
+            Delta::Text(text) => self.say(text, Item::Message, out),
+            Delta::Reasoning(text) => self.say(text, Item::Reasoning, out),
+            Delta::Call { index, name } => {
+                if let Some(call) = self.find(index) {
+                    self.end_call(call, false, out);
+                }
+                self.close_text(Status::Completed, out);
+                self.begin_call(index, name, out);
+            }
+            Delta::Arguments { index, text } => {
+                if let Some(call) = self.find(index) {
+                    self.arguments(call, text, out);
+                }
+            }
+            Delta::CallEnd { index, complete } => {
+                if let Some(call) = self.find(index) {
+                    self.end_call(call, complete, out);
+                }
+            }
+        }
+    }
+
+    /// Takes the output of a tool that was run here; Chat Completions has no place to show it.
+    pub fn tool_output(&mut self, call_id: &str, text: &str, completed: bool, out: &mut Vec<u8>) {
+        self.begin(out);
+        if self.end.is_some() {
+            return;
+        }
+        self.close_text(Status::Completed, out);
+        if let Some(call) = self.calls.iter().rposition(|call| call.id == call_id) {
+            self.slots[call].answered = true;
+        }
+        let item = Item::Output { call_id: call_id.to_owned(), text: text.to_owned() };
+        let entry = self.add(item, out);
+        let status = if completed { Status::Completed } else { Status::Failed };
+        self.done(entry, status, out);
+    }
+
+    /// Ends an answer.
+    pub fn finish(&mut self, ending: Ending, usage: Usage, out: &mut Vec<u8>) {
+        self.begin(out);
+        if self.end.is_some() {
+            return;
+        }
+        self.usage = usage;
+        for call in mem::take(&mut self.open) {
+            self.end_call(call, false, out);
+        }
+        let is_half = |(call, slot): (&Called, &Slot)| !call.complete && !slot.answered;
+        let has_half = self.calls.iter().zip(&self.slots).any(is_half);
+        self.close_text(
+            match ending {
+                Ending::Stop => Status::Completed,
+                Ending::Length => Status::Incomplete,
+            },
+            out,
+        );
+        let is_cut = ending == Ending::Length || has_half;
+        self.end = Some(if is_cut { End::Cut } else { End::Whole });
+        self.tell(Said::Ended, out);
+    }
+
+    /// Ends an answer that cannot go on. Items that are open stay so, since nobody should keep them.
+    pub fn fail(&mut self, message: &str, out: &mut Vec<u8>) {
+        self.begin(out);
+        if self.end.is_some() {
+            return;
+        }
+        for entry in &mut self.entries {
+            if entry.status == Status::InProgress {
+                entry.status = Status::Incomplete;
+            }
+        }
+        self.end = Some(End::Failed(message.to_owned()));
+        self.tell(Said::Ended, out);
+    }
+
+    /// Returns the whole answer, as it is sent where nothing is streamed.
+    pub fn into_body(self) -> Vec<u8> {
+        match self.api {
+            Api::Responses => responses::body(&self),
+            Api::Chat => chat::body(&self),
+        }
+    }
+
+    /// Returns the calls, in the order in which they began.
+    pub fn calls(&self) -> &[Called] {
+        &self.calls
+    }
+
+    fn say(&mut self, text: &str, new: fn(String) -> Item, out: &mut Vec<u8>) {
+        let item = new(String::new());
+        let is_same =
+            |open: &usize| mem::discriminant(&self.entries[*open].item) == mem::discriminant(&item);
+        let entry = match self.open_text.filter(is_same) {
+            Some(entry) => entry,
+            None => {
+                self.close_text(Status::Completed, out);
+                let entry = self.add(item, out);
+                self.open_text = Some(entry);
+                entry
+            }
+        };
+        if let Item::Message(said) | Item::Reasoning(said) = &mut self.entries[entry].item {
+            said.push_str(text);
+        }
+        self.tell(Said::Piece(entry, text), out);
+    }
+
+    fn close_text(&mut self, status: Status, out: &mut Vec<u8>) {
+        if let Some(entry) = self.open_text.take() {
+            self.done(entry, status, out);
+        }
+    }
+
+    fn begin_call(&mut self, index: u32, name: &str, out: &mut Vec<u8>) {
+        let number = self.calls.len();
+        self.calls.push(Called {
+            id: format!("call_{}_{number}", self.stamp.id),
+            name: name.to_owned(),
+            arguments: String::new(),
+            complete: false,
+        });
+        let free = self.tools.get(name).copied().unwrap_or_default();
+        self.slots.push(Slot { index, entry: self.entries.len(), free, answered: false });
+        self.open.push(number);
+        self.add(Item::Call(number), out);
+    }
+
+    fn arguments(&mut self, call: usize, text: &str, out: &mut Vec<u8>) {
+        self.calls[call].arguments.push_str(text);
+        self.tell(Said::Piece(self.slots[call].entry, text), out);
+    }
+
+    fn end_call(&mut self, call: usize, complete: bool, out: &mut Vec<u8>) {
+        self.open.retain(|open| *open != call);
+        // A tool that takes nothing is called with nothing, which is no JSON.
+        if complete && self.calls[call].arguments.is_empty() && !self.slots[call].free {
+            self.arguments(call, "{}", out);
+        }
+        self.calls[call].complete = complete;
+        let status = if complete { Status::Completed } else { Status::Incomplete };
+        self.done(self.slots[call].entry, status, out);
+    }
+
+    /// Finds the open call that a delta means.
+    fn find(&self, index: u32) -> Option<usize> {
+        self.open.iter().copied().rfind(|call| self.slots[*call].index == index)
+    }
+
+    fn add(&mut self, item: Item, out: &mut Vec<u8>) -> usize {
+        let entry = self.entries.len();
+        self.entries.push(Entry { item, status: Status::InProgress });
+        self.tell(Said::Added(entry), out);
+        entry
+    }
+
+    fn done(&mut self, entry: usize, status: Status, out: &mut Vec<u8>) {
+        self.entries[entry].status = status;
+        self.tell(Said::Done(entry), out);
+    }
+
+    fn tell(&mut self, said: Said<'_>, out: &mut Vec<u8>) {
+        if !self.stream {
+            return;
+        }
+        match self.api {
+            Api::Responses => self.sequence = responses::write(self, self.sequence, said, out),
+            Api::Chat => chat::write(self, said, out),
+        }
+    }
+}
+
+/// An id made of a prefix, the word of the answer, and the number of an item if it has one.
+struct Id<'a>(&'static str, &'a str, Option<usize>);
+
+impl Serialize for Id<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self(prefix, word, None) => serializer.collect_str(&format_args!("{prefix}{word}")),
+            Self(prefix, word, Some(number)) => {
+                serializer.collect_str(&format_args!("{prefix}{word}_{number}"))
+            }
+        }
+    }
+}
+
+fn is_free(tool: &Tool) -> Free {
+    matches!(tool.input, Input::Text { .. })
+}
+
+fn to_json(value: &impl Serialize, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, value).expect("memory takes whatever has only strings as keys");
+}
+
+/// Returns what an answer of the Responses API repeats of its request, and clients expect to find.
+fn echo(request: &Request) -> Map<String, Value> {
+    let format = match &request.format {
+        Format::Text => "text",
+        Format::Json => "json_object",
+        Format::Schema(_) => "json_schema",
+    };
+    let choice = match &request.choice {
+        Choice::Auto => json!("auto"),
+        Choice::Required => json!("required"),
+        Choice::None => json!("none"),
+        Choice::Named(name) => {
+            let is_free = |tool: &&Tool| tool.name == *name && is_free(tool);
+            let kind = request.tools.iter().find(is_free).map_or("function", |_| "custom");
+            json!({"type": kind, "name": name})
+        }
+    };
+    let value = json!({
+        "background": false,
+        "instructions": null,
+        "max_output_tokens": request.output_tokens_max,
+        "metadata": request.metadata,
+        "parallel_tool_calls": request.parallel_calls,
+        "previous_response_id": null,
+        "prompt_cache_key": request.cache_key,
+        "reasoning": {"effort": request.effort, "summary": null},
+        "store": false,
+        "temperature": request.sampling.map(|sampling| sampling.temperature),
+        "text": {"format": {"type": format}},
+        "tool_choice": choice,
+        // Those who sent them know them, and they would come three times.
+        "tools": [],
+        "top_p": request.sampling.map(|sampling| sampling.top_p),
+        "truncation": "disabled",
+    });
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// A model that can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelCard {
+    /// Its name in requests.
+    pub id: String,
+    /// When its file was made, in seconds since 1970.
+    pub created_at: u64,
+    /// How many tokens it looks at.
+    pub context_tokens: u32,
+}
+
+/// Writes the answer to `/v1/models`.
+pub fn models_body(cards: &[ModelCard]) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct List<'a> {
+        object: &'static str,
+        data: Vec<Card<'a>>,
+    }
+    #[derive(Serialize)]
+    struct Card<'a> {
+        id: &'a str,
+        object: &'static str,
+        created: u64,
+        owned_by: &'static str,
+        context_length: u32,
+    }
+    let data = cards.iter().map(|card| Card {
+        id: &card.id,
+        object: "model",
+        created: card.created_at,
+        owned_by: "heddle",
+        context_length: card.context_tokens,
+    });
+    let mut out = Vec::new();
+    to_json(&List { object: "list", data: data.collect() }, &mut out);
+    out
+}

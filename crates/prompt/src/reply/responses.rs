@@ -1,0 +1,353 @@
+//! An answer in the words of the Responses API.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{End, Entry, Id, Item, Reply, Said, Status, to_json};
+use crate::request::Usage;
+
+/// Writes the frames that tell of something; returns the number of the next frame.
+pub(super) fn write(reply: &Reply, sequence: u64, said: Said<'_>, out: &mut Vec<u8>) -> u64 {
+    let mut frames = Frames { sequence, out };
+    match said {
+        Said::Began => {
+            for kind in ["response.created", "response.in_progress"] {
+                frames.push(Event { response: Some(response(reply)), ..Event::new(kind) });
+            }
+        }
+        Said::Added(at) => added(reply, at, &mut frames),
+        Said::Piece(at, text) => {
+            let (of, content_index) = match &reply.entries[at].item {
+                Item::Message(_) => ("response.output_text.delta", Some(0)),
+                Item::Reasoning(_) => ("response.reasoning_text.delta", Some(0)),
+                Item::Call(call) if reply.slots[*call].free => {
+                    ("response.custom_tool_call_input.delta", None)
+                }
+                Item::Call(_) => ("response.function_call_arguments.delta", None),
+                Item::Output { .. } => return frames.sequence,
+            };
+            let logprobs = matches!(reply.entries[at].item, Item::Message(_)).then_some([]);
+            let event = Event { content_index, delta: Some(text), logprobs, ..Event::new(of) };
+            frames.push(event.of(reply, at));
+        }
+        Said::Done(at) => done(reply, at, &mut frames),
+        Said::Ended => {
+            let kind = match &reply.end {
+                None | Some(End::Whole) => "response.completed",
+                Some(End::Cut) => "response.incomplete",
+                Some(End::Failed(_)) => "response.failed",
+            };
+            frames.push(Event { response: Some(response(reply)), ..Event::new(kind) });
+        }
+    }
+    frames.sequence
+}
+
+/// Writes the whole answer.
+pub(super) fn body(reply: &Reply) -> Vec<u8> {
+    let mut out = Vec::new();
+    to_json(&response(reply), &mut out);
+    out
+}
+
+fn added(reply: &Reply, at: usize, frames: &mut Frames<'_>) {
+    let event = Event {
+        output_index: Some(at),
+        item: Some(item(reply, at, true)),
+        ..Event::new("response.output_item.added")
+    };
+    frames.push(event);
+    if let Some(part) = part(&reply.entries[at], true) {
+        let event = Event { content_index: Some(0), part: Some(part), ..Event::new(PART_ADDED) };
+        frames.push(event.of(reply, at));
+    }
+}
+
+fn done(reply: &Reply, at: usize, frames: &mut Frames<'_>) {
+    let entry = &reply.entries[at];
+    let event = match &entry.item {
+        Item::Message(text) => Some(Event {
+            content_index: Some(0),
+            text: Some(text),
+            logprobs: Some([]),
+            ..Event::new("response.output_text.done")
+        }),
+        Item::Reasoning(text) => Some(Event {
+            content_index: Some(0),
+            text: Some(text),
+            ..Event::new("response.reasoning_text.done")
+        }),
+        Item::Call(call) => {
+            let text = Some(reply.calls[*call].arguments.as_str());
+            Some(match reply.slots[*call].free {
+                true => Event { input: text, ..Event::new("response.custom_tool_call_input.done") },
+                false => {
+                    Event { arguments: text, ..Event::new("response.function_call_arguments.done") }
+                }
+            })
+        }
+        Item::Output { .. } => None,
+    };
+    if let Some(event) = event {
+        frames.push(event.of(reply, at));
+    }
+    if let Some(part) = part(entry, false) {
+        let event = Event { content_index: Some(0), part: Some(part), ..Event::new(PART_DONE) };
+        frames.push(event.of(reply, at));
+    }
+    frames.push(Event {
+        output_index: Some(at),
+        item: Some(item(reply, at, false)),
+        ..Event::new("response.output_item.done")
+    });
+}
+
+const PART_ADDED: &str = "response.content_part.added";
+const PART_DONE: &str = "response.content_part.done";
+
+struct Frames<'a> {
+    sequence: u64,
+    out: &'a mut Vec<u8>,
+}
+
+impl Frames<'_> {
+    fn push(&mut self, event: Event<'_>) {
+        self.out.extend_from_slice(b"event: ");
+        self.out.extend_from_slice(event.kind.as_bytes());
+        self.out.extend_from_slice(b"\ndata: ");
+        to_json(&Event { sequence_number: self.sequence, ..event }, self.out);
+        self.out.extend_from_slice(b"\n\n");
+        self.sequence += 1;
+    }
+}
+
+/// An event of any kind; each has some of the fields.
+#[derive(Default, Serialize)]
+struct Event<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    sequence_number: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item_id: Option<Id<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_index: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_index: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<[(); 0]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<WirePart<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item: Option<WireItem<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<WireResponse<'a>>,
+}
+
+impl<'a> Event<'a> {
+    fn new(kind: &'static str) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
+    /// Says which item it is about.
+    fn of(self, reply: &'a Reply, at: usize) -> Self {
+        Self { item_id: Some(item_id(reply, at)), output_index: Some(at), ..self }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WirePart<'a> {
+    OutputText { annotations: [(); 0], logprobs: [(); 0], text: &'a str },
+    ReasoningText { text: &'a str },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WireItem<'a> {
+    Message {
+        id: Id<'a>,
+        status: Status,
+        role: &'static str,
+        content: Vec<WirePart<'a>>,
+    },
+    Reasoning {
+        id: Id<'a>,
+        status: Status,
+        summary: [(); 0],
+        content: Vec<WirePart<'a>>,
+    },
+    FunctionCall {
+        id: Id<'a>,
+        status: Status,
+        call_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<&'a str>,
+        name: &'a str,
+        arguments: &'a str,
+    },
+    CustomToolCall {
+        id: Id<'a>,
+        status: Status,
+        call_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<&'a str>,
+        name: &'a str,
+        input: &'a str,
+    },
+    FunctionCallOutput {
+        id: Id<'a>,
+        status: Status,
+        call_id: &'a str,
+        output: &'a str,
+    },
+}
+
+fn item_id(reply: &Reply, at: usize) -> Id<'_> {
+    let prefix = match &reply.entries[at].item {
+        Item::Message(_) => "msg_",
+        Item::Reasoning(_) => "rs_",
+        Item::Call(call) if reply.slots[*call].free => "ctc_",
+        Item::Call(_) => "fc_",
+        Item::Output { .. } => "fco_",
+    };
+    Id(prefix, &reply.stamp.id, Some(at))
+}
+
+/// Shows an item as it is, or as it was when it began: without what was said since.
+fn item(reply: &Reply, at: usize, is_new: bool) -> WireItem<'_> {
+    let entry = &reply.entries[at];
+    let (id, status) = (item_id(reply, at), entry.status);
+    let content = || if is_new { Vec::new() } else { part(entry, false).into_iter().collect() };
+    match &entry.item {
+        Item::Message(_) => WireItem::Message { id, status, role: "assistant", content: content() },
+        Item::Reasoning(_) => WireItem::Reasoning { id, status, summary: [], content: content() },
+        Item::Call(number) => {
+            let (call, slot) = (&reply.calls[*number], &reply.slots[*number]);
+            let call_id = &*call.id;
+            // The client knows the two apart, where it has put one into the other.
+            let split = call.name.split_once('.').filter(|_| reply.tools.contains_key(&call.name));
+            let (namespace, name) = match split {
+                Some((namespace, name)) => (Some(namespace), name),
+                None => (None, &*call.name),
+            };
+            let text = if is_new { "" } else { &*call.arguments };
+            match slot.free {
+                true => {
+                    WireItem::CustomToolCall { id, status, call_id, namespace, name, input: text }
+                }
+                false => {
+                    WireItem::FunctionCall { id, status, call_id, namespace, name, arguments: text }
+                }
+            }
+        }
+        Item::Output { call_id, text } => {
+            WireItem::FunctionCallOutput { id, status, call_id, output: text }
+        }
+    }
+}
+
+fn part(entry: &Entry, is_new: bool) -> Option<WirePart<'_>> {
+    let shown = |text| if is_new { "" } else { text };
+    match &entry.item {
+        Item::Message(text) => {
+            Some(WirePart::OutputText { annotations: [], logprobs: [], text: shown(text) })
+        }
+        Item::Reasoning(text) => Some(WirePart::ReasoningText { text: shown(text) }),
+        Item::Call(_) | Item::Output { .. } => None,
+    }
+}
+
+#[derive(Serialize)]
+struct WireResponse<'a> {
+    id: Id<'a>,
+    object: &'static str,
+    created_at: u64,
+    status: Status,
+    error: Option<WireError<'a>>,
+    incomplete_details: Option<WireIncomplete>,
+    model: &'a str,
+    output: Vec<WireItem<'a>>,
+    #[serde(flatten)]
+    echo: &'a Map<String, Value>,
+    usage: Option<WireUsage>,
+}
+
+#[derive(Serialize)]
+struct WireError<'a> {
+    code: &'static str,
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+struct WireIncomplete {
+    reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct WireUsage {
+    input_tokens: u64,
+    input_tokens_details: InputDetails,
+    output_tokens: u64,
+    output_tokens_details: OutputDetails,
+    total_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct InputDetails {
+    cached_tokens: u64,
+    cache_write_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct OutputDetails {
+    reasoning_tokens: u64,
+}
+
+fn response(reply: &Reply) -> WireResponse<'_> {
+    let (status, error, incomplete_details) = match &reply.end {
+        None => (Status::InProgress, None, None),
+        Some(End::Whole) => (Status::Completed, None, None),
+        Some(End::Cut) => {
+            (Status::Incomplete, None, Some(WireIncomplete { reason: "max_output_tokens" }))
+        }
+        Some(End::Failed(message)) => {
+            (Status::Failed, Some(WireError { code: "server_error", message }), None)
+        }
+    };
+    let is_counted = matches!(reply.end, Some(End::Whole | End::Cut));
+    WireResponse {
+        id: Id("resp_", &reply.stamp.id, None),
+        object: "response",
+        created_at: reply.stamp.created_at,
+        status,
+        error,
+        incomplete_details,
+        model: &reply.stamp.model,
+        output: (0..reply.entries.len()).map(|at| item(reply, at, false)).collect(),
+        echo: &reply.echo,
+        usage: is_counted.then(|| WireUsage::from(reply.usage)),
+    }
+}
+
+impl From<Usage> for WireUsage {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input_tokens: usage.input,
+            input_tokens_details: InputDetails {
+                cached_tokens: usage.cached,
+                cache_write_tokens: 0,
+            },
+            output_tokens: usage.output,
+            output_tokens_details: OutputDetails { reasoning_tokens: usage.reasoning },
+            total_tokens: usage.input.saturating_add(usage.output),
+        }
+    }
+}

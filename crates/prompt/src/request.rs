@@ -1,0 +1,156 @@
+//! What is asked for, whichever API it came by, and how much can be.
+
+use serde_json::{Map, Value};
+
+use crate::Sampling;
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The model, by name.
+    pub model: String,
+    /// What was said so far, oldest first.
+    pub messages: Vec<Message>,
+    /// What can be called.
+    pub tools: Vec<Tool>,
+    /// The kinds of tools that were offered and are not among them, since they run at a hosted endpoint.
+    pub left_out: Vec<String>,
+    /// Whether something must be, or must not.
+    pub choice: Choice,
+    /// Whether one answer may have several calls.
+    pub parallel_calls: bool,
+    /// The form of the answer.
+    pub format: Format,
+    /// How tokens are chosen; none where the client leaves it to us.
+    pub sampling: Option<Sampling>,
+    /// How long the answer may get.
+    pub output_tokens_max: Option<u32>,
+    /// How long to think: `low`, `medium`, `high`.
+    pub effort: Option<String>,
+    /// Words that end the answer.
+    pub stop: Vec<String>,
+    /// Whether the answer is streamed.
+    pub stream: bool,
+    /// Whether a stream of Chat Completions ends with the token counts.
+    pub stream_usage: bool,
+    /// What requests of the same thread have in common.
+    pub cache_key: Option<String>,
+    /// What the client wants back as it is; all values are strings.
+    pub metadata: Map<String, Value>,
+}
+
+/// The most bytes that a request may have.
+pub const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The most items, or messages, that it may have.
+pub const ITEMS_MAX: usize = 65_536;
+/// The most parts that one of them may have.
+pub const PARTS_MAX: usize = 4096;
+/// The most tools that may be offered.
+pub const TOOLS_MAX: usize = 1024;
+/// The most bytes of schemas and grammars, all together: they cost many times that when compiled.
+pub const SCHEMA_BYTES_MAX: usize = 1024 * 1024;
+/// The most levels of a schema.
+pub const DEPTH_MAX: usize = 64;
+/// The most bytes of a name, a key or a stop word.
+pub const NAME_BYTES_MAX: usize = 256;
+/// The most stop words.
+pub const STOPS_MAX: usize = 16;
+/// The most entries of metadata.
+pub const METADATA_MAX: usize = 16;
+/// The most bytes of metadata.
+pub const METADATA_BYTES_MAX: usize = 16 * 1024;
+
+/// Something that was said.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// By whoever set things up.
+    System(String),
+    /// By the program.
+    Developer(String),
+    /// By the user; pictures are noted as text, since no model here sees them.
+    User(String),
+    /// By the model.
+    Assistant(String),
+    /// By the model to itself.
+    Reasoning(String),
+    /// A call that the model made.
+    Call {
+        /// Its id.
+        id: String,
+        /// The tool.
+        name: String,
+        /// The arguments, as the model wrote them.
+        arguments: String,
+        /// Whether they are free text, and not JSON.
+        free: bool,
+    },
+    /// What came back.
+    Output {
+        /// The call.
+        call_id: String,
+        /// The text.
+        text: String,
+    },
+}
+
+/// Something that can be called.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// Its name, with its namespace before a dot if it has one.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// What it takes.
+    pub input: Input,
+}
+
+/// What a tool takes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// JSON after this schema.
+    Json(Value),
+    /// Free text, after a grammar if there is one.
+    Text {
+        /// A grammar in Lark's notation.
+        lark: Option<String>,
+    },
+}
+
+/// Whether something must be called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// As the model likes.
+    #[default]
+    Auto,
+    /// Something.
+    Required,
+    /// Nothing.
+    None,
+    /// This one.
+    Named(String),
+}
+
+/// The form of an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Format {
+    /// Any text.
+    #[default]
+    Text,
+    /// Any JSON object.
+    Json,
+    /// JSON after this schema.
+    Schema(Value),
+}
+
+/// Tokens that a request took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Those of the prompt.
+    pub input: u64,
+    /// Those of them that did not have to be read again.
+    pub cached: u64,
+    /// Those of the answer.
+    pub output: u64,
+    /// Those of them that were reasoning.
+    pub reasoning: u64,
+}

@@ -1,0 +1,252 @@
+//! What was said, in the order and the shape that chat templates take.
+//!
+//! Neighbours of one kind become one turn. What a template cannot show is said in another way: rules as
+//! the user's words, tools and calls as text in the form of Hermes.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::guard::Names;
+use crate::request::{Input, Message, Tool};
+use crate::template::{Abilities, write_json};
+
+/// Turns messages into what a template takes; with `words` about tools where it does not show them.
+pub(crate) fn turns(
+    messages: &[Message],
+    words: &str,
+    can: Abilities,
+    names: &Names,
+) -> Vec<Value> {
+    let mut turns = Turns { list: Vec::new(), calls: HashMap::new(), can, names };
+    if !words.is_empty() {
+        turns.rules(String::new(), "system");
+    }
+    for message in messages {
+        turns.push(message);
+    }
+    turns.finish(words)
+}
+
+/// Says what can be called, for templates that have no place for it.
+pub(crate) fn tool_words(tools: &[Tool], names: &Names) -> String {
+    if tools.is_empty() {
+        return String::new();
+    }
+    let mut words = String::from(
+        "# Tools\n\nYou can call the tools below. Each line has the name of a tool, what it does, and the \
+         JSON schema of its arguments.\n",
+    );
+    for tool in tools {
+        let line = names.guard_value(&json!({
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": parameters(&tool.input),
+        }));
+        words.push('\n');
+        write_json(&line, None, 0, &mut words);
+    }
+    words.push_str(
+        "\n\nTo call a tool, write this and nothing after it; the output comes back in <tool_response>:\n\
+         <tool_call>\n{\"name\": \"NAME\", \"arguments\": {}}\n</tool_call>\n\
+         If no tool is needed, answer in plain text.",
+    );
+    words
+}
+
+/// Returns the list of tools as templates take it.
+pub(crate) fn tool_list(tools: &[Tool], names: &Names) -> Value {
+    let function = |tool: &Tool| {
+        names.guard_value(&json!({"type": "function", "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": parameters(&tool.input),
+        }}))
+    };
+    tools.iter().map(function).collect()
+}
+
+/// Returns the schema of what a tool takes; free text is a field of its own.
+pub(crate) fn parameters(input: &Input) -> Value {
+    match input {
+        Input::Json(schema) => schema.clone(),
+        Input::Text { .. } => json!({
+            "type": "object",
+            "properties": { FREE: {"type": "string"} },
+            "required": [FREE],
+            "additionalProperties": false,
+        }),
+    }
+}
+
+/// The field that holds free text where a dialect has only JSON.
+pub(crate) const FREE: &str = "input";
+
+struct Turns<'a> {
+    list: Vec<Turn>,
+    /// The id that templates see, and the tool, by the id of the call.
+    calls: HashMap<&'a str, (String, &'a str)>,
+    can: Abilities,
+    names: &'a Names,
+}
+
+enum Turn {
+    /// By `system` or `developer`.
+    Rules {
+        role: &'static str,
+        text: String,
+    },
+    User(String),
+    Assistant {
+        text: String,
+        reasoning: String,
+        calls: Vec<Value>,
+    },
+    Output {
+        id: String,
+        name: String,
+        text: String,
+    },
+}
+
+impl<'a> Turns<'a> {
+    fn push(&mut self, message: &'a Message) {
+        match message {
+            Message::System(text) => self.rules(self.names.guard(text), "system"),
+            Message::Developer(text) => {
+                let role = if self.can.developer { "developer" } else { "system" };
+                self.rules(self.names.guard(text), role);
+            }
+            Message::User(text) => self.user(self.names.guard(text)),
+            Message::Assistant(more) => {
+                let more = self.names.guard(more);
+                let (text, _, _) = self.assistant();
+                join(text, &more);
+            }
+            Message::Reasoning(more) => {
+                let more = self.names.guard(more);
+                let (_, reasoning, _) = self.assistant();
+                join(reasoning, &more);
+            }
+            Message::Call { id, name, arguments, free } => self.call(id, name, arguments, *free),
+            Message::Output { call_id, text } => self.output(call_id, text),
+        }
+    }
+
+    /// Rules later on are the user's words where a template takes them at the beginning only.
+    fn rules(&mut self, more: String, role: &'static str) {
+        match self.list.last_mut() {
+            Some(Turn::Rules { role: last, text }) if *last == role || !self.can.system_later => {
+                join(text, &more);
+            }
+            None => self.list.push(Turn::Rules { role, text: more }),
+            Some(_) if self.can.system_later => self.list.push(Turn::Rules { role, text: more }),
+            Some(_) => self.user(more),
+        }
+    }
+
+    fn user(&mut self, more: String) {
+        match self.list.last_mut() {
+            Some(Turn::User(text)) => join(text, &more),
+            _ => self.list.push(Turn::User(more)),
+        }
+    }
+
+    fn assistant(&mut self) -> (&mut String, &mut String, &mut Vec<Value>) {
+        if !matches!(self.list.last(), Some(Turn::Assistant { .. })) {
+            let (text, reasoning, calls) = Default::default();
+            self.list.push(Turn::Assistant { text, reasoning, calls });
+        }
+        match self.list.last_mut() {
+            Some(Turn::Assistant { text, reasoning, calls }) => (text, reasoning, calls),
+            _ => unreachable!("it was pushed above"),
+        }
+    }
+
+    fn call(&mut self, id: &'a str, name: &'a str, arguments: &str, free: bool) {
+        // Some templates take ids of exactly nine letters and digits.
+        let shown = format!("call{:05}", self.calls.len() % 100_000);
+        self.calls.insert(id, (shown.clone(), name));
+        let arguments = match serde_json::from_str::<Value>(arguments) {
+            _ if free => json!({ FREE: arguments }),
+            Ok(arguments @ Value::Object(_)) => arguments,
+            // What an earlier model got wrong is shown as it was.
+            _ => Value::from(arguments),
+        };
+        let arguments = self.names.guard_value(&arguments);
+        let name = self.names.guard(name);
+        let native = self.can.tools;
+        let (text, _, calls) = self.assistant();
+        if native {
+            let function = json!({"name": name, "arguments": arguments});
+            calls.push(json!({"id": shown, "type": "function", "function": function}));
+        } else {
+            let mut words = String::from("<tool_call>\n");
+            write_json(&json!({"name": name, "arguments": arguments}), None, 0, &mut words);
+            words.push_str("\n</tool_call>");
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&words);
+        }
+    }
+
+    fn output(&mut self, call_id: &str, text: &str) {
+        let text = self.names.guard(text);
+        let (id, name) = match self.calls.get(call_id) {
+            Some((id, name)) => (id.clone(), self.names.guard(name)),
+            None => ("call99999".to_owned(), String::new()),
+        };
+        if self.can.tools {
+            self.list.push(Turn::Output { id, name, text });
+        } else {
+            self.user(format!("<tool_response>\n{text}\n</tool_response>"));
+        }
+    }
+
+    fn finish(mut self, words: &str) -> Vec<Value> {
+        if let Some(Turn::Rules { text, .. }) = self.list.first_mut() {
+            join(text, words);
+            if !self.can.system {
+                let Turn::Rules { text, .. } = self.list.remove(0) else {
+                    unreachable!("it is one")
+                };
+                match self.list.first_mut() {
+                    Some(Turn::User(first)) => *first = format!("{text}\n\n{first}"),
+                    _ => self.list.insert(0, Turn::User(text)),
+                }
+            }
+        }
+        self.list.into_iter().map(Turn::into_value).collect()
+    }
+}
+
+impl Turn {
+    fn into_value(self) -> Value {
+        match self {
+            Self::Rules { role, text } => json!({"role": role, "content": text}),
+            Self::User(text) => json!({"role": "user", "content": text}),
+            Self::Assistant { text, reasoning, calls } => {
+                let mut turn = json!({"role": "assistant", "content": text});
+                if !reasoning.is_empty() {
+                    turn["reasoning_content"] = reasoning.into();
+                }
+                if !calls.is_empty() {
+                    turn["tool_calls"] = calls.into();
+                }
+                turn
+            }
+            Self::Output { id, name, text } => {
+                json!({"role": "tool", "tool_call_id": id, "name": name, "content": text})
+            }
+        }
+    }
+}
+
+/// Puts a blank line between what was said one after the other.
+fn join(text: &mut String, more: &str) {
+    if !text.is_empty() && !more.is_empty() {
+        text.push_str("\n\n");
+    }
+    text.push_str(more);
+}

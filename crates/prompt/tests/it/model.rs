@@ -1,0 +1,102 @@
+//! Every model is spoken to in its way, or the error says what to do.
+
+use std::collections::HashMap;
+
+use prompt::Ending;
+use prompt::model::{Model, ModelError, ModelOptions};
+use prompt::refusal::Refusal;
+use serde_json::json;
+
+use crate::ours::{facts, model, read, request_of, shown, tokens};
+
+#[test]
+fn families() {
+    let want = [
+        ("smollm2", "template"),
+        ("phi", "template"),
+        ("gemma", "template"),
+        ("qwen", "hermes"),
+        ("qwen_coder", "qwen3_coder"),
+        ("llama3", "llama3_json"),
+        ("mistral", "mistral"),
+        ("mistral_v11", "mistral_v11"),
+        ("granite", "granite"),
+        ("harmony", "harmony"),
+    ];
+    for (name, family) in want {
+        assert_eq!(model(name, HashMap::new()).family(), family, "{name}");
+    }
+}
+
+#[test]
+fn without_a_template() {
+    let mut facts = facts("smollm2");
+    facts.template = None;
+    let compose = |facts| {
+        let model = Model::new(facts, ModelOptions::default()).unwrap();
+        shown(&model.compose(&request_of(json!({}))).unwrap().pieces)
+    };
+    assert_eq!(
+        compose(facts.clone()),
+        "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+    );
+    facts.specials.clear();
+    assert_eq!(compose(facts), "<s>User: hello\n\nAssistant:");
+}
+
+#[test]
+fn what_cannot_be_used() {
+    let mut harmony = facts("harmony");
+    harmony.specials.retain(|name| name != "<|channel|>");
+    let missing = vec!["<|channel|>".to_owned()];
+    let error = Model::new(harmony.clone(), ModelOptions::default()).unwrap_err();
+    assert_eq!(error, ModelError::Harmony { missing });
+    assert!(error.to_string().contains("raw decoding"), "{error}");
+    let raw = Model::new(harmony, ModelOptions { raw: true, ..ModelOptions::default() }).unwrap();
+    let prompt = raw.compose(&request_of(json!({"tools": [{"name": "f"}]}))).unwrap();
+    assert_eq!((shown(&prompt.pieces).as_str(), prompt.profile), ("hello", "raw"));
+    assert_eq!(prompt.left_out.len(), 1);
+    let answer = read(&raw, &prompt, tokens("a<|end|>b"), Ending::Stop);
+    assert_eq!(answer.text, "a<|end|>b");
+
+    for source in [
+        "{% if %}",
+        "{% for x in range(100000) %}{% for y in range(100000) %}{% endfor %}{% endfor %}",
+    ] {
+        let mut facts = facts("smollm2");
+        facts.template = Some(source.to_owned());
+        let error = Model::new(facts, ModelOptions::default()).unwrap_err();
+        assert!(matches!(error, ModelError::Template { .. }), "{error}");
+    }
+}
+
+#[test]
+fn refusals() {
+    let model = model("qwen", HashMap::new());
+    for about in [json!({"choice": "required"}), json!({"choice": "f", "tools": [{"name": "g"}]})] {
+        let refusal = model.compose(&request_of(about)).unwrap_err();
+        let Refusal::Invalid { param, .. } = refusal else { panic!("{refusal}") };
+        assert_eq!(param.as_deref(), Some("tool_choice"));
+    }
+}
+
+/// Without tools nothing is a call, and reasoning is told from text.
+#[test]
+fn plain_answers() {
+    let model = model("qwen", HashMap::new());
+    let prompt = model.compose(&request_of(json!({}))).unwrap();
+    let said = "<think>\nhm</think>\n\n<tool_call>{}</tool_call> <|im_end|>";
+    let answer = read(&model, &prompt, tokens(said), Ending::Stop);
+    assert_eq!((answer.reasoning.as_str(), answer.calls.len()), ("\nhm", 0));
+    let answer = read(&model, &prompt, tokens("So <think> is a tag: é"), Ending::Stop);
+    assert_eq!(answer.text, "So <think> is a tag: é");
+    let mut reader = prompt.reader(&model);
+    let mut bytes = |bytes: &[u8]| {
+        reader.push(prompt::Token { id: 0, bytes, special: false }, &mut |_| {});
+    };
+    bytes(b"<think>a");
+    bytes(b"b");
+    bytes(b"</think>");
+    bytes(b"c");
+    assert_eq!(reader.reasoning_tokens(), 2);
+}

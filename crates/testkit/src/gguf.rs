@@ -1,0 +1,381 @@
+//! Writes tiny model files with random weights, for tests that need a model and not what it knows.
+//!
+//! [`llama`] is a plain transformer that speaks ChatML; [`gpt_oss`] has the experts, the sliding window
+//! and the special tokens of gpt-oss. Same seed, same file. What they say is noise, and cannot be
+//! otherwise: every token that a grammar lets through is about as likely as any other.
+
+use std::io;
+use std::path::Path;
+
+/// A model file in the making; its fields are open, so that a test can spoil them.
+#[derive(Clone, Debug)]
+pub struct Gguf {
+    /// What the file says of the model, in order.
+    pub keys: Vec<(String, Value)>,
+    /// The weights, in order.
+    pub tensors: Vec<Tensor>,
+}
+
+/// A value of a key.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "they are the types of the format")]
+pub enum Value {
+    U32(u32),
+    U64(u64),
+    I32(i32),
+    F32(f32),
+    Bool(bool),
+    Text(String),
+    Texts(Vec<String>),
+    I32s(Vec<i32>),
+}
+
+/// Weights, all of them 32 bit floats.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    /// Its name.
+    pub name: String,
+    /// Its extents, the innermost first.
+    pub shape: Vec<u64>,
+    /// Its content.
+    pub data: Vec<f32>,
+}
+
+/// Makes a transformer with two layers that speaks ChatML.
+pub fn llama(seed: u64) -> Gguf {
+    let mut model = Gguf::new("llama", "Tiny", &CHATML, "gpt-2", CHATML_TEMPLATE);
+    model.set("llama.feed_forward_length", Value::U32(FEED_FORWARD));
+    model.set("llama.vocab_size", Value::U32(model.vocabulary()));
+    model.special("<|im_start|>", "<|im_end|>");
+    let mut weights = Weights::new(seed);
+    weights.ends(&mut model);
+    let (wide, narrow) = (u64::from(EMBEDDING), u64::from(FEED_FORWARD));
+    for layer in 0..LAYERS {
+        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        model.tensors.push(weights.ones(name("attn_norm"), wide));
+        model.tensors.push(weights.random(name("attn_q"), &[wide, wide]));
+        model.tensors.push(weights.random(name("attn_k"), &[wide, KV_WIDTH]));
+        model.tensors.push(weights.random(name("attn_v"), &[wide, KV_WIDTH]));
+        model.tensors.push(weights.random(name("attn_output"), &[wide, wide]));
+        model.tensors.push(weights.ones(name("ffn_norm"), wide));
+        model.tensors.push(weights.random(name("ffn_gate"), &[wide, narrow]));
+        model.tensors.push(weights.random(name("ffn_up"), &[wide, narrow]));
+        model.tensors.push(weights.random(name("ffn_down"), &[narrow, wide]));
+    }
+    model
+}
+
+/// Makes a model of the architecture of gpt-oss: two layers, one of them with a sliding window, and
+/// four experts, two of them at a time.
+pub fn gpt_oss(seed: u64) -> Gguf {
+    let mut model = Gguf::new("gpt-oss", "Tiny OSS", &HARMONY, "gpt-4o", HARMONY_TEMPLATE);
+    for (key, value) in [
+        ("expert_count", EXPERTS as u32),
+        ("expert_used_count", 2),
+        ("expert_feed_forward_length", FEED_FORWARD),
+        ("attention.sliding_window", 128),
+    ] {
+        model.set(&format!("gpt-oss.{key}"), Value::U32(value));
+    }
+    model.special("<|startoftext|>", "<|return|>");
+    let mut weights = Weights::new(seed);
+    weights.ends(&mut model);
+    let (wide, narrow) = (u64::from(EMBEDDING), u64::from(FEED_FORWARD));
+    for layer in 0..LAYERS {
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        model.tensors.push(weights.ones(name("attn_norm.weight"), wide));
+        model.tensors.push(weights.ones(name("post_attention_norm.weight"), wide));
+        for (part, width) in [("attn_q", wide), ("attn_k", KV_WIDTH), ("attn_v", KV_WIDTH)] {
+            model.tensors.push(weights.random(name(&format!("{part}.weight")), &[wide, width]));
+            model.tensors.push(weights.random(name(&format!("{part}.bias")), &[width]));
+        }
+        model.tensors.push(weights.random(name("attn_output.weight"), &[wide, wide]));
+        model.tensors.push(weights.random(name("attn_output.bias"), &[wide]));
+        model.tensors.push(weights.random(name("attn_sinks.weight"), &[u64::from(HEADS)]));
+        model.tensors.push(weights.random(name("ffn_gate_inp.weight"), &[wide, EXPERTS]));
+        model.tensors.push(weights.random(name("ffn_gate_inp.bias"), &[EXPERTS]));
+        for (part, inner, outer) in
+            [("gate", wide, narrow), ("down", narrow, wide), ("up", wide, narrow)]
+        {
+            let part = name(&format!("ffn_{part}_exps"));
+            model.tensors.push(weights.random(format!("{part}.weight"), &[inner, outer, EXPERTS]));
+            model.tensors.push(weights.random(format!("{part}.bias"), &[outer, EXPERTS]));
+        }
+    }
+    model
+}
+
+impl Gguf {
+    /// Begins a model: its sizes, its vocabulary, its template.
+    fn new(architecture: &str, name: &str, specials: &[&str], words: &str, template: &str) -> Self {
+        let mut model = Self { keys: Vec::new(), tensors: Vec::new() };
+        model.set("general.architecture", Value::Text(architecture.to_owned()));
+        model.set("general.name", Value::Text(name.to_owned()));
+        for (key, value) in [
+            ("context_length", CONTEXT_TOKENS),
+            ("embedding_length", EMBEDDING),
+            ("block_count", LAYERS),
+            ("attention.head_count", HEADS),
+            ("attention.head_count_kv", HEADS_KV),
+            ("attention.key_length", EMBEDDING / HEADS),
+            ("attention.value_length", EMBEDDING / HEADS),
+            ("rope.dimension_count", EMBEDDING / HEADS),
+        ] {
+            model.set(&format!("{architecture}.{key}"), Value::U32(value));
+        }
+        model.set(&format!("{architecture}.rope.freq_base"), Value::F32(10_000.0));
+        let epsilon = format!("{architecture}.attention.layer_norm_rms_epsilon");
+        model.set(&epsilon, Value::F32(1e-5));
+        let mut tokens: Vec<String> = (0..=u8::MAX).map(|byte| letter(byte).to_string()).collect();
+        let mut merges = Vec::new();
+        for (left, right) in MERGES {
+            merges.push(format!("{left} {right}"));
+            tokens.push(format!("{left}{right}"));
+        }
+        let mut types = vec![NORMAL; tokens.len()];
+        tokens.extend(specials.iter().map(ToString::to_string));
+        types.resize(tokens.len(), CONTROL);
+        model.set("tokenizer.ggml.model", Value::Text("gpt2".to_owned()));
+        model.set("tokenizer.ggml.pre", Value::Text(words.to_owned()));
+        model.set("tokenizer.ggml.tokens", Value::Texts(tokens));
+        model.set("tokenizer.ggml.token_type", Value::I32s(types));
+        model.set("tokenizer.ggml.merges", Value::Texts(merges));
+        model.set("tokenizer.ggml.add_bos_token", Value::Bool(false));
+        model.set("tokenizer.chat_template", Value::Text(template.to_owned()));
+        model
+    }
+
+    /// Sets a key, in its place if it is there already.
+    pub fn set(&mut self, key: &str, value: Value) {
+        match self.keys.iter_mut().find(|(name, _)| name == key) {
+            Some((_, old)) => *old = value,
+            None => self.keys.push((key.to_owned(), value)),
+        }
+    }
+
+    /// Sets how many tokens the model looks at, by default 4096.
+    #[must_use]
+    pub fn context_tokens(mut self, tokens: u32) -> Self {
+        let architecture = self.architecture().to_owned();
+        self.set(&format!("{architecture}.context_length"), Value::U32(tokens));
+        self
+    }
+
+    /// Returns the bytes of the file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = b"GGUF".to_vec();
+        out.extend_from_slice(&3_u32.to_le_bytes());
+        out.extend_from_slice(&(self.tensors.len() as u64).to_le_bytes());
+        out.extend_from_slice(&(self.keys.len() as u64).to_le_bytes());
+        for (key, value) in &self.keys {
+            put_text(&mut out, key);
+            put_value(&mut out, value);
+        }
+        let mut offset = 0_u64;
+        for tensor in &self.tensors {
+            put_text(&mut out, &tensor.name);
+            out.extend_from_slice(&(tensor.shape.len() as u32).to_le_bytes());
+            for extent in &tensor.shape {
+                out.extend_from_slice(&extent.to_le_bytes());
+            }
+            out.extend_from_slice(&0_u32.to_le_bytes());
+            out.extend_from_slice(&offset.to_le_bytes());
+            offset += (tensor.data.len() as u64 * 4).next_multiple_of(ALIGNMENT as u64);
+        }
+        for tensor in &self.tensors {
+            out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+            out.extend(tensor.data.iter().flat_map(|weight| weight.to_le_bytes()));
+        }
+        out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+        out
+    }
+
+    /// Writes the file.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        std::fs::write(path, self.to_bytes())
+    }
+
+    fn architecture(&self) -> &str {
+        match self.keys.first() {
+            Some((_, Value::Text(name))) => name,
+            _ => "",
+        }
+    }
+
+    fn tokens(&self) -> &[String] {
+        let list = self.keys.iter().find(|(key, _)| key == "tokenizer.ggml.tokens");
+        match list {
+            Some((_, Value::Texts(tokens))) => tokens,
+            _ => &[],
+        }
+    }
+
+    fn vocabulary(&self) -> u32 {
+        self.tokens().len() as u32
+    }
+
+    fn special(&mut self, begin: &str, end: &str) {
+        for (key, name) in [("bos", begin), ("eos", end)] {
+            let id = self.tokens().iter().position(|token| token == name).unwrap_or(0);
+            self.set(&format!("tokenizer.ggml.{key}_token_id"), Value::U32(id as u32));
+        }
+    }
+}
+
+/// Random weights; same seed, same weights.
+struct Weights(u64);
+
+impl Weights {
+    fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Adds what is before the layers and after them.
+    fn ends(&mut self, model: &mut Gguf) {
+        let (wide, words) = (u64::from(EMBEDDING), u64::from(model.vocabulary()));
+        model.tensors.push(self.random("token_embd.weight".to_owned(), &[wide, words]));
+        model.tensors.push(self.ones("output_norm.weight".to_owned(), wide));
+        model.tensors.push(self.random("output.weight".to_owned(), &[wide, words]));
+    }
+
+    fn ones(&mut self, name: String, width: u64) -> Tensor {
+        Tensor { name, shape: vec![width], data: vec![1.0; width as usize] }
+    }
+
+    /// Makes weights that keep what goes through them about as large as it was.
+    fn random(&mut self, name: String, shape: &[u64]) -> Tensor {
+        let reach = (3.0 / shape[0] as f32).sqrt();
+        let count = shape.iter().product::<u64>();
+        let data = (0..count).map(|_| (self.next() * 2.0 - 1.0) * reach).collect();
+        Tensor { name, shape: shape.to_vec(), data }
+    }
+
+    /// Returns a number from 0 to 1 (SplitMix64).
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 40) as f32 / (1_u64 << 24) as f32
+    }
+}
+
+/// Returns the letter that stands for a byte in vocabularies of GPT-2's kind: itself if it can be seen,
+/// else one from beyond Latin-1.
+fn letter(byte: u8) -> char {
+    let seen = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    if seen(byte) {
+        return char::from(byte);
+    }
+    let unseen = (0..byte).filter(|&earlier| !seen(earlier)).count() as u32;
+    char::from_u32(256 + unseen).expect("there are 68 of them, all of them letters")
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn put_value(out: &mut Vec<u8>, value: &Value) {
+    let kind = |out: &mut Vec<u8>, kind: u32| out.extend_from_slice(&kind.to_le_bytes());
+    match value {
+        Value::U32(number) => {
+            kind(out, 4);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        Value::I32(number) => {
+            kind(out, 5);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        Value::F32(number) => {
+            kind(out, 6);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        Value::Bool(yes) => {
+            kind(out, 7);
+            out.push(u8::from(*yes));
+        }
+        Value::Text(text) => {
+            kind(out, 8);
+            put_text(out, text);
+        }
+        Value::U64(number) => {
+            kind(out, 10);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        Value::Texts(texts) => {
+            kind(out, 9);
+            kind(out, 8);
+            out.extend_from_slice(&(texts.len() as u64).to_le_bytes());
+            for text in texts {
+                put_text(out, text);
+            }
+        }
+        Value::I32s(numbers) => {
+            kind(out, 9);
+            kind(out, 5);
+            out.extend_from_slice(&(numbers.len() as u64).to_le_bytes());
+            for number in numbers {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+    }
+}
+
+const CONTEXT_TOKENS: u32 = 4096;
+const EMBEDDING: u32 = 64;
+const FEED_FORWARD: u32 = 128;
+const LAYERS: u32 = 2;
+const HEADS: u32 = 4;
+const HEADS_KV: u32 = 2;
+const KV_WIDTH: u64 = (EMBEDDING / HEADS * HEADS_KV) as u64;
+const EXPERTS: u64 = 4;
+const ALIGNMENT: usize = 32;
+const NORMAL: i32 = 1;
+const CONTROL: i32 = 3;
+
+/// A few tokens longer than a byte, so that text has more than one way to be written.
+const MERGES: [(&str, &str); 4] = [("t", "h"), ("th", "e"), ("\"", ":"), ("Ġ", "\"")];
+
+const CHATML: [&str; 5] =
+    ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>"];
+const CHATML_TEMPLATE: &str = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + \
+     message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}\
+     {{ '<|im_start|>assistant\n' }}{% endif %}";
+
+const HARMONY: [&str; 9] = [
+    "<|startoftext|>",
+    "<|endoftext|>",
+    "<|return|>",
+    "<|constrain|>",
+    "<|channel|>",
+    "<|start|>",
+    "<|end|>",
+    "<|message|>",
+    "<|call|>",
+];
+const HARMONY_TEMPLATE: &str = "{# Harmony: rendered by the daemon itself. #}";
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_seed_makes_one_file_that_is_small() {
+        let begin = Instant::now();
+        for make in [super::llama, super::gpt_oss] {
+            let bytes = make(1).to_bytes();
+            assert!(bytes.len() < 2 << 20, "{} bytes", bytes.len());
+            assert!(bytes == make(1).to_bytes());
+            assert!(bytes != make(2).to_bytes());
+        }
+        assert!(begin.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn letters_are_those_of_gpt_2() {
+        let letters: String =
+            [0, b'\n', b' ', b'a', 0x7f, 0xa0, 0xad, 0xff].map(super::letter).iter().collect();
+        assert_eq!(letters, "ĀĊĠaġłŃÿ");
+    }
+}
