@@ -1,5 +1,5 @@
-//! Makes the corpus that the targets of the dialects begin with, the vectors, and that of histories:
-//! the broken ones, item by item, and the logs.
+//! Makes the corpus that the targets of the dialects begin with, the vectors, that of histories: the
+//! broken ones, item by item, and the logs; and that of requests.
 
 use std::fs;
 use std::io;
@@ -14,6 +14,7 @@ use serde_json::Value;
 fn main() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     histories(root)?;
+    requests(root)?;
     for entry in fs::read_dir(root.join("../crates/stream/tests/vectors"))? {
         let vectors: Vec<Value> = serde_json::from_str(&fs::read_to_string(entry?.path())?)?;
         for vector in &vectors {
@@ -59,6 +60,23 @@ fn histories(root: &Path) -> io::Result<()> {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "jsonl") {
             fs::copy(&path, corpus.join(path.file_stem().unwrap_or_default()))?;
+        }
+    }
+    Ok(())
+}
+
+fn requests(root: &Path) -> io::Result<()> {
+    let corpus = root.join("corpus/request");
+    fs::create_dir_all(&corpus)?;
+    for api in ["responses", "chat"] {
+        for entry in fs::read_dir(root.join("../crates/prompt/tests/data").join(api))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                // Without the white space, more of it is within reach of the fuzzer.
+                let body: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
+                let name = path.file_stem().unwrap_or_default().to_string_lossy();
+                fs::write(corpus.join(format!("{api}_{name}")), body.to_string())?;
+            }
         }
     }
     Ok(())

@@ -104,6 +104,15 @@ impl Process {
     ///
     /// The process ends with the thread of ours that starts it, so that must be one that stays.
     pub async fn spawn(sandbox: &Sandbox, request: &SpawnRequest) -> Result<Self, SpawnError> {
+        Self::spawn_reading(sandbox, request, None).await
+    }
+
+    /// The same for a process on a pipe that also has something to read; [`Self::spawn`] gives it nothing.
+    pub async fn spawn_reading(
+        sandbox: &Sandbox,
+        request: &SpawnRequest,
+        input: Option<OwnedFd>,
+    ) -> Result<Self, SpawnError> {
         let program = request.argv.first().ok_or(SpawnError::Empty)?;
         let connect = |what| move |source: io::Error| SpawnError::Connect { what, source };
         if let Err(source) = std::fs::metadata(&request.cwd).and_then(|found| {
@@ -122,7 +131,8 @@ impl Process {
             Io::Pipe => {
                 let (ours, theirs) = io::pipe().map_err(connect("pipe"))?;
                 let second = theirs.try_clone().map_err(connect("pipe"))?;
-                command.stdin(Stdio::null()).stdout(theirs).stderr(second);
+                command.stdin(input.map_or_else(Stdio::null, Stdio::from));
+                command.stdout(theirs).stderr(second);
                 Some(OwnedFd::from(ours))
             }
             Io::Inherit => None,

@@ -1,0 +1,381 @@
+//! The other side: is a daemon there, how does it stand, and how to have one that is.
+//!
+//! Everything here blocks, for as long as its bounds say, and uses no runtime.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::home::{Home, HomeError};
+use crate::serve::{MODEL_ALIAS, PROTOCOL, PROTOCOL_HEADER};
+
+/// How a daemon stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    /// `loading`, `ok`, `failed`, `ending`.
+    pub status: String,
+    /// Its version.
+    pub version: String,
+    /// The version of what it speaks.
+    pub protocol: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its model.
+    pub model: String,
+    /// Its file, if it comes from one.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// How much of the model is in memory, of 1.
+    pub progress: f32,
+    /// Why it failed.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Where it listens besides the socket.
+    #[serde(default)]
+    pub base_url: Option<String>,
+    /// How many tokens the model looks at.
+    #[serde(default)]
+    pub context_tokens: Option<u32>,
+    /// How long it has been up.
+    pub uptime_secs: u64,
+    /// Requests that are being worked on.
+    pub requests: u64,
+    /// Answers that are being made.
+    pub running: u64,
+    /// Answers that wait.
+    pub waiting: u64,
+    /// What the model takes.
+    pub memory_bytes: u64,
+    /// The tools that it runs itself.
+    #[serde(default)]
+    pub tools: Vec<String>,
+}
+
+/// Nobody answers, or not as a daemon would.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HealthError {
+    /// There is nobody.
+    #[error("no daemon is running; start one with `heddle daemon start`")]
+    NotRunning,
+    /// There is somebody who does not answer.
+    #[error("the daemon does not answer: {0}; end it with `heddle daemon stop`")]
+    Silent(io::Error),
+    /// There is somebody else.
+    #[error("what answers at {} is no daemon of this version", socket.display())]
+    Strange {
+        /// Where.
+        socket: PathBuf,
+    },
+}
+
+/// No daemon can be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Its home cannot be used.
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    /// It could not be started.
+    #[error("{} could not be started: {source}", exe.display())]
+    Spawn {
+        /// The program.
+        exe: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// It ended again.
+    #[error("the daemon ended ({status}){}; see {}", shown(said), log.display())]
+    Died {
+        /// How.
+        status: ExitStatus,
+        /// What it said.
+        said: String,
+        /// Where more is.
+        log: PathBuf,
+    },
+    /// It loads, and does not come to an end.
+    #[error("the daemon did not answer within {} s; see {}", waited.as_secs(), log.display())]
+    Slow {
+        /// How long it was waited for.
+        waited: Duration,
+        /// Where more is.
+        log: PathBuf,
+    },
+    /// Another one is at work.
+    #[error(
+        "the daemon is busy with the model `{running}` and cannot change to `{wanted}`; wait, or end \
+         it with `heddle daemon stop`"
+    )]
+    Busy {
+        /// Its model.
+        running: String,
+        /// What was asked for.
+        wanted: String,
+    },
+    /// Somebody is there who cannot be talked to.
+    #[error(transparent)]
+    Health(#[from] HealthError),
+}
+
+fn shown(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(": {said}") }
+}
+
+/// How a start goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    /// A process was started.
+    Started,
+    /// So much of the model is in memory, of 1.
+    Loading(f32),
+}
+
+/// How a daemon ended that was told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// There was none.
+    NotRunning,
+    /// It has.
+    Ended,
+    /// It has not, in the time that it was given.
+    StillRunning(Pid),
+}
+
+/// Asks a daemon how it stands.
+pub fn health(home: &Home) -> Result<Health, HealthError> {
+    let body = get(home, "/health")?;
+    serde_json::from_slice(&body)
+        .map_err(|_| HealthError::Strange { socket: home.socket().to_owned() })
+}
+
+/// Sends one request without a body, and returns the body of the answer.
+pub fn get(home: &Home, path: &str) -> Result<Vec<u8>, HealthError> {
+    let mut stream = match UnixStream::connect(home.socket()) {
+        Ok(stream) => stream,
+        Err(error) => {
+            return Err(match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    HealthError::NotRunning
+                }
+                _ => HealthError::Silent(error),
+            });
+        }
+    };
+    let mut answer = Vec::new();
+    let mut talk = || -> io::Result<()> {
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\n{PROTOCOL_HEADER}: {PROTOCOL}\r\n\
+             connection: close\r\n\r\n"
+        )?;
+        Read::by_ref(&mut stream).take(ANSWER_BYTES_MAX).read_to_end(&mut answer).map(drop)
+    };
+    talk().map_err(HealthError::Silent)?;
+    let strange = || HealthError::Strange { socket: home.socket().to_owned() };
+    let ok = answer.starts_with(b"HTTP/1.1 200 ");
+    let head = answer.windows(4).position(|window| window == b"\r\n\r\n");
+    let body = head.filter(|_| ok).ok_or_else(strange)? + 4;
+    Ok(answer.split_off(body))
+}
+
+/// What to start, and with what.
+#[derive(Clone, Debug)]
+pub struct Launch<'a> {
+    /// The program: heddle itself.
+    pub exe: &'a Path,
+    /// The model it must have, by its name or by its file; whichever it has if none is named.
+    pub model: Option<&'a str>,
+    /// More arguments of `heddle daemon run`.
+    pub args: &'a [String],
+}
+
+/// Returns when a daemon of `home` answers that has the model; starts one if need be.
+pub fn ensure_running(
+    home: &Home,
+    exe: &Path,
+    model: Option<&str>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Health, StartError> {
+    start(home, &Launch { exe, model, args: &[] }, progress).map(|(health, _)| health)
+}
+
+/// The same with more to say; also returns whether it had to be started.
+pub fn start(
+    home: &Home,
+    launch: &Launch<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Health, bool), StartError> {
+    // The usual case costs one question and no lock.
+    if let Ok(health) = health(home)
+        && health.status == "ok"
+        && suits(&health, launch.model)
+    {
+        return Ok((health, false));
+    }
+    let _starting = home.hold_start()?;
+    if home.holder().is_some() {
+        match wait(home, None, progress) {
+            Ok(health) if suits(&health, launch.model) => return Ok((health, false)),
+            Ok(health) => make_way(home, &health, launch.model)?,
+            // It has left by itself meanwhile; there is room for ours.
+            Err(_) if home.holder().is_none() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let begun = Instant::now();
+    loop {
+        let mut child = spawn(home, launch)?;
+        progress(Progress::Started);
+        match wait(home, Some(&mut child), progress) {
+            Err(StartError::Died { status, .. })
+                if status.code() == Some(TAKEN_CODE.into()) && begun.elapsed() < START_TIMEOUT =>
+            {
+                // The one before it had not quite left, or somebody started one by hand.
+                match wait(home, None, progress) {
+                    Ok(health) if suits(&health, launch.model) => return Ok((health, false)),
+                    _ => sleep(POLL),
+                }
+            }
+            waited => return waited.map(|health| (health, true)),
+        }
+    }
+}
+
+/// Tells a daemon to end, and waits for that.
+pub fn stop(home: &Home, patience: Duration) -> io::Result<Stopped> {
+    let Some(pid) = home.holder() else { return Ok(Stopped::NotRunning) };
+    match kill_process(pid, Signal::TERM) {
+        Err(error) if error != rustix::io::Errno::SRCH => return Err(error.into()),
+        _ => {}
+    }
+    let deadline = Instant::now() + patience;
+    while home.holder() == Some(pid) {
+        if Instant::now() >= deadline {
+            return Ok(Stopped::StillRunning(pid));
+        }
+        sleep(POLL);
+    }
+    Ok(Stopped::Ended)
+}
+
+fn suits(health: &Health, model: Option<&str>) -> bool {
+    health.protocol == PROTOCOL
+        && model.is_none_or(|model| {
+            [Some(health.model.as_str()), health.file.as_deref(), Some(MODEL_ALIAS)]
+                .contains(&Some(model))
+        })
+}
+
+/// Ends a daemon that has another model or speaks another version, unless it is at work.
+fn make_way(home: &Home, health: &Health, model: Option<&str>) -> Result<(), StartError> {
+    let busy = || StartError::Busy {
+        running: health.model.clone(),
+        wanted: model.unwrap_or(MODEL_ALIAS).to_owned(),
+    };
+    if health.requests > 0 {
+        return Err(busy());
+    }
+    match stop(home, START_TIMEOUT) {
+        Ok(Stopped::NotRunning | Stopped::Ended) => Ok(()),
+        Ok(Stopped::StillRunning(_)) | Err(_) => Err(busy()),
+    }
+}
+
+/// Waits until a daemon is ready, has died, or takes too long.
+fn wait(
+    home: &Home,
+    mut child: Option<&mut Child>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Health, StartError> {
+    let mut news = Instant::now();
+    let mut done = -1.0;
+    loop {
+        match health(home) {
+            Ok(health) if health.status == "ok" => return Ok(health),
+            Ok(health) if health.status == "loading" => {
+                if health.progress > done {
+                    done = health.progress;
+                    news = Instant::now();
+                    progress(Progress::Loading(done));
+                }
+            }
+            Ok(_) | Err(_) => {}
+        }
+        let died = child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+        if let Some(status) = died {
+            let said = last_words(&home.stderr());
+            return Err(StartError::Died { status, said, log: home.log() });
+        }
+        if child.is_none() && home.holder().is_none() {
+            return Err(HealthError::NotRunning.into());
+        }
+        // A model that is loaded from a slow disk has no news for a while.
+        let patience = if done >= 0.0 { LOAD_TIMEOUT } else { START_TIMEOUT };
+        if news.elapsed() > patience {
+            return Err(StartError::Slow { waited: patience, log: home.log() });
+        }
+        sleep(POLL);
+    }
+}
+
+/// Starts a daemon that outlives us.
+fn spawn(home: &Home, launch: &Launch<'_>) -> Result<Child, StartError> {
+    home.make()?;
+    let failed = |source| StartError::Spawn { exe: launch.exe.to_owned(), source };
+    let stderr = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(home.stderr())
+        .map_err(failed)?;
+    let mut command = Command::new(launch.exe);
+    command.args(["daemon", "run", "--detached"]);
+    if let Some(model) = launch.model.filter(|model| *model != MODEL_ALIAS) {
+        command.args(["--model", model]);
+    }
+    command.args(launch.args);
+    // It keeps nothing of ours: no directory, no terminal. It makes a session for itself.
+    command.current_dir(home.directory()).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(stderr).spawn().map_err(failed)
+}
+
+/// Reads the end of what a daemon complained about.
+fn last_words(path: &Path) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = std::fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS_BYTES_MAX)))?;
+        let mut bytes = Vec::new();
+        file.take(LAST_WORDS_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    };
+    let said = read().unwrap_or_default();
+    said.strip_prefix("heddle: ").unwrap_or(&said).to_owned()
+}
+
+/// The exit code of a daemon whose home is taken.
+pub const TAKEN_CODE: u8 = 3;
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it may be.
+const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
+/// How long a daemon may take to listen, or to leave.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a load may go on without news.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
+/// How often it is looked again.
+const POLL: Duration = Duration::from_millis(20);
+/// How much of a dead daemon's complaints is shown.
+const LAST_WORDS_BYTES_MAX: u64 = 2048;

@@ -1,0 +1,396 @@
+//! Where a daemon keeps its files, and who may be the daemon of a home.
+//!
+//! `HOME/daemon` has the socket, the log, the process's number, the token of its TCP port, and the lock that
+//! the daemon holds for as long as it lives. The lock decides: a socket or a number without it is a leftover.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::process::Pid;
+use stdx::Redacted;
+
+/// The longest path that a socket can have on the systems we know, with the zero at its end.
+const SOCKET_PATH_BYTES_MAX: usize = 104;
+/// The longest token that is read.
+const TOKEN_BYTES_MAX: u64 = 1024;
+/// The shortest token that is accepted.
+const TOKEN_BYTES_MIN: usize = 16;
+
+/// The files of a daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    directory: PathBuf,
+    socket: PathBuf,
+}
+
+/// The home cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HomeError {
+    /// Another daemon has it.
+    #[error("a daemon is running here already{}", shown(*pid))]
+    Taken {
+        /// Its process, if it has said so.
+        pid: Option<u32>,
+    },
+    /// Somebody else listens at the socket's path.
+    #[error("{} is in use by another program; end that first", path.display())]
+    Live {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A directory or file belongs to somebody else, or is open to others.
+    #[error("{} must be yours alone: {problem}", path.display())]
+    NotOurs {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The system refuses.
+    #[error("{} cannot be used: {source}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+}
+
+fn shown(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
+}
+
+/// The right to be the daemon of a home, for as long as this lives.
+#[derive(Debug)]
+pub struct Held {
+    home: Home,
+    _lock: File,
+}
+
+impl Home {
+    /// Names the files of the daemon of `home`, the directory of heddle's own files.
+    ///
+    /// If the socket's path would be too long there, it is in a directory for short-lived files: the one of
+    /// the user's session (`runtime`), else one of the user's own among the temporary ones.
+    pub fn new(home: &Path, runtime: Option<&Path>) -> Self {
+        let directory = home.join("daemon");
+        let socket = directory.join("socket");
+        if fits(&socket) {
+            return Self { directory, socket };
+        }
+        let digest =
+            ring::digest::digest(&ring::digest::SHA256, home.as_os_str().as_encoded_bytes());
+        let name = format!("heddle-{}", hex(&digest.as_ref()[..8]));
+        let socket = runtime
+            .map(|runtime| runtime.join(&name).join("socket"))
+            .filter(|socket| fits(socket))
+            .unwrap_or_else(|| {
+                let uid = rustix::process::geteuid().as_raw();
+                Path::new("/tmp").join(format!("{name}-{uid}")).join("socket")
+            });
+        Self { directory, socket }
+    }
+
+    /// Returns the directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Returns the socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Returns the log.
+    pub fn log(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+
+    /// Returns where a detached daemon's own complaints go.
+    pub fn stderr(&self) -> PathBuf {
+        self.directory.join("stderr")
+    }
+
+    /// Returns the file with the token of the TCP port.
+    pub fn token(&self) -> PathBuf {
+        self.directory.join("token")
+    }
+
+    /// Makes the directory, for its owner only.
+    pub fn make(&self) -> Result<(), HomeError> {
+        private_directory(&self.directory)
+    }
+
+    /// Takes the right to be the daemon.
+    pub fn hold(&self) -> Result<Held, HomeError> {
+        self.make()?;
+        let lock = self.open_lock("lock")?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(HomeError::Taken { pid: self.read_pid() }),
+            Err(TryLockError::Error(source)) => return Err(self.io("lock", source)),
+        }
+        let pid = std::process::id().to_string();
+        let path = self.directory.join("pid");
+        write_private(&path, pid.as_bytes()).map_err(|source| self.io("pid", source))?;
+        Ok(Held { home: self.clone(), _lock: lock })
+    }
+
+    /// Returns the process of the daemon that holds the home, if one does.
+    pub fn holder(&self) -> Option<Pid> {
+        let lock = File::open(self.directory.join("lock")).ok()?;
+        // Shared, so that two who look do not take each other for the daemon.
+        match lock.try_lock_shared() {
+            Ok(()) => None,
+            Err(_) => Pid::from_raw(i32::try_from(self.read_pid()?).ok()?),
+        }
+    }
+
+    /// Waits for the right to start a daemon: whoever starts one holds this until it answers.
+    pub fn hold_start(&self) -> Result<File, HomeError> {
+        self.make()?;
+        let lock = self.open_lock("start.lock")?;
+        lock.lock().map_err(|source| self.io("start.lock", source))?;
+        Ok(lock)
+    }
+
+    /// Reads the token, or makes one.
+    pub fn read_or_make_token(&self) -> Result<Redacted, HomeError> {
+        let path = self.token();
+        match self.read_token() {
+            Err(HomeError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            read => return read,
+        }
+        let token = random_hex(32).map_err(|source| self.io("token", source))?;
+        write_private(&path, token.as_bytes()).map_err(|source| self.io("token", source))?;
+        Ok(Redacted::new(token))
+    }
+
+    /// Keeps a token that was given.
+    pub fn keep_token(&self, token: &Redacted) -> Result<(), HomeError> {
+        if token.expose().len() < TOKEN_BYTES_MIN {
+            return Err(HomeError::NotOurs { path: self.token(), problem: TOO_SHORT });
+        }
+        write_private(&self.token(), token.expose().as_bytes())
+            .map_err(|source| self.io("token", source))
+    }
+
+    /// Reads the token.
+    pub fn read_token(&self) -> Result<Redacted, HomeError> {
+        let path = self.token();
+        let file = File::open(&path).map_err(|source| self.io("token", source))?;
+        let about = file.metadata().map_err(|source| self.io("token", source))?;
+        if about.mode() & 0o077 != 0 || about.uid() != rustix::process::geteuid().as_raw() {
+            let problem = "others may read it; remove it, and a new one is made";
+            return Err(HomeError::NotOurs { path, problem });
+        }
+        let mut text = String::new();
+        file.take(TOKEN_BYTES_MAX)
+            .read_to_string(&mut text)
+            .map_err(|source| self.io("token", source))?;
+        let text = text.trim();
+        if text.len() < TOKEN_BYTES_MIN {
+            return Err(HomeError::NotOurs { path, problem: TOO_SHORT });
+        }
+        Ok(Redacted::new(text))
+    }
+
+    fn read_pid(&self) -> Option<u32> {
+        fs::read_to_string(self.directory.join("pid")).ok()?.trim().parse().ok()
+    }
+
+    fn open_lock(&self, name: &str) -> Result<File, HomeError> {
+        OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(self.directory.join(name))
+            .map_err(|source| self.io(name, source))
+    }
+
+    fn io(&self, name: &str, source: io::Error) -> HomeError {
+        HomeError::Io { path: self.directory.join(name), source }
+    }
+}
+
+impl Held {
+    /// Returns the home.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Listens at the socket. A leftover is replaced; one that answers belongs to somebody.
+    pub fn listen(&self) -> Result<UnixListener, HomeError> {
+        let path = &self.home.socket;
+        if let Some(parent) = path.parent() {
+            private_directory(parent)?;
+        }
+        let io = |source| HomeError::Io { path: path.clone(), source };
+        if UnixStream::connect(path).is_ok() {
+            return Err(HomeError::Live { path: path.clone() });
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+            _ => {}
+        }
+        // Between these two the directory keeps others out.
+        let listener = UnixListener::bind(path).map_err(io)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(io)?;
+        Ok(listener)
+    }
+
+    /// Takes the socket away, so that whoever comes now starts a daemon of their own.
+    pub fn close(&self) {
+        // Both are leftovers at worst, and the next daemon copes with those.
+        let _ = fs::remove_file(&self.home.socket);
+        let _ = fs::remove_file(self.home.directory.join("pid"));
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Makes random bytes, as text.
+pub fn random_hex(bytes: usize) -> io::Result<String> {
+    use ring::rand::SecureRandom as _;
+    let mut random = vec![0; bytes];
+    ring::rand::SystemRandom::new()
+        .fill(&mut random)
+        .map_err(|_| io::Error::other("the system gives no random numbers"))?;
+    Ok(hex(&random))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn fits(socket: &Path) -> bool {
+    socket.as_os_str().len() < SOCKET_PATH_BYTES_MAX
+}
+
+/// Makes a directory that only we can look into, or checks that it is one.
+fn private_directory(path: &Path) -> Result<(), HomeError> {
+    let io = |source| HomeError::Io { path: path.to_owned(), source };
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
+    let about = fs::symlink_metadata(path).map_err(io)?;
+    let not_ours = |problem| Err(HomeError::NotOurs { path: path.to_owned(), problem });
+    if !about.is_dir() {
+        return not_ours("it is not a directory");
+    }
+    if about.uid() != rustix::process::geteuid().as_raw() {
+        return not_ours("it belongs to another user");
+    }
+    if about.mode() & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(io)?;
+    }
+    Ok(())
+}
+
+/// Writes a file that only we can read, whole or not at all.
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let beside = PathBuf::from(beside);
+    // Left by a process of the same number that was killed.
+    let _ = fs::remove_file(&beside);
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&beside)?;
+    file.write_all(bytes)?;
+    fs::rename(&beside, path)
+}
+
+const TOO_SHORT: &str = "a token must have 16 characters or more";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+
+    use stdx::Redacted;
+
+    use super::{Home, HomeError};
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn socket_paths_are_never_too_long() {
+        let long = format!("/{}", "x".repeat(120));
+        let runtime = Path::new("/run/user/7");
+        let short = Home::new(Path::new("/a"), Some(runtime));
+        assert_eq!(short.socket(), Path::new("/a/daemon/socket"));
+        let moved = Home::new(Path::new(&long), Some(runtime));
+        assert!(moved.socket().starts_with(runtime), "{moved:?}");
+        assert_eq!(moved.directory(), Path::new(&long).join("daemon"));
+        let other = Home::new(Path::new(&format!("{long}y")), Some(runtime));
+        assert_ne!(moved.socket(), other.socket());
+        for runtime in [None, Some(Path::new(&long))] {
+            let moved = Home::new(Path::new(&long), runtime);
+            assert!(moved.socket().starts_with("/tmp") && super::fits(moved.socket()), "{moved:?}");
+        }
+    }
+
+    #[test]
+    fn one_daemon_a_home() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path(), None);
+        assert_eq!(home.holder(), None);
+        let held = home.hold().unwrap();
+        let ours = std::process::id();
+        assert_eq!(home.holder().map(|pid| pid.as_raw_pid().cast_unsigned()), Some(ours));
+        assert!(matches!(home.hold(), Err(HomeError::Taken { pid: Some(pid) }) if pid == ours));
+        let listener = held.listen().unwrap();
+        assert_eq!((mode(home.socket()), mode(home.directory())), (0o600, 0o700));
+        assert!(matches!(held.listen(), Err(HomeError::Live { .. })));
+        drop(listener);
+        // What a killed daemon leaves behind is in nobody's way.
+        assert!(home.socket().exists());
+        let _listener = held.listen().unwrap();
+        drop(held);
+        assert!(!home.socket().exists());
+        home.hold().unwrap();
+    }
+
+    #[test]
+    fn directories_are_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path(), None);
+        fs::create_dir(home.directory()).unwrap();
+        fs::set_permissions(home.directory(), fs::Permissions::from_mode(0o755)).unwrap();
+        home.make().unwrap();
+        assert_eq!(mode(home.directory()), 0o700);
+        let other = tempfile::tempdir().unwrap();
+        let home = Home::new(other.path(), None);
+        std::os::unix::fs::symlink(directory.path(), home.directory()).unwrap();
+        assert!(matches!(home.make(), Err(HomeError::NotOurs { .. })));
+        drop(UnixListener::bind(other.path().join("x")).unwrap());
+    }
+
+    #[test]
+    fn tokens() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path(), None);
+        home.make().unwrap();
+        let token = home.read_or_make_token().unwrap();
+        assert_eq!(token.expose().len(), 64);
+        assert_eq!(mode(&home.token()), 0o600);
+        assert_eq!(home.read_or_make_token().unwrap(), token);
+        home.keep_token(&Redacted::new("0123456789abcdef")).unwrap();
+        assert_eq!(home.read_token().unwrap().expose(), "0123456789abcdef");
+        assert!(home.keep_token(&Redacted::new("short")).is_err());
+        fs::set_permissions(home.token(), fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(home.read_or_make_token().is_err());
+    }
+}

@@ -1,0 +1,221 @@
+//! What an answer may be: grammars, and the tokens that they let through.
+//!
+//! A grammar is asked about the token that was chosen without it, which is cheap, and only if it
+//! refuses that, for all that it allows. What it leaves no choice about is taken without asking the model.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use llama_cpp_2::model::LlamaModel;
+use llguidance::api::TopLevelGrammar;
+use llguidance::{Matcher, ParserFactory};
+use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
+
+use super::sample::Sampler;
+use super::vocabulary::Vocabulary;
+
+/// Reads grammars for one model.
+pub(crate) struct Grammars {
+    factory: ParserFactory,
+    /// Those that were used last, the newest at the end.
+    recent: Mutex<Vec<(String, Matcher)>>,
+}
+
+impl fmt::Debug for Grammars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grammars").finish_non_exhaustive()
+    }
+}
+
+impl Grammars {
+    /// Prepares the vocabulary of a model.
+    pub(crate) fn new(
+        model: &Arc<LlamaModel>,
+        vocabulary: &Arc<Vocabulary>,
+    ) -> Result<Self, String> {
+        let mut factory = ParserFactory::new_simple(&words(model, vocabulary)?)
+            .map_err(|error| error.to_string())?;
+        factory.quiet();
+        let limits = factory.limits_mut();
+        // Errors go to clients: they say what is wrong, and not all that was said so far.
+        limits.verbose_errors = false;
+        limits.initial_lexer_fuel = COMPILE_FUEL;
+        Ok(Self { factory, recent: Mutex::default() })
+    }
+
+    /// Reads a grammar.
+    pub(crate) fn read(&self, grammar: &str) -> Result<Grammar, String> {
+        if grammar.len() > GRAMMAR_BYTES_MAX {
+            return Err(format!("the grammar has more than {GRAMMAR_BYTES_MAX} bytes"));
+        }
+        if let Some(known) = self.known(grammar) {
+            return Ok(known);
+        }
+        let lark = TopLevelGrammar::from_lark(grammar.to_owned());
+        let parser = self.factory.create_parser(lark).map_err(|error| error.to_string())?;
+        let matcher = Matcher::new(Ok(parser));
+        if let Some(error) = matcher.get_error() {
+            return Err(error);
+        }
+        let own = Grammar { matcher: matcher.deep_clone() };
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.len() >= GRAMMARS_KEPT {
+            recent.remove(0);
+        }
+        recent.push((grammar.to_owned(), matcher));
+        Ok(own)
+    }
+
+    fn known(&self, grammar: &str) -> Option<Grammar> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = recent.iter().position(|(text, _)| text == grammar)?;
+        let entry = recent.remove(at);
+        let matcher = entry.1.deep_clone();
+        recent.push(entry);
+        Some(Grammar { matcher })
+    }
+}
+
+/// A grammar that an answer has come some way in.
+pub(crate) struct Grammar {
+    matcher: Matcher,
+}
+
+impl fmt::Debug for Grammar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grammar").finish_non_exhaustive()
+    }
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// This token.
+    Token(u32),
+    /// Nothing: the answer is over.
+    End,
+}
+
+/// Chooses the next token of an answer that may be anything.
+pub(crate) fn choose(
+    sampler: &mut Sampler,
+    logits: &[f32],
+    vocabulary: &Vocabulary,
+) -> Result<Next, String> {
+    let token = sampler.choose(logits, None).ok_or(NOTHING)?;
+    Ok(if vocabulary.ends_answer(token) { Next::End } else { Next::Token(token) })
+}
+
+impl Grammar {
+    /// Chooses the next token.
+    pub(crate) fn choose(
+        &mut self,
+        sampler: &mut Sampler,
+        logits: &[f32],
+        vocabulary: &Vocabulary,
+    ) -> Result<Next, String> {
+        let likely = sampler.choose(logits, None).ok_or(NOTHING)?;
+        if vocabulary.ends_answer(likely) {
+            if self.accepts()? {
+                return Ok(Next::End);
+            }
+        } else if self.matcher.try_consume_tokens(&[likely]).map_err(fault)? == 1 {
+            return Ok(Next::Token(likely));
+        }
+        let mask = self.matcher.compute_mask().map_err(fault)?;
+        let token = sampler.choose(logits, Some(mask.as_slice())).ok_or(NOTHING)?;
+        if vocabulary.ends_answer(token) {
+            // A grammar can also name the token that ends an answer.
+            return Ok(Next::End);
+        }
+        self.matcher.consume_token(token).map_err(fault)?;
+        Ok(Next::Token(token))
+    }
+
+    /// Returns the tokens that must come next, whatever the model thinks, and whether they end the answer.
+    pub(crate) fn forced(&mut self, vocabulary: &Vocabulary) -> Result<(Vec<u32>, bool), String> {
+        if self.complete()? {
+            return Ok((Vec::new(), true));
+        }
+        let mut tokens = self.matcher.compute_ff_tokens();
+        if let Some(error) = self.matcher.get_error() {
+            return Err(error);
+        }
+        tokens.truncate(FORCED_MAX);
+        let end = tokens.iter().position(|&token| vocabulary.ends_answer(token));
+        tokens.truncate(end.unwrap_or(tokens.len()));
+        if !tokens.is_empty() {
+            self.matcher.consume_tokens(&tokens).map_err(fault)?;
+        }
+        Ok((tokens, end.is_some() || self.complete()?))
+    }
+
+    /// Returns whether nothing can follow.
+    fn complete(&self) -> Result<bool, String> {
+        self.matcher.get_error().map_or_else(|| Ok(self.matcher.is_stopped()), Err)
+    }
+
+    fn accepts(&mut self) -> Result<bool, String> {
+        self.matcher.is_accepting().map_err(fault)
+    }
+}
+
+fn fault(error: impl fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Lays out the vocabulary as grammars want it: special tokens are marked, so that no text matches them.
+fn words(model: &Arc<LlamaModel>, vocabulary: &Arc<Vocabulary>) -> Result<TokEnv, String> {
+    let count = u32::try_from(vocabulary.len()).map_err(fault)?;
+    let words: Vec<Vec<u8>> = (0..count)
+        .map(|id| {
+            let token = vocabulary.token(id);
+            let mark = token.special.then_some(TokTrie::SPECIAL_TOKEN_MARKER);
+            mark.into_iter().chain(token.bytes.iter().copied()).collect()
+        })
+        .collect();
+    let first = [model.vocab().eot(), model.vocab().eos()].map(|token| u32::try_from(token.0));
+    let first = first.into_iter().flatten().find(|&id| vocabulary.ends_answer(id));
+    let ends: Vec<u32> =
+        first.into_iter().chain(vocabulary.ends().filter(|&id| Some(id) != first)).collect();
+    let &end = ends.first().ok_or("the model has no token that ends an answer")?;
+    let trie = TokTrie::from(&TokRxInfo::new(count, end), &words).with_eos_tokens(&ends);
+    let (model, vocabulary) = (Arc::clone(model), Arc::clone(vocabulary));
+    Ok(Arc::new(Words { trie, model, vocabulary }))
+}
+
+/// The vocabulary, and how the model's own tokeniser uses it.
+struct Words {
+    trie: TokTrie,
+    model: Arc<LlamaModel>,
+    vocabulary: Arc<Vocabulary>,
+}
+
+impl TokenizerEnv for Words {
+    fn tok_trie(&self) -> &TokTrie {
+        &self.trie
+    }
+
+    fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
+        self.trie.tokenize_with_greedy_fallback(bytes, |text| {
+            let mut tokens = Vec::new();
+            self.vocabulary.tokenise_text(&self.model, text, &mut tokens);
+            // Some tokenisers put a blank before every text.
+            let said = tokens.iter().flat_map(|&id| self.vocabulary.token(id).bytes);
+            if said.eq(text.as_bytes()) {
+                tokens
+            } else {
+                self.trie.greedy_tokenize(text.as_bytes())
+            }
+        })
+    }
+}
+
+/// The most tokens that are taken at once without asking the model.
+pub(crate) const FORCED_MAX: usize = 64;
+const GRAMMAR_BYTES_MAX: usize = 1 << 20;
+/// How much work it may be to read a grammar: about a fifth of a second.
+const COMPILE_FUEL: u64 = 1_000_000;
+/// Those of a few threads with their tools.
+const GRAMMARS_KEPT: usize = 16;
+const NOTHING: &str = "the model has no opinion on what could follow";

@@ -1,0 +1,187 @@
+//! How much memory a model takes, and how much there is.
+//!
+//! The estimate is made before anything is loaded: the file, which is mapped, the cells that remember what
+//! was read, and work space. It is meant to be a little too much.
+
+use std::path::Path;
+
+use super::schedule::BATCH_TOKENS_MAX;
+use super::{LoadError, Options};
+use crate::gguf::Shape;
+
+/// What a model is loaded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fit {
+    /// Tokens that one answer can have, with its prompt.
+    pub(crate) context_tokens: u32,
+    /// Tokens that all answers can have together.
+    pub(crate) cells: u32,
+    /// Bytes that all of it takes.
+    pub(crate) bytes: u64,
+}
+
+/// Decides how much is remembered, or that it is too much.
+pub(crate) fn fit(
+    shape: &Shape,
+    trained: u32,
+    options: &Options,
+    available: u64,
+) -> Result<Fit, LoadError> {
+    let available = options.memory_bytes_max.map_or(available, |most| most.min(available));
+    let context_tokens =
+        options.context_tokens.unwrap_or(trained).clamp(CONTEXT_MIN, trained.max(CONTEXT_MIN));
+    let context = u64::from(context_tokens).next_multiple_of(CELLS_STEP);
+    let least = shape.file_bytes + work_bytes(shape, context);
+    let needed = least + context * shape.token_bytes;
+    if needed > available {
+        let per_token = shape.token_bytes + MASK_BYTES;
+        let base = shape.file_bytes + work_bytes(shape, 0);
+        let would = available.saturating_sub(base) / per_token.max(1) / CELLS_STEP * CELLS_STEP;
+        let context_tokens_fitting = u32::try_from(would.min(context)).unwrap_or(0);
+        return Err(LoadError::TooBig {
+            needed,
+            available,
+            context_tokens,
+            context_tokens_fitting,
+        });
+    }
+    // Several answers at once share a cache that is not much larger than it has to be: all of it is touched
+    // when it is made.
+    let per_cell = (shape.token_bytes + MASK_BYTES).max(1);
+    let most = context * options.sessions.max(1) as u64;
+    let spare = (available - needed) / 2 / per_cell;
+    let wished = (CACHE_BYTES / per_cell).clamp(context, most);
+    let cells = wished.min(context + spare) / CELLS_STEP * CELLS_STEP;
+    let bytes = shape.file_bytes + work_bytes(shape, cells) + cells * shape.token_bytes;
+    Ok(Fit { context_tokens, cells: u32::try_from(cells).unwrap_or(u32::MAX / 2), bytes })
+}
+
+/// Estimates the work space: what goes through the layers for a batch, and what comes out.
+fn work_bytes(shape: &Shape, cells: u64) -> u64 {
+    let Shape { embedding, feed_forward, vocabulary, .. } = *shape;
+    let token = 4 * (vocabulary + 12 * embedding + 3 * feed_forward);
+    BATCH_TOKENS_MAX as u64 * token + cells * MASK_BYTES + PROCESS_BYTES
+}
+
+/// Returns how much memory can be taken: of the machine, and of the group of processes that we are in.
+pub(crate) fn available() -> u64 {
+    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    let machine = read(Path::new("/proc/meminfo")).and_then(|text| field(&text, "MemAvailable:"));
+    let machine = machine.map_or(u64::MAX, |kib| kib.saturating_mul(1024));
+    let groups = Path::new("/sys/fs/cgroup");
+    let own = read(Path::new("/proc/self/cgroup")).and_then(|text| own_group(&text));
+    let own = own.map(|name| groups.join(name.trim_start_matches('/')));
+    let group = own.iter().flat_map(|own| own.ancestors().take_while(|at| at.starts_with(groups)));
+    let left = group.filter_map(|folder| {
+        let file = |name: &str| read(&folder.join(name));
+        group_left(&file("memory.max")?, &file("memory.current")?, &file("memory.stat")?)
+    });
+    let old = read(&groups.join("memory/memory.limit_in_bytes"));
+    let old = old.and_then(|text| text.trim().parse().ok());
+    left.chain(old).fold(machine, u64::min)
+}
+
+/// Returns the number after a name.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn own_group(text: &str) -> Option<String> {
+    text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
+}
+
+/// Returns what a group may still take; what it has of files can be dropped.
+fn group_left(most: &str, current: &str, stat: &str) -> Option<u64> {
+    let most: u64 = most.trim().parse().ok()?;
+    let current: u64 = current.trim().parse().ok()?;
+    let files = field(stat, "inactive_file ").unwrap_or(0);
+    Some(most.saturating_sub(current.saturating_sub(files)))
+}
+
+/// What is remembered for several answers together, if one of them does not need more.
+const CACHE_BYTES: u64 = 256 << 20;
+/// What the process takes that does not depend on the model: code, vocabulary, grammars.
+const PROCESS_BYTES: u64 = 64 << 20;
+/// What a cell takes in the masks of a batch, at four and at two bytes.
+const MASK_BYTES: u64 = BATCH_TOKENS_MAX as u64 * 6;
+/// Cells come in steps of this.
+const CELLS_STEP: u64 = 256;
+/// Nobody can say anything in less.
+const CONTEXT_MIN: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model of 135 million weights, as heddle comes with.
+    const SMALL: Shape = Shape {
+        file_bytes: 98 << 20,
+        token_bytes: 23_040,
+        embedding: 576,
+        feed_forward: 1536,
+        vocabulary: 49_152,
+    };
+    /// One of 20 thousand million.
+    const LARGE: Shape = Shape {
+        file_bytes: 12 << 30,
+        token_bytes: 49_152,
+        embedding: 2880,
+        feed_forward: 11_520,
+        vocabulary: 201_088,
+    };
+
+    #[test]
+    fn what_fits_is_taken() {
+        let options = Options::default();
+        let fit = |shape, trained, options: &Options, available| {
+            super::fit(shape, trained, options, available).unwrap()
+        };
+        let small = fit(&SMALL, 8192, &options, 8 << 30);
+        assert_eq!(small.context_tokens, 8192);
+        assert!((8192..=4 * 8192).contains(&small.cells), "{small:?}");
+        assert!((300 << 20..700 << 20).contains(&small.bytes), "{small:?}");
+        // Less is possible, and then several fit.
+        let asked = Options { context_tokens: Some(1000), ..Options::default() };
+        assert_eq!(fit(&SMALL, 8192, &asked, 8 << 30).cells, 4096);
+        // More than it was trained for is not.
+        let asked = Options { context_tokens: Some(100_000), ..Options::default() };
+        assert_eq!(fit(&SMALL, 8192, &asked, 8 << 30).context_tokens, 8192);
+        // With little memory, answers share the cells of one.
+        assert_eq!(fit(&SMALL, 8192, &options, 420 << 20).cells, 8192);
+        let large = fit(&LARGE, 131_072, &options, 32 << 30);
+        assert_eq!((large.context_tokens, large.cells), (131_072, 131_072));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_numbers() {
+        let check = |shape: &Shape, options: &Options, available: u64| match fit(
+            shape, 131_072, options, available,
+        ) {
+            Err(LoadError::TooBig { needed, available, context_tokens_fitting, .. }) => {
+                assert!(needed > available);
+                context_tokens_fitting
+            }
+            other => panic!("{other:?}"),
+        };
+        let options = Options::default();
+        let fitting = check(&LARGE, &options, 16 << 30);
+        assert!((40_000..80_000).contains(&fitting), "{fitting}");
+        // What is suggested does fit.
+        let smaller = Options { context_tokens: Some(fitting), ..Options::default() };
+        fit(&LARGE, 131_072, &smaller, 16 << 30).unwrap();
+        assert_eq!(check(&LARGE, &options, 8 << 30), 0);
+        let bounded = Options { memory_bytes_max: Some(1 << 30), ..Options::default() };
+        assert_eq!(check(&LARGE, &bounded, 64 << 30), 0);
+    }
+
+    #[test]
+    fn what_the_system_says_is_understood() {
+        assert_eq!(field("MemTotal: 9 kB\nMemAvailable:   1234 kB\n", "MemAvailable:"), Some(1234));
+        assert_eq!(own_group("1:name=x:/y\n0::/a/b\n").as_deref(), Some("/a/b"));
+        assert_eq!(group_left("1000\n", "700\n", "anon 600\ninactive_file 100\n"), Some(400));
+        assert_eq!(group_left("max\n", "700\n", ""), None);
+        assert_eq!(group_left("5\n", "700\n", ""), Some(0));
+        assert!(available() > 1 << 20);
+    }
+}

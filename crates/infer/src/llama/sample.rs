@@ -1,0 +1,316 @@
+//! How a token is chosen of what the model thinks of each.
+//!
+//! Repetition is made less likely, then the temperature applied, then the unlikely cut off: all beyond the
+//! `top_k` likeliest, all less likely than `min_p` of the likeliest, all beyond the likeliest that make up
+//! `top_p`. What is left is drawn from, with numbers that a seed decides. At temperature 0 it is
+//! the likeliest.
+
+use std::collections::VecDeque;
+
+use prompt::Sampling;
+use stdx::Rng;
+
+/// Chooses the tokens of one answer.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    sampling: Sampling,
+    rng: Rng,
+    /// What was said last. What is in the prompt does not count: an answer has to name what it was told.
+    recent: VecDeque<u32>,
+    candidates: Vec<(f32, u32)>,
+}
+
+impl Sampler {
+    /// Begins an answer.
+    pub(crate) fn new(sampling: Sampling) -> Self {
+        let rng = Rng::new(u64::from(sampling.seed));
+        Self { sampling, rng, recent: VecDeque::new(), candidates: Vec::new() }
+    }
+
+    /// Chooses a token, of those whose bit is set if there are bits. None if there is nothing to choose from.
+    pub(crate) fn choose(&mut self, logits: &[f32], allowed: Option<&[u32]>) -> Option<u32> {
+        let Sampling { temperature, repeat_penalty, .. } = self.sampling;
+        // Also where it is not a number.
+        if temperature > 0.0 {
+            return self.draw(logits, allowed);
+        }
+        if let Some(allowed) = allowed {
+            let mut best = Best::default();
+            each(allowed, logits.len(), |id| {
+                best.offer(id, self.penalised(id, logits[id as usize]));
+            });
+            return best.id;
+        }
+        let likeliest = likeliest(logits)?;
+        if repeat_penalty == 1.0 || !self.recent.contains(&likeliest) {
+            return Some(likeliest);
+        }
+        let mut best = Best::default();
+        for (id, &logit) in (0..).zip(logits) {
+            // The penalty only lowers, so that few have to be looked up.
+            if best.beaten_by(logit) {
+                best.offer(id, self.penalised(id, logit));
+            }
+        }
+        best.id
+    }
+
+    /// Notes what was said.
+    pub(crate) fn said(&mut self, token: u32) {
+        let most = (self.sampling.repeat_tokens as usize).min(REPEAT_TOKENS_MAX);
+        if most == 0 || self.sampling.repeat_penalty == 1.0 {
+            return;
+        }
+        if self.recent.len() >= most {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(token);
+    }
+
+    fn draw(&mut self, logits: &[f32], allowed: Option<&[u32]>) -> Option<u32> {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.clear();
+        let temperature = self.sampling.temperature;
+        let add = |id: u32, out: &mut Vec<(f32, u32)>| {
+            let logit = logits[id as usize] / temperature;
+            if !logit.is_nan() && logit > f32::NEG_INFINITY {
+                out.push((logit, id));
+            }
+        };
+        match allowed {
+            Some(allowed) => each(allowed, logits.len(), |id| add(id, &mut candidates)),
+            None => (0..logits.len() as u32).for_each(|id| add(id, &mut candidates)),
+        }
+        if !self.recent.is_empty() {
+            for (logit, id) in &mut candidates {
+                if self.recent.contains(id) {
+                    *logit = penalise(*logit, self.sampling.repeat_penalty);
+                }
+            }
+        }
+        self.cut(&mut candidates);
+        let total: f64 = candidates.iter().map(|(weight, _)| f64::from(*weight)).sum();
+        let mut point = (self.rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64 * total;
+        let drawn = candidates.iter().find(|(weight, _)| {
+            point -= f64::from(*weight);
+            point < 0.0
+        });
+        let token = drawn.or(candidates.last()).map(|(_, id)| *id);
+        self.candidates = candidates;
+        token
+    }
+
+    /// Cuts off the unlikely, and makes weights of what is left, the likeliest first.
+    fn cut(&self, candidates: &mut Vec<(f32, u32)>) {
+        let Some(most) = candidates.iter().map(|(logit, _)| *logit).reduce(f32::max) else {
+            return;
+        };
+        let Sampling { top_k, top_p, min_p, .. } = self.sampling;
+        let floor = if min_p > 0.0 { min_p.min(1.0).ln().max(NEVER) } else { NEVER };
+        candidates.retain(|(logit, _)| logit - most >= floor);
+        let order = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+        let top_k = top_k as usize;
+        if top_k > 0 && top_k < candidates.len() {
+            candidates.select_nth_unstable_by(top_k - 1, order);
+            candidates.truncate(top_k);
+        }
+        candidates.sort_unstable_by(order);
+        for (weight, _) in candidates.iter_mut() {
+            *weight = (*weight - most).exp();
+        }
+        if top_p < 1.0 {
+            let enough = candidates.iter().map(|(weight, _)| weight).sum::<f32>() * top_p.max(0.0);
+            let mut sum = 0.0;
+            let reached = candidates.iter().position(|(weight, _)| {
+                sum += weight;
+                sum >= enough
+            });
+            candidates.truncate(reached.map_or(candidates.len(), |last| last + 1));
+        }
+    }
+
+    fn penalised(&self, id: u32, logit: f32) -> f32 {
+        let penalty = self.sampling.repeat_penalty;
+        if penalty != 1.0 && self.recent.contains(&id) { penalise(logit, penalty) } else { logit }
+    }
+}
+
+/// Makes a token less likely; what would make it likelier does nothing.
+fn penalise(logit: f32, penalty: f32) -> f32 {
+    let penalty = penalty.max(1.0);
+    if logit > 0.0 { logit / penalty } else { logit * penalty }
+}
+
+/// The best so far; the first of equals.
+#[derive(Default)]
+struct Best {
+    logit: f32,
+    id: Option<u32>,
+}
+
+impl Best {
+    fn beaten_by(&self, logit: f32) -> bool {
+        logit > f32::NEG_INFINITY && (self.id.is_none() || logit > self.logit)
+    }
+
+    fn offer(&mut self, id: u32, logit: f32) {
+        if self.beaten_by(logit) {
+            *self = Self { logit, id: Some(id) };
+        }
+    }
+}
+
+/// Returns the likeliest token, the first of equals.
+///
+/// It is done for every token that is said, over all that could be: in lanes, which compilers make
+/// vectors of, and then by looking for what was found.
+fn likeliest(logits: &[f32]) -> Option<u32> {
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let chunks = logits.chunks_exact(lanes.len());
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (lane, &logit) in lanes.iter_mut().zip(chunk) {
+            *lane = if logit > *lane { logit } else { *lane };
+        }
+    }
+    let most = lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max);
+    if most == f32::NEG_INFINITY {
+        return None;
+    }
+    logits.iter().position(|&logit| logit == most).map(|id| id as u32)
+}
+
+/// Calls back for every bit that is set, as long as there is a token for it.
+fn each(bits: &[u32], tokens: usize, mut with: impl FnMut(u32)) {
+    for (base, &word) in (0..).step_by(32).zip(bits) {
+        let mut word: u32 = word;
+        while word != 0 {
+            let id = base + word.trailing_zeros();
+            word &= word - 1;
+            if (id as usize) < tokens {
+                with(id);
+            }
+        }
+    }
+}
+
+/// Further below the likeliest than this, a token is never drawn: all of a large vocabulary together come to
+/// less than one in a thousand.
+const NEVER: f32 = -18.0;
+/// How many tokens count as said before, at most: each is looked up for each.
+const REPEAT_TOKENS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GREEDY: Sampling = Sampling {
+        temperature: 0.0,
+        top_p: 1.0,
+        top_k: 0,
+        min_p: 0.0,
+        repeat_penalty: 1.0,
+        repeat_tokens: 64,
+        seed: 1,
+    };
+    const WARM: Sampling = Sampling { temperature: 1.0, ..GREEDY };
+
+    #[track_caller]
+    fn check(
+        sampling: Sampling,
+        said: &[u32],
+        logits: &[f32],
+        allowed: Option<u32>,
+        want: Option<u32>,
+    ) {
+        let mut sampler = Sampler::new(sampling);
+        said.iter().for_each(|&token| sampler.said(token));
+        let words = allowed.map(|word| [word]);
+        let words = words.as_ref().map(<[u32; 1]>::as_slice);
+        assert_eq!(sampler.choose(logits, words), want, "{sampling:?}");
+    }
+
+    #[test]
+    fn the_likeliest_is_chosen() {
+        let nan = f32::NAN;
+        let never = f32::NEG_INFINITY;
+        let penalty = Sampling { repeat_penalty: 2.0, ..GREEDY };
+        for (sampling, said, logits, allowed, want) in [
+            (GREEDY, &[][..], &[1.0, 3.0, 2.0][..], None, Some(1)),
+            (GREEDY, &[], &[3.0, 3.0], None, Some(0)),
+            (GREEDY, &[], &[nan, -5.0, nan], None, Some(1)),
+            (GREEDY, &[], &[never, nan], None, None),
+            (GREEDY, &[], &[], None, None),
+            (GREEDY, &[], &[1.0, 3.0, 2.0], Some(0b101), Some(2)),
+            (GREEDY, &[], &[1.0, nan, never], Some(0b110), None),
+            (GREEDY, &[], &[1.0, 3.0], Some(0), None),
+            // Bits beyond the vocabulary are nobody.
+            (GREEDY, &[], &[1.0, 3.0], Some(0b1001), Some(0)),
+            (GREEDY, &[1, 1], &[1.0, 3.0, 2.0], None, Some(1)),
+            (penalty, &[1], &[1.0, 3.0, 2.0], None, Some(2)),
+            (penalty, &[1, 2], &[1.0, 3.0, 2.0], None, Some(1)),
+            (penalty, &[0], &[1.0, 3.0, 2.0], None, Some(1)),
+            (penalty, &[1], &[-5.0, -2.0, -3.0], None, Some(2)),
+            (penalty, &[1], &[1.0, 3.0, 2.0], Some(0b010), Some(1)),
+            (penalty, &[1], &[1.0, 3.0, 2.0], Some(0b111), Some(2)),
+            (Sampling { repeat_tokens: 1, ..penalty }, &[1, 0], &[1.0, 3.0], None, Some(1)),
+            (Sampling { repeat_tokens: 0, ..penalty }, &[1], &[2.0, 3.0], None, Some(1)),
+            (Sampling { repeat_penalty: 0.5, ..GREEDY }, &[0], &[2.0, 3.0], None, Some(1)),
+            (Sampling { temperature: f32::NAN, ..GREEDY }, &[], &[2.0, 3.0], None, Some(1)),
+            // One that is left is drawn.
+            (Sampling { top_k: 1, ..WARM }, &[], &[2.0, 3.0, 1.0], None, Some(1)),
+            (Sampling { top_p: 0.0, ..WARM }, &[], &[2.0, 3.0, 1.0], None, Some(1)),
+            (Sampling { top_p: 0.5, ..WARM }, &[], &[2.0, 3.0, 1.0], None, Some(1)),
+            (Sampling { min_p: 0.9, ..WARM }, &[], &[2.0, 3.0, 1.0], None, Some(1)),
+            (Sampling { min_p: 7.0, ..WARM }, &[], &[2.0, 3.0, 1.0], None, Some(1)),
+            (Sampling { temperature: 1e-6, ..WARM }, &[], &[2.0, 3.0, 1.0], None, Some(1)),
+            (WARM, &[], &[2.0, 3.0, 1.0], Some(0b100), Some(2)),
+            (WARM, &[], &[nan, never], None, None),
+            (WARM, &[], &[], None, None),
+        ] {
+            check(sampling, said, logits, allowed, want);
+        }
+        // More than one word, and more than the lanes.
+        let mut logits = vec![0.0; 100];
+        (logits[50], logits[99]) = (1.0, 2.0);
+        let mut sampler = Sampler::new(GREEDY);
+        assert_eq!(sampler.choose(&logits, None), Some(99));
+        assert_eq!(sampler.choose(&logits, Some(&[0, 1 << 18, 0, 0])), Some(50));
+    }
+
+    /// Draws often, and counts in percent.
+    fn shares(sampling: Sampling, logits: &[f32], allowed: Option<&[u32]>) -> Vec<u32> {
+        let mut sampler = Sampler::new(sampling);
+        let mut counts = vec![0; logits.len()];
+        for _ in 0..20_000 {
+            counts[sampler.choose(logits, allowed).unwrap() as usize] += 1;
+        }
+        counts.iter().map(|count| (count + 100) / 200).collect()
+    }
+
+    #[test]
+    fn what_is_drawn_is_drawn_as_often_as_it_is_likely() {
+        let logits = [1_f32, 2.0, 4.0, 1.0].map(f32::ln);
+        let near = |got: Vec<u32>, want: [u32; 4]| {
+            let apart = got.iter().zip(want).map(|(a, b)| a.abs_diff(b)).max();
+            assert!(apart <= Some(2), "{got:?} {want:?}");
+        };
+        near(shares(WARM, &logits, None), [13, 25, 50, 13]);
+        near(shares(Sampling { temperature: 0.5, ..WARM }, &logits, None), [5, 18, 73, 5]);
+        near(shares(Sampling { top_k: 2, ..WARM }, &logits, None), [0, 33, 67, 0]);
+        near(shares(Sampling { top_p: 0.7, ..WARM }, &logits, None), [0, 33, 67, 0]);
+        near(shares(Sampling { min_p: 0.4, ..WARM }, &logits, None), [0, 33, 67, 0]);
+        near(shares(WARM, &logits, Some(&[0b1011])), [25, 50, 0, 25]);
+    }
+
+    #[test]
+    fn a_seed_decides() {
+        let logits = vec![0.0; 1000];
+        let draw = |seed| {
+            let mut sampler = Sampler::new(Sampling { seed, ..WARM });
+            (0..10).map(|_| sampler.choose(&logits, None).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+}

@@ -1,0 +1,264 @@
+//! The engine as the server sees it: loaded, asked, dropped.
+
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
+
+use llama_cpp_2::model::LlamaModel;
+use prompt::refusal::Refusal;
+use prompt::{Facts, Piece, Token};
+
+use super::grammar::Grammars;
+use super::memory;
+use super::sample::Sampler;
+use super::vocabulary::Vocabulary;
+use super::worker::{self, Answer, Loading};
+use super::{LoadError, Options};
+use crate::engine::{Ended, Engine, Generation, Job, Stats, Step};
+use crate::gguf;
+
+/// A model in memory, run by llama.cpp. To drop it ends all its answers.
+pub struct Llama {
+    facts: Facts,
+    context_tokens: u32,
+    memory_bytes: u64,
+    in_flight_max: usize,
+    sessions: usize,
+    model: Arc<LlamaModel>,
+    vocabulary: Arc<Vocabulary>,
+    grammars: Grammars,
+    counters: Arc<Counters>,
+    /// Taken when it is dropped.
+    running: Option<(Sender<Box<Answer>>, JoinHandle<()>)>,
+}
+
+/// What the engine's thread counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Answers that were accepted and are not over.
+    pub(crate) in_flight: AtomicUsize,
+    pub(crate) running: AtomicUsize,
+    pub(crate) prompt_tokens: AtomicU64,
+    pub(crate) cached_tokens: AtomicU64,
+    pub(crate) output_tokens: AtomicU64,
+}
+
+impl fmt::Debug for Llama {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Llama");
+        shown.field("architecture", &self.facts.architecture);
+        shown.field("context_tokens", &self.context_tokens).finish_non_exhaustive()
+    }
+}
+
+impl Llama {
+    /// Loads a model. `progress` is called with how much of it is done, from 0 to 1.
+    ///
+    /// The file is mapped, and checked before llama.cpp sees it. This takes a while: not for async code.
+    ///
+    /// # Errors
+    ///
+    /// See [`LoadError`].
+    pub fn load(
+        path: &Path,
+        options: &Options,
+        progress: &mut dyn FnMut(f32),
+    ) -> Result<Self, LoadError> {
+        check_processor()?;
+        let file = File::open(path).map_err(|error| LoadError::NotAModel(error.into()))?;
+        let metadata = file.metadata().map_err(|error| LoadError::NotAModel(error.into()))?;
+        let header = gguf::read(file, metadata.len()).map_err(LoadError::NotAModel)?;
+        let mut facts = header.facts;
+        let failed =
+            |reason: String| LoadError::Failed { architecture: facts.architecture.clone(), reason };
+        // These answer no prompts; llama.cpp would load them all the same.
+        if let Some(kind) = OTHER_KINDS.iter().find(|kind| facts.architecture.contains(**kind)) {
+            return Err(failed(format!("models of the kind `{kind}` do not write text")));
+        }
+        let available = memory::available();
+        let fit = memory::fit(&header.shape, facts.context_tokens, options, available)?;
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        let sessions = options.sessions.clamp(1, SESSIONS_MAX);
+        let (answers, queue) = mpsc::channel();
+        let (events, loading) = mpsc::channel();
+        let counters = Arc::<Counters>::default();
+        let order = worker::Order {
+            path: path.to_path_buf(),
+            cells: fit.cells,
+            sessions,
+            threads: options.threads.unwrap_or_else(cores).clamp(1, THREADS_MAX),
+            counters: Arc::clone(&counters),
+        };
+        let thread = thread::Builder::new()
+            .name("engine".to_owned())
+            .spawn(move || worker::run(order, &events, &queue))
+            .map_err(|error| failed(error.to_string()))?;
+        // While the other thread makes the memory, this one prepares the vocabulary.
+        let (model, vocabulary, grammars) = loop {
+            match loading.recv() {
+                Ok(Loading::Progress(share)) => progress(share),
+                Ok(Loading::Loaded(model)) => {
+                    let vocabulary = Arc::new(Vocabulary::new(&model, &facts.specials));
+                    let grammars = Grammars::new(&model, &vocabulary);
+                    break (model, vocabulary, grammars.map_err(&failed)?);
+                }
+                Ok(Loading::Ready) | Err(_) => return Err(failed(UNEXPECTED.to_owned())),
+                Ok(Loading::Failed(reason)) => return Err(failed(reason)),
+            }
+        };
+        match loading.recv() {
+            Ok(Loading::Ready) => {}
+            Ok(Loading::Failed(reason)) => return Err(failed(reason)),
+            _ => return Err(failed(UNEXPECTED.to_owned())),
+        }
+        let vocab = model.vocab();
+        let name = |id: i32| {
+            let token = u32::try_from(id).ok().map(|id| vocabulary.token(id).bytes)?;
+            String::from_utf8(token.to_vec()).ok().filter(|name| !name.is_empty())
+        };
+        facts.begin = if vocab.should_add_bos() { name(vocab.bos().0) } else { None };
+        facts.end = name(vocab.eos().0);
+        progress(1.0);
+        Ok(Self {
+            facts,
+            context_tokens: fit.context_tokens,
+            memory_bytes: fit.bytes,
+            in_flight_max: sessions + options.waiting_max,
+            sessions,
+            model,
+            vocabulary,
+            grammars,
+            counters,
+            running: Some((answers, thread)),
+        })
+    }
+
+    fn check(&self, job: &Job) -> Result<(), Refusal> {
+        let invalid = |message: String| Refusal::Invalid { message, param: None };
+        if job.prompt.is_empty() {
+            return Err(invalid("the prompt is empty".to_owned()));
+        }
+        let (used, limit) = (job.prompt.len() as u64, u64::from(self.context_tokens));
+        if used >= limit {
+            return Err(Refusal::ContextFull { used, wanted: 1, limit });
+        }
+        if let Some(id) = job.prompt.iter().find(|&&id| id as usize >= self.vocabulary.len()) {
+            return Err(invalid(format!("the model has no token {id}")));
+        }
+        Ok(())
+    }
+
+    /// Counts an answer in, if there is room.
+    fn enter(&self) -> Result<(), Refusal> {
+        let before = self.counters.in_flight.fetch_add(1, Ordering::Relaxed);
+        if before >= self.in_flight_max {
+            self.leave();
+            return Err(Refusal::Busy { waiting: before.saturating_sub(self.sessions) });
+        }
+        Ok(())
+    }
+
+    fn leave(&self) {
+        self.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Engine for Llama {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn context_tokens(&self) -> u32 {
+        self.context_tokens
+    }
+
+    fn tokenise(&self, pieces: &[Piece]) -> Vec<u32> {
+        self.vocabulary.tokenise(&self.model, pieces)
+    }
+
+    fn token(&self, id: u32) -> Token<'_> {
+        self.vocabulary.token(id)
+    }
+
+    fn start(&self, job: Job) -> Result<Generation, Refusal> {
+        self.check(&job)?;
+        // Before a grammar is read, so that whoever floods us is refused cheaply.
+        self.enter()?;
+        let grammar = job.grammar.as_deref().map(|text| self.grammars.read(text)).transpose();
+        let grammar = grammar.map_err(|reason| {
+            self.leave();
+            let message = format!("the grammar cannot be used: {reason}");
+            Refusal::Invalid { message, param: None }
+        })?;
+        let left = self.context_tokens as usize - job.prompt.len();
+        let asked = job.output_tokens_max.map_or(left, |most| most as usize);
+        let (steps, receiver) = tokio::sync::mpsc::channel(STEPS_MAX);
+        let answer = Answer {
+            prompt: job.prompt,
+            key: job.cache_key,
+            grammar,
+            sampler: Sampler::new(job.sampling),
+            tokens_left: asked.min(left),
+            vocabulary: Arc::clone(&self.vocabulary),
+            steps,
+        };
+        let sent = self.running.as_ref().map(|(answers, _)| answers.send(Box::new(answer)));
+        if let Some(Err(mpsc::SendError(answer))) = sent {
+            // The thread is gone, which is our own fault; whoever asked learns it in the usual way.
+            self.leave();
+            let _ = answer.steps.try_send(Step::Ended(Ended::Failed(UNEXPECTED.to_owned())));
+        }
+        Ok(Generation { steps: receiver })
+    }
+
+    fn stats(&self) -> Stats {
+        let counters = &self.counters;
+        let running = counters.running.load(Ordering::Relaxed);
+        let in_flight = counters.in_flight.load(Ordering::Relaxed);
+        Stats {
+            running,
+            waiting: in_flight.saturating_sub(running),
+            prompt_tokens: counters.prompt_tokens.load(Ordering::Relaxed),
+            cached_tokens: counters.cached_tokens.load(Ordering::Relaxed),
+            output_tokens: counters.output_tokens.load(Ordering::Relaxed),
+            memory_bytes: self.memory_bytes,
+        }
+    }
+}
+
+impl Drop for Llama {
+    fn drop(&mut self) {
+        if let Some((answers, thread)) = self.running.take() {
+            drop(answers);
+            // It panicked, or it is done: either way it is over.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes sure of what llama.cpp is built for: it would end the process at its first such instruction.
+fn check_processor() -> Result<(), LoadError> {
+    #[cfg(target_arch = "x86_64")]
+    for (found, missing) in [
+        (std::arch::is_x86_feature_detected!("avx2"), "AVX2"),
+        (std::arch::is_x86_feature_detected!("fma"), "FMA"),
+        (std::arch::is_x86_feature_detected!("f16c"), "F16C"),
+        (std::arch::is_x86_feature_detected!("bmi2"), "BMI2"),
+    ] {
+        if !found {
+            return Err(LoadError::Unsupported { missing });
+        }
+    }
+    Ok(())
+}
+
+/// Steps that a reader may leave unread before its answer is paused.
+const STEPS_MAX: usize = 256;
+const OTHER_KINDS: [&str; 6] = ["bert", "embed", "encoder", "clip", "tokenizer", "t5"];
+const SESSIONS_MAX: usize = 64;
+const THREADS_MAX: usize = 256;
+const UNEXPECTED: &str = "the engine stopped unexpectedly";

@@ -1,0 +1,169 @@
+//! The tokens of a model: what they stand for, which are special, and how text is made of them.
+
+use std::collections::HashMap;
+
+use llama_cpp_2::model::LlamaModel;
+use llama_cpp_2::token::LlamaToken;
+use prompt::{Piece, Token};
+
+/// What is known of each token.
+#[derive(Debug)]
+pub(crate) struct Vocabulary {
+    /// What all tokens stand for, one after the other.
+    bytes: Vec<u8>,
+    tokens: Vec<Entry>,
+    specials: Specials,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    end: u32,
+    special: bool,
+    ends_answer: bool,
+}
+
+impl Vocabulary {
+    /// Reads the vocabulary of a model; `specials` are those that its file calls so.
+    pub(crate) fn new(model: &LlamaModel, specials: &[String]) -> Self {
+        let vocab = model.vocab();
+        let mut specials: HashMap<&str, Option<u32>> =
+            specials.iter().map(|name| (name.as_str(), None)).collect();
+        let (mut bytes, mut tokens) = (Vec::new(), Vec::new());
+        for token in vocab.tokens() {
+            let piece = vocab.token_to_piece(token, true, None);
+            let id = token.0.unsigned_abs();
+            // llama.cpp takes some marks of gpt-oss for text, so its word alone is not enough.
+            let named = std::str::from_utf8(&piece).ok().and_then(|name| specials.get_mut(name));
+            let special = named.is_some() || vocab.is_control(token);
+            if let Some(named) = named {
+                *named = Some(id);
+            }
+            bytes.extend_from_slice(&piece);
+            let end = u32::try_from(bytes.len()).expect("a file's tokens have at most 256 MB");
+            tokens.push(Entry { end, special, ends_answer: vocab.is_eog(token) });
+        }
+        let names = specials.into_iter().filter_map(|(name, id)| Some((name.to_owned(), id?)));
+        Self { bytes, tokens, specials: Specials::new(names.collect()) }
+    }
+
+    /// Returns how many tokens there are.
+    pub(crate) fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Returns what a token stands for; nothing, if there is none of that number.
+    pub(crate) fn token(&self, id: u32) -> Token<'_> {
+        let index = id as usize;
+        let Some(entry) = self.tokens.get(index) else {
+            return Token { id, bytes: b"", special: false };
+        };
+        let start = index.checked_sub(1).map_or(0, |before| self.tokens[before].end);
+        let bytes = &self.bytes[start as usize..entry.end as usize];
+        Token { id, bytes, special: entry.special }
+    }
+
+    /// Returns whether a token ends an answer.
+    pub(crate) fn ends_answer(&self, id: u32) -> bool {
+        self.tokens.get(id as usize).is_some_and(|entry| entry.ends_answer)
+    }
+
+    /// Returns the tokens that end an answer.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.tokens).filter(|(_, entry)| entry.ends_answer).map(|(id, _)| id)
+    }
+
+    /// Makes tokens of a prompt.
+    pub(crate) fn tokenise(&self, model: &LlamaModel, pieces: &[Piece]) -> Vec<u32> {
+        let (vocab, mut tokens) = (model.vocab(), Vec::new());
+        for piece in pieces {
+            match piece {
+                Piece::Template(text) if text.is_empty() => {}
+                Piece::Template(text) => {
+                    let made = vocab.tokenize(text.as_bytes(), false, true);
+                    tokens.extend(made.iter().map(|LlamaToken(id)| id.unsigned_abs()));
+                }
+                Piece::Text(text) => self.tokenise_text(model, text, &mut tokens),
+                Piece::Special(name) => match self.specials.ids.get(name) {
+                    Some(&id) => tokens.push(id),
+                    None => self.tokenise_text(model, name, &mut tokens),
+                },
+            }
+        }
+        tokens
+    }
+
+    /// Makes tokens of text in which nothing is special.
+    pub(crate) fn tokenise_text(&self, model: &LlamaModel, text: &str, tokens: &mut Vec<u32>) {
+        let vocab = model.vocab();
+        self.specials.apart(text, |part| {
+            if !part.is_empty() {
+                let made = vocab.tokenize(part.as_bytes(), false, false);
+                tokens.extend(made.iter().map(|LlamaToken(id)| id.unsigned_abs()));
+            }
+        });
+    }
+}
+
+/// The names of special tokens, to be found in text.
+#[derive(Debug)]
+struct Specials {
+    ids: HashMap<String, u32>,
+    /// By their first byte.
+    names: HashMap<u8, Vec<String>>,
+}
+
+impl Specials {
+    fn new(ids: HashMap<String, u32>) -> Self {
+        let mut names: HashMap<u8, Vec<String>> = HashMap::new();
+        for name in ids.keys() {
+            if let Some(&first) = name.as_bytes().first() {
+                names.entry(first).or_default().push(name.clone());
+            }
+        }
+        Self { ids, names }
+    }
+
+    /// Hands out a text in parts none of which has the name of a special token in it.
+    ///
+    /// llama.cpp makes tokens of some names whether they are wanted or not, so each that is
+    /// found is cut after its first letter.
+    fn apart<'a>(&self, text: &'a str, mut with: impl FnMut(&'a str)) {
+        let mut start = 0;
+        for (at, letter) in text.char_indices() {
+            let Some(names) = self.names.get(&text.as_bytes()[at]) else { continue };
+            let cut = at + letter.len_utf8();
+            if names
+                .iter()
+                .any(|name| name.len() > letter.len_utf8() && text[at..].starts_with(name))
+            {
+                with(&text[start..cut]);
+                start = cut;
+            }
+        }
+        with(&text[start..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut() {
+        let names = ["<|end|>", "<|end", "é!", "x"].map(|name| (name.to_owned(), 1));
+        let specials = Specials::new(names.into_iter().collect());
+        for (text, want) in [
+            ("", &[""][..]),
+            ("plain < text", &["plain < text"]),
+            ("a<|end|>b", &["a<", "|end|>b"]),
+            ("<|end|><|end", &["<", "|end|><", "|end"]),
+            ("oh é!", &["oh é", "!"]),
+            ("x", &["x"]),
+        ] {
+            let mut parts = Vec::new();
+            specials.apart(text, |part| parts.push(part));
+            assert_eq!(parts, want);
+            assert_eq!(parts.concat(), text);
+        }
+    }
+}

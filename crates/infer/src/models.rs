@@ -1,0 +1,510 @@
+//! Models on disk: a folder of GGUF files, what is noted about them, and where more come from.
+//!
+//! The folder is the truth: a model is a file `NAME.gguf` in it (or a link to one, or the parts
+//! `NAME-00001-of-0000N.gguf` of one). The manifest beside them only adds what the files do not say: where each
+//! came from, its sum, and which one is used when nobody names one. If it is damaged it is made anew.
+//!
+//! * [`about`]: what the file of a model says;
+//! * [`name`]: what a model can be called, and the names that are known;
+//! * [`hub`]: what a Hugging Face repository has;
+//! * [`pull`]: getting a file, however often the connection breaks.
+
+pub mod about;
+pub mod hub;
+mod manifest;
+pub mod name;
+pub mod pull;
+pub mod sum;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::models::manifest::{Manifest, Noted};
+use crate::models::name::Split;
+
+/// The models of a home, and of other folders that are only read.
+#[derive(Clone, Debug)]
+pub struct Models {
+    folder: PathBuf,
+    shared: Vec<PathBuf>,
+}
+
+/// A model on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// What it goes by.
+    pub name: String,
+    /// Its file; of one in parts the first, which leads to the others.
+    pub path: PathBuf,
+    /// All of its files.
+    pub parts: Vec<PathBuf>,
+    /// Their size.
+    pub bytes: u64,
+    /// The SHA-256 of its file in hexadecimal digits, if it is in one and was added by us.
+    pub sha256: Option<String>,
+    /// Where it came from, if that was noted.
+    pub source: Option<String>,
+    /// When it was added, in milliseconds.
+    pub added_ms: Option<u64>,
+    /// How it lies there.
+    pub place: Place,
+    /// Why it cannot be used.
+    pub problem: Option<String>,
+}
+
+/// How a model lies on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// As a file of ours.
+    Own,
+    /// As a link to this file.
+    Linked(PathBuf),
+    /// In this other folder, which is only read.
+    Shared(PathBuf),
+}
+
+/// All models, and what is odd about the folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The models by name.
+    pub models: Vec<Model>,
+    /// The one that is used when nobody names one.
+    pub default: Option<String>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// How a file becomes a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It stays where it is.
+    Link,
+    /// It is copied.
+    Copy,
+}
+
+/// Something about the models on disk cannot be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelsError {
+    /// There is no such model.
+    #[error("there is no model `{name}` here{}", told(known, name))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// There is no model at all.
+    #[error("there is no local model yet: `heddle models pull {}` gets the small one for smoke tests, \
+             `heddle models pull gpt-oss-20b` one for real work", name::EMBEDDED.name)]
+    Nothing,
+    /// The name cannot be used.
+    #[error("`{0}` cannot be the name of a model: take letters, digits, `.`, `_` and `-`, at most {max}, \
+             with a letter or digit first", max = name::NAME_BYTES_MAX)]
+    Name(String),
+    /// There is another model of that name.
+    #[error(
+        "there is a model `{0}` already: choose another name with --name, or remove that one with \
+             `heddle models rm {0}`"
+    )]
+    Taken(String),
+    /// The file is no model.
+    #[error("{path} is not a GGUF model: {why}")]
+    NotAModel {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The file is another one than its name says.
+    #[error(
+        "{path} is not the model that `{name}` stands for: its SHA-256 is {got}, and should be {want}; \
+             add it under another name with --name"
+    )]
+    Sum {
+        /// The file.
+        path: String,
+        /// The name.
+        name: String,
+        /// The sum of the file.
+        got: String,
+        /// The sum that goes with the name.
+        want: String,
+    },
+    /// A part of a model is missing.
+    #[error("{path} is part of a model in {total} parts, of which {missing} is missing beside it")]
+    Part {
+        /// The file.
+        path: String,
+        /// How many there are.
+        total: u32,
+        /// The first that is missing.
+        missing: String,
+    },
+    /// The model is in a folder that is not ours to change.
+    #[error(
+        "the model `{name}` is in {folder}, which is only read (HEDDLE_MODEL_PATH): remove its file there"
+    )]
+    Shared {
+        /// The model.
+        name: String,
+        /// The folder.
+        folder: String,
+    },
+    /// The disk refuses.
+    #[error("{path}: {why}")]
+    Disk {
+        /// The file or folder.
+        path: String,
+        /// Why.
+        why: io::Error,
+    },
+}
+
+fn told(known: &[String], name: &str) -> String {
+    let mut text = match known {
+        [] => String::new(),
+        known => format!("; there is {}", known.join(", ")),
+    };
+    if name::Wanted::parse(name).is_ok() {
+        text.push_str(&format!("; `heddle models pull {name}` gets it"));
+    }
+    text
+}
+
+impl Models {
+    /// Names the folder of a home, and other folders that are only read.
+    pub fn new(home: &Path, shared: Vec<PathBuf>) -> Self {
+        Self { folder: home.join("models"), shared }
+    }
+
+    /// Returns the folder that models are added to.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Lists what there is.
+    pub fn list(&self) -> Listing {
+        let (manifest, note) = Manifest::read(&self.folder);
+        let mut models = BTreeMap::new();
+        let mut notes: Vec<_> = note.into_iter().collect();
+        for folder in std::iter::once(&self.folder).chain(&self.shared) {
+            for file in scan(folder, &mut notes) {
+                let own = *folder == self.folder;
+                let noted = manifest.models.get(&file.name).filter(|_| own);
+                let model = look(&file, noted, (!own).then_some(folder));
+                // What comes first wins: the own folder, then the others in their order.
+                models.entry(file.name).or_insert(model);
+            }
+        }
+        let models: Vec<Model> = models.into_values().collect();
+        let default = default(&models, manifest.default.as_deref());
+        Listing { models, default, notes }
+    }
+
+    /// Finds a model by its name, or by the path of a file.
+    pub fn find(&self, name: &str) -> Result<Model, ModelsError> {
+        if name.contains('/') && Path::new(name).is_file() {
+            return model_at(Path::new(name));
+        }
+        let Listing { models, .. } = self.list();
+        let wanted = name.to_ascii_lowercase();
+        let known = || models.iter().map(|model| model.name.clone()).collect();
+        let found = models.iter().find(|model| model.name == wanted);
+        let model = found
+            .ok_or_else(|| ModelsError::Unknown { name: name.to_owned(), known: known() })?
+            .clone();
+        match &model.problem {
+            None => Ok(model),
+            Some(why) => Err(ModelsError::NotAModel {
+                path: model.path.display().to_string(),
+                why: why.clone(),
+            }),
+        }
+    }
+
+    /// Finds the model that is used when nobody names one.
+    pub fn default_model(&self) -> Result<Model, ModelsError> {
+        let Listing { models, default, .. } = self.list();
+        let name = default.ok_or(ModelsError::Nothing)?;
+        models.into_iter().find(|model| model.name == name).ok_or(ModelsError::Nothing)
+    }
+
+    /// Makes a model the one that is used when nobody names one.
+    pub fn set_default(&self, name: &str) -> Result<Model, ModelsError> {
+        let model = self.find(name)?;
+        self.note(|manifest| manifest.default = Some(model.name.clone()))?;
+        Ok(model)
+    }
+
+    /// Adds a file; what is done so far is told to `progress` in bytes.
+    pub fn add(
+        &self,
+        path: &Path,
+        name: Option<&str>,
+        how: How,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Model, ModelsError> {
+        let path = path.canonicalize().map_err(disk(path))?;
+        let from = model_at(&path)?;
+        let single = from.parts.len() == 1;
+        let sha256 = if single {
+            Some(sum::of(&path, from.bytes, progress).map_err(disk(&path))?)
+        } else {
+            None
+        };
+        let embedded = sha256.as_deref() == name::EMBEDDED.sha256;
+        let name = match name {
+            Some(name) => name.to_ascii_lowercase(),
+            None if embedded => name::EMBEDDED.name.to_owned(),
+            None => from.name.clone(),
+        };
+        if !name::is_name(&name) {
+            return Err(ModelsError::Name(name));
+        }
+        if name == name::EMBEDDED.name && !embedded {
+            return Err(ModelsError::Sum {
+                path: path.display().to_string(),
+                name,
+                got: sha256.unwrap_or_else(|| "that of several files".to_owned()),
+                want: name::EMBEDDED.sha256.unwrap_or_default().to_owned(),
+            });
+        }
+        self.make_folder()?;
+        if scan(&self.folder, &mut Vec::new()).iter().any(|file| file.name == name) {
+            return Err(ModelsError::Taken(name));
+        }
+        let total = u32::try_from(from.parts.len()).unwrap_or(u32::MAX);
+        for (index, part) in (1..=total).zip(&from.parts) {
+            let to = self.folder.join(file_name(&name, index, total));
+            match how {
+                How::Link => std::os::unix::fs::symlink(part, &to).map_err(disk(&to))?,
+                How::Copy => copy(part, &to)?,
+            }
+        }
+        let source = format!("file {}", path.display());
+        self.noted(&name, sha256, source)?;
+        self.find(&name)
+    }
+
+    /// Removes a model; what it links to stays.
+    pub fn remove(&self, name: &str) -> Result<Model, ModelsError> {
+        let Listing { models, .. } = self.list();
+        let wanted = name.to_ascii_lowercase();
+        let Some(model) = models.iter().find(|model| model.name == wanted) else {
+            let known = models.into_iter().map(|model| model.name).collect();
+            return Err(ModelsError::Unknown { name: name.to_owned(), known });
+        };
+        if let Place::Shared(folder) = &model.place {
+            let folder = folder.display().to_string();
+            return Err(ModelsError::Shared { name: wanted, folder });
+        }
+        for part in &model.parts {
+            fs::remove_file(part).map_err(disk(part))?;
+        }
+        self.note(|manifest| {
+            manifest.models.remove(&wanted);
+            manifest.default.take_if(|default| *default == wanted);
+        })?;
+        Ok(model.clone())
+    }
+
+    /// Notes where a model that is in the folder now came from.
+    fn noted(&self, name: &str, sha256: Option<String>, source: String) -> Result<(), ModelsError> {
+        let noted = Noted { sha256, source: Some(source), added_ms: Some(now_ms()) };
+        self.note(|manifest| drop(manifest.models.insert(name.to_owned(), noted)))
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Manifest)) -> Result<(), ModelsError> {
+        self.make_folder()?;
+        let names: Vec<_> =
+            scan(&self.folder, &mut Vec::new()).into_iter().map(|file| file.name).collect();
+        Manifest::change(&self.folder, |manifest| {
+            manifest.models.retain(|name, _| names.contains(name));
+            change(manifest);
+        })
+        .map_err(disk(&self.folder))
+    }
+
+    fn make_folder(&self) -> Result<(), ModelsError> {
+        fs::create_dir_all(&self.folder).map_err(disk(&self.folder))
+    }
+}
+
+/// Says what a file at a path of the user's is.
+fn model_at(path: &Path) -> Result<Model, ModelsError> {
+    let shown = path.display().to_string();
+    let bad = |why: &str| ModelsError::NotAModel { path: shown.clone(), why: why.to_owned() };
+    let file = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| bad("a name"))?;
+    let parts = match Split::of(file) {
+        None => vec![path.to_owned()],
+        Some(split) => {
+            let folder = path.parent().unwrap_or(Path::new("."));
+            let parts: Vec<_> = split.files().map(|name| folder.join(name)).collect();
+            if let Some(missing) = parts.iter().find(|part| !part.is_file()) {
+                let missing = missing.display().to_string();
+                return Err(ModelsError::Part { path: shown, total: split.total, missing });
+            }
+            parts
+        }
+    };
+    for part in &parts {
+        magic(part)
+            .map_err(|why| ModelsError::NotAModel { path: part.display().to_string(), why })?;
+    }
+    let bytes =
+        parts.iter().filter_map(|part| fs::metadata(part).ok()).map(|meta| meta.len()).sum();
+    Ok(Model {
+        name: name::from_file(file),
+        path: parts[0].clone(),
+        parts,
+        bytes,
+        sha256: None,
+        source: None,
+        added_ms: None,
+        place: Place::Own,
+        problem: None,
+    })
+}
+
+/// Checks how a file begins: what else is in it is read by whoever loads it.
+pub(crate) fn magic(path: &Path) -> Result<(), String> {
+    let mut head = [0; 8];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    match read {
+        Ok(()) if head.starts_with(b"GGUF") => Ok(()),
+        Ok(()) => Err("it does not begin with `GGUF`".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err("it is too short to be one".to_owned())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A model as a folder has it.
+#[derive(Debug)]
+struct Found {
+    name: String,
+    parts: Vec<PathBuf>,
+    /// Parts that the first one speaks of.
+    total: u32,
+}
+
+/// Looks for models in a folder.
+fn scan(folder: &Path, notes: &mut Vec<String>) -> Vec<Found> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            notes.push(format!("{} cannot be read: {error}", folder.display()));
+            return Vec::new();
+        }
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<_> =
+        names.filter(|name| name.ends_with(".gguf") && !name.starts_with('.')).collect();
+    names.sort();
+    if names.len() > FILES_MAX {
+        let shown = folder.display();
+        notes.push(format!(
+            "{shown} has more than {FILES_MAX} models: the others are not looked at"
+        ));
+        names.truncate(FILES_MAX);
+    }
+    let mut found = Vec::new();
+    for file in &names {
+        let (files, total) = match Split::of(file) {
+            None => (vec![file.clone()], 1),
+            Some(split) if split.index == 1 => {
+                let there = |name: &String| names.binary_search(name).is_ok();
+                (split.files().filter(there).collect(), split.total)
+            }
+            Some(_) => continue,
+        };
+        let parts = files.iter().map(|name| folder.join(name)).collect();
+        found.push(Found { name: name::from_file(file), parts, total });
+    }
+    found
+}
+
+fn look(file: &Found, noted: Option<&Noted>, shared: Option<&PathBuf>) -> Model {
+    let path = file.parts[0].clone();
+    let mut bytes = 0;
+    let mut problem = None;
+    for part in &file.parts {
+        match fs::metadata(part) {
+            Ok(meta) => bytes += meta.len(),
+            Err(_) => {
+                let gone = fs::read_link(part).unwrap_or_else(|_| part.clone());
+                problem = Some(format!("{} is gone", gone.display()));
+            }
+        }
+    }
+    if file.parts.len() < usize::try_from(file.total).unwrap_or(usize::MAX) {
+        problem = Some(format!("only {} of its {} parts are there", file.parts.len(), file.total));
+    }
+    let problem = problem.or_else(|| magic(&path).err());
+    let place = match (shared, fs::read_link(&path)) {
+        (Some(folder), _) => Place::Shared(folder.clone()),
+        (None, Ok(target)) => Place::Linked(target),
+        (None, Err(_)) => Place::Own,
+    };
+    Model {
+        name: file.name.clone(),
+        path,
+        parts: file.parts.clone(),
+        bytes,
+        sha256: noted.and_then(|noted| noted.sha256.clone()),
+        source: noted.and_then(|noted| noted.source.clone()),
+        added_ms: noted.and_then(|noted| noted.added_ms),
+        place,
+        problem,
+    }
+}
+
+/// Chooses the model that is used when nobody names one: the one that was chosen, else the newest that is for
+/// more than smoke tests.
+fn default(models: &[Model], chosen: Option<&str>) -> Option<String> {
+    let usable = || models.iter().filter(|model| model.problem.is_none());
+    let chosen = usable().find(|model| Some(model.name.as_str()) == chosen);
+    let newest = || {
+        usable()
+            .max_by_key(|model| (model.name != name::EMBEDDED.name, model.added_ms, model.bytes))
+    };
+    chosen.or_else(newest).map(|model| model.name.clone())
+}
+
+/// Names the file of a part.
+fn file_name(name: &str, index: u32, total: u32) -> String {
+    if total == 1 { format!("{name}.gguf") } else { Split::name(name, index, total) }
+}
+
+/// Copies a file under another name first, so that half a copy is never taken for a model.
+fn copy(from: &Path, to: &Path) -> Result<(), ModelsError> {
+    let part = to.with_extension("gguf.part");
+    let copied = fs::copy(from, &part)
+        .and_then(|_| File::open(&part)?.sync_all())
+        .and_then(|()| fs::rename(&part, to));
+    copied.map_err(|source| {
+        // What is left of it is of no use; if it cannot be removed, the next copy writes over it.
+        let _ = fs::remove_file(&part);
+        disk(to)(source)
+    })
+}
+
+fn disk(path: &Path) -> impl FnOnce(io::Error) -> ModelsError {
+    let path = path.display().to_string();
+    move |why| ModelsError::Disk { path, why }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Files of a folder that are looked at.
+pub const FILES_MAX: usize = 1000;

@@ -1,0 +1,329 @@
+//! A hub of models, as Hugging Face's: which files a repository has, how big they are, and their bytes.
+//!
+//! One attempt at a time: whether to try again is decided in [`super::pull`]. Redirects are followed here and not
+//! by the HTTP client, because the user's token is for the hub and for nobody it sends us to.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue, LINK, LOCATION,
+    RETRY_AFTER,
+};
+use reqwest::{Client, Method, Response, Url};
+use serde::Deserialize;
+use stdx::Redacted;
+
+/// Where the hub is unless the user says otherwise.
+pub const ENDPOINT: &str = "https://huggingface.co";
+
+/// A hub.
+#[derive(Debug)]
+pub struct Hub {
+    http: Client,
+    endpoint: Url,
+    token: Option<HeaderValue>,
+    idle: Duration,
+}
+
+/// What is said about a file before it is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// Its size.
+    pub bytes: u64,
+    /// Its SHA-256, if the hub knows.
+    pub sha256: Option<String>,
+    /// What changes when it does.
+    pub etag: Option<String>,
+    /// The state of the repository that it is of.
+    pub commit: Option<String>,
+}
+
+/// The hub did not give what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HubError {
+    /// It could not be reached, or the connection broke: later it may work.
+    #[error(
+        "{host} could not be reached, or the connection broke: {why}; check the network, HTTPS_PROXY and HF_ENDPOINT"
+    )]
+    Unreachable {
+        /// The host.
+        host: String,
+        /// Why.
+        why: String,
+    },
+    /// It has trouble, or wants us to wait.
+    #[error("{host} is busy (status {status})")]
+    Busy {
+        /// The host.
+        host: String,
+        /// What it answered.
+        status: u16,
+        /// How long it wants us to wait.
+        retry_after: Option<Duration>,
+    },
+    /// There is no such thing, as far as we are told.
+    #[error(
+        "{what} is not there, or not for everybody (status {status}): check the name; for a private or \
+             gated repository accept its terms on its page and set HF_TOKEN"
+    )]
+    Missing {
+        /// What was asked for.
+        what: String,
+        /// What it answered.
+        status: u16,
+    },
+    /// The answer makes no sense.
+    #[error("{host} does not answer as a hub of models does: {why}; check HF_ENDPOINT")]
+    Odd {
+        /// The host.
+        host: String,
+        /// What is odd.
+        why: String,
+    },
+    /// The address of the hub is not one.
+    #[error("`{0}` is not the address of a hub: write it as in {ENDPOINT}")]
+    Endpoint(String),
+}
+
+impl HubError {
+    /// Tells whether it may work later.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Busy { .. })
+    }
+}
+
+impl Hub {
+    /// Makes a hub; `http` must not follow redirects.
+    pub fn new(http: Client, endpoint: &str, token: Option<&Redacted>) -> Result<Self, HubError> {
+        let bad = || HubError::Endpoint(endpoint.to_owned());
+        let endpoint = Url::parse(endpoint.trim_end_matches('/')).map_err(|_| bad())?;
+        if !matches!(endpoint.scheme(), "http" | "https") || !endpoint.has_host() {
+            return Err(bad());
+        }
+        let token = token.and_then(|token| {
+            let mut value =
+                HeaderValue::from_str(&format!("Bearer {}", token.expose().trim())).ok()?;
+            value.set_sensitive(true);
+            Some(value)
+        });
+        Ok(Self { http, endpoint, token, idle: IDLE })
+    }
+
+    /// Sets how long the hub may be silent.
+    #[must_use]
+    pub fn with_patience(self, idle: Duration) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// Returns how long the hub may be silent.
+    pub(super) fn idle(&self) -> Duration {
+        self.idle
+    }
+
+    /// Lists the files of a repository.
+    pub async fn files(&self, repository: &str) -> Result<Vec<String>, HubError> {
+        let mut url = self.url(&format!("api/models/{repository}/tree/main"))?;
+        url.set_query(Some("recursive=true"));
+        let mut files = Vec::new();
+        for _ in 0..PAGES_MAX {
+            let response = self.send(Method::GET, url.clone(), &HeaderMap::new()).await?;
+            let response = checked(response, &format!("the repository {repository}"))?;
+            let next = next_page(response.headers(), &url);
+            let body = self.body(response).await?;
+            let page: Vec<Entry> =
+                serde_json::from_slice(&body).map_err(|error| odd(&url, error.to_string()))?;
+            files.extend(page.into_iter().filter(|entry| entry.kind == "file").map(|e| e.path));
+            match next {
+                Some(next) if next.origin() == self.endpoint.origin() => url = next,
+                _ => return Ok(files),
+            }
+        }
+        Err(odd(&url, "its list of files does not end".to_owned()))
+    }
+
+    /// Asks what a file is.
+    pub async fn head(&self, repository: &str, file: &str) -> Result<Head, HubError> {
+        let url = self.file(repository, "main", file)?;
+        let response = self.send(Method::HEAD, url.clone(), &HeaderMap::new()).await?;
+        // The hub itself says what it then sends us elsewhere for.
+        let linked = response.headers().contains_key(&LINKED_ETAG);
+        let response = if linked && response.status().is_redirection() {
+            response
+        } else {
+            checked(response, &format!("{file} of {repository}"))?
+        };
+        let text = |name: &HeaderName| response.headers().get(name)?.to_str().ok();
+        let bytes = text(&LINKED_SIZE).or_else(|| text(&CONTENT_LENGTH));
+        let bytes = bytes.and_then(|bytes| bytes.trim().parse().ok());
+        let etag = text(&LINKED_ETAG).or_else(|| text(&ETAG)).map(str::to_owned);
+        let sha256 = etag.as_deref().map(plain).filter(|etag| is_sha256(etag));
+        Ok(Head {
+            bytes: bytes.ok_or_else(|| odd(&url, format!("it does not say how big {file} is")))?,
+            sha256: sha256.map(str::to_ascii_lowercase),
+            commit: text(&COMMIT).filter(|commit| is_commit(commit)).map(str::to_owned),
+            etag,
+        })
+    }
+
+    /// Asks for the bytes of a file, from one on. The status is the caller's to look at.
+    pub(super) async fn get(
+        &self,
+        (repository, revision, file): (&str, &str, &str),
+        headers: &HeaderMap,
+    ) -> Result<Response, HubError> {
+        let url = self.file(repository, revision, file)?;
+        let response = self.send(Method::GET, url, headers).await?;
+        if response.status() == 416 {
+            return Ok(response);
+        }
+        checked(response, &format!("{file} of {repository}"))
+    }
+
+    fn file(&self, repository: &str, revision: &str, file: &str) -> Result<Url, HubError> {
+        self.url(&format!("{repository}/resolve/{revision}/{file}"))
+    }
+
+    fn url(&self, path: &str) -> Result<Url, HubError> {
+        let text = format!("{}/{path}", self.endpoint.as_str().trim_end_matches('/'));
+        Url::parse(&text).map_err(|_| HubError::Endpoint(text))
+    }
+
+    /// Sends a request and follows redirects; a HEAD only until somebody says what the file is.
+    async fn send(
+        &self,
+        method: Method,
+        mut url: Url,
+        headers: &HeaderMap,
+    ) -> Result<Response, HubError> {
+        for _ in 0..=REDIRECTS_MAX {
+            let mut request =
+                self.http.request(method.clone(), url.clone()).headers(headers.clone());
+            if url.origin() == self.endpoint.origin()
+                && let Some(token) = &self.token
+            {
+                request = request.header(AUTHORIZATION, token.clone());
+            }
+            let response = match tokio::time::timeout(self.idle, request.send()).await {
+                Ok(sent) => sent.map_err(|error| unreachable(&url, &error))?,
+                Err(_) => return Err(silent(&url, self.idle)),
+            };
+            let known = method == Method::HEAD && response.headers().contains_key(&LINKED_ETAG);
+            if !response.status().is_redirection() || known {
+                return Ok(response);
+            }
+            let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+            let to = to.and_then(|to| url.join(to).ok());
+            let to = to.ok_or_else(|| odd(&url, "a redirect leads nowhere".to_owned()))?;
+            let safe = to.scheme() == "https" || to.scheme() == url.scheme();
+            if !safe || !matches!(to.scheme(), "http" | "https") {
+                return Err(odd(&url, format!("a redirect leads to {}", to.scheme())));
+            }
+            url = to;
+        }
+        Err(odd(&url, format!("more than {REDIRECTS_MAX} redirects")))
+    }
+
+    async fn body(&self, mut response: Response) -> Result<Vec<u8>, HubError> {
+        let url = response.url().clone();
+        let mut body = Vec::new();
+        loop {
+            match tokio::time::timeout(self.idle, response.chunk()).await {
+                Ok(Ok(None)) => return Ok(body),
+                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+                Ok(Err(error)) => return Err(unreachable(&url, &error)),
+                Err(_) => return Err(silent(&url, self.idle)),
+            }
+            if body.len() > PAGE_BYTES_MAX {
+                return Err(odd(&url, "its list of files is too long".to_owned()));
+            }
+        }
+    }
+}
+
+/// A line of the list of files.
+#[derive(Debug, Deserialize)]
+struct Entry {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(default)]
+    path: String,
+}
+
+/// Takes an answer that has what was asked for.
+fn checked(response: Response, what: &str) -> Result<Response, HubError> {
+    let status = response.status().as_u16();
+    let url = response.url();
+    match status {
+        200 | 206 => Ok(response),
+        401 | 403 | 404 | 410 => Err(HubError::Missing { what: what.to_owned(), status }),
+        408 | 429 | 500.. => {
+            let seconds =
+                response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
+            let retry_after = seconds.map(Duration::from_secs);
+            Err(HubError::Busy { host: host(url), status, retry_after })
+        }
+        _ => Err(odd(url, format!("it answers with status {status}"))),
+    }
+}
+
+/// Finds the address of the next page in a `Link` header.
+fn next_page(headers: &HeaderMap, url: &Url) -> Option<Url> {
+    let links = headers.get(LINK)?.to_str().ok()?;
+    let next = links.split(',').find(|link| link.contains("rel=\"next\""))?;
+    let (_, rest) = next.split_once('<')?;
+    let (address, _) = rest.split_once('>')?;
+    url.join(address).ok()
+}
+
+/// Takes what marks a tag off it.
+fn plain(etag: &str) -> &str {
+    etag.trim().trim_start_matches("W/").trim_matches('"')
+}
+
+fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn is_commit(text: &str) -> bool {
+    text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Says where an address leads, without what may be secret in it.
+fn host(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+pub(super) fn unreachable(url: &Url, error: &reqwest::Error) -> HubError {
+    // What the library says first is the least interesting, and has the address in it.
+    let mut why = None;
+    let mut next = error.source();
+    while let Some(cause) = next {
+        why = Some(cause.to_string());
+        next = cause.source();
+    }
+    let why = why.unwrap_or_else(|| "the connection broke".to_owned());
+    HubError::Unreachable { host: host(url), why }
+}
+
+pub(super) fn silent(url: &Url, idle: Duration) -> HubError {
+    let why = format!("nothing came for {} s", idle.as_secs());
+    HubError::Unreachable { host: host(url), why }
+}
+
+pub(super) fn odd(url: &Url, why: String) -> HubError {
+    HubError::Odd { host: host(url), why }
+}
+
+const LINKED_SIZE: HeaderName = HeaderName::from_static("x-linked-size");
+const LINKED_ETAG: HeaderName = HeaderName::from_static("x-linked-etag");
+const COMMIT: HeaderName = HeaderName::from_static("x-repo-commit");
+/// How long a hub may be silent.
+const IDLE: Duration = Duration::from_secs(60);
+const REDIRECTS_MAX: usize = 10;
+/// Pages of a list of files.
+const PAGES_MAX: usize = 20;
+/// Bytes of one page.
+const PAGE_BYTES_MAX: usize = 8 << 20;

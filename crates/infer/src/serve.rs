@@ -1,0 +1,556 @@
+//! The server: HTTP over any stream, one model behind it.
+//!
+//! ```text
+//! accept ─▶ connection ─▶ guard, route ─▶ read ─▶ compose, start ─▶ answer ─▶ frames
+//!   │ bound    │ timeouts     │ 401 403 404 …      │ 400 413 429      │ tools, rounds
+//! ```
+//!
+//! A request is refused before its answer begins, with a status; what goes wrong later is said inside of
+//! the answer. A client that leaves takes its answer with it. Everything that waits has a bound in
+//! [`Limits`].
+
+mod accept;
+mod account;
+mod answer;
+mod body;
+mod guard;
+mod problem;
+mod route;
+mod stall;
+mod stop;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prompt::date::Date;
+use prompt::model::{Model, ModelError, ModelOptions};
+use prompt::refusal::Refusal;
+use prompt::reply::{Api, ModelCard};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::{Instant, timeout};
+
+pub use accept::{Listeners, serve};
+pub use body::Body;
+
+use crate::engine::{Engine, Stats};
+use crate::log::Log;
+use crate::metrics::{self, Metrics, Now};
+use crate::tools::Tools;
+use account::Account;
+use guard::Token;
+use problem::Problem;
+use route::Route;
+use stall::Stall;
+
+/// The version of what clients and daemons of ours say to each other beyond the public APIs.
+pub const PROTOCOL: &str = "1";
+/// The header that says so.
+pub const PROTOCOL_HEADER: &str = "x-heddle-protocol";
+/// The header with the id of a request.
+pub const REQUEST_ID_HEADER: &str = "x-request-id";
+
+/// What bounds the server.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Open connections; whoever comes then is told so.
+    pub connections_max: usize,
+    /// The body of one request.
+    pub request_bytes_max: usize,
+    /// The bodies of all requests that are being read.
+    pub requests_bytes_max: usize,
+    /// How long the head of a request may take, also after an earlier request.
+    pub head_timeout: Duration,
+    /// How long the body of a request may take.
+    pub body_timeout: Duration,
+    /// How long a client may take to read.
+    pub write_timeout: Duration,
+    /// How long a stream may be silent before a comment says that it lives.
+    pub keep_alive: Duration,
+    /// Frames that wait for a client.
+    pub frames_max: usize,
+    /// How long answers may go on once the daemon was told to end.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 128,
+            request_bytes_max: prompt::request::REQUEST_BYTES_MAX,
+            requests_bytes_max: 4 * prompt::request::REQUEST_BYTES_MAX,
+            head_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(15),
+            frames_max: 16,
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How a client came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// By the socket that only its owner can open.
+    Socket,
+    /// By a port that everybody on this machine can reach.
+    Port,
+}
+
+/// The model, on its way.
+#[derive(Clone, Debug)]
+pub enum Standing {
+    /// It is being loaded; so much of it is there, of 1.
+    Loading(f32),
+    /// It is there.
+    Ready(Arc<Loaded>),
+    /// It cannot be loaded, for this reason.
+    Failed(String),
+}
+
+/// A model in memory, and how to talk to it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its name, as clients ask for it.
+    pub name: String,
+    /// Who runs it.
+    pub engine: Arc<dyn Engine>,
+    /// How prompts are made for it, today.
+    model: Mutex<(Date, Arc<Model>)>,
+    /// When it was loaded, in seconds since 1970.
+    pub created_at: u64,
+}
+
+impl Loaded {
+    /// Puts them together.
+    pub fn new(
+        name: String,
+        engine: Arc<dyn Engine>,
+        mut options: ModelOptions,
+    ) -> Result<Self, ModelError> {
+        let created_at = unix_seconds();
+        let today = Date::from_unix_seconds(created_at);
+        options.today = Some(today);
+        if options.ids.is_empty() {
+            options = options.with_ids(engine.facts(), |pieces| engine.tokenise(pieces));
+        }
+        let model = Arc::new(Model::new(engine.facts().clone(), options)?);
+        Ok(Self { name, engine, model: Mutex::new((today, model)), created_at })
+    }
+
+    /// Returns how prompts are made for it; a daemon that lives long enough sees another day.
+    fn model(&self) -> Arc<Model> {
+        let today = Date::from_unix_seconds(unix_seconds());
+        let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        if model.0 != today {
+            Arc::make_mut(&mut model.1).set_today(today);
+            model.0 = today;
+        }
+        Arc::clone(&model.1)
+    }
+}
+
+/// Whether requests are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// They are.
+    Open,
+    /// No new ones; those that run may go on for a while.
+    Draining,
+    /// Everything ends.
+    Over,
+}
+
+/// What a server is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The bounds.
+    pub limits: Limits,
+    /// The name of the model that is, or will be, there.
+    pub model: String,
+    /// Its file, if it comes from one.
+    pub file: Option<PathBuf>,
+    /// How it stands with it.
+    pub standing: watch::Receiver<Standing>,
+    /// The daemon's own tools.
+    pub tools: Tools,
+    /// Whether tests may make the model call something.
+    pub forced_calls: bool,
+    /// The token that clients at the port need.
+    pub token: Option<stdx::Redacted>,
+    /// Where that port is.
+    pub address: Option<SocketAddr>,
+    /// Where events go.
+    pub log: Log,
+}
+
+/// A server without its listeners.
+#[derive(Debug)]
+pub struct Server {
+    limits: Limits,
+    model: String,
+    file: Option<PathBuf>,
+    standing: watch::Receiver<Standing>,
+    tools: Tools,
+    forced_calls: bool,
+    token: Option<Token>,
+    address: Option<SocketAddr>,
+    log: Log,
+    metrics: Metrics,
+    phase: watch::Sender<Phase>,
+    /// One permit for every started KiB of bodies.
+    bodies: Semaphore,
+    connections: AtomicUsize,
+    busy: AtomicUsize,
+    /// Changes whenever a request for work begins or ends.
+    used: watch::Sender<Instant>,
+    begun: Instant,
+}
+
+impl Server {
+    /// Puts a server together.
+    pub fn new(parts: Parts) -> std::io::Result<Arc<Self>> {
+        let Parts { limits, model, file, standing, tools, forced_calls, token, address, log } =
+            parts;
+        let bodies = Semaphore::new(limits.requests_bytes_max.div_ceil(1024));
+        let token = token.as_ref().map(Token::new).transpose()?;
+        let begun = Instant::now();
+        Ok(Arc::new(Self {
+            limits,
+            model,
+            file,
+            standing,
+            tools,
+            forced_calls,
+            token,
+            address,
+            log,
+            metrics: Metrics::default(),
+            phase: watch::Sender::new(Phase::Open),
+            bodies,
+            connections: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
+            used: watch::Sender::new(begun),
+            begun,
+        }))
+    }
+
+    /// Tells everybody to come to an end.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.send_if_modified(|now| {
+            let later = phase > *now;
+            *now = phase.max(*now);
+            later
+        });
+    }
+
+    /// Waits until nobody has wanted anything of the model for `quiet`.
+    pub async fn idle(&self, quiet: Duration) {
+        let mut used = self.used.subscribe();
+        loop {
+            let since = *used.borrow_and_update();
+            let busy = self.busy.load(Ordering::Relaxed) > 0;
+            let loading = matches!(&*self.standing.borrow(), Standing::Loading(_));
+            if !busy && !loading && since.elapsed() >= quiet {
+                return;
+            }
+            let until = if busy || loading { Instant::now() + quiet } else { since + quiet };
+            // Either way it is looked at again.
+            let _ = tokio::time::timeout_at(until, used.changed()).await;
+        }
+    }
+
+    /// Returns the log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Serves one connection to its end.
+    pub async fn connection<I>(self: Arc<Self>, stream: I, door: Door)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        let mut phase = self.phase.subscribe();
+        let service = service_fn(|request| {
+            let server = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(server.handle(request, door).await) }
+        });
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head_timeout)
+            .max_headers(HEADERS_MAX)
+            .max_header_size(HEAD_BYTES_MAX)
+            .max_buf_size(HEAD_BYTES_MAX);
+        let stream = TokioIo::new(Stall::new(stream, self.limits.write_timeout));
+        let mut connection = std::pin::pin!(http.serve_connection(stream, service));
+        let closing = async { drop(phase.wait_for(|phase| *phase > Phase::Open).await) };
+        tokio::select! {
+            // Garbage, silence and clients that leave are no news.
+            _ = connection.as_mut() => {}
+            () = closing => {
+                connection.as_mut().graceful_shutdown();
+                // Answers end by themselves when everything does, and say so first.
+                let _ = connection.await;
+            }
+        }
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Waits until everything ends.
+    async fn over(&self) {
+        let mut phase = self.phase.subscribe();
+        // The sender is ours.
+        let _ = phase.wait_for(|phase| *phase == Phase::Over).await;
+    }
+
+    /// Answers one request.
+    async fn handle(self: Arc<Self>, request: Request<Incoming>, door: Door) -> Response<Body> {
+        let mut account = Account::open(&self, guard::request_id(request.headers()));
+        let id = account.id().to_owned();
+        let (head, mut body) = request.into_parts();
+        let admitted = self.admit(&head.headers, door).and_then(|()| {
+            let route = Route::find(&head.method, head.uri.path())?;
+            account.enter(&route);
+            if route.is_work() {
+                guard::check_media_type(&head.headers)?;
+            }
+            Ok(route)
+        });
+        let mut response = match admitted {
+            Ok(route) => self.respond(route, body, account).await,
+            Err(problem) => {
+                drain(&mut body).await;
+                account.refused(&problem);
+                problem.response()
+            }
+        };
+        let headers = response.headers_mut();
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            headers.insert(REQUEST_ID_HEADER, id);
+        }
+        headers.insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
+        response
+    }
+
+    /// Decides whether somebody may ask at all.
+    fn admit(&self, headers: &hyper::HeaderMap, door: Door) -> Result<(), Problem> {
+        if door == Door::Port {
+            guard::check_host(headers)?;
+            // Without a token there is no port; to be sure, nobody has the one that there is not.
+            self.token.as_ref().ok_or_else(Problem::unauthorized)?.check(headers)?;
+        }
+        guard::check_version(headers)
+    }
+
+    async fn respond(
+        self: &Arc<Self>,
+        route: Route,
+        body: Incoming,
+        mut account: Account,
+    ) -> Response<Body> {
+        let api = match route {
+            Route::Responses => Api::Responses,
+            Route::Chat => Api::Chat,
+            Route::Health => return account.answered(json_response(self.health().to_string())),
+            Route::Metrics => {
+                let mut response = Response::new(Body::whole(self.metrics.render(&self.now())));
+                let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                response.headers_mut().insert(CONTENT_TYPE, kind);
+                return account.answered(response);
+            }
+            Route::Models => return account.answered(json_response(self.models())),
+            Route::Model(id) if self.is_model(&id) => {
+                let list: Value = serde_json::from_slice(&self.models()).unwrap_or_default();
+                return account.answered(json_response(list["data"][0].to_string()));
+            }
+            Route::Model(model) => {
+                let problem = Problem::from(Refusal::UnknownModel { model });
+                account.refused(&problem);
+                return problem.response();
+            }
+        };
+        match answer::respond(self, api, body, &mut account).await {
+            Ok(begun) => begun.response(account).await,
+            Err(problem) => {
+                account.refused(&problem);
+                problem.response()
+            }
+        }
+    }
+
+    /// Reads a body, within all bounds.
+    async fn read_body(&self, mut body: Incoming) -> Result<(Vec<u8>, BodyPermit<'_>), Problem> {
+        let limit = self.limits.request_bytes_max;
+        let too_large = || Problem::from(Refusal::TooLarge { limit });
+        if body.size_hint().lower() > limit as u64 {
+            drain(&mut body).await;
+            return Err(too_large());
+        }
+        let mut permit = BodyPermit(Vec::new());
+        let mut bytes = Vec::new();
+        let read = async {
+            while let Some(frame) = body.frame().await {
+                // A client that breaks off does not read why.
+                let frame = frame.map_err(|_| Problem::invalid("the body broke off"))?;
+                let Ok(data) = frame.into_data() else { continue };
+                if bytes.len() + data.len() > limit {
+                    return Err(too_large());
+                }
+                let had = bytes.len().div_ceil(1024);
+                bytes.extend_from_slice(&data);
+                let more = bytes.len().div_ceil(1024) - had;
+                let more = u32::try_from(more).unwrap_or(u32::MAX);
+                let more = self.bodies.try_acquire_many(more);
+                permit.0.push(more.map_err(|_| Problem::bodies_full())?);
+            }
+            Ok(())
+        };
+        match timeout(self.limits.body_timeout, read).await {
+            Ok(Ok(())) => Ok((bytes, permit)),
+            Ok(Err(problem)) => {
+                drain(&mut body).await;
+                Err(problem)
+            }
+            Err(_) => Err(Problem::slow()),
+        }
+    }
+
+    /// Waits for the model.
+    async fn loaded(&self) -> Result<Arc<Loaded>, Problem> {
+        let mut standing = self.standing.clone();
+        let there = standing.wait_for(|standing| !matches!(standing, Standing::Loading(_)));
+        tokio::select! {
+            there = there => match there.as_deref() {
+                Ok(Standing::Ready(loaded)) => Ok(Arc::clone(loaded)),
+                Ok(Standing::Failed(reason)) => Err(Problem::no_model(reason)),
+                Ok(Standing::Loading(_)) | Err(_) => {
+                    Err(Problem::no_model("whatever loaded it is gone"))
+                }
+            },
+            () = self.over() => Err(Problem::shutting_down()),
+        }
+    }
+
+    /// Tells whether a client means our model.
+    fn is_model(&self, name: &str) -> bool {
+        name == self.model || name == MODEL_ALIAS
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            engine: self.stats(),
+            requests: self.busy.load(Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+            resident_bytes: metrics::resident_bytes(),
+            uptime: self.begun.elapsed(),
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        match &*self.standing.borrow() {
+            Standing::Ready(loaded) => loaded.engine.stats(),
+            Standing::Loading(_) | Standing::Failed(_) => Stats::default(),
+        }
+    }
+
+    /// Says how it stands.
+    fn health(&self) -> Value {
+        let stats = self.stats();
+        let standing = self.standing.borrow();
+        let (status, progress, reason) = match &*standing {
+            _ if *self.phase.borrow() > Phase::Open => ("ending", 1.0, None),
+            Standing::Loading(progress) => ("loading", *progress, None),
+            Standing::Ready(_) => ("ok", 1.0, None),
+            Standing::Failed(reason) => ("failed", 0.0, Some(reason.as_str())),
+        };
+        let context = match &*standing {
+            Standing::Ready(loaded) => Some(loaded.engine.context_tokens()),
+            _ => None,
+        };
+        json!({
+            "status": status,
+            "version": env!("CARGO_PKG_VERSION"),
+            "protocol": PROTOCOL,
+            "pid": std::process::id(),
+            "model": self.model,
+            "file": self.file,
+            "base_url": self.address.map(|address| format!("http://{address}/v1")),
+            "progress": progress,
+            "reason": reason,
+            "context_tokens": context,
+            "uptime_secs": self.begun.elapsed().as_secs(),
+            "requests": self.busy.load(Ordering::Relaxed),
+            "running": stats.running,
+            "waiting": stats.waiting,
+            "memory_bytes": stats.memory_bytes,
+            "tools": self.tools.offered().map(|tool| tool.name.as_str()).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Says which models there are: one.
+    fn models(&self) -> Vec<u8> {
+        let mut card =
+            ModelCard { id: self.model.clone(), created_at: unix_seconds(), context_tokens: 0 };
+        if let Standing::Ready(loaded) = &*self.standing.borrow() {
+            card.created_at = loaded.created_at;
+            card.context_tokens = loaded.engine.context_tokens();
+        }
+        prompt::reply::models_body(&[card])
+    }
+}
+
+/// The room that a body takes.
+struct BodyPermit<'a>(Vec<SemaphorePermit<'a>>);
+
+/// Reads a little of a body that nobody wants, so that the client gets to read why.
+async fn drain(body: &mut Incoming) {
+    let read = async {
+        let mut left = DRAIN_BYTES_MAX;
+        while let Some(Ok(frame)) = body.frame().await {
+            let bytes = frame.data_ref().map_or(0, bytes::Bytes::len);
+            match left.checked_sub(bytes) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    };
+    // Whoever is slower does not get to read it.
+    let _ = timeout(DRAIN_TIMEOUT, read).await;
+}
+
+fn json_response(body: impl Into<bytes::Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::whole(body));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// What clients may say instead of the model's name.
+pub const MODEL_ALIAS: &str = "local";
+/// Headers of a request.
+const HEADERS_MAX: usize = 64;
+/// Bytes of a request's head, and of what is read or written at once.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How much of an unwanted body is read.
+const DRAIN_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How long that may take.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,0 +1,127 @@
+//! Listeners: who is let in, and how it all ends.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::{Door, Phase, Server};
+
+/// Where a server listens.
+#[derive(Debug)]
+pub struct Listeners {
+    /// The socket of the owner.
+    pub socket: UnixListener,
+    /// A port of the loopback.
+    pub port: Option<TcpListener>,
+}
+
+enum Client {
+    Socket(UnixStream),
+    Port(TcpStream),
+}
+
+/// Serves until `end` comes, then lets answers finish for a while, and returns when all is over.
+pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<Output = ()>) {
+    let room = Arc::new(Semaphore::new(server.limits.connections_max));
+    let mut connections = JoinSet::new();
+    let mut end = std::pin::pin!(end);
+    loop {
+        let client = tokio::select! {
+            client = accept(&listeners) => client,
+            () = &mut end => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+        };
+        let client = match client {
+            Ok(client) => client,
+            Err(_) => {
+                // Out of descriptors, most likely: give those that there are time to close.
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            turn_away(client);
+            continue;
+        };
+        let server = Arc::clone(&server);
+        connections.spawn(async move {
+            match client {
+                Client::Socket(stream) => server.connection(stream, Door::Socket).await,
+                Client::Port(stream) => server.connection(stream, Door::Port).await,
+            }
+            drop(permit);
+        });
+    }
+    drop(listeners);
+    server.enter(Phase::Draining);
+    let all = async { while connections.join_next().await.is_some() {} };
+    let _ = timeout(server.limits.grace, all).await;
+    server.enter(Phase::Over);
+    let all = async { while connections.join_next().await.is_some() {} };
+    // Answers say that they are cut off, which takes no longer than a client takes to read it.
+    let _ = timeout(LAST_WORDS, all).await;
+    connections.shutdown().await;
+}
+
+async fn accept(listeners: &Listeners) -> io::Result<Client> {
+    let port = async {
+        match &listeners.port {
+            Some(port) => port.accept().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        accepted = listeners.socket.accept() => {
+            let (stream, _) = accepted?;
+            // The directory and the socket are ours alone; this holds even if somebody opened them up.
+            let ours = rustix::process::geteuid().as_raw();
+            match stream.peer_cred() {
+                Ok(peer) if peer.uid() == ours => Ok(Client::Socket(stream)),
+                _ => Err(io::ErrorKind::PermissionDenied.into()),
+            }
+        }
+        accepted = port => {
+            let (stream, _) = accepted?;
+            // Frames are small, and wanted at once.
+            let _ = stream.set_nodelay(true);
+            Ok(Client::Port(stream))
+        }
+    }
+}
+
+/// Tells a client that there is no room, in the few bytes that fit into any buffer.
+fn turn_away(client: Client) {
+    let last_words = async |mut stream: Box<dyn tokio::io::AsyncWrite + Send + Unpin>| {
+        let _ = timeout(LAST_WORDS, stream.write_all(FULL.as_bytes())).await;
+    };
+    let stream: Box<dyn tokio::io::AsyncWrite + Send + Unpin> = match client {
+        Client::Socket(stream) => Box::new(stream),
+        Client::Port(stream) => Box::new(stream),
+    };
+    tokio::spawn(async move { last_words(stream).await });
+}
+
+const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
+     retry-after: 1\r\nconnection: close\r\ncontent-length: 156\r\n\r\n\
+     {\"error\":{\"message\":\"too many connections are open; close some, or come back in a \
+     moment\",\"type\":\"server_error\",\"param\":null,\"code\":\"too_many_connections\"}}";
+/// How long the last words may take.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long nobody is let in when the system cannot.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_words_that_turn_away_have_the_length_they_claim() {
+        let (head, body) = super::FULL.split_once("\r\n\r\n").unwrap();
+        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{}", body.len());
+        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
+    }
+}

@@ -1,0 +1,185 @@
+//! Who may ask, and how: hosts, tokens, versions, request ids. Looks at headers only.
+
+use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap};
+use ring::hmac;
+use stdx::Redacted;
+
+use super::problem::Problem;
+use super::{PROTOCOL, PROTOCOL_HEADER, REQUEST_ID_HEADER};
+use crate::home::random_hex;
+
+/// The longest request id that is taken over from a client.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+/// Names of this machine that reach only this machine.
+const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// A token that is compared without telling by the time it takes how much of a guess was right.
+pub(crate) struct Token {
+    key: hmac::Key,
+    tag: hmac::Tag,
+}
+
+impl Token {
+    pub(crate) fn new(token: &Redacted) -> std::io::Result<Self> {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())
+            .map_err(|_| std::io::Error::other("the system gives no random numbers"))?;
+        let tag = hmac::sign(&key, token.expose().as_bytes());
+        Ok(Self { key, tag })
+    }
+
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let given = headers.get(AUTHORIZATION).and_then(|value| {
+            let (scheme, token) = value.as_bytes().split_at_checked("bearer ".len())?;
+            scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+        });
+        let given = given.ok_or_else(Problem::unauthorized)?;
+        hmac::verify(&self.key, given, self.tag.as_ref()).map_err(|_| Problem::unauthorized())
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+/// Checks that a page of another host has not made a browser ask us under that host's name.
+pub(crate) fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(Problem::forbidden_host());
+    };
+    let host = host.to_str().unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let ours = HOSTS.iter().any(|ours| name.eq_ignore_ascii_case(ours));
+    if ours { Ok(()) } else { Err(Problem::forbidden_host()) }
+}
+
+/// Checks that a client that says what it speaks can be understood.
+pub(crate) fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(version) = headers.get(PROTOCOL_HEADER) else { return Ok(()) };
+    let version = version.to_str().unwrap_or("?");
+    let major = version.split('.').next().unwrap_or_default();
+    if major.trim() == PROTOCOL { Ok(()) } else { Err(Problem::version(version)) }
+}
+
+/// Checks that a body is JSON as it stands.
+pub(crate) fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.get(CONTENT_ENCODING).is_some_and(|value| value != "identity") {
+        return Err(Problem::media_type("`Content-Encoding`"));
+    }
+    let Some(kind) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    let kind = kind.to_str().unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        Ok(())
+    } else {
+        Err(Problem::media_type("other kind"))
+    }
+}
+
+/// Takes the client's id over if it can stand in a log, else makes one.
+pub(crate) fn request_id(headers: &HeaderMap) -> String {
+    let sane = |id: &&str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.chars().all(plain)
+    };
+    let given = headers.get(REQUEST_ID_HEADER).and_then(|value| value.to_str().ok());
+    given.filter(sane).map_or_else(
+        // An id that is not unique is better than no answer.
+        || format!("req_{}", random_hex(12).unwrap_or_default()),
+        str::to_owned,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+    use stdx::Redacted;
+
+    use super::*;
+
+    fn headers(name: &'static str, values: &[&str]) -> HeaderMap {
+        let name = HeaderName::from_static(name);
+        let values = values.iter().map(|value| HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        values.map(|value| (name.clone(), value)).collect()
+    }
+
+    #[track_caller]
+    fn check<T>(
+        rule: impl Fn(&HeaderMap) -> Result<T, Problem>,
+        name: &'static str,
+        good: &[&[&str]],
+        bad: &[&[&str]],
+    ) {
+        for values in good {
+            assert!(rule(&headers(name, values)).is_ok(), "{name}: {values:?}");
+        }
+        for values in bad {
+            assert!(rule(&headers(name, values)).is_err(), "{name}: {values:?}");
+        }
+    }
+
+    #[test]
+    fn headers_are_checked() {
+        check(
+            check_host,
+            "host",
+            &[&["localhost"], &["LocalHost:80"], &["127.0.0.1:5"], &["[::1]:7"], &["[::1]"]],
+            &[
+                &[],
+                &[""],
+                &["evil.example"],
+                &["evil.example:80"],
+                &["localhost.evil.example"],
+                &["127.0.0.1.evil.example:80"],
+                &["localhost", "evil.example"],
+                &["evil.example:80@localhost"],
+                &["127.0.0.2"],
+            ],
+        );
+        check(
+            check_version,
+            PROTOCOL_HEADER,
+            &[&[], &["1"], &["1.7"]],
+            &[&["2"], &["2.1"], &[""], &["10"], &["x"], &["\u{e4}"]],
+        );
+        check(
+            check_media_type,
+            "content-type",
+            &[&[], &["application/json"], &["Application/JSON; charset=utf-8"]],
+            &[&["text/plain"], &[""], &["application/x-www-form-urlencoded"]],
+        );
+        check(check_media_type, "content-encoding", &[&["identity"]], &[&["gzip"], &["zstd"]]);
+        let token = Token::new(&Redacted::new("0123456789abcdef")).unwrap();
+        check(
+            |headers| token.check(headers),
+            "authorization",
+            &[&["Bearer 0123456789abcdef"], &["bearer  0123456789abcdef "]],
+            &[
+                &[],
+                &["Bearer"],
+                &["Bearer "],
+                &["Bearer 0123456789abcde"],
+                &["Bearer 0123456789abcdeF"],
+                &["Basic 0123456789abcdef"],
+                &["0123456789abcdef"],
+            ],
+        );
+    }
+
+    #[test]
+    fn request_ids() {
+        let long = "x".repeat(129);
+        for (given, taken) in
+            [("abc-1_2.3", true), ("", false), ("a b", false), ("a\u{e4}", false), (&long, false)]
+        {
+            let id = request_id(&headers(REQUEST_ID_HEADER, &[given]));
+            assert_eq!(id == given, taken, "{given} {id}");
+            assert!(taken || (id.starts_with("req_") && id.len() == 28), "{id}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The daemon as a service of the user: the files that systemd and launchd read. Text only.
+
+use std::path::{Path, PathBuf};
+
+/// Who keeps services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// Linux.
+    Systemd,
+    /// macOS.
+    Launchd,
+}
+
+/// What a service runs.
+#[derive(Clone, Debug)]
+pub struct Service<'a> {
+    /// The program.
+    pub exe: &'a Path,
+    /// The directory of heddle's own files.
+    pub home: &'a Path,
+    /// Arguments after `daemon run`.
+    pub args: &'a [String],
+}
+
+/// The name of the service.
+pub const UNIT: &str = "heddle-daemon.service";
+/// The same for launchd.
+pub const LABEL: &str = "io.heddle.daemon";
+
+impl Keeper {
+    /// Returns where the file goes, given the user's own directory and that of settings.
+    pub fn path(self, user: &Path, settings: &Path) -> PathBuf {
+        match self {
+            Self::Systemd => settings.join("systemd/user").join(UNIT),
+            Self::Launchd => user.join("Library/LaunchAgents").join(format!("{LABEL}.plist")),
+        }
+    }
+
+    /// Writes the file.
+    pub fn render(self, service: &Service<'_>) -> String {
+        match self {
+            Self::Systemd => unit(service),
+            Self::Launchd => plist(service),
+        }
+    }
+}
+
+fn words<'a>(service: &'a Service<'_>) -> impl Iterator<Item = String> + 'a {
+    let exe = service.exe.display().to_string();
+    // A service stays: whoever keeps it would only start it again.
+    let fixed = ["daemon", "run", "--idle-timeout", "0"].map(str::to_owned);
+    std::iter::once(exe).chain(fixed).chain(service.args.iter().cloned())
+}
+
+fn unit(service: &Service<'_>) -> String {
+    let command = words(service).map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
+    let home = quoted(&format!("HEDDLE_HOME={}", service.home.display()));
+    format!(
+        "[Unit]\n\
+         Description=heddle: local models\n\
+         \n\
+         [Service]\n\
+         ExecStart={command}\n\
+         Environment={home}\n\
+         Restart=on-failure\n\
+         RestartSec=5\n\
+         # Taken by another daemon, or settings that cannot be used: trying again helps nobody.\n\
+         RestartPreventExitStatus=2 3\n\
+         TimeoutStopSec=20\n\
+         \n\
+         [Install]\n\
+         WantedBy=default.target\n"
+    )
+}
+
+/// Quotes a word as systemd reads it.
+fn quoted(word: &str) -> String {
+    let mut out = String::from('"');
+    for c in word.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            // Specifiers and variables.
+            '%' | '$' => out.extend([c, c]),
+            '\n' => out.push_str("\\n"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn plist(service: &Service<'_>) -> String {
+    let words: String =
+        words(service).map(|word| format!("    <string>{}</string>\n", escaped(&word))).collect();
+    let home = escaped(&service.home.display().to_string());
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \
+         \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
+         <plist version=\"1.0\">\n\
+         <dict>\n\
+         \x20 <key>Label</key>\n\
+         \x20 <string>{LABEL}</string>\n\
+         \x20 <key>ProgramArguments</key>\n\
+         \x20 <array>\n\
+         {words}\
+         \x20 </array>\n\
+         \x20 <key>EnvironmentVariables</key>\n\
+         \x20 <dict>\n\
+         \x20   <key>HEDDLE_HOME</key>\n\
+         \x20   <string>{home}</string>\n\
+         \x20 </dict>\n\
+         \x20 <key>RunAtLoad</key>\n\
+         \x20 <true/>\n\
+         \x20 <key>KeepAlive</key>\n\
+         \x20 <dict>\n\
+         \x20   <key>Crashed</key>\n\
+         \x20   <true/>\n\
+         \x20 </dict>\n\
+         </dict>\n\
+         </plist>\n"
+    )
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Keeper, Service};
+
+    #[test]
+    fn files() {
+        let args = ["--model".to_owned(), "a <b> \"c\" %h $x".to_owned()];
+        let service =
+            Service { exe: Path::new("/opt/he ddle"), home: Path::new("/h&h"), args: &args };
+        let unit = Keeper::Systemd.render(&service);
+        let command = "ExecStart=\"/opt/he ddle\" \"daemon\" \"run\" \"--idle-timeout\" \"0\" \
+                       \"--model\" \"a <b> \\\"c\\\" %%h $$x\"";
+        assert!(unit.lines().any(|line| line == command), "{unit}");
+        assert!(unit.contains("Environment=\"HEDDLE_HOME=/h&h\""), "{unit}");
+        let plist = Keeper::Launchd.render(&service);
+        assert!(plist.contains("<string>a &lt;b&gt; \"c\" %h $x</string>"), "{plist}");
+        assert!(plist.contains("<string>/h&amp;h</string>"), "{plist}");
+        let (user, settings) = (Path::new("/u"), Path::new("/u/.config"));
+        let path = Keeper::Systemd.path(user, settings);
+        assert_eq!(path, Path::new("/u/.config/systemd/user/heddle-daemon.service"));
+        let path = Keeper::Launchd.path(user, settings);
+        assert_eq!(path, Path::new("/u/Library/LaunchAgents/io.heddle.daemon.plist"));
+    }
+}

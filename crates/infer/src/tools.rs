@@ -1,0 +1,456 @@
+//! Tools that the daemon runs itself: `echo`, `upper`, and commands that its user declares.
+//!
+//! There is one way to have one run, [`Tools::run`], and it checks in this order: are tools on, is this one
+//! on the list, are the arguments JSON, do they fit its schema. Whatever is wrong becomes the output of the
+//! call, in words that the model can act on. Nothing is on unless the user of the daemon says so.
+
+mod command;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use jsonschema::Validator;
+use prompt::request::{Input, Tool};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+pub use command::Place;
+
+/// How long a tool may take unless the user says otherwise.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_millis(2000);
+/// How much of its output counts unless the user says otherwise.
+pub const OUTPUT_BYTES_DEFAULT: usize = 8192;
+/// The longest arguments that are looked at.
+pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
+/// How many tools may run at once, for all requests together.
+pub const RUNS_MAX: usize = 4;
+/// How many tools can be declared.
+pub const DECLARED_MAX: usize = 64;
+/// How many things that do not fit a schema are named.
+const MISFITS_MAX: usize = 3;
+
+/// What the user says about tools.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whether there are any.
+    pub on: bool,
+    /// The names of those that may be run; no others.
+    pub allowed: Vec<String>,
+    /// How long one may take.
+    pub timeout: Duration,
+    /// How much of its output counts.
+    pub output_bytes_max: usize,
+    /// Commands of the user.
+    pub declared: Vec<Declared>,
+    /// Where those run.
+    pub place: Place,
+}
+
+impl Default for Settings {
+    /// No tools.
+    fn default() -> Self {
+        Self {
+            on: false,
+            allowed: Vec::new(),
+            timeout: TIMEOUT_DEFAULT,
+            output_bytes_max: OUTPUT_BYTES_DEFAULT,
+            declared: Vec::new(),
+            place: Place::nowhere("no sandbox was set up"),
+        }
+    }
+}
+
+/// A command that the user declares as a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// What the model is told about it.
+    pub description: String,
+    /// Program and arguments; it reads the call's arguments as JSON from its input.
+    pub command: Vec<String>,
+    /// The JSON schema of the arguments.
+    pub parameters: Value,
+}
+
+/// Settings that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolsError {
+    /// Rename one.
+    #[error("there are two tools called `{name}`; rename one of them")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// Use another name.
+    #[error("`{name}` cannot be the name of a tool; use 1 to 64 letters, digits, `_` and `-`")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Say what to run.
+    #[error("the tool `{name}` has no command; write `command = [\"program\", \"argument\"]`")]
+    NoCommand {
+        /// The tool.
+        name: String,
+    },
+    /// Correct the schema.
+    #[error("the parameters of the tool `{name}` are no usable JSON schema: {problem}")]
+    Schema {
+        /// The tool.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Correct the list.
+    #[error("HEDDLE_ALLOWED_TOOLS names `{name}`, and there is no such tool; there are: {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// Declare fewer.
+    #[error("{count} tools are declared; at most {DECLARED_MAX} can be")]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
+}
+
+/// All tools of the daemon.
+#[derive(Debug)]
+pub struct Tools {
+    settings: Settings,
+    own: Vec<Own>,
+    runs: Semaphore,
+}
+
+struct Own {
+    tool: Tool,
+    fits: Validator,
+    act: Act,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Echo,
+    Upper,
+    Command(Vec<String>),
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Whether it worked, and if not, why not.
+    pub status: Status,
+    /// What the model reads.
+    pub text: String,
+}
+
+/// Whether a call worked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It did.
+    Completed,
+    /// Tools are off.
+    Off,
+    /// This tool is not on the list.
+    NotAllowed,
+    /// The arguments are no JSON, or do not fit.
+    BadArguments,
+    /// It took too long.
+    TimedOut,
+    /// It ran and failed, or could not be started.
+    Failed,
+}
+
+impl Status {
+    /// Returns the name that logs and counters have.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Off => "off",
+            Self::NotAllowed => "not_allowed",
+            Self::BadArguments => "bad_arguments",
+            Self::TimedOut => "timeout",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Output {
+    fn new(status: Status, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+}
+
+impl Tools {
+    /// Makes the tools, and checks whatever was declared.
+    pub fn new(settings: Settings) -> Result<Self, ToolsError> {
+        if settings.declared.len() > DECLARED_MAX {
+            return Err(ToolsError::TooMany { count: settings.declared.len() });
+        }
+        let text = json!({
+            "type": "object",
+            "properties": { "text": { "type": "string" } },
+            "required": ["text"],
+            "additionalProperties": false
+        });
+        let mut own = vec![
+            Own::new("echo", "Returns the text.", text.clone(), Act::Echo)?,
+            Own::new("upper", "Returns the text in capital letters.", text, Act::Upper)?,
+        ];
+        for Declared { name, description, command, parameters } in &settings.declared {
+            if command.first().is_none_or(String::is_empty) {
+                return Err(ToolsError::NoCommand { name: name.clone() });
+            }
+            let act = Act::Command(command.clone());
+            own.push(Own::new(name, description, parameters.clone(), act)?);
+        }
+        let mut names = BTreeSet::new();
+        if let Some(twice) = own.iter().find(|own| !names.insert(own.tool.name.as_str())) {
+            return Err(ToolsError::Twice { name: twice.tool.name.clone() });
+        }
+        if let Some(name) = settings.allowed.iter().find(|name| !names.contains(name.as_str())) {
+            let known = names.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(ToolsError::Unknown { name: name.clone(), known });
+        }
+        Ok(Self { settings, own, runs: Semaphore::new(RUNS_MAX) })
+    }
+
+    /// Returns the tools that may be run, as a model is offered them.
+    pub fn offered(&self) -> impl Iterator<Item = &Tool> {
+        self.own.iter().map(|own| &own.tool).filter(|tool| self.allows(&tool.name))
+    }
+
+    /// Tells whether a tool may be run.
+    pub fn allows(&self, name: &str) -> bool {
+        self.settings.on && self.settings.allowed.iter().any(|allowed| allowed == name)
+    }
+
+    /// Returns the name as logs may have it: that of a tool there is, for a model can make up any other.
+    pub fn known_name(&self, name: &str) -> &str {
+        self.own.iter().map(|own| own.tool.name.as_str()).find(|own| *own == name).unwrap_or("?")
+    }
+
+    /// Runs a call, if it may and can be run.
+    pub async fn run(&self, name: &str, arguments: &str) -> Output {
+        let (own, value) = match self.check(name, arguments) {
+            Ok(checked) => checked,
+            Err(refused) => return refused,
+        };
+        let max = self.settings.output_bytes_max;
+        match &own.act {
+            Act::Echo => Output::new(Status::Completed, cut(text_of(&value), max)),
+            Act::Upper => Output::new(Status::Completed, cut(&text_of(&value).to_uppercase(), max)),
+            Act::Command(argv) => {
+                // Closed never: it lives as long as we do.
+                let _run = self.runs.acquire().await;
+                let run = self.settings.place.run(argv, arguments.as_bytes(), max);
+                timeout(self.settings.timeout, run).await.unwrap_or_else(|_| {
+                    let after = self.settings.timeout.as_millis();
+                    Output::new(
+                        Status::TimedOut,
+                        format!(
+                            "the tool `{name}` was ended after {after} ms without an answer; ask \
+                             it for less, or do without it"
+                        ),
+                    )
+                })
+            }
+        }
+    }
+
+    /// Everything that must hold before a tool runs.
+    fn check(&self, name: &str, arguments: &str) -> Result<(&Own, Value), Output> {
+        if !self.settings.on {
+            return Err(Output::new(
+                Status::Off,
+                format!(
+                    "the tool `{name}` was not run: this daemon runs no tools; its user can change \
+                     that with HEDDLE_ALLOW_TOOLS=1 and HEDDLE_ALLOWED_TOOLS"
+                ),
+            ));
+        }
+        let own = self.own.iter().find(|own| own.tool.name == name);
+        let Some(own) = own.filter(|own| self.allows(&own.tool.name)) else {
+            let offered: Vec<_> = self.offered().map(|tool| tool.name.as_str()).collect();
+            let offered = if offered.is_empty() { "none".to_owned() } else { offered.join(", ") };
+            return Err(Output::new(
+                Status::NotAllowed,
+                format!(
+                    "the tool `{}` is not among those that may be run here: {offered}",
+                    cut(name, 64)
+                ),
+            ));
+        };
+        let bad = |problem: String| {
+            Err(Output::new(
+                Status::BadArguments,
+                format!(
+                    "the tool `{name}` was not run: {problem}; call it again with arguments after \
+                     this schema: {}",
+                    own.schema()
+                ),
+            ))
+        };
+        if arguments.len() > ARGUMENTS_BYTES_MAX {
+            return bad(format!("its arguments are longer than {ARGUMENTS_BYTES_MAX} bytes"));
+        }
+        let value: Value = match serde_json::from_str(arguments) {
+            Ok(value) => value,
+            Err(error) => return bad(format!("its arguments are not JSON ({error})")),
+        };
+        let misfits: Vec<_> = own.fits.iter_errors(&value).take(MISFITS_MAX).collect();
+        if !misfits.is_empty() {
+            let shown = misfits.iter().map(|misfit| match misfit.instance_path.as_str() {
+                "" => misfit.to_string(),
+                path => format!("at {path}: {misfit}"),
+            });
+            return bad(shown.collect::<Vec<_>>().join("; "));
+        }
+        Ok((own, value))
+    }
+}
+
+impl Own {
+    fn new(name: &str, description: &str, schema: Value, act: Act) -> Result<Self, ToolsError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+            return Err(ToolsError::Name { name: name.to_owned() });
+        }
+        let bad = |problem: String| ToolsError::Schema { name: name.to_owned(), problem };
+        if !schema.is_object() {
+            return Err(bad("it must be a JSON object".to_owned()));
+        }
+        let fits = jsonschema::validator_for(&schema).map_err(|error| bad(error.to_string()))?;
+        let tool = Tool {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            input: Input::Json(schema),
+        };
+        Ok(Self { tool, fits, act })
+    }
+
+    fn schema(&self) -> String {
+        match &self.tool.input {
+            Input::Json(schema) => schema.to_string(),
+            Input::Text { .. } => String::new(),
+        }
+    }
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Own").field("tool", &self.tool).field("act", &self.act).finish()
+    }
+}
+
+/// Takes the text out of arguments that fit the schema of `echo` and `upper`.
+fn text_of(arguments: &Value) -> &str {
+    arguments["text"].as_str().unwrap_or_default()
+}
+
+/// Keeps the beginning of an output, up to the end of a character, and says how much is missing.
+fn cut(text: &str, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text.to_owned();
+    }
+    let kept = &text[..text.floor_char_boundary(bytes_max)];
+    format!("{kept}\n[{} more bytes were cut]", text.len() - kept.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Declared, Output, Settings, Status, Tools, ToolsError, cut};
+
+    fn declared(name: &str, command: &[&str], parameters: serde_json::Value) -> Declared {
+        Declared {
+            name: name.to_owned(),
+            description: String::new(),
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            parameters,
+        }
+    }
+
+    async fn run(on: bool, allowed: &[&str], name: &str, arguments: &str) -> Output {
+        let allowed = allowed.iter().map(|&name| name.to_owned()).collect();
+        let declared = vec![declared("hello", &["true"], json!({"type": "object"}))];
+        let settings =
+            Settings { on, allowed, declared, output_bytes_max: 8, ..Settings::default() };
+        Tools::new(settings).unwrap().run(name, arguments).await
+    }
+
+    #[tokio::test]
+    async fn one_way_with_all_checks() {
+        use Status::*;
+        let both = &["echo", "upper"][..];
+        let text = r#"{"text":"häß"}"#;
+        for (on, allowed, name, arguments, status, says) in [
+            (true, both, "echo", text, Completed, "häß"),
+            (true, both, "upper", text, Completed, "HÄSS"),
+            (true, both, "echo", r#"{"text":"1234567äx"}"#, Completed, "1234567\n[3 more bytes"),
+            (false, both, "echo", text, Off, "HEDDLE_ALLOW_TOOLS=1"),
+            (true, &[][..], "echo", text, NotAllowed, "run here: none"),
+            (true, &["upper"][..], "echo", text, NotAllowed, "run here: upper"),
+            (true, both, "hello", "{}", NotAllowed, "echo, upper"),
+            (true, both, "rm", "{}", NotAllowed, "echo, upper"),
+            (true, both, "echo", "{", BadArguments, "not JSON"),
+            (true, both, "echo", "", BadArguments, "not JSON"),
+            (true, both, "echo", "[]", BadArguments, "\"required\":[\"text\"]"),
+            (true, both, "echo", "{}", BadArguments, "\"text\" is a required property"),
+            (true, both, "echo", r#"{"text":1}"#, BadArguments, "at /text: 1 is not"),
+            (true, both, "echo", r#"{"text":"a","x":1}"#, BadArguments, "'x' was unexpected"),
+            (true, &["hello"][..], "hello", "{}", Failed, "no sandbox"),
+        ] {
+            let output = run(on, allowed, name, arguments).await;
+            assert_eq!(output.status, status, "{name} {arguments}: {}", output.text);
+            assert!(output.text.contains(says), "{name} {arguments}: {}", output.text);
+        }
+        let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(super::ARGUMENTS_BYTES_MAX));
+        let output = run(true, both, "echo", &long).await;
+        assert_eq!(output.status, BadArguments);
+        assert!(output.text.len() < 1000, "{}", output.text.len());
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        let object = || json!({"type": "object"});
+        let check = |declared: Vec<Declared>, allowed: &[&str]| {
+            let allowed = allowed.iter().map(|&name| name.to_owned()).collect();
+            Tools::new(Settings { declared, allowed, ..Settings::default() }).map(drop)
+        };
+        assert_eq!(check(vec![declared("a", &["x"], object())], &["a", "echo"]), Ok(()));
+        for (declared, allowed, want) in [
+            (vec![declared("echo", &["x"], object())], &[][..], "two tools called `echo`"),
+            (vec![declared("a b", &["x"], object())], &[], "cannot be the name"),
+            (vec![declared("a", &[], object())], &[], "has no command"),
+            (vec![declared("a", &["x"], json!([]))], &[], "must be a JSON object"),
+            (vec![declared("a", &["x"], json!({"type": 5}))], &[], "no usable JSON schema"),
+            (vec![], &["b"], "there are: echo, upper"),
+            (vec![declared("a", &["x"], object()); 65], &[], "65 tools"),
+        ] {
+            let error: ToolsError = check(declared, allowed).unwrap_err();
+            assert!(error.to_string().contains(want), "{error}");
+        }
+    }
+
+    #[test]
+    fn cuts() {
+        for (text, max, want) in [
+            ("abc", 3, "abc"),
+            ("abcd", 3, "abc\n[1 more bytes were cut]"),
+            ("aä", 2, "a\n[2 more bytes were cut]"),
+            ("ä", 0, "\n[2 more bytes were cut]"),
+            ("", 0, ""),
+        ] {
+            assert_eq!(cut(text, max), want, "{text} {max}");
+        }
+    }
+}

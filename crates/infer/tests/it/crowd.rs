@@ -1,0 +1,131 @@
+//! Many clients, slow ones, and those who leave.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use infer::serve::Limits;
+
+use crate::scripted::STEPS_MAX;
+use crate::wire::{LIMIT, Lab, Set, input, post, until};
+
+/// The bound.
+const CANCEL_MAX: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn whoever_leaves_takes_the_answer_along_at_once() {
+    let lab = Lab::new(Set { slots: 1, ..Set::default() }).await;
+    let mut cancelled = 0;
+    for stream in [true, false] {
+        let mut client = lab.connect().await;
+        client.send(&post("/v1/responses"), &input("[[hang]]", stream).to_string()).await;
+        if stream {
+            assert!(client.until("output_text.delta").await);
+        }
+        until("the run", || lab.engine.seen.running.load(std::sync::atomic::Ordering::SeqCst) == 1)
+            .await;
+        // One that waits behind it leaves as well.
+        let mut waiting = lab.connect().await;
+        waiting.send(&post("/v1/responses"), &input("[[hang]]", stream).to_string()).await;
+        until("the wait", || lab.seen.waiting.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
+        for gone in [waiting, client] {
+            let left = Instant::now();
+            drop(gone);
+            cancelled += 1;
+            until("the cancel", || lab.seen.cancelled.lock().unwrap().len() == cancelled).await;
+            let after = lab.seen.cancelled.lock().unwrap().last().unwrap().duration_since(left);
+            assert!(after < CANCEL_MAX, "stream {stream}: {after:?}");
+        }
+        until("nobody", || lab.seen.running.load(std::sync::atomic::Ordering::SeqCst) == 0).await;
+    }
+    until("the log", || lab.log().matches("\"outcome\":\"cancelled\"").count() == 4).await;
+    // The slot is free again.
+    assert_eq!(lab.responses(&input("[[say hi]]", true)).await.text(), "hi");
+}
+
+#[tokio::test]
+async fn fifty_clients_are_served_in_order_and_none_is_forgotten() {
+    let lab = Arc::new(Lab::new(Set { slots: 4, ..Set::default() }).await);
+    let mut clients = Vec::new();
+    for number in 0..50 {
+        let lab = Arc::clone(&lab);
+        let mut client = lab.connect().await;
+        let mut body = input(&format!("[[slow 1 answer {number:02}]]"), number % 3 != 0);
+        body["prompt_cache_key"] = format!("{number:02}").into();
+        client.send(&post("/v1/responses"), &body.to_string()).await;
+        // The next one comes when this one is in line.
+        until("its place", || lab.seen.prompts.lock().unwrap().len() == number + 1).await;
+        clients.push(tokio::spawn(async move {
+            let answer = client.answer().await;
+            (answer.text(), Instant::now())
+        }));
+    }
+    let mut ends = Vec::new();
+    for (number, client) in clients.into_iter().enumerate() {
+        let (text, end) = client.await.unwrap();
+        assert_eq!(text, format!("answer {number:02}"));
+        ends.push(end);
+    }
+    // Nobody overtakes: they begin in the order in which they came.
+    let order = lab.seen.order.lock().unwrap().clone();
+    let want: Vec<_> = (0..50).map(|number| format!("{number:02}")).collect();
+    assert_eq!(order, want);
+    // With four places, nobody ends after somebody who came eight later.
+    for (number, pair) in ends.windows(9).enumerate() {
+        assert!(pair[0] <= pair[8], "client {number} waited for more than its share");
+    }
+}
+
+#[tokio::test]
+async fn too_many_in_line_are_told_to_come_back() {
+    let lab = Lab::new(Set { slots: 1, waiting_max: 2, ..Set::default() }).await;
+    let mut held = Vec::new();
+    for number in 0..3 {
+        let mut client = lab.connect().await;
+        client.send(&post("/v1/responses"), &input("[[hang]]", true).to_string()).await;
+        assert!(client.until("response.created").await);
+        until("its place", || lab.seen.prompts.lock().unwrap().len() == number + 1).await;
+        if number == 0 {
+            assert!(client.until("output_text.delta").await);
+        }
+        held.push(client);
+    }
+    let answer = lab.responses(&input("x", true)).await;
+    assert_eq!(answer.status, 429, "{answer:?}");
+    assert_eq!(answer.json()["error"]["code"], "rate_limit_exceeded");
+    assert!(!answer.header("retry-after").is_empty());
+}
+
+#[tokio::test]
+async fn a_slow_reader_holds_up_its_own_answer_only() {
+    let lab = Lab::new(Set { slots: 2, ..Set::default() }).await;
+    let mut slow = lab.connect().await;
+    slow.send(&post("/v1/responses"), &input("[[flood 20000]]", true).to_string()).await;
+    let made = || lab.seen.tokens.load(std::sync::atomic::Ordering::SeqCst);
+    until("a beginning", || made() > 1000).await;
+    // Nobody reads; at some point nothing more is made.
+    let mut before = 0;
+    let stuck = async {
+        while made() != before {
+            before = made();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, stuck).await.expect("the engine waits for its reader");
+    assert!(before < 20_000 * 1024 / 4, "{before} tokens, with {STEPS_MAX} at a time");
+    let begun = Instant::now();
+    for _ in 0..5 {
+        assert_eq!(lab.responses(&input("[[say hi]]", true)).await.text(), "hi");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    drop(slow);
+    until("the cancel", || lab.seen.cancelled.lock().unwrap().len() == 1).await;
+}
+
+#[tokio::test]
+async fn a_reader_that_never_reads_is_given_up() {
+    let limits = Limits { write_timeout: Duration::from_millis(200), ..Limits::default() };
+    let lab = Lab::new(Set { limits, ..Set::default() }).await;
+    let mut slow = lab.connect().await;
+    slow.send(&post("/v1/responses"), &input("[[flood 20000]]", true).to_string()).await;
+    until("the end", || lab.seen.cancelled.lock().unwrap().len() == 1).await;
+}

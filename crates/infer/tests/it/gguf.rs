@@ -1,0 +1,160 @@
+//! Headers of model files: what is said is found, and no damage goes unnoticed or does harm.
+
+use std::sync::LazyLock;
+
+use infer::gguf::{GgufError, Header, read};
+use proptest::prelude::*;
+use testkit::gguf::{Gguf, Value, gpt_oss, llama};
+
+/// Two files, made once.
+static FILES: LazyLock<[Vec<u8>; 2]> =
+    LazyLock::new(|| [llama(1).to_bytes(), gpt_oss(1).to_bytes()]);
+
+fn header(bytes: &[u8]) -> Result<Header, GgufError> {
+    read(bytes, bytes.len() as u64)
+}
+
+#[test]
+fn what_a_file_says_is_found() {
+    let bytes = llama(1).context_tokens(2048).to_bytes();
+    let Header { facts, shape } = header(&bytes).unwrap();
+    assert_eq!((facts.architecture.as_str(), facts.name.as_deref()), ("llama", Some("Tiny")));
+    assert_eq!(facts.context_tokens, 2048);
+    assert_eq!((facts.begin.as_deref(), facts.end.as_deref()), (None, Some("<|im_end|>")));
+    assert!(facts.specials.iter().any(|name| name == "<|im_start|>"), "{:?}", facts.specials);
+    assert!(facts.template.as_ref().is_some_and(|template| template.contains("<|im_start|>")));
+    // Two layers, two heads of 16 for keys and values, two bytes each.
+    assert_eq!(shape.token_bytes, 2 * 2 * (16 + 16) * 2);
+    assert_eq!(shape.vocabulary, 256 + 4 + 5);
+    assert!(facts.parameters > 50_000 && facts.parameters < shape.file_bytes / 4, "{facts:?}");
+
+    let facts = header(&gpt_oss(1).to_bytes()).unwrap().facts;
+    assert_eq!((facts.architecture.as_str(), facts.specials.len()), ("gpt-oss", 9));
+
+    let mut model = llama(1);
+    model.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
+    let facts = header(&model.to_bytes()).unwrap().facts;
+    assert_eq!(facts.begin.as_deref(), Some("<|im_start|>"));
+}
+
+#[track_caller]
+fn check(what: &str, spoil: impl Fn(&mut Gguf), want: &str) {
+    for mut model in [llama(1), gpt_oss(1)] {
+        spoil(&mut model);
+        let error = header(&model.to_bytes()).expect_err(what).to_string();
+        assert!(error.contains(want), "{what}: {error}");
+    }
+}
+
+/// Sets a number of the architecture.
+fn set(name: &'static str, value: u32) -> impl Fn(&mut Gguf) {
+    move |model| {
+        for architecture in ["llama", "gpt-oss"] {
+            model.set(&format!("{architecture}.{name}"), Value::U32(value));
+        }
+    }
+}
+
+#[test]
+fn what_would_end_the_process_is_refused() {
+    check("no layers", set("block_count", 0), "block_count` is 0");
+    check("many layers", set("block_count", 513), "block_count` is 513");
+    check("no context", set("context_length", 0), "context_length` is 0");
+    check("too few experts", set("expert_used_count", 9), "expert_used_count");
+    check("too many experts", set("expert_count", 5000), "expert_used_count");
+    check("odd groups", set("expert_group_count", 3), "expert_group_count");
+    check("no width", set("embedding_length", 0), "embedding_length` is 0");
+    check("more heads than width", set("attention.head_count", 65), "head_count");
+    check("wide heads", set("attention.key_length", 1 << 20), "key_length");
+    check("odd rotation", set("rope.dimension_count", 3), "rope.dimension_count");
+    check("wide rotation", set("rope.dimension_count", 32), "rope.dimension_count");
+    check("parts", |model| model.set("split.count", Value::U32(3)), "one of 3 parts");
+    check("alignment", |model| model.set("general.alignment", Value::U32(12)), "alignment is 12");
+    check("no weights", |model| model.tensors.clear(), "no weights");
+    check("no tokens", |model| model.set(TOKENS, Value::Texts(Vec::new())), "only 0 tokens");
+    check(
+        "one token",
+        |model| model.set(TOKENS, Value::Texts(vec!["a".into(); 300])),
+        "`a` is there twice",
+    );
+    let long = |model: &mut Gguf| {
+        let mut tokens: Vec<_> = (0..300).map(|n| n.to_string()).collect();
+        tokens[7] = "n".repeat(1025);
+        model.set(TOKENS, Value::Texts(tokens));
+    };
+    check("long token", long, "more than 1024 bytes");
+    check("twice", |model| model.tensors[1].name = model.tensors[0].name.clone(), "there twice");
+    check("no shape", |model| model.tensors[0].shape.clear(), "no shape");
+    check("empty", |model| model.tensors[0].shape[1] = 0, "impossible shape");
+    check("huge", |model| model.tensors[0].shape = vec![u64::MAX, 2], "impossible shape");
+    check("larger", |model| model.tensors[0].shape[1] += 64, "does not follow");
+    let last = |model: &mut Gguf| model.tensors.last_mut().unwrap().shape[0] += 1 << 40;
+    check("beyond the end", last, "ends too early");
+    check("twice a key", |model| model.keys.push(model.keys[0].clone()), "there twice");
+    check("long name", |model| model.tensors[0].name = "n".repeat(64), "64 bytes in a name");
+    let scaling = |model: &mut Gguf| {
+        for architecture in ["llama", "gpt-oss"] {
+            model.set(&format!("{architecture}.rope.scaling.type"), Value::Text("x".into()));
+        }
+    };
+    check("unknown scaling", scaling, "rope.scaling.type");
+    let epsilon = |model: &mut Gguf| {
+        for architecture in ["llama", "gpt-oss"] {
+            let key = format!("{architecture}.attention.layer_norm_rms_epsilon");
+            model.set(&key, Value::F32(-1.0));
+        }
+    };
+    check("negative epsilon", epsilon, "layer_norm_rms_epsilon");
+}
+
+#[test]
+fn other_files_are_told_apart() {
+    for other in [&b""[..], b"GG", b"GGML", b"PK\x03\x04 a wheel"] {
+        assert!(matches!(header(other), Err(GgufError::NotGguf)), "{other:?}");
+    }
+    let mut old = llama(1).to_bytes();
+    old[4] = 1;
+    assert!(matches!(header(&old), Err(GgufError::Version(1))));
+}
+
+/// Cut anywhere, a file is too short; the header is read no further than it goes.
+#[test]
+fn a_cut_file_is_noticed() {
+    let bytes = &FILES[0];
+    for cut in (4..9000).step_by(3).chain([20_000, 200_000, bytes.len() - 64]) {
+        match header(&bytes[..cut]) {
+            Err(GgufError::Truncated { wanted, found }) => {
+                assert!(wanted > found && found == cut as u64, "{wanted} {found} {cut}");
+            }
+            other => panic!("cut at {cut}: {other:?}"),
+        }
+        // The file's length may have been right when it was asked for.
+        let shrunk = read(&bytes[..cut], bytes.len() as u64);
+        assert!(shrunk.is_ok() || matches!(shrunk, Err(GgufError::Truncated { .. })));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn any_damage_is_read_or_refused(
+        flips in prop::collection::vec((0_usize..9000, any::<u8>()), 1..20),
+        oss in any::<bool>(),
+    ) {
+        let mut bytes = FILES[usize::from(oss)].clone();
+        for (at, value) in flips {
+            bytes[at] = value;
+        }
+        let _ = header(&bytes);
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = header(&bytes);
+        let head = b"GGUF\x03\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0";
+        bytes.splice(0..0, head.iter().copied());
+        let _ = header(&bytes);
+    }
+}
+
+const TOKENS: &str = "tokenizer.ggml.tokens";

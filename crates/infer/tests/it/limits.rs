@@ -1,0 +1,115 @@
+//! Bounds: bodies, heads, connections, and the time that each may take.
+
+use std::time::{Duration, Instant};
+
+use infer::serve::Limits;
+
+use crate::wire::{Lab, Set, input, post};
+
+#[tokio::test]
+async fn large_bodies_are_refused_whether_announced_or_not() {
+    let limits = Limits { request_bytes_max: 10_000, ..Limits::default() };
+    let lab = Lab::new(Set { limits, ..Set::default() }).await;
+    let body = input(&"x".repeat(20_000), false).to_string();
+    let answer = lab.ask(&post("/v1/responses"), &body).await;
+    assert_eq!(answer.status, 413, "{answer:?}");
+    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("10000"));
+    let mut client = lab.connect().await;
+    let head = format!("{}transfer-encoding: chunked\r\n\r\n", post("/v1/responses"));
+    client.raw(head.as_bytes()).await;
+    for _ in 0..20 {
+        client.raw(format!("400\r\n{}\r\n", "x".repeat(1024)).as_bytes()).await;
+    }
+    client.raw(b"0\r\n\r\n").await;
+    assert_eq!(client.answer().await.status, 413);
+    assert_eq!(lab.responses(&input("[[say hi]]", false)).await.text(), "hi");
+}
+
+#[tokio::test]
+async fn bodies_that_are_read_at_once_have_a_bound_together() {
+    let limits =
+        Limits { request_bytes_max: 10_000, requests_bytes_max: 15_000, ..Limits::default() };
+    let lab = Lab::new(Set { limits, ..Set::default() }).await;
+    let mut half = lab.connect().await;
+    half.raw(
+        format!("{}content-length: 9000\r\n\r\n{}", post("/v1/responses"), "x".repeat(8000))
+            .as_bytes(),
+    )
+    .await;
+    // The half that came counts, as soon as it has been read.
+    let body = input(&"x".repeat(8000), false).to_string();
+    let begun = Instant::now();
+    while lab.ask(&post("/v1/responses"), &body).await.status != 429 {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+    drop(half);
+    let begun = Instant::now();
+    while lab.ask(&post("/v1/responses"), &body).await.status != 200 {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+}
+
+#[tokio::test]
+async fn slow_heads_and_bodies_end() {
+    let limits = Limits {
+        head_timeout: Duration::from_millis(200),
+        body_timeout: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let lab = Lab::new(Set { limits, ..Set::default() }).await;
+    for half in
+        ["", "GET /he", "GET /health HTTP/1.1\r\nhost: x\r\n", "POST /v1/responses HTTP/1.1\r\n"]
+    {
+        let mut client = lab.connect().await;
+        client.raw(half.as_bytes()).await;
+        let begun = Instant::now();
+        client.rest().await;
+        assert!(begun.elapsed() < Duration::from_secs(5), "{half:?} {:?}", begun.elapsed());
+    }
+    let mut client = lab.connect().await;
+    client.raw(format!("{}content-length: 100\r\n\r\n{{", post("/v1/responses")).as_bytes()).await;
+    let answer = client.answer().await;
+    assert_eq!(answer.status, 408, "{answer:?}");
+    assert_eq!(answer.json()["error"]["code"], "request_timeout");
+}
+
+#[tokio::test]
+async fn connections_have_a_bound_and_come_back() {
+    let limits = Limits { connections_max: 3, ..Limits::default() };
+    let lab = Lab::new(Set { limits, ..Set::default() }).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let mut client = lab.connect().await;
+        client.send("GET /health HTTP/1.1\r\nhost: x\r\n", "").await;
+        assert_eq!(client.answer().await.status, 200);
+        held.push(client);
+    }
+    let mut client = lab.connect().await;
+    let answer = client.answer().await;
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert_eq!(answer.json()["error"]["code"], "too_many_connections");
+    drop(held);
+    let begun = Instant::now();
+    loop {
+        let mut client = lab.connect().await;
+        client.send("GET /health HTTP/1.1\r\nhost: x\r\n", "").await;
+        if client.answer().await.status == 200 {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+}
+
+#[tokio::test]
+async fn heads_have_a_bound() {
+    let limits = Limits { head_timeout: Duration::from_secs(1), ..Limits::default() };
+    let lab = Lab::new(Set { limits, ..Set::default() }).await;
+    let many = "x-a: b\r\n".repeat(100);
+    let long = format!("x-a: {}\r\n", "b".repeat(100_000));
+    for headers in [many, long] {
+        let mut client = lab.connect().await;
+        client.send(&format!("GET /health HTTP/1.1\r\nhost: x\r\n{headers}"), "").await;
+        let answer = client.rest().await;
+        assert!(answer.starts_with("HTTP/1.1 431"), "{} {answer}", headers.len());
+    }
+}

@@ -1,0 +1,18 @@
+//! The daemon's parts from the outside; the server with a scripted engine behind it, over a socket.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod answers;
+mod crowd;
+mod garbage;
+mod gguf;
+mod hub;
+mod life;
+mod limits;
+#[cfg(feature = "llama")]
+mod llama;
+mod models;
+mod own_tools;
+mod pull;
+mod routes;
+mod scripted;
+mod wire;

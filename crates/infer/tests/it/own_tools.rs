@@ -1,0 +1,130 @@
+//! Tools that the daemon runs itself, inside of answers. Commands in a sandbox are tried with the binary.
+
+use infer::tools::Settings;
+use serde_json::{Value, json};
+
+use crate::wire::{Lab, Set, input, post};
+
+fn set(on: bool, allowed: &[&str], forced_calls: bool) -> Set {
+    let allowed = allowed.iter().map(|&name| name.to_owned()).collect();
+    let tools = Settings { on, allowed, output_bytes_max: 16, ..Settings::default() };
+    Set { tools, forced_calls, ..Set::default() }
+}
+
+fn force(body: &mut Value, name: &str, arguments: &str) {
+    let call = json!({"name": name, "arguments": arguments}).to_string();
+    body["metadata"] = json!({ "heddle_forced_call": call });
+}
+
+/// Returns the items of an answer.
+fn items(response: &Value) -> Vec<Value> {
+    response["output"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_call_of_the_model_is_run_and_the_answer_goes_on() {
+    let lab = Lab::new(set(true, &["upper"], false)).await;
+    for stream in [false, true] {
+        let answer = lab.responses(&input("[[call upper {\"text\": \"hi\"}]]", stream)).await;
+        let response = match stream {
+            true => answer.events().pop().unwrap()["response"].clone(),
+            false => answer.json(),
+        };
+        let items = items(&response);
+        let kinds: Vec<_> = items.iter().map(|item| item["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["function_call", "function_call_output", "message"], "{response}");
+        assert_eq!(items[0]["name"], "upper");
+        assert_eq!((&items[1]["output"], &items[1]["status"]), (&json!("HI"), &json!("completed")));
+        assert_eq!(items[1]["call_id"], items[0]["call_id"]);
+        assert_eq!(answer.text(), "it said: HI");
+        assert_eq!(response["status"], "completed");
+        if stream {
+            let done = |event: &Value| event["type"] == "response.output_item.done";
+            assert_eq!(answer.events().iter().filter(|event| done(event)).count(), 3);
+        }
+    }
+    // The tool was on offer.
+    assert!(lab.seen.prompts.lock().unwrap()[0].contains("upper"));
+    let log = lab.log();
+    assert!(log.contains("\"event\":\"tool\"") && log.contains("\"tool\":\"upper\""), "{log}");
+    assert!(!log.contains("HI"), "{log}");
+    let metrics = lab.get("/metrics").await.body;
+    assert!(metrics.contains("heddle_tool_runs_total{outcome=\"completed\"} 2"), "{metrics}");
+}
+
+#[tokio::test]
+async fn forced_calls_go_through_the_same_checks() {
+    let text = r#"{"text":"hi"}"#;
+    for (on, allowed, name, arguments, status, says) in [
+        (true, &["echo"][..], "echo", text, "completed", "hi"),
+        (
+            true,
+            &["echo"],
+            "echo",
+            r#"{"text":"0123456789abcdefg"}"#,
+            "completed",
+            "0123456789abcdef\n[1 more",
+        ),
+        (false, &["echo"], "echo", text, "failed", "HEDDLE_ALLOW_TOOLS=1"),
+        (true, &[], "echo", text, "failed", "may be run here: none"),
+        (true, &["upper"], "echo", text, "failed", "may be run here: upper"),
+        (true, &["echo"], "echo", "{", "failed", "not JSON"),
+        (true, &["echo"], "echo", "{}", "failed", "required property"),
+        (true, &["echo"], "made_up", "{}", "failed", "`made_up` is not among"),
+    ] {
+        let lab = Lab::new(set(on, allowed, true)).await;
+        let mut body = input("[[say after]]", false);
+        force(&mut body, name, arguments);
+        let answer = lab.responses(&body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let items = items(&answer.json());
+        assert_eq!(items[0]["name"], name);
+        assert_eq!(items[1]["status"], status, "{items:?}");
+        assert!(items[1]["output"].as_str().unwrap().contains(says), "{items:?}");
+        assert_eq!(answer.text(), "after");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_forced_unless_that_is_allowed() {
+    let lab = Lab::new(set(true, &["echo"], false)).await;
+    let mut body = input("[[say hi]]", false);
+    force(&mut body, "echo", "{}");
+    let answer = lab.responses(&body).await.json();
+    assert_eq!(items(&answer).len(), 1, "{answer}");
+    let lab = Lab::new(set(true, &["echo"], true)).await;
+    body["metadata"] = json!({"heddle_forced_call": "nonsense"});
+    let answer = lab.responses(&body).await;
+    assert_eq!(
+        (answer.status, &answer.json()["error"]["param"]),
+        (400, &"metadata.heddle_forced_call".into())
+    );
+}
+
+#[tokio::test]
+async fn calls_of_the_client_are_left_to_it() {
+    let lab = Lab::new(set(true, &["echo", "upper"], false)).await;
+    let mut body = input("[[call upper {\"text\": \"hi\"}]]", false);
+    body["tools"] = json!([{
+        "type": "function", "name": "upper", "description": "",
+        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
+    }]);
+    let answer = lab.responses(&body).await.json();
+    let kinds: Vec<_> = items(&answer).iter().map(|item| item["type"].clone()).collect();
+    assert_eq!(kinds, ["function_call"], "{answer}");
+    // Chat Completions cannot show what came of a call, so there ours are not on offer.
+    let chat = json!({"model": "tiny", "messages": [{"role": "user", "content": "[[say hi]]"}]});
+    lab.ask(&post("/v1/chat/completions"), &chat.to_string()).await;
+    assert!(!lab.seen.prompts.lock().unwrap().last().unwrap().contains("echo"));
+}
+
+#[tokio::test]
+async fn a_model_that_calls_for_ever_is_asked_for_an_answer() {
+    let lab = Lab::new(set(true, &["echo"], false)).await;
+    // The output is itself an order to call again.
+    let again = "[[call echo {\"text\": \"x\"}]] tool";
+    let body = input(&format!("[[call echo {}]]", json!({ "text": again })), false);
+    let answer = lab.responses(&body).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(lab.seen.prompts.lock().unwrap().len() <= 9);
+}

@@ -1,0 +1,140 @@
+//! Each route, who may use it, and what is said to those who may not.
+
+use serde_json::json;
+
+use crate::wire::{Lab, Set, TOKEN, input, post};
+
+#[tokio::test]
+async fn refusals_have_a_status_a_code_and_ids() {
+    let lab = Lab::new(Set::default()).await;
+    let json_head = post("/v1/responses");
+    let text = "POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\n";
+    let zip = format!("{json_head}content-encoding: gzip\r\n");
+    let other = format!("{json_head}x-heddle-protocol: 2\r\n");
+    let unknown = input("x", false).to_string().replace("tiny", "huge");
+    for (head, body, status, says) in [
+        ("GET /nothing HTTP/1.1\r\nhost: x\r\n", "", 404, "/v1/responses"),
+        ("GET /v1/responses HTTP/1.1\r\nhost: x\r\n", "", 405, "use POST"),
+        (&post("/v1/models"), "{}", 405, "use GET"),
+        ("GET /v1/models/huge HTTP/1.1\r\nhost: x\r\n", "", 404, "huge"),
+        (text, "{}", 415, "application/json"),
+        (&zip, "{}", 415, "Content-Encoding"),
+        (&other, "{}", 400, "heddle daemon stop"),
+        (&json_head, "", 400, ""),
+        (&json_head, "{", 400, ""),
+        (&json_head, "[]", 400, ""),
+        (&json_head, "\u{0}\u{1}", 400, ""),
+        (&json_head, r#"{"model":"tiny"}"#, 400, "input"),
+        (&json_head, r#"{"model":"tiny","input":5}"#, 400, "input"),
+        (&json_head, &unknown, 404, "huge"),
+        (&post("/v1/chat/completions"), r#"{"model":"tiny"}"#, 400, "messages"),
+    ] {
+        let answer = lab.ask(head, body).await;
+        assert_eq!(answer.status, status, "{head} {body} {answer:?}");
+        let error = &answer.json()["error"];
+        assert!(error["message"].as_str().unwrap().contains(says), "{head} {error}");
+        assert!(error["type"].is_string() && error.get("code").is_some(), "{head} {error}");
+        assert!(answer.header("x-request-id").starts_with("req_"), "{answer:?}");
+        assert_eq!(answer.header("x-heddle-protocol"), "1");
+    }
+    assert_eq!(lab.get("/v1/responses").await.header("allow"), "POST");
+}
+
+#[tokio::test]
+async fn routes_answer_with_and_without_prefix() {
+    let lab = Lab::new(Set::default()).await;
+    for prefix in ["", "/v1"] {
+        let health = lab.get(&format!("{prefix}/health")).await;
+        let health = health.json();
+        assert_eq!((&health["status"], &health["model"]), (&json!("ok"), &json!("tiny")));
+        assert_eq!(
+            (&health["progress"], &health["context_tokens"]),
+            (&json!(1.0), &json!(100_000))
+        );
+        let models = lab.get(&format!("{prefix}/models")).await.json();
+        assert_eq!(models["data"][0]["id"], "tiny");
+        assert_eq!(models["data"][0]["context_length"], 100_000);
+        let model = lab.get(&format!("{prefix}/models/tiny")).await.json();
+        assert_eq!(model["id"], "tiny");
+        let body = input("[[say hi]]", false).to_string();
+        let answer = lab.ask(&post(&format!("{prefix}/responses")), &body).await;
+        assert_eq!((answer.status, answer.text().as_str()), (200, "hi"), "{answer:?}");
+    }
+    // Whoever asks for the local model means the one that is here.
+    let answer = lab.responses(&json!({"model": "local", "input": "[[say hi]]"})).await;
+    assert_eq!(answer.text(), "hi");
+    let metrics = lab.get("/metrics").await;
+    assert!(metrics.header("content-type").starts_with("text/plain; version=0.0.4"));
+    for line in [
+        "heddle_requests_total{route=\"/v1/responses\",status=\"200\"} 3",
+        "heddle_tokens_total{kind=\"output\"} 6",
+        "heddle_first_token_seconds_count 3",
+        "heddle_engine_memory_bytes 1234",
+        "heddle_requests 0",
+    ] {
+        assert!(metrics.body.lines().any(|found| found == line), "{line}\n{}", metrics.body);
+    }
+}
+
+#[tokio::test]
+async fn the_clients_own_id_is_used_if_it_is_sane() {
+    let lab = Lab::new(Set::default()).await;
+    for (given, taken) in [("my-id.7", true), ("a b", false)] {
+        let head = format!("GET /health HTTP/1.1\r\nhost: x\r\nx-request-id: {given}\r\n");
+        let answer = lab.ask(&head, "").await;
+        assert_eq!(answer.header("x-request-id") == given, taken, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_port_wants_a_token_and_a_host_of_ours() {
+    let lab = Lab::new(Set { port: true, ..Set::default() }).await;
+    let port = lab.port.unwrap();
+    let good = format!("authorization: Bearer {TOKEN}\r\n");
+    for (head, status) in [
+        (format!("host: localhost:{port}\r\n{good}"), 200),
+        (format!("host: 127.0.0.1:{port}\r\n{good}"), 200),
+        (format!("host: 127.0.0.1:{port}\r\n"), 401),
+        (format!("host: 127.0.0.1:{port}\r\nauthorization: Bearer x{TOKEN}\r\n"), 401),
+        (format!("host: evil.example\r\n{good}"), 403),
+        (good.clone(), 403),
+    ] {
+        for path in ["/health", "/metrics", "/v1/models"] {
+            let mut client = lab.connect_port().await;
+            client.send(&format!("GET {path} HTTP/1.1\r\n{head}"), "").await;
+            let answer = client.answer().await;
+            assert_eq!(answer.status, status, "{path} {head} {answer:?}");
+            assert!(!answer.body.contains(TOKEN), "{answer:?}");
+        }
+    }
+    let health = lab.get("/health").await.json();
+    assert_eq!(health["base_url"], format!("http://127.0.0.1:{port}/v1"));
+}
+
+#[tokio::test]
+async fn health_is_there_before_the_model_and_work_waits_for_it() {
+    let lab = Lab::new(Set { loaded: false, ..Set::default() }).await;
+    let health = lab.get("/health").await.json();
+    assert_eq!((&health["status"], &health["progress"]), (&json!("loading"), &json!(0.25)));
+    assert_eq!(lab.get("/v1/models").await.json()["data"][0]["id"], "tiny");
+    let mut client = lab.connect().await;
+    client.send(&post("/v1/responses"), &input("[[say hi]]", false).to_string()).await;
+    // It has been read when it counts as work.
+    loop {
+        if lab.get("/health").await.json()["requests"] == 1 {
+            break;
+        }
+    }
+    lab.load();
+    assert_eq!(client.answer().await.text(), "hi");
+}
+
+#[tokio::test]
+async fn a_model_that_cannot_be_loaded_is_named_with_its_reason() {
+    let lab = Lab::new(Set { loaded: false, ..Set::default() }).await;
+    lab.standing.send_replace(infer::serve::Standing::Failed("it is a teapot".to_owned()));
+    let answer = lab.responses(&input("x", true)).await;
+    assert_eq!(answer.status, 503);
+    assert!(answer.body.contains("it is a teapot"), "{answer:?}");
+    assert_eq!(lab.get("/health").await.json()["status"], "failed");
+}

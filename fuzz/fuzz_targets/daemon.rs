@@ -1,0 +1,64 @@
+//! Any bytes at a connection of the daemon, cut in two: no panic, no hang, and whatever is answered is HTTP.
+#![no_main]
+
+#[path = "../../crates/infer/tests/it/scripted.rs"]
+#[expect(dead_code, reason = "only the engine is needed here")]
+mod scripted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use infer::log::Log;
+use infer::serve::{Door, Limits, Loaded, Parts, Server, Standing};
+use infer::tools::{Settings, Tools};
+use libfuzzer_sys::fuzz_target;
+use prompt::model::ModelOptions;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::watch;
+
+fuzz_target!(|input: (u16, &[u8])| {
+    let (at, bytes) = input;
+    let (head, tail) = bytes.split_at(usize::from(at).min(bytes.len()));
+    // The clock is stopped: what waits for time gets it at once.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let (client, stream) = tokio::io::duplex(1 << 20);
+        let connection = tokio::spawn(server().connection(stream, Door::Socket));
+        let (mut read, mut write) = tokio::io::split(client);
+        let _ = write.write_all(head).await;
+        tokio::task::yield_now().await;
+        let _ = write.write_all(tail).await;
+        let mut answer = Vec::new();
+        let reading = read.read_to_end(&mut answer);
+        tokio::time::timeout(Duration::from_secs(3600), reading)
+            .await
+            .expect("every connection ends")
+            .expect("memory can be read");
+        connection.await.expect("a connection does not panic");
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "no HTTP");
+    });
+});
+
+fn server() -> Arc<Server> {
+    let engine = Arc::new(scripted::Scripted::new(2, 4));
+    let loaded = Loaded::new("tiny".to_owned(), engine, ModelOptions::default());
+    let loaded = Arc::new(loaded.expect("the template is ours"));
+    let (sender, standing) = watch::channel(Standing::Ready(loaded));
+    drop(sender);
+    Server::new(Parts {
+        limits: Limits::default(),
+        model: "tiny".to_owned(),
+        file: None,
+        standing,
+        tools: Tools::new(Settings::default()).expect("no tools"),
+        forced_calls: true,
+        token: None,
+        address: None,
+        log: Log::none(),
+    })
+    .expect("random numbers")
+}
