@@ -1,5 +1,7 @@
 //! The command line.
 
+pub(crate) mod daemon;
+pub(crate) mod models;
 pub(crate) mod threads;
 
 use std::path::PathBuf;
@@ -34,6 +36,12 @@ pub(crate) enum Command {
     /// List, search, name, archive, check and repair threads.
     #[command(subcommand, visible_alias = "thread", after_help = threads::THREADS_HELP)]
     Threads(Box<threads::ThreadsCommand>),
+    /// List, get, add, remove and try models that run on this machine.
+    #[command(subcommand, after_help = models::MODELS_HELP)]
+    Models(Box<models::ModelsCommand>),
+    /// Serve a local model to heddle and to other programs.
+    #[command(subcommand, after_help = daemon::DAEMON_HELP)]
+    Daemon(Box<daemon::DaemonCommand>),
     /// Look at what goes on inside.
     #[command(subcommand)]
     Debug(DebugCommand),
@@ -457,6 +465,14 @@ pub(crate) struct SharedArgs {
     #[arg(short, long)]
     pub(crate) model: Option<String>,
 
+    /// Use a model on this machine, through `heddle daemon`. The same as -c model_provider=local.
+    #[arg(long)]
+    pub(crate) oss: bool,
+
+    /// Accepted for clients that send it; with --oss the provider is our own.
+    #[arg(long, hide = true, value_name = "PROVIDER")]
+    pub(crate) local_provider: Option<String>,
+
     /// Use the settings of a profile: a [profiles.NAME] table or a NAME.config.toml file.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
@@ -501,6 +517,8 @@ impl SharedArgs {
         Self {
             overrides: join(overrides, self.overrides),
             model: self.model.or(before.model),
+            oss: self.oss || before.oss,
+            local_provider: self.local_provider.or(before.local_provider),
             profile: self.profile.or(before.profile),
             sandbox: self.sandbox.or(before.sandbox),
             directory: self.directory.or(before.directory),

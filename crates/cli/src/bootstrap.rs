@@ -1,5 +1,6 @@
 //! From flags, environment and files to the parts that a thread is made of.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use tools::{
 
 use crate::args::{ExecFlags, SharedArgs};
 use crate::failure::Failure;
+use crate::local;
 use crate::past::{self, Opened, Start};
 use crate::provider::{self, Resolved};
 use crate::safety;
@@ -124,6 +126,9 @@ pub(crate) fn load_config(
         }
         config.model = Some(model.clone());
     }
+    if shared.oss {
+        config.model_provider = Some(local::PROVIDER.to_owned());
+    }
     let warnings = warnings
         .iter()
         .filter(|warning| {
@@ -198,13 +203,14 @@ pub(crate) struct Ready {
 pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Result<Ready, Failure> {
     let Wanted { start, ephemeral, ignore_rules, output_schema, shared, originator, source } =
         wanted;
+    let Served { config, resolved } = served(world, config, shared, source)?;
+    let config = &*config;
+    let Resolved { endpoint, retry, dialect } = resolved;
     let model = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
-    let Resolved { endpoint, retry, dialect } =
-        provider::resolve(config, &world.env).map_err(Failure::usage)?;
     let known = match endpoint.wire_api {
-        WireApi::Responses => ModelProfile::of(&model),
-        // Whoever serves the model over this API is rarely the one who made it.
-        WireApi::Chat => ModelProfile::of(&model).plain(),
+        WireApi::Responses if endpoint.socket.is_none() => ModelProfile::of(&model),
+        // Whoever serves the model is rarely the one who made it.
+        WireApi::Responses | WireApi::Chat => ModelProfile::of(&model).plain(),
     };
     let provider = endpoint.name.clone();
     let instructions = instructions(world, config)?;
@@ -305,6 +311,41 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
     }
     let profile = workspace.gate.profile().clone();
     Ok(Ready { thread, model, provider, sandbox, sessions, profile, window, path, told })
+}
+
+/// Where the model is, and what that makes of the configuration.
+struct Served<'a> {
+    config: Cow<'a, Config>,
+    resolved: Resolved,
+}
+
+/// Finds out where the model is; one on this machine is made ready.
+fn served<'a>(
+    world: &World,
+    config: &'a Config,
+    shared: &SharedArgs,
+    source: &str,
+) -> Result<Served<'a>, Failure> {
+    let Some(chosen) = local::choose(world, config)? else {
+        let resolved = provider::resolve(config, &world.env).map_err(Failure::usage)?;
+        return Ok(Served { config: Cow::Borrowed(config), resolved });
+    };
+    let mut config = config.clone();
+    // Whoever has set nothing up wants to see something done: in the workspace, without a network.
+    let may_write = chosen.for_want_of_a_key
+        && source == "exec"
+        && shared.sandbox.is_none()
+        && config.sandbox_mode.is_none();
+    if may_write {
+        config.sandbox_mode = Some(config::SandboxMode::WorkspaceWrite);
+    }
+    local::tell(&chosen, may_write);
+    let (home, health) = local::ensure(world, &chosen.model.name)?;
+    config.model = Some(health.model);
+    config.model_context_window =
+        config.model_context_window.or(health.context_tokens.map(u64::from));
+    let resolved = provider::local(home.socket());
+    Ok(Served { config: Cow::Owned(config), resolved })
 }
 
 /// Makes the environment of commands of a model, with what keeps programs plain and quiet.

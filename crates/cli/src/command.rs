@@ -2,8 +2,10 @@
 
 pub(crate) mod app_server;
 pub(crate) mod completion;
+pub(crate) mod daemon;
 pub(crate) mod decode;
 pub(crate) mod exec;
+pub(crate) mod models;
 pub(crate) mod policy;
 pub(crate) mod sandbox;
 pub(crate) mod threads;

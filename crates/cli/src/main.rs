@@ -5,6 +5,7 @@ mod bootstrap;
 mod command;
 mod failure;
 mod find;
+mod local;
 mod past;
 mod progress;
 mod provider;
@@ -43,6 +44,8 @@ fn main() -> ExitCode {
             command::policy::explain(args.shared, *explain)
         }
         Command::Threads(threads) => command::threads::run(&args.shared, *threads),
+        Command::Models(models) => command::models::run(&args.shared, *models),
+        Command::Daemon(daemon) => command::daemon::run(&args.shared, *daemon),
         Command::Debug(DebugCommand::Decode(decode)) => command::decode::run(&decode),
         Command::Completion { shell } => command::completion::run(shell),
     };

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use store::index::Progress;
 
+use crate::command::models::bytes;
 use crate::terminal::Screen;
 
 const BAR_AFTER: Duration = Duration::from_secs(1);
@@ -32,3 +33,74 @@ pub(crate) fn bar(what: &'static str) -> impl FnMut(Progress) + 'static {
         }
     }
 }
+
+/// Shows how far a transfer is: as a bar on a terminal, as a line now and then elsewhere.
+pub(crate) struct Transfer {
+    what: &'static str,
+    screen: Screen,
+    /// Whether it is also shown where there is no terminal.
+    lines: bool,
+    started: Instant,
+    /// What was there when it started.
+    from: Option<u64>,
+    told: Option<Instant>,
+    drawn: bool,
+}
+
+impl Transfer {
+    pub(crate) fn new(what: &'static str, lines: bool) -> Self {
+        let (screen, started) = (Screen::of_stderr(), Instant::now());
+        Self { what, screen, lines, started, from: None, told: None, drawn: false }
+    }
+
+    /// Tells whether it is time to say something again.
+    pub(crate) fn is_due(&mut self, done: u64, total: u64) -> bool {
+        let every = if self.screen.terminal { BAR_EVERY } else { LINE_EVERY };
+        let due = done == total || self.told.is_none_or(|told| told.elapsed() >= every);
+        if due {
+            self.told = Some(Instant::now());
+        }
+        due
+    }
+
+    pub(crate) fn show(&mut self, done: u64, total: u64) {
+        if self.from.is_none() {
+            (self.from, self.started) = (Some(done), Instant::now());
+        }
+        let terminal = self.screen.terminal;
+        if !(terminal || self.lines) || !self.is_due(done, total) {
+            return;
+        }
+        let gone = self.started.elapsed().as_secs_f64();
+        let speed = done.saturating_sub(self.from.unwrap_or(0)) as f64 / gone.max(0.001);
+        let left = total.saturating_sub(done) as f64 / speed.max(1.0);
+        let mut words = format!("{} of {}", bytes(done), bytes(total));
+        if gone > 1.0 {
+            words.push_str(&format!(", {}/s", bytes(speed as u64)));
+            if done < total && left < 360_000.0 {
+                words.push_str(&format!(", {left:.0} s left"));
+            }
+        }
+        let mut stderr = std::io::stderr().lock();
+        // With nobody to see it, there is nobody to tell that either.
+        if terminal {
+            let filled = (BAR_COLUMNS as u64).saturating_mul(done) / total.max(1);
+            let filled = usize::try_from(filled).unwrap_or(0).min(BAR_COLUMNS);
+            let (full, empty) = ("#".repeat(filled), ".".repeat(BAR_COLUMNS - filled));
+            let _ = write!(stderr, "\r\x1b[K[{full}{empty}] {words}");
+            self.drawn = true;
+        } else {
+            let _ = writeln!(stderr, "heddle: {}: {words}", self.what);
+        }
+    }
+
+    /// Takes the bar away, so that something else can be said.
+    pub(crate) fn end(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            let _ = std::io::stderr().write_all(b"\r\x1b[K");
+        }
+    }
+}
+
+/// How often a line is written where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(5);

@@ -1,6 +1,7 @@
 //! From the configuration of a provider to an endpoint that can be used.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
@@ -10,8 +11,18 @@ use providers::{Auth, Endpoint, OPENAI_BASE_URL};
 use stdx::Redacted;
 use stream::dialect::Format;
 
+use crate::local;
+
 /// The provider that exists without configuration.
 const BUILT_IN: &str = "openai";
+
+/// What to do where there is no key.
+const WITHOUT_A_KEY: &str = "without one, a model can run on this machine: `heddle models pull gpt-oss-20b`, or \
+                             `smollm2` to try it out";
+
+/// How long the daemon may be silent: a long prompt on a small machine takes its time, and a daemon that is gone is
+/// noticed at once.
+const LOCAL_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// A provider that can be used.
 #[derive(Debug)]
@@ -19,6 +30,33 @@ pub(crate) struct Resolved {
     pub(crate) endpoint: Endpoint,
     pub(crate) retry: RetryLimits,
     pub(crate) dialect: Option<&'static Format>,
+}
+
+/// Makes the endpoint of the daemon that listens on a socket of this machine.
+pub(crate) fn local(socket: &Path) -> Resolved {
+    let built_in = Provider::default();
+    let endpoint = Endpoint {
+        name: local::PROVIDER.to_owned(),
+        base_url: "http://localhost/v1".to_owned(),
+        socket: Some(socket.to_owned()),
+        wire_api: providers::WireApi::Responses,
+        query: Vec::new(),
+        headers: Vec::new(),
+        auth: Auth::None,
+        idle_timeout: LOCAL_PATIENCE,
+    };
+    let retry = RetryLimits {
+        request_max: built_in.request_max_retries,
+        stream_max: built_in.stream_max_retries,
+    };
+    Resolved { endpoint, retry, dialect: None }
+}
+
+/// Tells whether nobody chose a provider, and the built-in one lacks its key.
+pub(crate) fn lacks_a_key(config: &Config, env: &HashMap<String, String>) -> bool {
+    let chosen = config.model_provider.is_some() || config.model_providers.contains_key(BUILT_IN);
+    let missing = |resolved: Resolved| matches!(resolved.endpoint.auth, Auth::Missing { .. });
+    !chosen && resolve(config, env).is_ok_and(missing)
 }
 
 /// Finds the provider that the configuration names and fills in what comes from the environment.
@@ -30,7 +68,7 @@ pub(crate) fn resolve(config: &Config, env: &HashMap<String, String>) -> anyhow:
         None if id == BUILT_IN => &built_in,
         None => {
             let mut known: Vec<_> = config.model_providers.keys().map(String::as_str).collect();
-            known.push(BUILT_IN);
+            known.extend([BUILT_IN, local::PROVIDER]);
             bail!(
                 "model provider `{id}` is not defined: add a [model_providers.{id}] table to \
                  config.toml, or choose one of: {}",
@@ -53,6 +91,7 @@ pub(crate) fn resolve(config: &Config, env: &HashMap<String, String>) -> anyhow:
         name: id.to_owned(),
         auth: auth(provider, &base_url, env),
         base_url,
+        socket: None,
         wire_api: match provider.wire_api {
             WireApi::Responses => providers::WireApi::Responses,
             WireApi::Chat => providers::WireApi::Chat,
@@ -141,6 +180,9 @@ fn auth(provider: &Provider, base_url: &str, env: &HashMap<String, String>) -> A
         Some(key) => Auth::Bearer(Redacted::new(key.trim())),
         // An endpoint of one's own may well need no key; OpenAI's does.
         None if base_url != OPENAI_BASE_URL => Auth::None,
-        None => Auth::Missing { variable: "OPENAI_API_KEY".to_owned(), instructions: None },
+        None => Auth::Missing {
+            variable: "OPENAI_API_KEY".to_owned(),
+            instructions: Some(WITHOUT_A_KEY.to_owned()),
+        },
     }
 }

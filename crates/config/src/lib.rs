@@ -12,6 +12,7 @@
 
 mod approval;
 mod choice;
+mod daemon;
 mod error;
 mod load;
 mod model;
@@ -29,6 +30,7 @@ mod tree;
 mod unknown;
 
 pub use approval::{ApprovalPolicy, GranularApproval};
+pub use daemon::{Daemon, DaemonTool};
 pub use error::{ConfigError, OverrideError, Warning};
 pub use load::{Layer, Loaded};
 pub use model::{ReasoningEffort, ReasoningSummary, Verbosity, WebSearch};

@@ -1,6 +1,7 @@
 //! The settings of the top level, and the keys that are let through unread.
 
 use crate::approval::ApprovalPolicy;
+use crate::daemon::Daemon;
 use crate::error::ConfigError;
 use crate::model::{ReasoningEffort, ReasoningSummary, Verbosity, WebSearch};
 use crate::project::Project;
@@ -61,6 +62,8 @@ pub struct Config {
     pub developer_instructions: Option<String>,
     /// A file whose text replaces the instructions of the model.
     pub model_instructions_file: Option<PathBuf>,
+    /// The local daemon.
+    pub daemon: Daemon,
     /// The names of the profiles that exist; the chosen one is already part of the other fields.
     pub profiles: BTreeSet<String>,
     /// Projects by directory.
@@ -75,6 +78,7 @@ impl Config {
         let mut config = Self::read_settings(&mut section)?;
         config.profiles = profiles.unwrap_or_default().0;
         config.projects = section.or("projects", config.projects)?;
+        config.daemon = section.or("daemon", config.daemon)?;
         // Which profile it names was settled before; here it is only checked.
         section.value::<String>("profile")?;
         section.finish();
@@ -111,6 +115,7 @@ impl Config {
             hide_agent_reasoning: s.or("hide_agent_reasoning", default.hide_agent_reasoning)?,
             developer_instructions: s.value("developer_instructions")?,
             model_instructions_file: s.value("model_instructions_file")?,
+            daemon: default.daemon,
             profiles: default.profiles,
             projects: default.projects,
         })
@@ -143,6 +148,7 @@ impl Default for Config {
             hide_agent_reasoning: false,
             developer_instructions: None,
             model_instructions_file: None,
+            daemon: Daemon::default(),
             profiles: BTreeSet::new(),
             projects: BTreeMap::new(),
         }
@@ -187,7 +193,7 @@ impl Read for Profile {
 }
 
 /// Keys that only the top level has: a profile neither nests nor decides whom to trust.
-pub(crate) const TOP_LEVEL_ONLY: &[&str] = &["profile", "profiles", "projects"];
+pub(crate) const TOP_LEVEL_ONLY: &[&str] = &["daemon", "profile", "profiles", "projects"];
 
 /// Bytes of project instructions read when nothing else is said.
 pub const PROJECT_DOC_BYTES_DEFAULT: u64 = 32 * 1024;

@@ -152,6 +152,7 @@ fn excerpt(body: &str) -> String {
 mod tests {
     use std::time::{Duration, SystemTime};
 
+    use prompt::refusal::Refusal;
     use protocol::error::ErrorClass::{self, *};
 
     use super::{Refused, not_a_stream, refused, retry_after};
@@ -193,6 +194,22 @@ mod tests {
         check(500, "{}", ServerFault, "500");
         check(503, "oops", ServerFault, "oops");
         check(599, &"é".repeat(1000), ServerFault, "…");
+    }
+
+    #[test]
+    fn refusals_of_the_local_daemon() {
+        let model = "m".to_owned();
+        let message = "wrong".to_owned();
+        for (refusal, class) in [
+            (Refusal::Invalid { message, param: None }, InvalidRequest),
+            (Refusal::ContextFull { used: 9, wanted: 1, limit: 8 }, ContextFull),
+            (Refusal::TooLarge { limit: 8 }, InvalidRequest),
+            (Refusal::UnknownModel { model }, ModelNotFound),
+            (Refusal::Busy { waiting: 3 }, RateLimited),
+        ] {
+            let body = String::from_utf8(refusal.to_body()).unwrap();
+            check(refusal.status(), &body, class, &refusal.to_string());
+        }
     }
 
     #[test]

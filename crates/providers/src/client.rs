@@ -44,15 +44,11 @@ impl Client {
         let shown_url = shown(&url);
         let headers = endpoint.headers(identity)?;
         let encrypted = url.scheme() == "https" || proxied();
-        let tls = tls::config(encrypted).map_err(|e| EndpointError::Client(e.to_string()))?;
-        let mut http = reqwest::Client::builder()
-            .use_preconfigured_tls(tls)
-            .http1_only()
-            .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT);
-        if no_proxy_at_all() {
-            http = http.no_proxy();
-        }
+        let http = match &endpoint.socket {
+            // A proxy knows nothing of our sockets.
+            Some(socket) => builder(false)?.no_proxy().unix_socket(socket.clone()),
+            None => builder(encrypted)?,
+        };
         let http = http.build().map_err(|e| EndpointError::Client(causes(e)))?;
         Ok(Self { http, endpoint, url, shown_url, headers, turn_state: Mutex::new(None) })
     }
@@ -125,6 +121,14 @@ impl Client {
             );
             return SampleError::new(ErrorClass::NotAnEndpoint, message);
         }
+        if let Some(socket) = &endpoint.socket {
+            let (socket, problem) = (socket.display(), causes(error));
+            let message = format!(
+                "the local daemon could not be reached at {socket}: {problem}; see `heddle daemon \
+                 status` and `heddle daemon logs`"
+            );
+            return SampleError::new(ErrorClass::Unreachable, message);
+        }
         SampleError::new(
             ErrorClass::Unreachable,
             format!(
@@ -143,6 +147,22 @@ impl Client {
         let (url, provider) = (self.shown_url.as_str(), self.endpoint.name.as_str());
         classify::refused(&Refused { status, retry_after, body: &body, url, provider })
     }
+}
+
+/// Makes a client for other things than models, such as files: with the same trust and the same proxies, and
+/// without redirects, which are the caller's to follow.
+pub fn http() -> Result<reqwest::Client, EndpointError> {
+    builder(true)?.build().map_err(|e| EndpointError::Client(causes(e)))
+}
+
+fn builder(encrypted: bool) -> Result<reqwest::ClientBuilder, EndpointError> {
+    let tls = tls::config(encrypted).map_err(|e| EndpointError::Client(e.to_string()))?;
+    let http = reqwest::Client::builder()
+        .use_preconfigured_tls(tls)
+        .http1_only()
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT);
+    Ok(if no_proxy_at_all() { http.no_proxy() } else { http })
 }
 
 /// The body of an answer, as it comes.

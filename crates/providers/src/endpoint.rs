@@ -1,5 +1,6 @@
 //! Where requests go, and what goes along with each of them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use protocol::{chat, responses};
@@ -46,6 +47,8 @@ pub struct Endpoint {
     pub name: String,
     /// The address without the path of the API.
     pub base_url: String,
+    /// The Unix socket that it listens on, if it is one of this machine; the address then only has the path.
+    pub socket: Option<PathBuf>,
     /// The API that it speaks.
     pub wire_api: WireApi,
     /// Added to the address; some put their keys here.

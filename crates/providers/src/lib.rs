@@ -9,5 +9,5 @@ mod client;
 mod endpoint;
 mod tls;
 
-pub use client::{ByteStream, Client};
+pub use client::{ByteStream, Client, http};
 pub use endpoint::{Auth, Endpoint, EndpointError, Identity, OPENAI_BASE_URL, WireApi};

@@ -21,7 +21,7 @@ const MANIFEST: &str = r#"{
 
 #[test]
 fn with_the_real_binary() {
-    let codex = match npm::install("codex", MANIFEST, &[]).and_then(|folder| find(&folder)) {
+    let codex = match codex() {
         Ok(codex) => codex,
         Err(reason) => return npm::skip("threads shared with Codex", &reason),
     };
@@ -35,6 +35,11 @@ fn with_the_real_binary() {
     check(&[(codex, ""), (ours, "fork"), (codex, "resume"), (ours, "fork"), (codex, "resume")]);
     exported(codex);
     locked(codex);
+}
+
+/// Installs the published binary, unless that was done before.
+pub(crate) fn codex() -> Result<PathBuf, String> {
+    npm::install("codex", MANIFEST, &[]).and_then(|folder| find(&folder))
 }
 
 /// Finds the program itself: the package only starts it.

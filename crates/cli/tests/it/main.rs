@@ -5,11 +5,17 @@ mod app_server;
 mod bad_input;
 mod chat;
 mod conformance;
+mod daemon;
 mod decode;
 mod enclosed;
 mod https;
 mod interop;
 mod kill;
+#[cfg(feature = "local")]
+mod local;
+#[cfg(feature = "local")]
+mod local_clients;
+mod models;
 mod npm;
 mod poisoned;
 mod policy;

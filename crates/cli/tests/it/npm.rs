@@ -10,6 +10,9 @@ pub(crate) fn install(name: &str, manifest: &str, args: &[&str]) -> Result<PathB
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
     present("node")?;
+    // Tests are processes of their own, and one of them installs for all.
+    let lock = fs::File::create(folder.join("lock")).unwrap();
+    lock.lock().unwrap();
     let stamp = folder.join("installed.json");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == manifest) {
         return Ok(folder);

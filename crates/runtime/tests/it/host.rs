@@ -202,6 +202,7 @@ impl Host {
         let endpoint = Endpoint {
             name: "mock".into(),
             base_url: self.server.base_url(),
+            socket: None,
             wire_api: WireApi::Responses,
             query: Vec::new(),
             headers: Vec::new(),

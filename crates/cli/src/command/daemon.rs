@@ -1,0 +1,161 @@
+//! `heddle daemon`: run, start, stop and look at the local daemon.
+
+mod logs;
+mod serve;
+mod service;
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use infer::client::{self, Health, HealthError, Launch, Progress, Stopped};
+use infer::home::Home;
+use serde_json::json;
+
+use crate::args::SharedArgs;
+use crate::args::daemon::{DaemonCommand, ServeArgs};
+use crate::bootstrap::World;
+use crate::failure::{Failure, code};
+use crate::local;
+use crate::terminal::Screen;
+
+pub(crate) fn run(shared: &SharedArgs, command: DaemonCommand) -> Result<ExitCode, Failure> {
+    let world = World::look(None)?;
+    let home = local::daemon(&world);
+    match command {
+        DaemonCommand::Run(args) => serve::run(&world, home, shared, args),
+        DaemonCommand::Start(args) => start(&home, shared, args),
+        DaemonCommand::Stop { timeout } => stop(&home, Duration::from_secs(timeout)),
+        DaemonCommand::Status { json } => status(&home, json),
+        DaemonCommand::Health => health(&home),
+        DaemonCommand::Logs { follow, lines } => logs::print(&home.log(), lines, follow),
+        DaemonCommand::Install { print, serve } => service::install(&world, shared, serve, print),
+        DaemonCommand::Uninstall => service::uninstall(&world),
+    }
+}
+
+/// Returns the path of the program that is running.
+fn ourselves() -> Result<PathBuf, Failure> {
+    std::env::current_exe().context("heddle cannot find itself").map_err(Failure::failed)
+}
+
+/// Takes a model that was named before the command for one that was named after it. A path becomes a whole
+/// one, as the daemon has a directory of its own.
+fn with_model(mut args: ServeArgs, shared: &SharedArgs) -> ServeArgs {
+    args.model = args.model.or_else(|| shared.model.clone()).map(|model| {
+        let file = Path::new(&model).canonicalize().ok().filter(|path| path.is_file());
+        file.and_then(|path| path.to_str().map(str::to_owned)).unwrap_or(model)
+    });
+    args
+}
+
+fn start(home: &Home, shared: &SharedArgs, args: ServeArgs) -> Result<ExitCode, Failure> {
+    let args = with_model(args, shared);
+    let (exe, words) = (ourselves()?, args.words());
+    let launch = Launch { exe: &exe, model: args.model.as_deref(), args: &words };
+    let screen = Screen::of_stderr();
+    let mut drawn = false;
+    let started = client::start(home, &launch, &mut |progress| match progress {
+        Progress::Started => say("starting the daemon"),
+        Progress::Loading(part) if screen.terminal => {
+            // With nobody to see it, there is nobody to tell that either.
+            let _ = write!(io::stderr(), "\r\x1b[Kloading the model: {:.0} %", part * 100.0);
+            drawn = true;
+        }
+        Progress::Loading(_) => {}
+    });
+    if drawn {
+        let _ = io::stderr().write_all(b"\r\x1b[K");
+    }
+    let (health, new) = started.map_err(Failure::failed)?;
+    let was = if new { "is running" } else { "was running already" };
+    say(&format!("the daemon {was} with {} (process {})", health.model, health.pid));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn stop(home: &Home, patience: Duration) -> Result<ExitCode, Failure> {
+    match client::stop(home, patience).map_err(Failure::failed)? {
+        Stopped::NotRunning => say("no daemon is running"),
+        Stopped::Ended => say("the daemon has ended"),
+        Stopped::StillRunning(pid) => {
+            let (pid, secs) = (pid.as_raw_nonzero(), patience.as_secs());
+            return Err(Failure::failed(anyhow!(
+                "the daemon (process {pid}) has not ended within {secs} s; `kill -9 {pid}` ends it at \
+                 once, and harms nothing"
+            )));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn status(home: &Home, as_json: bool) -> Result<ExitCode, Failure> {
+    let found = client::health(home);
+    let code = match &found {
+        Ok(_) => 0,
+        Err(_) => client::TAKEN_CODE,
+    };
+    let text = match (&found, as_json) {
+        (Ok(health), true) => {
+            let mut value = serde_json::to_value(health).map_err(Failure::failed)?;
+            value["running_now"] = true.into();
+            value["socket"] = json!(home.socket());
+            value["token_file"] = health.base_url.as_ref().map(|_| json!(home.token())).into();
+            value["log"] = json!(home.log());
+            format!("{value}\n")
+        }
+        (Err(error), true) => {
+            let value = json!({
+                "running_now": false, "reason": error.to_string(), "log": home.log(),
+            });
+            format!("{value}\n")
+        }
+        (Ok(health), false) => describe(home, health),
+        (Err(HealthError::NotRunning), false) => "no daemon is running\n".to_owned(),
+        (Err(error), false) => format!("{error}\n"),
+    };
+    print(&text)?;
+    Ok(ExitCode::from(code))
+}
+
+fn describe(home: &Home, health: &Health) -> String {
+    let Health { status, model, pid, version, requests, uptime_secs, .. } = health;
+    let mut lines = vec![
+        format!("status   {status}"),
+        format!("model    {model}"),
+        format!("process  {pid}, version {version}, up for {uptime_secs} s"),
+        format!("requests {requests}"),
+        format!("memory   {} MiB", health.memory_bytes >> 20),
+        format!("socket   {}", home.socket().display()),
+    ];
+    if let Some(url) = &health.base_url {
+        lines.push(format!("url      {url}"));
+        lines.push(format!("token    {}", home.token().display()));
+    }
+    if !health.tools.is_empty() {
+        lines.push(format!("tools    {}", health.tools.join(", ")));
+    }
+    lines.push(format!("log      {}", home.log().display()));
+    lines.join("\n") + "\n"
+}
+
+fn health(home: &Home) -> Result<ExitCode, Failure> {
+    match client::health(home) {
+        Ok(health) => {
+            print(&format!("{}\n", serde_json::to_string(&health).map_err(Failure::failed)?))?;
+            let ok = health.status == "ok";
+            Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(code::FAILED) })
+        }
+        Err(error) => Err(Failure::failed(error)),
+    }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    io::stdout().write_all(text.as_bytes()).map_err(Failure::failed)
+}
+
+fn say(text: &str) {
+    // With nobody to read it, there is nobody to tell that either.
+    let _ = writeln!(io::stderr(), "heddle: {text}");
+}

@@ -1,0 +1,217 @@
+//! `heddle daemon run`.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use config::Config;
+use infer::daemon::{Daemon, DaemonError, IDLE_DEFAULT, Load, Options};
+use infer::home::{Home, HomeError};
+use infer::serve::Limits;
+use infer::tools::{Declared, OUTPUT_BYTES_DEFAULT, Place, Settings, TIMEOUT_DEFAULT};
+use policy::SandboxMode;
+use prompt::model::ModelOptions;
+use stdx::Redacted;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{say, with_model};
+use crate::args::SharedArgs;
+use crate::args::daemon::{RunArgs, ServeArgs};
+use crate::bootstrap::{self, World};
+use crate::failure::{Failure, code};
+use crate::local;
+use crate::safety;
+
+/// How many requests are read or composed at once; the rest wait.
+const COMPOSING_MAX: usize = 4;
+
+pub(super) fn run(
+    world: &World,
+    home: Home,
+    shared: &SharedArgs,
+    args: RunArgs,
+) -> Result<ExitCode, Failure> {
+    if args.detached {
+        // Whoever started us leads no group with us in it, so this cannot fail; nor would it matter much.
+        let _ = rustix::process::setsid();
+    }
+    let (config, odd) = bootstrap::load_config(world, shared, false)?;
+    for text in odd {
+        say(&format!("warning: {text}"));
+    }
+    let serve = with_model(args.serve, shared);
+    let (model, file) = resolve(world, serve.model.as_deref())?;
+    let load = load(file.clone(), &serve);
+    let options = Options {
+        model_options: ModelOptions { raw: serve.raw, ..ModelOptions::default() },
+        port: serve.tcp,
+        token: set(&world.env, "HEDDLE_DAEMON_TOKEN").map(Redacted::new),
+        idle: match serve.idle_timeout {
+            None => Some(IDLE_DEFAULT),
+            Some(0) => None,
+            Some(secs) => Some(Duration::from_secs(secs)),
+        },
+        tools: tools(world, &config)?,
+        forced_calls: switch(&world.env, "HEDDLE_ALLOW_FORCED_CALLS")?,
+        limits: Limits::default(),
+        home: home.clone(),
+        model: model.clone(),
+        file: Some(file),
+    };
+    // One thread serves: it is also the one that tools end with. The engine has its own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(COMPOSING_MAX)
+        .build()
+        .map_err(Failure::failed)?;
+    let done = runtime.block_on(async {
+        // Before anybody can find us, so that no signal comes too early.
+        let end = signals().map_err(DaemonError::Io)?;
+        let daemon = Daemon::prepare(options).await?;
+        if !args.detached {
+            say(&format!("serving {model} at {}", home.socket().display()));
+            if let Some(address) = daemon.address() {
+                let token = home.token();
+                say(&format!("and at http://{address}/v1, token in {}", token.display()));
+            }
+        }
+        daemon.run(load, end).await
+    });
+    // What is still being composed has nobody to be composed for.
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(failure(error)),
+    }
+}
+
+fn failure(error: DaemonError) -> Failure {
+    let code = match &error {
+        DaemonError::Home(HomeError::Taken { .. } | HomeError::Live { .. }) => {
+            infer::client::TAKEN_CODE
+        }
+        DaemonError::Home(_) | DaemonError::Tools(_) | DaemonError::Port { .. } => code::USAGE,
+        _ => code::FAILED,
+    };
+    Failure { code, error: error.into() }
+}
+
+/// Waits for a signal to end. A second one ends everything on the spot.
+fn signals() -> std::io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+        tokio::spawn(async move {
+            let code = tokio::select! {
+                _ = interrupt.recv() => code::INTERRUPTED,
+                _ = terminate.recv() => code::TERMINATED,
+            };
+            std::process::exit(i32::from(code));
+        });
+    })
+}
+
+/// Finds the file of a model.
+fn resolve(world: &World, name: Option<&str>) -> Result<(String, PathBuf), Failure> {
+    let models = local::models(&world.home, &world.env);
+    let found = match name {
+        Some(name) => models.find(name),
+        None => models.default_model(),
+    };
+    let model = found.map_err(Failure::usage)?;
+    Ok((model.name, model.path))
+}
+
+#[cfg(feature = "local")]
+fn load(path: PathBuf, serve: &ServeArgs) -> Load {
+    use infer::llama::{Llama, Options};
+    let default = Options::default();
+    let options = Options {
+        context_tokens: serve.context,
+        sessions: serve.sessions.map_or(default.sessions, usize::from),
+        threads: serve.threads.map(usize::from),
+        ..default
+    };
+    Box::new(move |progress| match Llama::load(&path, &options, progress) {
+        Ok(llama) => Ok(Arc::new(llama)),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+#[cfg(not(feature = "local"))]
+fn load(_path: PathBuf, _serve: &ServeArgs) -> Load {
+    let _: Option<Arc<dyn infer::engine::Engine>> = None;
+    Box::new(|_| {
+        Err("this heddle was built without its engine; build it with the feature `local`"
+            .to_owned())
+    })
+}
+
+/// Reads what the user says about the daemon's own tools.
+fn tools(world: &World, config: &Config) -> Result<Settings, Failure> {
+    let env = &world.env;
+    let on = switch(env, "HEDDLE_ALLOW_TOOLS")?;
+    let allowed = set(env, "HEDDLE_ALLOWED_TOOLS").unwrap_or_default();
+    let allowed = allowed.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let allowed: Vec<_> = allowed.map(str::to_owned).collect();
+    let timeout = number(env, "HEDDLE_TOOL_TIMEOUT_MS")?.map(Duration::from_millis);
+    let bytes = number(env, "HEDDLE_TOOL_MAX_OUTPUT_BYTES")?;
+    let bytes = bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let declared = config.daemon.tools.iter().map(|tool| Declared {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        command: tool.command.clone(),
+        parameters: tool.parameters.clone(),
+    });
+    let declared: Vec<_> = declared.collect();
+    let needs_place = on && declared.iter().any(|tool| allowed.contains(&tool.name));
+    let place = if needs_place {
+        match safety::find_sandbox(world, SandboxMode::ReadOnly, None) {
+            Ok(sandbox) => {
+                Place::new(sandbox, world.directory.clone(), safety::command_env(world, config))
+            }
+            Err(failure) => Place::nowhere(&failure.error.to_string()),
+        }
+    } else {
+        Place::nowhere("no tool needs a sandbox")
+    };
+    Ok(Settings {
+        on,
+        allowed,
+        timeout: timeout.unwrap_or(TIMEOUT_DEFAULT),
+        output_bytes_max: bytes.unwrap_or(OUTPUT_BYTES_DEFAULT),
+        declared,
+        place,
+    })
+}
+
+fn set<'a>(env: &'a HashMap<String, String>, name: &str) -> Option<&'a str> {
+    env.get(name).map(String::as_str).filter(|value| !value.is_empty())
+}
+
+fn switch(env: &HashMap<String, String>, name: &str) -> Result<bool, Failure> {
+    match set(env, name) {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(other) => Err(Failure::usage(anyhow!("{name} is {other:?}; set it to 1 or 0"))),
+    }
+}
+
+fn number(env: &HashMap<String, String>, name: &str) -> Result<Option<u64>, Failure> {
+    set(env, name)
+        .map(|text| {
+            text.parse().map_err(|_| {
+                Failure::usage(anyhow!("{name} is {text:?}; write a whole number of zero or more"))
+            })
+        })
+        .transpose()
+}

@@ -1,0 +1,124 @@
+//! Models on this machine: which one is meant, and the daemon that runs it.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use config::Config;
+use infer::client::{self, Health, Progress};
+use infer::home::Home;
+use infer::models::name::EMBEDDED;
+use infer::models::{Model, Models};
+use serde_json::Value;
+
+use crate::bootstrap::World;
+use crate::failure::Failure;
+use crate::provider;
+use crate::safety::OURSELVES;
+use crate::terminal::Screen;
+
+/// The provider that is the daemon of this machine.
+pub(crate) const PROVIDER: &str = "local";
+
+/// A model on this machine that a thread is to use.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) model: Model,
+    /// Whether nobody asked for it: there is just nothing else.
+    pub(crate) for_want_of_a_key: bool,
+}
+
+/// Names the models of a home.
+pub(crate) fn models(home: &Path, env: &HashMap<String, String>) -> Models {
+    let folders = env.get("HEDDLE_MODEL_PATH").map(String::as_str).unwrap_or_default();
+    let folders = folders.split(':').filter(|folder| !folder.is_empty());
+    Models::new(home, folders.map(PathBuf::from).collect())
+}
+
+/// Names the files of the daemon of a home.
+pub(crate) fn daemon(world: &World) -> Home {
+    let runtime = world.env.get("XDG_RUNTIME_DIR").filter(|value| !value.is_empty());
+    Home::new(&world.home, runtime.map(Path::new))
+}
+
+/// Decides whether a model on this machine is used: where the user asks for one, and where there is no key for
+/// anything else and a model is here.
+pub(crate) fn choose(world: &World, config: &Config) -> Result<Option<Chosen>, Failure> {
+    // A table of that name is the user's own provider.
+    let asked = config.model_provider.as_deref() == Some(PROVIDER)
+        && !config.model_providers.contains_key(PROVIDER);
+    let models = models(&world.home, &world.env);
+    let find = || match &config.model {
+        Some(name) => models.find(name),
+        None => models.default_model(),
+    };
+    if asked {
+        let model = find().map_err(Failure::usage)?;
+        return Ok(Some(Chosen { model, for_want_of_a_key: false }));
+    }
+    // Without the engine there would be nothing to run it.
+    if !cfg!(feature = "local") || !provider::lacks_a_key(config, &world.env) {
+        return Ok(None);
+    }
+    // A model that is not here, or none at all: then it is the key that is missing.
+    Ok(find().ok().map(|model| Chosen { model, for_want_of_a_key: true }))
+}
+
+/// Says which model is used, if nobody asked for it.
+pub(crate) fn tell(chosen: &Chosen, may_write: bool) {
+    if !chosen.for_want_of_a_key {
+        return;
+    }
+    let name = &chosen.model.name;
+    let smoke = if *name == EMBEDDED.name {
+        ", which is for smoke tests only (`heddle models pull gpt-oss-20b` gets one for real work)"
+    } else {
+        ""
+    };
+    let write = if may_write {
+        "; its commands may write in this directory (-s read-only forbids it)"
+    } else {
+        ""
+    };
+    say(&format!("OPENAI_API_KEY is not set: using the local model {name}{smoke}{write}"));
+}
+
+/// Returns when the daemon answers and has the model; starts it if need be.
+pub(crate) fn ensure(world: &World, model: &str) -> Result<(Home, Health), Failure> {
+    let home = daemon(world);
+    let screen = Screen::of_stderr();
+    let mut drawn = false;
+    // By its name, so that it has one in lists of processes.
+    let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from(OURSELVES));
+    let health = client::ensure_running(&home, &exe, Some(model), &mut |progress| {
+        match progress {
+            Progress::Started => say(&format!("starting the local daemon with {model}")),
+            Progress::Loading(part) if screen.terminal => {
+                let percent = (part * 100.0).clamp(0.0, 100.0);
+                // With nobody to see it, there is nobody to tell that either.
+                let _ = write!(std::io::stderr(), "\r\x1b[Kloading {model}: {percent:.0} %");
+                drawn = true;
+            }
+            Progress::Loading(_) => {}
+        }
+    });
+    if drawn {
+        let _ = std::io::stderr().write_all(b"\r\x1b[K");
+    }
+    let health = health.map_err(|error| {
+        Failure::failed(anyhow!("{error}; or use another model (`heddle models list`)"))
+    })?;
+    Ok((home, health))
+}
+
+/// Runs a model through the daemon, and says how well that went.
+pub(crate) fn probe(world: &World, model: &str) -> Result<Value, Failure> {
+    let (home, _) = ensure(world, model)?;
+    infer::probe::run(home.socket(), model).map_err(Failure::failed)
+}
+
+fn say(text: &str) {
+    // With nobody to read it, there is nobody to tell that either.
+    let _ = writeln!(std::io::stderr(), "heddle: {text}");
+}

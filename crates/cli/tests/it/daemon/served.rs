@@ -1,0 +1,263 @@
+//! A daemon that serves a tiny model of random weights.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{Den, check};
+use crate::run::{LIMIT, until};
+
+impl Den {
+    fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(i32::try_from(self.status()["pid"].as_i64()?).unwrap())
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.lab.home.path().join("daemon")
+    }
+
+    /// Writes the tiny model and names it.
+    fn with_model(self) -> Self {
+        let path = self.model();
+        testkit::gguf::llama(7).write(&path).unwrap();
+        self
+    }
+
+    fn model(&self) -> PathBuf {
+        self.lab.root().join("tiny.gguf")
+    }
+
+    fn start(&self) -> Output {
+        self.run(&["start", "--model", self.model().to_str().unwrap(), "--threads", "1"])
+    }
+
+    /// Asks the Responses API over the socket.
+    fn ask(&self, body: &Value) -> Value {
+        let mut stream = UnixStream::connect(self.folder().join("socket")).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let body = body.to_string();
+        write!(
+            stream,
+            "POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+             connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
+    }
+}
+
+#[test]
+fn start_serve_stop() {
+    let den = Den::new().with_model();
+    check(&den.start(), 0, "is running with tiny");
+    check(&den.start(), 0, "was running already");
+    let status = den.status();
+    assert_eq!((&status["status"], &status["model"]), (&json!("ok"), &json!("tiny")), "{status}");
+    let answer = den.ask(&json!({"model": "tiny", "input": "hello", "max_output_tokens": 5}));
+    // Random weights may say little, but not too much.
+    let said = answer["usage"]["output_tokens"].clone();
+    assert!((1..=5).contains(&said.as_u64().unwrap()), "{answer}");
+    // It belongs to nobody's terminal: whoever started it has gone, and it has a session of its own.
+    let pid = den.pid().unwrap();
+    assert_eq!(rustix::process::getsid(Some(pid)).unwrap(), pid);
+    let logs = den.run(&["logs", "-n", "1"]);
+    let line: Value = serde_json::from_slice(&logs.stdout).unwrap();
+    assert_eq!((&line["event"], &line["output_tokens"]), (&json!("request"), &said));
+    // Another file is another model, whatever it is called.
+    let other = den.lab.root().join("other");
+    fs::create_dir(&other).unwrap();
+    testkit::gguf::llama(8).write(&other.join("tiny.gguf")).unwrap();
+    let file = other.join("tiny.gguf");
+    check(&den.run(&["start", "--model", file.to_str().unwrap()]), 0, "is running with tiny");
+    assert_ne!(den.pid().unwrap(), pid);
+    assert_eq!(den.status()["file"], json!(file));
+    check(&den.run(&["stop"]), 0, "has ended");
+    assert_eq!(den.status()["running_now"], false);
+    assert!(!den.folder().join("socket").exists());
+}
+
+#[test]
+fn a_killed_daemon_is_in_nobodys_way() {
+    let den = Den::new().with_model();
+    check(&den.start(), 0, "is running");
+    let pid = den.pid().unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    until("its end", || (den.status()["running_now"] == false).then_some(()));
+    assert!(den.folder().join("socket").exists(), "a leftover");
+    check(&den.run(&["stop"]), 0, "no daemon is running");
+    check(&den.start(), 0, "is running");
+    assert_ne!(den.pid().unwrap(), pid);
+}
+
+#[test]
+fn starts_at_once_make_one_daemon() {
+    let den = Den::new().with_model();
+    let model = den.model();
+    let starts: Vec<_> = (0..4)
+        .map(|_| {
+            let mut start = den.command(&["start", "--threads", "1", "--model"]);
+            start.arg(&model).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let said: Vec<_> = starts
+        .into_iter()
+        .map(|start| {
+            let output = start.wait_with_output().unwrap();
+            check(&output, 0, "with tiny");
+            String::from_utf8(output.stderr).unwrap()
+        })
+        .collect();
+    let new = said.iter().filter(|said| said.contains("is running with")).count();
+    assert_eq!(new, 1, "{said:?}");
+    check(&den.run(&["run", "--model", model.to_str().unwrap()]), 3, "running here already");
+}
+
+#[test]
+fn it_leaves_when_nobody_comes_and_ends_when_told() {
+    let den = Den::new().with_model();
+    let model = den.model();
+    let model = model.to_str().unwrap();
+    let begun = Instant::now();
+    let idle = den.run(&["run", "--model", model, "--idle-timeout", "1", "--threads", "1"]);
+    check(&idle, 0, "serving tiny");
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut command = den.command(&["run", "--model", model, "--tcp", "0", "--threads", "1"]);
+        let mut run = command.stderr(Stdio::piped()).spawn().unwrap();
+        until("health", || (den.status()["status"] == "ok").then_some(()));
+        let url = den.status()["base_url"].clone();
+        assert!(url.as_str().unwrap().starts_with("http://127.0.0.1:"), "{url}");
+        let token = fs::read_to_string(den.folder().join("token")).unwrap();
+        assert_eq!(token.len(), 64);
+        kill_process(Pid::from_child(&run), signal).unwrap();
+        assert_eq!(run.wait().unwrap().code(), Some(0));
+        let mut said = String::new();
+        run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(!said.contains(&token), "{said}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_model_is_named_with_its_reason() {
+    let den = Den::new();
+    fs::write(den.model(), "this is not a model").unwrap();
+    check(&den.start(), 1, "tiny.gguf");
+    assert_eq!(den.status()["running_now"], false);
+}
+
+/// Commands of the daemon's user: in the sandbox, within their time, beside other answers.
+#[test]
+fn declared_tools_run_in_the_sandbox_and_in_time() {
+    let mut den = Den::new().with_model();
+    let canary = den.lab.workspace.path().join("canary");
+    let tool = |name: &str, script: &str| {
+        format!("[[daemon.tools]]\nname = {name:?}\ncommand = [\"sh\", \"-c\", {script:?}]\n")
+    };
+    let tools = [
+        tool("reads", "cat; echo"),
+        tool("writes", &format!("echo x > {} && echo wrote", canary.display())),
+        tool("sleeps", "sleep 60.125"),
+        tool("floods", "yes ä | head -c 100000"),
+        tool("fails", "echo sorry; exit 7"),
+        tool("hidden", "echo hidden"),
+    ];
+    den.lab.home.write("config.toml", tools.concat()).unwrap();
+    den.env = vec![
+        ("HEDDLE_ALLOW_TOOLS", "1".to_owned()),
+        ("HEDDLE_ALLOWED_TOOLS", "reads,writes,sleeps,floods,fails".to_owned()),
+        ("HEDDLE_ALLOW_FORCED_CALLS", "1".to_owned()),
+        ("HEDDLE_TOOL_TIMEOUT_MS", "1500".to_owned()),
+        ("HEDDLE_TOOL_MAX_OUTPUT_BYTES", "100".to_owned()),
+        ("SOME_SECRET_TOKEN", "tulip".to_owned()),
+    ];
+    check(&den.start(), 0, "is running");
+    let call = |name: &str, arguments: &str| {
+        let forced = json!({"name": name, "arguments": arguments}).to_string();
+        let answer = den.ask(&json!({
+            "model": "local", "input": "x", "max_output_tokens": 3, "tool_choice": "auto",
+            "metadata": {"heddle_forced_call": forced},
+        }));
+        let item = answer["output"][1].clone();
+        assert_eq!(item["type"], "function_call_output", "{answer}");
+        (item["status"].as_str().unwrap().to_owned(), item["output"].as_str().unwrap().to_owned())
+    };
+    let begun = Instant::now();
+    for (name, arguments, status, says) in [
+        ("reads", r#"{"a": 1}"#, "completed", r#"{"a": 1}"#),
+        ("writes", "{}", "failed", "code"),
+        ("sleeps", "{}", "failed", "1500 ms"),
+        ("floods", "{}", "completed", "more bytes were cut"),
+        ("fails", "{}", "failed", "code 7:\nsorry"),
+        ("hidden", "{}", "failed", "not among"),
+        ("reads", "[]", "failed", "not of type"),
+    ] {
+        let (got, output) = call(name, arguments);
+        assert_eq!(got, status, "{name}: {output}");
+        assert!(output.contains(says), "{name}: {output}");
+    }
+    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    assert!(!canary.exists());
+    // The timeout took all of it along.
+    until("the end of the sleep", || {
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+        (!lines.any(|line| line.contains("60.125") && !line.contains("sh"))).then_some(())
+    });
+    let log = fs::read_to_string(den.folder().join("log")).unwrap();
+    assert!(
+        log.contains("\"tool\":\"sleeps\"") && log.contains("\"outcome\":\"timeout\""),
+        "{log}"
+    );
+    assert!(!log.contains("sorry") && !log.contains("tulip"), "{log}");
+}
+
+/// A slow tool holds up its own answer, and no other.
+#[test]
+fn a_slow_tool_stalls_nobody() {
+    let mut den = Den::new().with_model();
+    let tool = "[[daemon.tools]]\nname = \"sleeps\"\ncommand = [\"sleep\", \"3\"]\n";
+    den.lab.home.write("config.toml", tool).unwrap();
+    den.env = vec![
+        ("HEDDLE_ALLOW_TOOLS", "1".to_owned()),
+        ("HEDDLE_ALLOWED_TOOLS", "sleeps".to_owned()),
+        ("HEDDLE_ALLOW_FORCED_CALLS", "1".to_owned()),
+        ("HEDDLE_TOOL_TIMEOUT_MS", "10000".to_owned()),
+    ];
+    check(&den.start(), 0, "is running");
+    let mut slow = UnixStream::connect(den.folder().join("socket")).unwrap();
+    let forced = json!({"name": "sleeps", "arguments": "{}"}).to_string();
+    let body = json!({
+        "model": "tiny", "input": "x", "stream": true, "max_output_tokens": 3,
+        "metadata": {"heddle_forced_call": forced},
+    })
+    .to_string();
+    write!(
+        slow,
+        "POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut lines = BufReader::new(slow).lines().map(Result::unwrap);
+    lines.find(|line| line.contains("function_call_arguments.done")).unwrap();
+    let begun = Instant::now();
+    let answer = den.ask(&json!({"model": "tiny", "input": "y", "max_output_tokens": 5}));
+    assert!(answer["usage"]["output_tokens"].as_u64().unwrap() >= 1, "{answer}");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    let rest: Vec<_> = lines.collect();
+    assert!(rest.iter().any(|line| line.contains("function_call_output")), "{rest:?}");
+    let last = rest.iter().rfind(|line| line.starts_with("event: ")).unwrap();
+    let ends = ["event: response.incomplete", "event: response.completed"];
+    assert!(ends.contains(&last.as_str()), "{rest:?}");
+}
