@@ -130,7 +130,7 @@ fn said(role: &str, text: &str) -> Value {
 /// Writes a value as we do: the type of an object comes first, and of an output the text last.
 fn raw(value: &Value) -> Raw {
     let mut rest = value.clone();
-    let kind = rest.as_object_mut().and_then(|fields| fields.remove("type"));
+    let kind = rest.as_object_mut().and_then(|fields| fields.shift_remove("type"));
     let json = match kind {
         Some(kind) => format!("{{\"type\":{kind},{}", &rest.to_string()[1..]),
         None => value.to_string(),
