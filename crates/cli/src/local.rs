@@ -16,7 +16,7 @@ use crate::bootstrap::World;
 use crate::failure::Failure;
 use crate::provider;
 use crate::safety::OURSELVES;
-use crate::terminal::Screen;
+use crate::terminal::{Screen, note};
 
 /// The provider that is the daemon of this machine.
 pub(crate) const PROVIDER: &str = "local";
@@ -81,44 +81,45 @@ pub(crate) fn tell(chosen: &Chosen, may_write: bool) {
     } else {
         ""
     };
-    say(&format!("OPENAI_API_KEY is not set: using the local model {name}{smoke}{write}"));
+    note(&format!("OPENAI_API_KEY is not set: using the local model {name}{smoke}{write}"));
 }
 
 /// Returns when the daemon answers and has the model; starts it if need be.
 pub(crate) fn ensure(world: &World, model: &str) -> Result<(Home, Health), Failure> {
     let home = daemon(world);
-    let screen = Screen::of_stderr();
-    let mut drawn = false;
     // By its name, so that it has one in lists of processes.
     let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from(OURSELVES));
-    let health = client::ensure_running(&home, &exe, Some(model), &mut |progress| {
-        match progress {
-            Progress::Started => say(&format!("starting the local daemon with {model}")),
-            Progress::Loading(part) if screen.terminal => {
-                let percent = (part * 100.0).clamp(0.0, 100.0);
-                // With nobody to see it, there is nobody to tell that either.
-                let _ = write!(std::io::stderr(), "\r\x1b[Kloading {model}: {percent:.0} %");
-                drawn = true;
-            }
-            Progress::Loading(_) => {}
-        }
+    let health = watching(&format!("the local daemon with {model}"), |progress| {
+        client::ensure_running(&home, &exe, Some(model), progress)
     });
-    if drawn {
-        let _ = std::io::stderr().write_all(b"\r\x1b[K");
-    }
     let health = health.map_err(|error| {
         Failure::failed(anyhow!("{error}; or use another model (`heddle models list`)"))
     })?;
     Ok((home, health))
 }
 
+/// Says what is being started, and on a terminal how far it is.
+pub(crate) fn watching<T>(what: &str, work: impl FnOnce(&mut dyn FnMut(Progress)) -> T) -> T {
+    let screen = Screen::of_stderr();
+    let mut drawn = false;
+    let done = work(&mut |progress| match progress {
+        Progress::Started => note(&format!("starting {what}")),
+        Progress::Loading(part) if screen.terminal => {
+            let percent = (part * 100.0).clamp(0.0, 100.0);
+            // With nobody to see it, there is nobody to tell that either.
+            let _ = write!(std::io::stderr(), "\r\x1b[Kloading the model: {percent:.0} %");
+            drawn = true;
+        }
+        Progress::Loading(_) => {}
+    });
+    if drawn {
+        let _ = std::io::stderr().write_all(b"\r\x1b[K");
+    }
+    done
+}
+
 /// Runs a model through the daemon, and says how well that went.
 pub(crate) fn probe(world: &World, model: &str) -> Result<Value, Failure> {
     let (home, _) = ensure(world, model)?;
     infer::probe::run(home.socket(), model).map_err(Failure::failed)
-}
-
-fn say(text: &str) {
-    // With nobody to read it, there is nobody to tell that either.
-    let _ = writeln!(std::io::stderr(), "heddle: {text}");
 }

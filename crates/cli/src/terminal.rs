@@ -1,10 +1,13 @@
-//! What is known of the terminal, and times as a person gives and reads them.
+//! What is known of the terminal, what is written to it, and times as a person gives and reads them.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
+use std::process::ExitCode;
 
 use anyhow::anyhow;
 use jiff::{Timestamp, Zoned, civil, tz::TimeZone};
+
+use crate::failure::Failure;
 
 /// Where text goes to.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +42,20 @@ impl Screen {
     pub(crate) fn paint(self, code: &str, text: &str) -> String {
         if self.colors { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
+}
+
+/// Writes to stdout. A reader that has seen enough is no failure.
+pub(crate) fn print(text: &str) -> Result<ExitCode, Failure> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Says something beside the output.
+pub(crate) fn note(text: &str) {
+    // With nobody to read it, there is nobody to tell that either.
+    let _ = writeln!(std::io::stderr(), "heddle: {text}");
 }
 
 /// Returns the present, in milliseconds.

@@ -4,13 +4,12 @@ mod logs;
 mod serve;
 mod service;
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use infer::client::{self, Health, HealthError, Launch, Progress, Stopped};
+use infer::client::{self, Health, HealthError, Launch, Stopped};
 use infer::home::Home;
 use serde_json::json;
 
@@ -19,7 +18,7 @@ use crate::args::daemon::{DaemonCommand, ServeArgs};
 use crate::bootstrap::World;
 use crate::failure::{Failure, code};
 use crate::local;
-use crate::terminal::Screen;
+use crate::terminal::{note, print};
 
 pub(crate) fn run(shared: &SharedArgs, command: DaemonCommand) -> Result<ExitCode, Failure> {
     let world = World::look(None)?;
@@ -55,30 +54,17 @@ fn start(home: &Home, shared: &SharedArgs, args: ServeArgs) -> Result<ExitCode, 
     let args = with_model(args, shared);
     let (exe, words) = (ourselves()?, args.words());
     let launch = Launch { exe: &exe, model: args.model.as_deref(), args: &words };
-    let screen = Screen::of_stderr();
-    let mut drawn = false;
-    let started = client::start(home, &launch, &mut |progress| match progress {
-        Progress::Started => say("starting the daemon"),
-        Progress::Loading(part) if screen.terminal => {
-            // With nobody to see it, there is nobody to tell that either.
-            let _ = write!(io::stderr(), "\r\x1b[Kloading the model: {:.0} %", part * 100.0);
-            drawn = true;
-        }
-        Progress::Loading(_) => {}
-    });
-    if drawn {
-        let _ = io::stderr().write_all(b"\r\x1b[K");
-    }
+    let started = local::watching("the daemon", |progress| client::start(home, &launch, progress));
     let (health, new) = started.map_err(Failure::failed)?;
     let was = if new { "is running" } else { "was running already" };
-    say(&format!("the daemon {was} with {} (process {})", health.model, health.pid));
+    note(&format!("the daemon {was} with {} (process {})", health.model, health.pid));
     Ok(ExitCode::SUCCESS)
 }
 
 fn stop(home: &Home, patience: Duration) -> Result<ExitCode, Failure> {
     match client::stop(home, patience).map_err(Failure::failed)? {
-        Stopped::NotRunning => say("no daemon is running"),
-        Stopped::Ended => say("the daemon has ended"),
+        Stopped::NotRunning => note("no daemon is running"),
+        Stopped::Ended => note("the daemon has ended"),
         Stopped::StillRunning(pid) => {
             let (pid, secs) = (pid.as_raw_nonzero(), patience.as_secs());
             return Err(Failure::failed(anyhow!(
@@ -149,13 +135,4 @@ fn health(home: &Home) -> Result<ExitCode, Failure> {
         }
         Err(error) => Err(Failure::failed(error)),
     }
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    io::stdout().write_all(text.as_bytes()).map_err(Failure::failed)
-}
-
-fn say(text: &str) {
-    // With nobody to read it, there is nobody to tell that either.
-    let _ = writeln!(io::stderr(), "heddle: {text}");
 }

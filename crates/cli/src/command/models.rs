@@ -2,7 +2,6 @@
 
 mod pull;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
@@ -17,7 +16,7 @@ use crate::bootstrap::World;
 use crate::failure::Failure;
 use crate::local;
 use crate::progress::Transfer;
-use crate::terminal::{self, Screen};
+use crate::terminal::{self, Screen, note, print};
 
 pub(crate) fn run(shared: &SharedArgs, command: ModelsCommand) -> Result<ExitCode, Failure> {
     let world = World::look(shared.directory.as_deref())?;
@@ -217,20 +216,6 @@ fn refused(error: ModelsError) -> Failure {
         ModelsError::Disk { .. } => Failure::failed(error),
         error => Failure::usage(error),
     }
-}
-
-/// Writes to stdout. A reader that has seen enough is no failure.
-fn print(text: &str) -> Result<ExitCode, Failure> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
-        _ => Ok(ExitCode::SUCCESS),
-    }
-}
-
-/// Says something beside the output.
-fn note(text: &str) {
-    // With nobody to read it, there is nobody to tell that either.
-    let _ = writeln!(std::io::stderr(), "heddle: {text}");
 }
 
 #[cfg(test)]

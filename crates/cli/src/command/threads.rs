@@ -10,7 +10,6 @@ mod transcript;
 mod transfer;
 mod undo;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use protocol::id::ThreadId;
@@ -22,7 +21,8 @@ use crate::args::SharedArgs;
 use crate::args::threads::ThreadsCommand;
 use crate::bootstrap::World;
 use crate::failure::Failure;
-use crate::{find, terminal};
+use crate::find;
+use crate::terminal::{self, note, print};
 
 pub(crate) fn run(shared: &SharedArgs, command: ThreadsCommand) -> Result<ExitCode, Failure> {
     let world = World::look(shared.directory.as_deref())?;
@@ -67,20 +67,6 @@ fn store_failure(error: StoreError) -> Failure {
         StoreError::NotFound(_) => Failure::usage(error),
         error => Failure::failed(error),
     }
-}
-
-/// Writes to stdout. A reader that has seen enough is no failure.
-fn print(text: &str) -> Result<ExitCode, Failure> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
-        _ => Ok(ExitCode::SUCCESS),
-    }
-}
-
-/// Says something beside the output.
-fn note(text: &str) {
-    // With nobody to read it, there is nobody to tell that either.
-    let _ = writeln!(std::io::stderr(), "heddle: {text}");
 }
 
 /// Writes a thread as an object.

@@ -17,13 +17,14 @@ use prompt::model::ModelOptions;
 use stdx::Redacted;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{say, with_model};
+use super::with_model;
 use crate::args::SharedArgs;
 use crate::args::daemon::{RunArgs, ServeArgs};
 use crate::bootstrap::{self, World};
 use crate::failure::{Failure, code};
 use crate::local;
 use crate::safety;
+use crate::terminal::note;
 
 /// How many requests are read or composed at once; the rest wait.
 const COMPOSING_MAX: usize = 4;
@@ -40,7 +41,7 @@ pub(super) fn run(
     }
     let (config, odd) = bootstrap::load_config(world, shared, false)?;
     for text in odd {
-        say(&format!("warning: {text}"));
+        note(&format!("warning: {text}"));
     }
     let serve = with_model(args.serve, shared);
     let (model, file) = resolve(world, serve.model.as_deref())?;
@@ -72,10 +73,10 @@ pub(super) fn run(
         let end = signals().map_err(DaemonError::Io)?;
         let daemon = Daemon::prepare(options).await?;
         if !args.detached {
-            say(&format!("serving {model} at {}", home.socket().display()));
+            note(&format!("serving {model} at {}", home.socket().display()));
             if let Some(address) = daemon.address() {
                 let token = home.token();
-                say(&format!("and at http://{address}/v1, token in {}", token.display()));
+                note(&format!("and at http://{address}/v1, token in {}", token.display()));
             }
         }
         daemon.run(load, end).await

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context as _, anyhow};
 use infer::service::{Keeper, LABEL, Service, UNIT};
 
-use super::{ourselves, print, say, with_model};
+use super::{note, ourselves, print, with_model};
 use crate::args::SharedArgs;
 use crate::args::daemon::ServeArgs;
 use crate::bootstrap::World;
@@ -35,7 +35,7 @@ pub(super) fn install(
     write(&path, &text)
         .with_context(|| format!("{} cannot be written", path.display()))
         .map_err(Failure::failed)?;
-    say(&format!("wrote {}", path.display()));
+    note(&format!("wrote {}", path.display()));
     let commands: [&[&str]; 2] = match KEEPER {
         Keeper::Systemd => [
             &["systemctl", "--user", "daemon-reload"],
@@ -46,11 +46,11 @@ pub(super) fn install(
     for command in commands {
         if let Err(error) = keep(command, &path) {
             let shown = command.join(" ");
-            say(&format!("`{shown}` did not work ({error}); run it when you are logged in"));
+            note(&format!("`{shown}` did not work ({error}); run it when you are logged in"));
             return Ok(ExitCode::SUCCESS);
         }
     }
-    say("the daemon runs whenever you are logged in");
+    note("the daemon runs whenever you are logged in");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -58,7 +58,7 @@ pub(super) fn install(
 pub(super) fn uninstall(world: &World) -> Result<ExitCode, Failure> {
     let path = path(world)?;
     if !path.exists() {
-        say("there is no service to take back");
+        note("there is no service to take back");
         return Ok(ExitCode::SUCCESS);
     }
     let command: &[&str] = match KEEPER {
@@ -73,7 +73,7 @@ pub(super) fn uninstall(world: &World) -> Result<ExitCode, Failure> {
     if KEEPER == Keeper::Systemd {
         let _ = keep(&["systemctl", "--user", "daemon-reload"], &path);
     }
-    say(&format!("removed {}", path.display()));
+    note(&format!("removed {}", path.display()));
     Ok(ExitCode::SUCCESS)
 }
 
