@@ -4,7 +4,8 @@
 //! sequence in the model's memory; what it has read stays there when an answer ends, so that the next
 //! one of the same thread has only to read what is new. All slots share one store of *cells*, one
 //! per token. [`Schedule::plan`] makes the next batch: one token of every answer that is being said, and
-//! as much of the prompts as the caller has time for.
+//! as much of the prompts as the caller has time for. What several prompts begin with is read once: those
+//! that came later wait for the first, and copy it.
 //!
 //! ```text
 //! submit ─▶ queue ──admit──▶ slot ──plan, decoded, say──▶ … ──end──▶ idle slot, still with its tokens
@@ -52,17 +53,6 @@ pub(crate) enum Order {
     },
 }
 
-/// An answer that has a slot now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Admitted {
-    /// The answer.
-    pub(crate) job: JobId,
-    /// Tokens that need not be read.
-    pub(crate) cached: usize,
-    /// Whether this is the first time, and not the end of a break.
-    pub(crate) first: bool,
-}
-
 /// Tokens of one answer that are in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
@@ -74,6 +64,8 @@ pub(crate) struct Stretch {
     pub(crate) start: usize,
     /// How many there are.
     pub(crate) count: usize,
+    /// Whether nothing of it was in a batch before: what comes before `start` did not have to be read.
+    pub(crate) first: bool,
     /// Whether the last token is the last there is: what comes after it is wanted.
     pub(crate) last: bool,
 }
@@ -107,6 +99,15 @@ struct Job {
     paused: bool,
     begun: bool,
     admitted: u64,
+    leader: Option<Leader>,
+}
+
+/// Who is reading what another answer begins with, too.
+#[derive(Clone, Copy, Debug)]
+struct Leader {
+    job: JobId,
+    /// How many tokens both begin with.
+    tokens: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +128,16 @@ impl Schedule {
     /// Queues an answer. The prompt has at least one token, and fits the cells.
     pub(crate) fn submit(&mut self, job: JobId, prompt: Vec<u32>, key: Option<String>) {
         debug_assert!(!prompt.is_empty() && prompt.len() < self.limits.cells);
-        let (place, paused, begun) = (Place::Queued, false, false);
-        self.jobs.insert(job, Job { tokens: prompt, key, place, paused, begun, admitted: 0 });
+        let queued = Job {
+            tokens: prompt,
+            key,
+            place: Place::Queued,
+            paused: false,
+            begun: false,
+            admitted: 0,
+            leader: None,
+        };
+        self.jobs.insert(job, queued);
         self.queue.push_back(job);
     }
 
@@ -194,14 +203,12 @@ impl Schedule {
     }
 
     /// Gives free slots to those who wait longest.
-    pub(crate) fn admit(&mut self, orders: &mut Vec<Order>) -> Vec<Admitted> {
-        let mut admitted = Vec::new();
+    pub(crate) fn admit(&mut self, orders: &mut Vec<Order>) {
         while let Some(&id) = self.queue.front() {
             let Some(slot) = self.seat(id) else { break };
             self.queue.pop_front();
-            admitted.push(self.occupy(id, slot, orders));
+            self.occupy(id, slot, orders);
         }
-        admitted
     }
 
     /// Makes the next batch: one token of each answer that is being said, then prompts, `budget` in all.
@@ -210,8 +217,13 @@ impl Schedule {
     pub(crate) fn plan(&mut self, budget: usize, orders: &mut Vec<Order>) -> Vec<Stretch> {
         self.turn = self.turn.wrapping_add(1);
         let count = self.slots.len();
-        let in_turn = (0..count).map(|index| (index + self.turn) % count);
-        let ready: Vec<Stretch> = in_turn.filter_map(|slot| self.rest(slot)).collect();
+        let in_turn: Vec<usize> = (0..count).map(|index| (index + self.turn) % count).collect();
+        let mut ready = Vec::new();
+        for slot in in_turn {
+            if !self.waits(slot, orders) {
+                ready.extend(self.rest(slot));
+            }
+        }
         let (said, prompts): (Vec<_>, Vec<_>) = ready.into_iter().partition(|rest| rest.count == 1);
         let mut left = budget.saturating_sub(said.len());
         let mut plan = said;
@@ -234,7 +246,8 @@ impl Schedule {
     pub(crate) fn decoded(&mut self, plan: &[Stretch]) {
         self.clock += 1;
         for stretch in plan {
-            let Some(job) = self.jobs.get(&stretch.job) else { continue };
+            let Some(job) = self.jobs.get_mut(&stretch.job) else { continue };
+            job.begun = true;
             let slot = &mut self.slots[stretch.slot];
             slot.tokens.extend_from_slice(&job.tokens[stretch.start..][..stretch.count]);
             slot.used = self.clock;
@@ -247,7 +260,7 @@ impl Schedule {
         let job = &self.jobs[&id];
         let start = self.slots[slot].tokens.len();
         let count = job.tokens.len() - start;
-        let stretch = Stretch { job: id, slot, start, count, last: true };
+        let stretch = Stretch { job: id, slot, start, count, first: !job.begun, last: true };
         (!job.paused && count > 0).then_some(stretch)
     }
 
@@ -276,35 +289,65 @@ impl Schedule {
     }
 
     /// Puts an answer into a slot that is free, with as much of its prompt as any slot has.
-    fn occupy(&mut self, id: JobId, slot: usize, orders: &mut Vec<Order>) -> Admitted {
-        let job = &self.jobs[&id];
-        let own = self.usable(slot, job);
-        let others = (0..self.slots.len()).filter(|&other| other != slot && self.limits.rewind);
-        let best = others.map(|other| (self.usable(other, job), other)).max();
-        let mut cached = own;
-        match best {
-            Some((shared, from)) if shared > own => {
-                cached = shared;
-                if !self.slots[slot].tokens.is_empty() {
-                    orders.push(Order::Cut { slot, keep: 0 });
-                }
-                orders.push(Order::Copy { from, to: slot, tokens: shared });
-                self.slots[slot].tokens = self.slots[from].tokens[..shared].to_vec();
-            }
-            _ if self.slots[slot].tokens.len() > own => {
-                orders.push(Order::Cut { slot, keep: own });
-                self.slots[slot].tokens.truncate(own);
-            }
-            _ => {}
+    fn occupy(&mut self, id: JobId, slot: usize, orders: &mut Vec<Order>) {
+        let own = self.usable(slot, &self.jobs[&id]);
+        if !self.adopt(id, slot, own, orders) && self.slots[slot].tokens.len() > own {
+            orders.push(Order::Cut { slot, keep: own });
+            self.slots[slot].tokens.truncate(own);
         }
+        let leader = self.leader(id, self.slots[slot].tokens.len());
         self.clock += 1;
         let job = self.jobs.get_mut(&id).expect("whoever is queued is there");
-        let first = !std::mem::replace(&mut job.begun, true);
-        (job.place, job.admitted) = (Place::Slot(slot), self.clock);
+        (job.place, job.admitted, job.leader) = (Place::Slot(slot), self.clock, leader);
         let place = &mut self.slots[slot];
         (place.job, place.used) = (Some(id), self.clock);
         place.key.clone_from(&job.key);
-        Admitted { job: id, cached, first }
+    }
+
+    /// Copies what another slot has of an answer, if that is more than its own `have` tokens.
+    fn adopt(&mut self, id: JobId, slot: usize, have: usize, orders: &mut Vec<Order>) -> bool {
+        let job = &self.jobs[&id];
+        let others = (0..self.slots.len()).filter(|&other| other != slot && self.limits.rewind);
+        let best = others.map(|other| (self.usable(other, job), other)).max();
+        let Some((tokens, from)) = best.filter(|(tokens, _)| *tokens > have) else { return false };
+        if !self.slots[slot].tokens.is_empty() {
+            orders.push(Order::Cut { slot, keep: 0 });
+        }
+        orders.push(Order::Copy { from, to: slot, tokens });
+        self.slots[slot].tokens = self.slots[from].tokens[..tokens].to_vec();
+        true
+    }
+
+    /// Looks for an answer that is about to read what this one has to read, too, beyond `have` tokens.
+    fn leader(&self, id: JobId, have: usize) -> Option<Leader> {
+        let job = &self.jobs[&id];
+        let wanted = &job.tokens[..job.tokens.len() - 1];
+        let seated = self.slots.iter().filter_map(|slot| slot.job).filter(|_| self.limits.rewind);
+        let leaders = seated
+            .map(|other| Leader { job: other, tokens: common(&self.jobs[&other].tokens, wanted) });
+        leaders
+            .filter(|leader| leader.tokens >= have + SHARED_MIN)
+            .max_by_key(|leader| leader.tokens)
+    }
+
+    /// Returns whether an answer waits for its leader; takes over what that one has read if it need not any more.
+    ///
+    /// Leaders came earlier, and whoever sleeps leads nobody: somebody always reads.
+    fn waits(&mut self, slot: usize, orders: &mut Vec<Order>) -> bool {
+        let Some(id) = self.slots[slot].job else { return false };
+        let Some(leader) = self.jobs[&id].leader else { return false };
+        if let Some(ahead) = self.jobs.get(&leader.job)
+            && let Place::Slot(its) = ahead.place
+            && !ahead.paused
+            && self.slots[its].tokens.len() < leader.tokens
+        {
+            return true;
+        }
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.leader = None;
+        }
+        self.adopt(id, slot, self.slots[slot].tokens.len(), orders);
+        false
     }
 
     /// Returns how much of an answer a slot has read. The last token is always read again, for what follows.
@@ -353,6 +396,7 @@ impl Schedule {
         plan.retain(|stretch| stretch.job != id);
         self.slots[slot].job = None;
         let job = self.jobs.get_mut(&id)?;
+        job.leader = None;
         job.place = if paused { Place::Parked } else { Place::Queued };
         if !paused {
             self.queue.push_front(id);
@@ -407,290 +451,10 @@ const BATCH_SECONDS: f64 = 0.05;
 const BUDGET_FIRST: usize = 32;
 /// Below this, reading a prompt is no faster than saying it.
 const BUDGET_MIN: usize = 8;
+/// So many tokens that another answer is about to read, too, are worth waiting for.
+const SHARED_MIN: usize = 16;
 /// Cells that must be left when an answer begins beside others, so that it is not sent away at once.
 const CELLS_SPARE: usize = 32;
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const LIMITS: Limits = Limits { slots: 2, cells: 100, rewind: true };
-
-    fn admit(schedule: &mut Schedule) -> (Vec<(JobId, usize)>, Vec<Order>) {
-        let mut orders = Vec::new();
-        let admitted = schedule.admit(&mut orders);
-        (admitted.iter().map(|admitted| (admitted.job, admitted.cached)).collect(), orders)
-    }
-
-    /// Reads all prompts, and says `said` for everybody.
-    fn finish(schedule: &mut Schedule, said: u32) {
-        loop {
-            let plan = schedule.plan(16, &mut Vec::new());
-            schedule.decoded(&plan);
-            if plan.is_empty() {
-                return;
-            }
-            for stretch in plan.iter().filter(|stretch| stretch.last) {
-                schedule.say(stretch.job, &[said]);
-                let again = schedule.plan(16, &mut Vec::new());
-                let own: Vec<_> =
-                    again.into_iter().filter(|other| other.job == stretch.job).collect();
-                schedule.decoded(&own);
-                schedule.end(stretch.job);
-            }
-        }
-    }
-
-    #[test]
-    fn a_second_turn_reads_what_is_new() {
-        let mut schedule = Schedule::new(LIMITS);
-        schedule.submit(1, vec![1, 2, 3], Some("a".into()));
-        assert_eq!(admit(&mut schedule), (vec![(1, 0)], vec![]));
-        finish(&mut schedule, 4);
-        // The answer is part of the next prompt.
-        schedule.submit(2, vec![1, 2, 3, 4, 5, 6], Some("a".into()));
-        assert_eq!(admit(&mut schedule), (vec![(2, 4)], vec![]));
-        finish(&mut schedule, 7);
-        // The same again: all but the last token is there.
-        schedule.submit(3, vec![1, 2, 3, 4, 5, 6], Some("a".into()));
-        assert_eq!(admit(&mut schedule), (vec![(3, 5)], vec![Order::Cut { slot: 0, keep: 5 }]));
-        finish(&mut schedule, 7);
-        // Another thread begins alike, and leaves the first one its memory.
-        schedule.submit(4, vec![1, 2, 9, 9], Some("b".into()));
-        let copy = Order::Copy { from: 0, to: 1, tokens: 2 };
-        assert_eq!(admit(&mut schedule), (vec![(4, 2)], vec![copy]));
-        finish(&mut schedule, 7);
-        // A third takes the place of the one that was used least recently.
-        schedule.submit(5, vec![8, 8], Some("c".into()));
-        assert_eq!(admit(&mut schedule), (vec![(5, 0)], vec![Order::Cut { slot: 0, keep: 0 }]));
-    }
-
-    #[test]
-    fn without_a_key_what_goes_on_is_recognised() {
-        let mut schedule = Schedule::new(LIMITS);
-        schedule.submit(1, vec![1, 2, 3], None);
-        admit(&mut schedule);
-        finish(&mut schedule, 4);
-        schedule.submit(2, vec![1, 2, 3, 4, 5], None);
-        assert_eq!(admit(&mut schedule), (vec![(2, 4)], vec![]));
-        finish(&mut schedule, 6);
-        // Too little in common to be the same thread.
-        schedule.submit(3, vec![1, 9, 9], None);
-        let copy = Order::Copy { from: 0, to: 1, tokens: 1 };
-        assert_eq!(admit(&mut schedule), (vec![(3, 1)], vec![copy]));
-    }
-
-    #[test]
-    fn memory_that_cannot_be_cut_is_used_whole_or_not_at_all() {
-        let mut schedule = Schedule::new(Limits { rewind: false, ..LIMITS });
-        schedule.submit(1, vec![1, 2, 3], Some("a".into()));
-        admit(&mut schedule);
-        finish(&mut schedule, 4);
-        schedule.submit(2, vec![1, 2, 3, 4, 5], Some("a".into()));
-        assert_eq!(admit(&mut schedule), (vec![(2, 4)], vec![]));
-        finish(&mut schedule, 6);
-        schedule.submit(3, vec![1, 2, 3, 9], Some("a".into()));
-        assert_eq!(admit(&mut schedule), (vec![(3, 0)], vec![Order::Cut { slot: 0, keep: 0 }]));
-    }
-
-    #[test]
-    fn a_batch_has_everybody_in_it() {
-        let mut schedule = Schedule::new(Limits { slots: 3, cells: 200, rewind: true });
-        schedule.submit(1, vec![1; 1], None);
-        schedule.submit(2, vec![2; 50], None);
-        schedule.submit(3, vec![3; 50], None);
-        admit(&mut schedule);
-        let mut read = [0; 4];
-        for _ in 0..2 {
-            let plan = schedule.plan(16, &mut Vec::new());
-            assert_eq!(plan.iter().map(|stretch| stretch.count).sum::<usize>(), 16, "{plan:?}");
-            assert_eq!((plan[0].job, plan[0].count, plan[0].last), (1, 1, true));
-            schedule.decoded(&plan);
-            schedule.say(1, &[7]);
-            for stretch in plan {
-                read[stretch.job as usize] += stretch.count;
-            }
-        }
-        assert_eq!(read, [0, 2, 15, 15], "prompts take turns");
-    }
-
-    #[test]
-    fn whoever_sleeps_makes_room() {
-        let mut schedule = Schedule::new(Limits { slots: 1, cells: 100, rewind: true });
-        schedule.submit(1, vec![1, 2], None);
-        schedule.submit(2, vec![3, 4], None);
-        assert_eq!(admit(&mut schedule).0, [(1, 0)]);
-        schedule.park(1);
-        assert_eq!((schedule.running(), schedule.queued()), (1, 1), "it is awake");
-        schedule.pause(1, true);
-        assert_eq!(schedule.plan(16, &mut Vec::new()), []);
-        schedule.park(1);
-        assert_eq!(admit(&mut schedule).0, [(2, 0)]);
-        schedule.end(2);
-        assert_eq!(admit(&mut schedule).0, [], "it still sleeps");
-        schedule.pause(1, false);
-        let mut orders = Vec::new();
-        let again = schedule.admit(&mut orders);
-        assert_eq!(again, [Admitted { job: 1, cached: 0, first: false }]);
-    }
-
-    #[test]
-    fn when_cells_run_out_the_oldest_goes_on() {
-        let mut schedule = Schedule::new(LIMITS);
-        schedule.submit(1, vec![1; 20], None);
-        schedule.submit(2, vec![2; 20], None);
-        assert_eq!(admit(&mut schedule).0.len(), 2);
-        let mut sent_away = false;
-        for _ in 0..70 {
-            let mut orders = Vec::new();
-            let plan = schedule.plan(40, &mut orders);
-            sent_away |= orders.contains(&Order::Cut { slot: 1, keep: 0 });
-            assert!(plan.iter().any(|stretch| stretch.job == 1), "{plan:?}");
-            schedule.decoded(&plan);
-            for stretch in plan {
-                schedule.say(stretch.job, &[7]);
-            }
-            assert!(admit(&mut schedule).0.is_empty());
-        }
-        assert!(sent_away);
-        schedule.end(1);
-        assert_eq!(admit(&mut schedule).0, [(2, 0)]);
-        assert_eq!(schedule.tokens(2)[..20], [2; 20]);
-        assert!(schedule.tokens(2).len() > 30, "what it said is kept");
-    }
-
-    #[test]
-    fn fifty_at_once_are_served_in_order() {
-        let mut schedule = Schedule::new(Limits { slots: 4, cells: 1000, rewind: true });
-        for id in 0..50 {
-            schedule.submit(id, vec![id as u32 + 1; 10], None);
-        }
-        let mut begun = Vec::new();
-        while !schedule.jobs.is_empty() {
-            begun.extend(admit(&mut schedule).0.iter().map(|(id, _)| *id));
-            finish(&mut schedule, 1);
-        }
-        assert_eq!(begun, (0..50).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn pace_is_found() {
-        let mut pace = Pace::new();
-        for _ in 0..20 {
-            pace.measured(pace.budget(), pace.budget() as f64 / 1000.0);
-        }
-        assert_eq!(pace.budget(), 50);
-        pace.measured(50, 1.0);
-        assert_eq!(pace.budget(), BUDGET_MIN);
-        pace.measured(1, 1e-9);
-        assert_eq!(pace.budget(), BUDGET_MIN, "nothing is learnt from one token");
-        for _ in 0..20 {
-            pace.measured(pace.budget(), 1e-9);
-        }
-        assert_eq!(pace.budget(), BATCH_TOKENS_MAX);
-    }
-
-    /// What the model would have in memory.
-    struct Memory(Vec<Vec<u32>>);
-
-    impl Memory {
-        fn perform(&mut self, orders: &[Order]) {
-            for &order in orders {
-                match order {
-                    Order::Cut { slot, keep } => {
-                        assert!(self.0[slot].len() >= keep);
-                        self.0[slot].truncate(keep);
-                    }
-                    Order::Copy { from, to, tokens } => {
-                        assert!(self.0[to].is_empty());
-                        self.0[to] = self.0[from][..tokens].to_vec();
-                    }
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(400))]
-        #[test]
-        fn any_traffic_comes_to_an_end(
-            seed in any::<u64>(),
-            slots in 1_usize..5,
-            cells in 64_usize..200,
-            rewind in any::<bool>(),
-        ) {
-            let mut rng = stdx::Rng::new(seed);
-            let mut schedule = Schedule::new(Limits { slots, cells, rewind });
-            let mut memory = Memory(vec![Vec::new(); slots]);
-            let (mut next, mut left) = (0, BTreeMap::new());
-            let mut begun = Vec::new();
-            for round in 0.. {
-                assert!(round < 20_000, "it hangs: {schedule:?}");
-                if next < 30 && rng.one_in(3) {
-                    // Few kinds of tokens, so that prompts begin alike.
-                    let length = 1 + rng.below(cells as u64 / 2) as usize;
-                    let flips = rng.below(4) as usize;
-                    let mut prompt = vec![1; length];
-                    for _ in 0..flips {
-                        let at = rng.below(length as u64) as usize;
-                        prompt[at] = rng.below(3) as u32;
-                    }
-                    let key = (!rng.one_in(3)).then(|| format!("{}", rng.below(3)));
-                    let more = 1 + rng.below((cells - length) as u64) as usize;
-                    left.insert(next, more);
-                    schedule.submit(next, prompt, key);
-                    next += 1;
-                } else if next == 30 && left.is_empty() {
-                    break;
-                }
-                if rng.one_in(20) && let Some(&id) = left.keys().next() {
-                    schedule.end(id);
-                    left.remove(&id);
-                }
-                for &id in left.keys() {
-                    // Everybody wakes in the end.
-                    schedule.pause(id, rng.one_in(5) && round < 2000);
-                    if rng.one_in(10) {
-                        schedule.park(id);
-                    }
-                }
-                let mut orders = Vec::new();
-                for admitted in schedule.admit(&mut orders) {
-                    if admitted.first {
-                        begun.push(admitted.job);
-                    }
-                }
-                let plan = schedule.plan(1 + rng.below(20) as usize, &mut orders);
-                memory.perform(&orders);
-                for stretch in &plan {
-                    let tokens = &schedule.tokens(stretch.job)[stretch.start..][..stretch.count];
-                    assert_eq!(memory.0[stretch.slot].len(), stretch.start);
-                    let ends = stretch.start + stretch.count == schedule.tokens(stretch.job).len();
-                    assert_eq!(ends, stretch.last);
-                    memory.0[stretch.slot].extend_from_slice(tokens);
-                }
-                schedule.decoded(&plan);
-                assert!(memory.0.iter().map(Vec::len).sum::<usize>() <= cells);
-                for (index, slot) in schedule.slots.iter().enumerate() {
-                    assert_eq!(slot.tokens, memory.0[index]);
-                    if let Some(id) = slot.job {
-                        assert!(schedule.tokens(id).starts_with(&slot.tokens));
-                    }
-                }
-                for stretch in plan.iter().filter(|stretch| stretch.last) {
-                    let more = left.get_mut(&stretch.job).unwrap();
-                    *more -= 1;
-                    if *more == 0 {
-                        left.remove(&stretch.job);
-                        schedule.end(stretch.job);
-                    } else {
-                        schedule.say(stretch.job, &[rng.below(3) as u32]);
-                    }
-                }
-            }
-            assert!(begun.is_sorted(), "first come, first served: {begun:?}");
-        }
-    }
-}
+mod tests;

@@ -163,16 +163,16 @@ impl Worker<'_> {
         while self.take(queue) {
             self.look_after_readers();
             let mut orders = Vec::new();
-            let admitted = self.schedule.admit(&mut orders);
+            self.schedule.admit(&mut orders);
             let plan = self.schedule.plan(self.pace.budget(), &mut orders);
             orders.into_iter().for_each(|order| self.perform(order));
             self.counters.running.store(self.schedule.running(), Ordering::Relaxed);
-            for begun in admitted.iter().filter(|admitted| admitted.first) {
+            for begun in plan.iter().filter(|stretch| stretch.first) {
                 let prompt = self.schedule.tokens(begun.job).len() as u64;
-                let cached = begun.cached as u64;
+                let cached = begun.start as u64;
                 self.counters.cached_tokens.fetch_add(cached, Ordering::Relaxed);
                 self.counters.prompt_tokens.fetch_add(prompt - cached, Ordering::Relaxed);
-                self.tell(begun.job, Step::Begun { cached: begun.cached as u32 });
+                self.tell(begun.job, Step::Begun { cached: begun.start as u32 });
             }
             self.idle = plan.is_empty();
             if !plan.is_empty() {
