@@ -341,10 +341,10 @@ fn served<'a>(
     }
     local::tell(&chosen, may_write);
     let (home, health) = local::ensure(world, &chosen.model.name)?;
-    config.model = Some(health.model);
+    config.model = Some(health.model.clone());
     config.model_context_window =
         config.model_context_window.or(health.context_tokens.map(u64::from));
-    let resolved = provider::local(home.socket());
+    let resolved = provider::local(local::socket(home, health.model));
     Ok(Served { config: Cow::Owned(config), resolved })
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use config::Config;
@@ -10,6 +11,7 @@ use infer::client::{self, Health, Progress};
 use infer::home::Home;
 use infer::models::name::EMBEDDED;
 use infer::models::{Model, Models};
+use providers::Socket;
 use serde_json::Value;
 
 use crate::bootstrap::World;
@@ -87,15 +89,24 @@ pub(crate) fn tell(chosen: &Chosen, may_write: bool) {
 /// Returns when the daemon answers and has the model; starts it if need be.
 pub(crate) fn ensure(world: &World, model: &str) -> Result<(Home, Health), Failure> {
     let home = daemon(world);
+    let health = watching(&format!("the local daemon with {model}"), |progress| {
+        started(&home, model, progress)
+    });
+    Ok((home, health.map_err(|problem| Failure::failed(anyhow!(problem)))?))
+}
+
+/// Names where the daemon of a home listens. If it has left meanwhile, the next request starts it again.
+pub(crate) fn socket(home: Home, model: String) -> Socket {
+    let path = home.socket().to_owned();
+    let wake = move || started(&home, &model, &mut |_| ()).map(drop);
+    Socket { path, wake: Arc::new(wake) }
+}
+
+fn started(home: &Home, model: &str, progress: &mut dyn FnMut(Progress)) -> Result<Health, String> {
     // By its name, so that it has one in lists of processes.
     let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from(OURSELVES));
-    let health = watching(&format!("the local daemon with {model}"), |progress| {
-        client::ensure_running(&home, &exe, Some(model), progress)
-    });
-    let health = health.map_err(|error| {
-        Failure::failed(anyhow!("{error}; or use another model (`heddle models list`)"))
-    })?;
-    Ok((home, health))
+    client::ensure_running(home, &exe, Some(model), progress)
+        .map_err(|error| format!("{error}; or use another model (`heddle models list`)"))
 }
 
 /// Says what is being started, and on a terminal how far it is.

@@ -1,13 +1,12 @@
 //! From the configuration of a provider to an endpoint that can be used.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use config::{Config, Provider, WireApi};
 use engine::retry::RetryLimits;
-use providers::{Auth, Endpoint, OPENAI_BASE_URL};
+use providers::{Auth, Endpoint, OPENAI_BASE_URL, Socket};
 use stdx::Redacted;
 use stream::dialect::Format;
 
@@ -32,13 +31,13 @@ pub(crate) struct Resolved {
     pub(crate) dialect: Option<&'static Format>,
 }
 
-/// Makes the endpoint of the daemon that listens on a socket of this machine.
-pub(crate) fn local(socket: &Path) -> Resolved {
+/// Makes the endpoint of the daemon of this machine.
+pub(crate) fn local(socket: Socket) -> Resolved {
     let built_in = Provider::default();
     let endpoint = Endpoint {
         name: local::PROVIDER.to_owned(),
         base_url: "http://localhost/v1".to_owned(),
-        socket: Some(socket.to_owned()),
+        socket: Some(socket),
         wire_api: providers::WireApi::Responses,
         query: Vec::new(),
         headers: Vec::new(),

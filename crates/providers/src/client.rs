@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use reqwest::{Response, Url, redirect};
 use tokio::time::Instant;
 
 use crate::classify::{self, Refused};
-use crate::endpoint::{Auth, Endpoint, EndpointError, Identity, WireApi};
+use crate::endpoint::{Auth, Endpoint, EndpointError, Identity, Socket, WireApi};
 use crate::tls;
 
 /// How long making a connection may take.
@@ -46,7 +46,7 @@ impl Client {
         let encrypted = url.scheme() == "https" || proxied();
         let http = match &endpoint.socket {
             // A proxy knows nothing of our sockets.
-            Some(socket) => builder(false)?.no_proxy().unix_socket(socket.clone()),
+            Some(socket) => builder(false)?.no_proxy().unix_socket(socket.path.clone()),
             None => builder(encrypted)?,
         };
         let http = http.build().map_err(|e| EndpointError::Client(causes(e)))?;
@@ -81,16 +81,17 @@ impl Client {
                 ),
             ));
         }
-        let mut request = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        if let Some(state) = self.turn_state().clone() {
-            request = request.header(TURN_STATE, state);
-        }
         let idle = self.endpoint.idle_timeout;
-        // Until the head of the answer comes, silence is silence too.
-        let response = match tokio::time::timeout(idle, request.send()).await {
-            Ok(sent) => sent.map_err(|error| self.unreachable(error))?,
-            Err(_) => return Err(idle_for_too_long(idle)),
+        let sent = match (self.send(body.clone()).await, &self.endpoint.socket) {
+            // Nobody has seen the request yet.
+            (Some(Err(error)), Some(socket)) if error.is_connect() => {
+                wake(socket).await?;
+                self.send(body).await
+            }
+            (sent, _) => sent,
         };
+        let response = sent.ok_or_else(|| idle_for_too_long(idle))?;
+        let response = response.map_err(|error| self.unreachable(error))?;
         if let Some(state) = response.headers().get(TURN_STATE) {
             *self.turn_state() = Some(state.clone());
         }
@@ -105,6 +106,15 @@ impl Client {
             return Err(classify::not_a_stream(&kind, &body, &self.shown_url, provider));
         }
         Ok(ByteStream { response, idle })
+    }
+
+    /// Sends `body`; none if nothing comes back. Until the head of the answer comes, silence is silence too.
+    async fn send(&self, body: Bytes) -> Option<Result<Response, reqwest::Error>> {
+        let mut request = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        if let Some(state) = self.turn_state().clone() {
+            request = request.header(TURN_STATE, state);
+        }
+        tokio::time::timeout(self.endpoint.idle_timeout, request.send()).await.ok()
     }
 
     fn turn_state(&self) -> MutexGuard<'_, Option<HeaderValue>> {
@@ -122,7 +132,7 @@ impl Client {
             return SampleError::new(ErrorClass::NotAnEndpoint, message);
         }
         if let Some(socket) = &endpoint.socket {
-            let (socket, problem) = (socket.display(), causes(error));
+            let (socket, problem) = (socket.path.display(), causes(error));
             let message = format!(
                 "the local daemon could not be reached at {socket}: {problem}; see `heddle daemon \
                  status` and `heddle daemon logs`"
@@ -147,6 +157,15 @@ impl Client {
         let (url, provider) = (self.shown_url.as_str(), self.endpoint.name.as_str());
         classify::refused(&Refused { status, retry_after, body: &body, url, provider })
     }
+}
+
+/// Has somebody listen on a socket.
+async fn wake(socket: &Socket) -> Result<(), SampleError> {
+    let wake = Arc::clone(&socket.wake);
+    let woken = tokio::task::spawn_blocking(move || wake()).await;
+    let woken = woken.unwrap_or_else(|_| Err("the local daemon could not be started".to_owned()));
+    // What cannot be started now cannot be started in a moment either.
+    woken.map_err(|problem| SampleError::new(ErrorClass::ModelNotFound, problem))
 }
 
 /// Makes a client for other things than models, such as files: with the same trust and the same proxies, and

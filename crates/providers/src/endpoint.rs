@@ -1,6 +1,8 @@
 //! Where requests go, and what goes along with each of them.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{chat, responses};
@@ -47,8 +49,8 @@ pub struct Endpoint {
     pub name: String,
     /// The address without the path of the API.
     pub base_url: String,
-    /// The Unix socket that it listens on, if it is one of this machine; the address then only has the path.
-    pub socket: Option<PathBuf>,
+    /// Where it listens, if it is a program of this machine; the address then only has the path.
+    pub socket: Option<Socket>,
     /// The API that it speaks.
     pub wire_api: WireApi,
     /// Added to the address; some put their keys here.
@@ -59,6 +61,21 @@ pub struct Endpoint {
     pub auth: Auth,
     /// How long a stream may be silent.
     pub idle_timeout: Duration,
+}
+
+/// A Unix socket, and how to have somebody listen on it.
+#[derive(Clone)]
+pub struct Socket {
+    /// The file.
+    pub path: PathBuf,
+    /// Called when nobody listens: blocks until somebody does, or says why not and what to do.
+    pub wake: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Socket").field(&self.path).finish()
+    }
 }
 
 /// How requests prove who sends them.

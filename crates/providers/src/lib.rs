@@ -10,4 +10,4 @@ mod endpoint;
 mod tls;
 
 pub use client::{ByteStream, Client, http};
-pub use endpoint::{Auth, Endpoint, EndpointError, Identity, OPENAI_BASE_URL, WireApi};
+pub use endpoint::{Auth, Endpoint, EndpointError, Identity, OPENAI_BASE_URL, Socket, WireApi};

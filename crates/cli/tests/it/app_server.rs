@@ -17,7 +17,7 @@ use crate::run::lab_for;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A client of a server of its own.
-struct Client {
+pub(crate) struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
@@ -25,9 +25,9 @@ struct Client {
 }
 
 impl Client {
-    fn start(lab: &Lab) -> Self {
+    fn start(lab: &Lab, env: &[(&str, &str)]) -> Self {
         let mut command = lab.command(BINARY);
-        command.args(["app-server", "-s", "danger-full-access"]);
+        command.envs(env.iter().copied()).args(["app-server", "-s", "danger-full-access"]);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -44,8 +44,8 @@ impl Client {
         Self { child, stdin, lines, next_id: 0 }
     }
 
-    fn initialized(lab: &Lab) -> Self {
-        let mut client = Self::start(lab);
+    pub(crate) fn initialized(lab: &Lab, env: &[(&str, &str)]) -> Self {
+        let mut client = Self::start(lab, env);
         let info = json!({"name": "tests", "version": "1.0"});
         client.ask("initialize", json!({"clientInfo": info})).unwrap();
         client.write(r#"{"method":"initialized"}"#);
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    fn start_thread(&mut self) -> String {
+    pub(crate) fn start_thread(&mut self) -> String {
         let thread = self.ask("thread/start", json!({"approvalPolicy": "never"})).unwrap();
         thread["thread"]["id"].as_str().unwrap().to_owned()
     }
@@ -105,7 +105,7 @@ impl Client {
     }
 
     /// Runs a turn to its end.
-    fn turn(&mut self, thread: &str, text: &str) -> Value {
+    pub(crate) fn turn(&mut self, thread: &str, text: &str) -> Value {
         self.say(thread, text).unwrap();
         self.until("turn/completed").0["params"]["turn"].clone()
     }
@@ -174,7 +174,7 @@ fn logs(lab: &Lab, folder: &str) -> usize {
 fn a_fork_outlives_its_source() {
     let server = answers(&["one", "two"]);
     let lab = lab_for(&server);
-    let mut client = Client::initialized(&lab);
+    let mut client = Client::initialized(&lab, &[]);
     let source = client.start_thread();
     assert_eq!(logs(&lab, "sessions"), 0);
     let begun = client.say(&source, "q1").unwrap();
@@ -230,12 +230,12 @@ fn a_fork_outlives_its_source() {
 fn a_thread_is_loaded_again() {
     let server = answers(&["one", "two"]);
     let lab = lab_for(&server);
-    let mut client = Client::initialized(&lab);
+    let mut client = Client::initialized(&lab, &[]);
     let id = client.start_thread();
     client.turn(&id, "q1");
     client.end();
 
-    let mut client = Client::initialized(&lab);
+    let mut client = Client::initialized(&lab, &[]);
     let read = client.ask("thread/read", json!({"threadId": id, "includeTurns": true})).unwrap();
     assert_eq!(read["thread"]["turns"][0]["items"][1]["text"], "one");
     assert_eq!(read["thread"]["originator"], "tests");
@@ -258,7 +258,7 @@ fn a_thread_is_loaded_again() {
 fn garbage_is_survived() {
     let server = answers(&["one"]);
     let lab = lab_for(&server);
-    let mut client = Client::start(&lab);
+    let mut client = Client::start(&lab, &[]);
     let code = |refused: Result<Value, Value>| refused.unwrap_err()["code"].as_i64().unwrap();
     assert_eq!(code(client.ask("thread/start", json!({}))), -32600);
     let info = json!({"clientInfo": {"name": "tests", "version": "1.0"}});
@@ -300,7 +300,7 @@ fn garbage_is_survived() {
 fn a_turn_is_interrupted() {
     let server = slow();
     let lab = lab_for(&server);
-    let mut client = Client::initialized(&lab);
+    let mut client = Client::initialized(&lab, &[]);
     let id = client.start_thread();
     let turn = client.say(&id, "go").unwrap()["turn"]["id"].clone();
     client.until("item/agentMessage/delta");
@@ -319,7 +319,7 @@ fn a_turn_is_interrupted() {
 fn two_threads_run_at_once() {
     let server = slow();
     let lab = lab_for(&server);
-    let mut client = Client::initialized(&lab);
+    let mut client = Client::initialized(&lab, &[]);
     let (first, second) = (client.start_thread(), client.start_thread());
     client.say(&first, "go").unwrap();
     client.until("item/agentMessage/delta");
@@ -347,13 +347,13 @@ fn two_threads_run_at_once() {
 fn the_end_of_stdin_ends_turns_and_lets_go() {
     let server = slow();
     let lab = lab_for(&server);
-    let mut client = Client::initialized(&lab);
+    let mut client = Client::initialized(&lab, &[]);
     let id = client.start_thread();
     client.say(&id, "go").unwrap();
     client.until("item/agentMessage/delta");
 
     // Somebody else has it meanwhile.
-    let mut other = Client::initialized(&lab);
+    let mut other = Client::initialized(&lab, &[]);
     let refused = other.ask("thread/resume", json!({"threadId": id})).unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("in use by"), "{refused}");
     let refused = other.ask("thread/archive", json!({"threadId": id})).unwrap_err();

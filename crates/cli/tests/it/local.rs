@@ -6,7 +6,12 @@ use std::process::Output;
 use serde_json::Value;
 use testkit::{Lab, gguf};
 
+use crate::app_server::Client;
 use crate::{BINARY, PARENT};
+
+/// For a daemon that is started with it: other tests need the processor, too, and two models with two threads each on
+/// two cores wait for each other all the time.
+const ONE_THREAD: (&str, &str) = ("OMP_THREAD_LIMIT", "1");
 
 /// A home with a daemon, which ends with it.
 pub(crate) struct Local {
@@ -39,7 +44,7 @@ impl Local {
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Output {
-        self.lab.command(BINARY).args(args).output().unwrap()
+        self.lab.command(BINARY).env(ONE_THREAD.0, ONE_THREAD.1).args(args).output().unwrap()
     }
 
     /// Runs what must succeed, and returns what it printed.
@@ -89,6 +94,25 @@ fn a_folder_is_made() {
     let events: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events.last().unwrap()["type"], "turn.completed", "{lines}");
+}
+
+/// A daemon leaves when nobody comes. Whoever comes back to an old thread finds it all the same.
+#[test]
+fn a_daemon_that_left_is_started_again() {
+    let Some(local) = Local::real() else { return };
+    let mut client = Client::initialized(&local.lab, &[ONE_THREAD]);
+    let thread = client.start_thread();
+    for folder in ["build", "docs"] {
+        let turn = client.turn(&thread, &format!("make a folder called {folder}"));
+        assert_eq!(turn["status"], "completed", "{turn}");
+        local.heddle(&["daemon", "stop"]);
+    }
+    // Nothing to start it with: that is said, with what to do.
+    let model = local.lab.root().join("home/models");
+    fs::remove_dir_all(&model).unwrap();
+    let turn = client.turn(&thread, "make a folder called src");
+    assert_eq!(turn["status"], "failed", "{turn}");
+    assert!(turn["error"]["message"].as_str().unwrap().contains("heddle models"), "{turn}");
 }
 
 /// What the user says about the sandbox holds for local models, too.
