@@ -1,5 +1,5 @@
 //! Makes the corpus that the targets of the dialects begin with, the vectors, that of histories: the
-//! broken ones, item by item, and the logs; and that of requests.
+//! broken ones, item by item, and the logs; and that of requests, by themselves and on a connection.
 
 use std::fs;
 use std::io;
@@ -15,6 +15,9 @@ fn main() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     histories(root)?;
     requests(root)?;
+    for path in ["health", "metrics", "v1/models", "nowhere"] {
+        connection(root, &path.replace('/', "_"), &format!("GET /{path} HTTP/1.1\r\n"), "")?;
+    }
     for entry in fs::read_dir(root.join("../crates/stream/tests/vectors"))? {
         let vectors: Vec<Value> = serde_json::from_str(&fs::read_to_string(entry?.path())?)?;
         for vector in &vectors {
@@ -65,6 +68,16 @@ fn histories(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes what a client sends to the daemon, after the two bytes that say where it is cut.
+fn connection(root: &Path, name: &str, head: &str, body: &str) -> io::Result<()> {
+    let corpus = root.join("corpus/daemon");
+    fs::create_dir_all(&corpus)?;
+    let length = body.len();
+    let text =
+        format!("{head}host: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+    fs::write(corpus.join(name), [&[40, 0], text.as_bytes()].concat())
+}
+
 fn requests(root: &Path) -> io::Result<()> {
     let corpus = root.join("corpus/request");
     fs::create_dir_all(&corpus)?;
@@ -75,7 +88,12 @@ fn requests(root: &Path) -> io::Result<()> {
                 // Without the white space, more of it is within reach of the fuzzer.
                 let body: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
                 let name = path.file_stem().unwrap_or_default().to_string_lossy();
-                fs::write(corpus.join(format!("{api}_{name}")), body.to_string())?;
+                let body = body.to_string();
+                let path = if api == "chat" { "chat/completions" } else { "responses" };
+                let head =
+                    format!("POST /v1/{path} HTTP/1.1\r\ncontent-type: application/json\r\n");
+                connection(root, &format!("{api}_{name}"), &head, &body)?;
+                fs::write(corpus.join(format!("{api}_{name}")), body)?;
             }
         }
     }

@@ -91,6 +91,10 @@ const KINDS: &[Kind] = &[
                 "starts the daemon, which is ourselves; no model is involved",
             ),
             ("crates/cli/src/command/daemon/service.rs", "systemctl and launchctl, for the user"),
+            (
+                "crates/cli/src/command/daemon/serve.rs",
+                "becomes itself again, with patient threads",
+            ),
         ],
     },
     Kind {

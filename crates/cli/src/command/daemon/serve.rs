@@ -1,8 +1,9 @@
 //! `heddle daemon run`.
 
 use std::collections::HashMap;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,14 @@ use crate::local;
 use crate::safety;
 use crate::terminal::note;
 
+/// How the threads of the engine wait for each other: so many looks, some tens of microseconds, before they sleep.
+///
+/// On an idle machine they nearly always meet within that. On a busy one, whoever keeps looking only takes the time
+/// of the one it waits for.
+const SPIN: (&str, &str) = ("GOMP_SPINCOUNT", "10000");
+/// Says the same in another way; then the user has chosen.
+const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
+
 /// How many requests are read or composed at once; the rest wait.
 const COMPOSING_MAX: usize = 4;
 
@@ -38,6 +47,9 @@ pub(super) fn run(
     if args.detached {
         // Whoever started us leads no group with us in it, so this cannot fail; nor would it matter much.
         let _ = rustix::process::setsid();
+    }
+    if cfg!(all(feature = "local", target_os = "linux", target_env = "gnu")) {
+        with_patient_threads(world);
     }
     let (config, odd) = bootstrap::load_config(world, shared, false)?;
     for text in odd {
@@ -86,6 +98,18 @@ pub(super) fn run(
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(failure(error)),
+    }
+}
+
+/// Begins again with [`SPIN`] set, which is only read when a program starts. If that does not work, nothing is lost but
+/// speed.
+fn with_patient_threads(world: &World) {
+    if [SPIN.0, WAIT_POLICY].iter().any(|name| world.env.contains_key(*name)) {
+        return;
+    }
+    if let Ok(exe) = std::env::current_exe() {
+        let mut again = Command::new(exe);
+        let _ = again.args(std::env::args_os().skip(1)).env(SPIN.0, SPIN.1).exec();
     }
 }
 

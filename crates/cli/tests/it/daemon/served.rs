@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -37,23 +37,40 @@ impl Den {
         self.run(&["start", "--model", self.model().to_str().unwrap(), "--threads", "1"])
     }
 
+    fn socket(&self) -> PathBuf {
+        self.folder().join("socket")
+    }
+
     /// Asks the Responses API over the socket.
     fn ask(&self, body: &Value) -> Value {
-        let mut stream = UnixStream::connect(self.folder().join("socket")).unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let body = body.to_string();
-        write!(
-            stream,
-            "POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
-             connection: close\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        post(&self.socket(), body).read_to_string(&mut answer).unwrap();
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
         serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
     }
+
+    /// Returns a line of what the system says of the daemon, in KiB.
+    fn memory(&self, line: &str) -> u64 {
+        let pid = self.pid().unwrap().as_raw_nonzero();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|text| text.strip_prefix(line)).unwrap();
+        line.trim_matches([':', ' ', '\t', 'k', 'B']).parse().unwrap()
+    }
+}
+
+/// Sends a request to the Responses API, and returns the connection.
+fn post(socket: &Path, body: &Value) -> UnixStream {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let body = body.to_string();
+    write!(
+        stream,
+        "POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    stream
 }
 
 #[test]
@@ -235,20 +252,12 @@ fn a_slow_tool_stalls_nobody() {
         ("HEDDLE_TOOL_TIMEOUT_MS", "10000".to_owned()),
     ];
     check(&den.start(), 0, "is running");
-    let mut slow = UnixStream::connect(den.folder().join("socket")).unwrap();
     let forced = json!({"name": "sleeps", "arguments": "{}"}).to_string();
     let body = json!({
         "model": "tiny", "input": "x", "stream": true, "max_output_tokens": 3,
         "metadata": {"heddle_forced_call": forced},
-    })
-    .to_string();
-    write!(
-        slow,
-        "POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
-         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
+    });
+    let slow = post(&den.socket(), &body);
     let mut lines = BufReader::new(slow).lines().map(Result::unwrap);
     lines.find(|line| line.contains("function_call_arguments.done")).unwrap();
     let begun = Instant::now();
@@ -260,4 +269,66 @@ fn a_slow_tool_stalls_nobody() {
     let last = rest.iter().rfind(|line| line.starts_with("event: ")).unwrap();
     let ends = ["event: response.incomplete", "event: response.completed"];
     assert!(ends.contains(&last.as_str()), "{rest:?}");
+}
+
+/// Many at once, of whom some leave half-way: everybody else gets an answer, and memory stays where it was.
+#[test]
+fn fifty_clients_of_one_daemon() {
+    let den = Den::new().with_model();
+    check(&den.start(), 0, "is running");
+    let ask = |number: usize| {
+        let text = format!("Client {number} asks, and at length. ").repeat(6);
+        json!({
+            "model": "tiny", "input": text, "stream": number.is_multiple_of(2), "max_output_tokens": 30,
+            "prompt_cache_key": format!("thread {number}"),
+        })
+    };
+    den.ask(&ask(1));
+    let before = den.memory("VmRSS");
+    let socket = den.socket();
+    let clients: Vec<_> = (0..50)
+        .map(|number| {
+            let (socket, body) = (socket.clone(), ask(number));
+            std::thread::spawn(move || {
+                let mut stream = post(&socket, &body);
+                let mut answer = String::new();
+                if number.is_multiple_of(5) {
+                    return None;
+                }
+                stream.read_to_string(&mut answer).unwrap();
+                Some(answer)
+            })
+        })
+        .collect();
+    let answers: Vec<_> = clients.into_iter().filter_map(|client| client.join().unwrap()).collect();
+    assert_eq!(answers.len(), 40);
+    for answer in &answers {
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"usage\""), "{answer}");
+    }
+    until("that nobody is left", || (den.status()["requests"] == 0).then_some(()));
+    let grown = den.memory("VmHWM").saturating_sub(before);
+    assert!(grown < 32 << 10, "{grown} KiB more");
+}
+
+/// Whoever leaves takes the answer along: through the socket, in the middle of what a real model says.
+#[test]
+fn a_real_model_stops_for_whoever_leaves() {
+    let Some(model) = testkit::model() else { return };
+    let den = Den::new();
+    check(&den.run(&["start", "--model", model.to_str().unwrap()]), 0, "is running");
+    let body = json!({"model": "local", "input": "Tell me a long story.", "stream": true});
+    let home = infer::home::Home::new(den.lab.home.path(), None);
+    let mut waited = Vec::new();
+    for _ in 0..5 {
+        let stream = post(&den.socket(), &body);
+        let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+        lines.find(|line| line.contains("output_text.delta")).unwrap();
+        let left = Instant::now();
+        drop(lines);
+        let running = || infer::client::health(&home).unwrap().running;
+        until("the end", || (running() == 0).then_some(()));
+        waited.push(left.elapsed());
+    }
+    // The machine may be busy with other tests, but not all the time.
+    assert!(waited.iter().min().unwrap() < &Duration::from_millis(100), "{waited:?}");
 }
