@@ -340,11 +340,11 @@ fn served<'a>(
         config.sandbox_mode = Some(config::SandboxMode::WorkspaceWrite);
     }
     local::tell(&chosen, may_write);
-    let (home, health) = local::ensure(world, &chosen.model.name)?;
-    config.model = Some(health.model.clone());
+    let (home, health) = local::ensure(world, &chosen.start)?;
+    config.model = Some(health.model);
     config.model_context_window =
         config.model_context_window.or(health.context_tokens.map(u64::from));
-    let resolved = provider::local(local::socket(home, health.model));
+    let resolved = provider::local(local::socket(home, chosen.start));
     Ok(Served { config: Cow::Owned(config), resolved })
 }
 

@@ -10,7 +10,7 @@ use config::Config;
 use infer::client::{self, Health, Progress};
 use infer::home::Home;
 use infer::models::name::EMBEDDED;
-use infer::models::{Model, Models};
+use infer::models::{Model, Models, ModelsError};
 use providers::Socket;
 use serde_json::Value;
 
@@ -27,6 +27,8 @@ pub(crate) const PROVIDER: &str = "local";
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) model: Model,
+    /// What the daemon is told: its name, or its file if that is what the user named.
+    pub(crate) start: String,
     /// Whether nobody asked for it: there is just nothing else.
     pub(crate) for_want_of_a_key: bool,
 }
@@ -51,20 +53,30 @@ pub(crate) fn choose(world: &World, config: &Config) -> Result<Option<Chosen>, F
     let asked = config.model_provider.as_deref() == Some(PROVIDER)
         && !config.model_providers.contains_key(PROVIDER);
     let models = models(&world.home, &world.env);
-    let find = || match &config.model {
-        Some(name) => models.find(name),
-        None => models.default_model(),
+    let chosen = |for_want_of_a_key| {
+        let model = match &config.model {
+            Some(name) => models.find(name),
+            None => models.default_model(),
+        }?;
+        let start = start_word(&model, config.model.as_deref());
+        Ok::<_, ModelsError>(Chosen { model, start, for_want_of_a_key })
     };
     if asked {
-        let model = find().map_err(Failure::usage)?;
-        return Ok(Some(Chosen { model, for_want_of_a_key: false }));
+        return chosen(false).map(Some).map_err(Failure::usage);
     }
     // Without the engine there would be nothing to run it.
     if !cfg!(feature = "local") || !provider::lacks_a_key(config, &world.env) {
         return Ok(None);
     }
     // A model that is not here, or none at all: then it is the key that is missing.
-    Ok(find().ok().map(|model| Chosen { model, for_want_of_a_key: true }))
+    Ok(chosen(true).ok())
+}
+
+/// Says how the daemon finds a model that was named so: by its file, if that is how it was named, since another of the
+/// same name may be here. The daemon has a directory of its own.
+pub(crate) fn start_word(model: &Model, named: Option<&str>) -> String {
+    let file = named.filter(|name| name.contains('/')).and_then(|_| model.path.canonicalize().ok());
+    file.and_then(|file| file.to_str().map(str::to_owned)).unwrap_or_else(|| model.name.clone())
 }
 
 /// Says which model is used, if nobody asked for it.
@@ -131,6 +143,6 @@ pub(crate) fn watching<T>(what: &str, work: impl FnOnce(&mut dyn FnMut(Progress)
 
 /// Runs a model through the daemon, and says how well that went.
 pub(crate) fn probe(world: &World, model: &str) -> Result<Value, Failure> {
-    let (home, _) = ensure(world, model)?;
-    infer::probe::run(home.socket(), model).map_err(Failure::failed)
+    let (home, health) = ensure(world, model)?;
+    infer::probe::run(home.socket(), &health.model).map_err(Failure::failed)
 }

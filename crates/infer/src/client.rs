@@ -69,6 +69,15 @@ pub enum HealthError {
     /// There is somebody who does not answer.
     #[error("the daemon does not answer: {0}; end it with `heddle daemon stop`")]
     Silent(io::Error),
+    /// Others could have made the socket.
+    #[error(
+        "the directory of {} belongs to somebody else, or others may write there; remove it, or \
+         set HEDDLE_HOME to a shorter path", socket.display()
+    )]
+    NotOurs {
+        /// Where.
+        socket: PathBuf,
+    },
     /// There is somebody else.
     #[error("what answers at {} is no daemon of this version", socket.display())]
     Strange {
@@ -159,6 +168,9 @@ pub fn health(home: &Home) -> Result<Health, HealthError> {
 
 /// Sends one request without a body, and returns the body of the answer.
 pub fn get(home: &Home, path: &str) -> Result<Vec<u8>, HealthError> {
+    if !home.is_ours() {
+        return Err(HealthError::NotOurs { socket: home.socket().to_owned() });
+    }
     let mut stream = match UnixStream::connect(home.socket()) {
         Ok(stream) => stream,
         Err(error) => {
@@ -247,7 +259,11 @@ pub fn start(
                     _ => sleep(POLL),
                 }
             }
-            waited => return waited.map(|health| (health, true)),
+            waited => {
+                // Whoever lives longer than it should not keep what is left of it.
+                std::thread::spawn(move || child.wait());
+                return waited.map(|health| (health, true));
+            }
         }
     }
 }

@@ -107,6 +107,15 @@ impl Home {
         &self.socket
     }
 
+    /// Tells whether nobody else can have made the socket, which may be among everybody's temporary files.
+    pub fn is_ours(&self) -> bool {
+        let about = self.socket.parent().and_then(|parent| fs::symlink_metadata(parent).ok());
+        about.is_none_or(|about| {
+            let ours = about.uid() == rustix::process::geteuid().as_raw();
+            about.is_dir() && ours && about.mode() & 0o022 == 0
+        })
+    }
+
     /// Returns the log.
     pub fn log(&self) -> PathBuf {
         self.directory.join("log")
@@ -248,15 +257,16 @@ impl Held {
 
     /// Takes the socket away, so that whoever comes now starts a daemon of their own.
     pub fn close(&self) {
-        // Both are leftovers at worst, and the next daemon copes with those.
+        // A leftover at worst, and the next daemon copes with that.
         let _ = fs::remove_file(&self.home.socket);
-        let _ = fs::remove_file(self.home.directory.join("pid"));
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.close();
+        // Not before: until then there is somebody to be waited for.
+        let _ = fs::remove_file(self.home.directory.join("pid"));
     }
 }
 
@@ -371,10 +381,13 @@ mod tests {
         fs::set_permissions(home.directory(), fs::Permissions::from_mode(0o755)).unwrap();
         home.make().unwrap();
         assert_eq!(mode(home.directory()), 0o700);
+        assert!(home.is_ours());
+        fs::set_permissions(home.directory(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(!home.is_ours(), "anybody could have made the socket");
         let other = tempfile::tempdir().unwrap();
         let home = Home::new(other.path(), None);
         std::os::unix::fs::symlink(directory.path(), home.directory()).unwrap();
-        assert!(matches!(home.make(), Err(HomeError::NotOurs { .. })));
+        assert!(matches!(home.make(), Err(HomeError::NotOurs { .. })) && !home.is_ours());
         drop(UnixListener::bind(other.path().join("x")).unwrap());
     }
 

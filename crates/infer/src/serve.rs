@@ -39,7 +39,7 @@ use prompt::refusal::Refusal;
 use prompt::reply::{Api, ModelCard};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
 pub use accept::{Listeners, serve};
@@ -212,7 +212,7 @@ pub struct Server {
     metrics: Metrics,
     phase: watch::Sender<Phase>,
     /// One permit for every started KiB of bodies.
-    bodies: Semaphore,
+    bodies: Arc<Semaphore>,
     connections: AtomicUsize,
     busy: AtomicUsize,
     /// Changes whenever a request for work begins or ends.
@@ -225,7 +225,7 @@ impl Server {
     pub fn new(parts: Parts) -> std::io::Result<Arc<Self>> {
         let Parts { limits, model, file, standing, tools, forced_calls, token, address, log } =
             parts;
-        let bodies = Semaphore::new(limits.requests_bytes_max.div_ceil(1024));
+        let bodies = Arc::new(Semaphore::new(limits.requests_bytes_max.div_ceil(1024)));
         let token = token.as_ref().map(Token::new).transpose()?;
         let begun = Instant::now();
         Ok(Arc::new(Self {
@@ -392,16 +392,15 @@ impl Server {
         }
     }
 
-    /// Reads a body, within all bounds.
-    async fn read_body(&self, mut body: Incoming) -> Result<(Vec<u8>, BodyPermit<'_>), Problem> {
+    /// Reads a body, within all bounds. The room that it takes goes with it.
+    async fn read_body(&self, mut body: Incoming) -> Result<Received, Problem> {
         let limit = self.limits.request_bytes_max;
         let too_large = || Problem::from(Refusal::TooLarge { limit });
         if body.size_hint().lower() > limit as u64 {
             drain(&mut body).await;
             return Err(too_large());
         }
-        let mut permit = BodyPermit(Vec::new());
-        let mut bytes = Vec::new();
+        let (mut bytes, mut room) = (Vec::new(), None::<OwnedSemaphorePermit>);
         let read = async {
             while let Some(frame) = body.frame().await {
                 // A client that breaks off does not read why.
@@ -414,13 +413,17 @@ impl Server {
                 bytes.extend_from_slice(&data);
                 let more = bytes.len().div_ceil(1024) - had;
                 let more = u32::try_from(more).unwrap_or(u32::MAX);
-                let more = self.bodies.try_acquire_many(more);
-                permit.0.push(more.map_err(|_| Problem::bodies_full())?);
+                let more = Arc::clone(&self.bodies).try_acquire_many_owned(more);
+                let more = more.map_err(|_| Problem::bodies_full())?;
+                match &mut room {
+                    Some(room) => room.merge(more),
+                    None => room = Some(more),
+                }
             }
             Ok(())
         };
         match timeout(self.limits.body_timeout, read).await {
-            Ok(Ok(())) => Ok((bytes, permit)),
+            Ok(Ok(())) => Ok(Received { bytes, _room: room }),
             Ok(Err(problem)) => {
                 drain(&mut body).await;
                 Err(problem)
@@ -513,8 +516,11 @@ impl Server {
     }
 }
 
-/// The room that a body takes.
-struct BodyPermit<'a>(Vec<SemaphorePermit<'a>>);
+/// A body, and the room that it takes for as long as it is there.
+struct Received {
+    bytes: Vec<u8>,
+    _room: Option<OwnedSemaphorePermit>,
+}
 
 /// Reads a little of a body that nobody wants, so that the client gets to read why.
 async fn drain(body: &mut Incoming) {

@@ -45,10 +45,15 @@ impl Keeper {
     }
 }
 
+/// The flag of `heddle daemon run` that says when it leaves.
+const IDLE: &str = "--idle-timeout";
+
 fn words<'a>(service: &'a Service<'_>) -> impl Iterator<Item = String> + 'a {
     let exe = service.exe.display().to_string();
-    // A service stays: whoever keeps it would only start it again.
-    let fixed = ["daemon", "run", "--idle-timeout", "0"].map(str::to_owned);
+    // A service stays, unless it is told otherwise: whoever keeps it would only start it again.
+    let told = service.args.iter().any(|word| word == IDLE);
+    let stays = if told { &[][..] } else { &[IDLE, "0"] };
+    let fixed = ["daemon", "run"].into_iter().chain(stays.iter().copied()).map(str::to_owned);
     std::iter::once(exe).chain(fixed).chain(service.args.iter().cloned())
 }
 
@@ -142,6 +147,9 @@ mod tests {
                        \"--model\" \"a <b> \\\"c\\\" %%h $$x\"";
         assert!(unit.lines().any(|line| line == command), "{unit}");
         assert!(unit.contains("Environment=\"HEDDLE_HOME=/h&h\""), "{unit}");
+        let args = ["--idle-timeout".to_owned(), "60".to_owned()];
+        let unit = Keeper::Systemd.render(&Service { args: &args, ..service });
+        assert!(unit.contains("\"run\" \"--idle-timeout\" \"60\"\n"), "{unit}");
         let plist = Keeper::Launchd.render(&service);
         assert!(plist.contains("<string>a &lt;b&gt; \"c\" %h $x</string>"), "{plist}");
         assert!(plist.contains("<string>/h&amp;h</string>"), "{plist}");

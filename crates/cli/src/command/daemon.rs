@@ -57,7 +57,16 @@ fn start(home: &Home, shared: &SharedArgs, args: ServeArgs) -> Result<ExitCode, 
     let started = local::watching("the daemon", |progress| client::start(home, &launch, progress));
     let (health, new) = started.map_err(Failure::failed)?;
     let was = if new { "is running" } else { "was running already" };
-    note(&format!("the daemon {was} with {} (process {})", health.model, health.pid));
+    let context = health.context_tokens.unwrap_or_default();
+    note(&format!(
+        "the daemon {was} with {} and {context} tokens of context (process {})",
+        health.model, health.pid
+    ));
+    if !new && !words.is_empty() {
+        note(
+            "its settings stay as they are; to change them, `heddle daemon stop` and start it again",
+        );
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -155,7 +155,8 @@ fn probe(world: &World, models: &Models, args: &ProbeArgs) -> Result<ExitCode, F
     let model = model.map_err(refused)?;
     let about =
         look(&model).map_err(|problem| Failure::failed(anyhow!("{}: {problem}", model.name)))?;
-    let ran = args.run.then(|| local::probe(world, &model.name)).transpose()?;
+    let start = local::start_word(&model, args.name.as_deref());
+    let ran = args.run.then(|| local::probe(world, &start)).transpose()?;
     if args.json {
         let mut object = to_json(&model, &Ok(about));
         if let Some(ran) = ran {

@@ -143,6 +143,15 @@ fn probed() {
     let probed: Value =
         serde_json::from_str(&local.heddle(&["models", "probe", "tiny", "--run", "--json"]))
             .unwrap();
+    // Another of the same name is another model, if its file is named.
+    let other = local.lab.root().join("other");
+    fs::create_dir(&other).unwrap();
+    let other = other.canonicalize().unwrap().join("tiny.gguf");
+    gguf::llama(2).write(&other).unwrap();
+    local.heddle(&["models", "probe", other.to_str().unwrap(), "--run"]);
+    let status: Value =
+        serde_json::from_str(&local.heddle(&["daemon", "status", "--json"])).unwrap();
+    assert_eq!(status["file"].as_str(), other.to_str(), "{status}");
     let run = &probed["run"];
     assert!(run["tokens_per_second"].as_f64().unwrap() > 0.0, "{run}");
     for what in ["tool_call", "schema_answer"] {

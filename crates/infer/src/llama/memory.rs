@@ -28,8 +28,26 @@ pub(crate) fn fit(
     available: u64,
 ) -> Result<Fit, LoadError> {
     let available = options.memory_bytes_max.map_or(available, |most| most.min(available));
-    let context_tokens =
-        options.context_tokens.unwrap_or(trained).clamp(CONTEXT_MIN, trained.max(CONTEXT_MIN));
+    let most = trained.max(CONTEXT_MIN);
+    match fit_context(shape, options.context_tokens.unwrap_or(most), most, options, available) {
+        // Nobody asked for all that the model could look at; what fits is said wherever the daemon is shown.
+        Err(LoadError::TooBig { context_tokens_fitting: fitting, .. })
+            if options.context_tokens.is_none() && fitting >= CONTEXT_TOKENS_ENOUGH =>
+        {
+            fit_context(shape, fitting, most, options, available)
+        }
+        fit => fit,
+    }
+}
+
+fn fit_context(
+    shape: &Shape,
+    context_tokens: u32,
+    most: u32,
+    options: &Options,
+    available: u64,
+) -> Result<Fit, LoadError> {
+    let context_tokens = context_tokens.clamp(CONTEXT_MIN, most);
     let context = u64::from(context_tokens).next_multiple_of(CELLS_STEP);
     let least = shape.file_bytes + work_bytes(shape, context);
     let needed = least + context * shape.token_bytes;
@@ -99,6 +117,8 @@ fn group_left(most: &str, current: &str, stat: &str) -> Option<u64> {
     Some(most.saturating_sub(current.saturating_sub(files)))
 }
 
+/// A context that an agent can do its work in; with less, it is better to be told.
+const CONTEXT_TOKENS_ENOUGH: u32 = 16_384;
 /// What is remembered for several answers together, if one of them does not need more.
 const CACHE_BYTES: u64 = 256 << 20;
 /// What the process takes that does not depend on the model: code, vocabulary, grammars.
@@ -164,12 +184,19 @@ mod tests {
             }
             other => panic!("{other:?}"),
         };
-        let options = Options::default();
-        let fitting = check(&LARGE, &options, 16 << 30);
+        let all = Options { context_tokens: Some(131_072), ..Options::default() };
+        let fitting = check(&LARGE, &all, 16 << 30);
         assert!((40_000..80_000).contains(&fitting), "{fitting}");
-        // What is suggested does fit.
+        // What is suggested does fit, and is taken where nobody asked for more.
         let smaller = Options { context_tokens: Some(fitting), ..Options::default() };
-        fit(&LARGE, 131_072, &smaller, 16 << 30).unwrap();
+        let options = Options::default();
+        for options in [&smaller, &options] {
+            let fit = fit(&LARGE, 131_072, options, 16 << 30).unwrap();
+            assert_eq!(fit.context_tokens, fitting);
+            assert!(fit.bytes <= 16 << 30, "{fit:?}");
+        }
+        // Too little to work with.
+        assert!((1..16_384).contains(&check(&LARGE, &options, 13 << 30)));
         assert_eq!(check(&LARGE, &options, 8 << 30), 0);
         let bounded = Options { memory_bytes_max: Some(1 << 30), ..Options::default() };
         assert_eq!(check(&LARGE, &bounded, 64 << 30), 0);

@@ -98,7 +98,10 @@ fn advice(context_tokens: u32) -> String {
     if context_tokens < CONTEXT_USEFUL {
         return "take a smaller model, or free some memory".to_owned();
     }
-    format!("a context of {context_tokens} tokens would fit, or take a smaller model")
+    format!(
+        "a context of {context_tokens} tokens would fit (`heddle daemon start --context \
+         {context_tokens}`), or take a smaller model"
+    )
 }
 
 /// With less than this there is no point in suggesting it.
@@ -122,7 +125,8 @@ mod tests {
         assert_eq!(
             error(40_960).to_string(),
             "with 131072 tokens of context the model takes 20.0 GiB of memory and there are 900 MiB; \
-             a context of 40960 tokens would fit, or take a smaller model"
+             a context of 40960 tokens would fit (`heddle daemon start --context 40960`), or take a \
+             smaller model"
         );
         assert!(error(0).to_string().ends_with("take a smaller model, or free some memory"));
     }

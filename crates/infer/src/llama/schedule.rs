@@ -225,7 +225,8 @@ impl Schedule {
             }
         }
         let (said, prompts): (Vec<_>, Vec<_>) = ready.into_iter().partition(|rest| rest.count == 1);
-        let mut left = budget.saturating_sub(said.len());
+        // Prompts always get on, however many answers there are.
+        let mut left = budget.saturating_sub(said.len()).max(BUDGET_MIN.min(budget));
         let mut plan = said;
         for mut rest in prompts {
             if left == 0 && !plan.is_empty() {

@@ -78,10 +78,10 @@ impl Vocabulary {
         for piece in pieces {
             match piece {
                 Piece::Template(text) if text.is_empty() => {}
-                Piece::Template(text) => {
-                    let made = vocab.tokenize(text.as_bytes(), false, true);
+                Piece::Template(text) => self.specials.runs(text, |part| {
+                    let made = vocab.tokenize(part.as_bytes(), false, true);
                     tokens.extend(made.iter().map(|LlamaToken(id)| id.unsigned_abs()));
-                }
+                }),
                 Piece::Text(text) => self.tokenise_text(model, text, &mut tokens),
                 Piece::Special(name) => match self.specials.ids.get(name) {
                     Some(&id) => tokens.push(id),
@@ -96,13 +96,16 @@ impl Vocabulary {
     pub(crate) fn tokenise_text(&self, model: &LlamaModel, text: &str, tokens: &mut Vec<u32>) {
         let vocab = model.vocab();
         self.specials.apart(text, |part| {
-            if !part.is_empty() {
+            self.specials.runs(part, |part| {
                 let made = vocab.tokenize(part.as_bytes(), false, false);
                 tokens.extend(made.iter().map(|LlamaToken(id)| id.unsigned_abs()));
-            }
+            });
         });
     }
 }
+
+/// Letters of a kind in a row; no word of any language has as many.
+const RUN_MAX: usize = 512;
 
 /// The names of special tokens, to be found in text.
 #[derive(Debug)]
@@ -110,6 +113,8 @@ struct Specials {
     ids: HashMap<String, u32>,
     /// By their first byte.
     names: HashMap<u8, Vec<String>>,
+    /// The bytes of the longest name.
+    longest: usize,
 }
 
 impl Specials {
@@ -120,7 +125,42 @@ impl Specials {
                 names.entry(first).or_default().push(name.clone());
             }
         }
-        Self { ids, names }
+        let longest = ids.keys().map(String::len).max().unwrap_or(0);
+        Self { ids, names, longest }
+    }
+
+    /// Hands out a text in parts in which no run of letters, of digits, of blanks or of other signs is long.
+    ///
+    /// For many models llama.cpp cuts words with regular expressions of a library that calls itself once for
+    /// every letter of a run: some thousands of them are the end of the process.
+    fn runs<'a>(&self, text: &'a str, mut with: impl FnMut(&'a str)) {
+        let kind = |letter: char| {
+            let blank = letter.is_whitespace() || letter.is_control();
+            (letter.is_alphabetic(), letter.is_numeric(), blank)
+        };
+        let (mut start, mut count, mut before) = (0, 0, None);
+        for (at, letter) in text.char_indices() {
+            let now = Some(kind(letter));
+            count = if now == before { count + 1 } else { 1 };
+            before = now;
+            if count > RUN_MAX && !self.is_inside_name(text, at) {
+                with(&text[start..at]);
+                (start, count) = (at, 1);
+            }
+        }
+        if start < text.len() {
+            with(&text[start..]);
+        }
+    }
+
+    fn is_inside_name(&self, text: &str, at: usize) -> bool {
+        let starts = at.saturating_sub(self.longest)..at;
+        starts.filter(|start| text.is_char_boundary(*start)).any(|start| {
+            let names = self.names.get(&text.as_bytes()[start]);
+            names.into_iter().flatten().any(|name| {
+                start + name.len() > at && text.as_bytes()[start..].starts_with(name.as_bytes())
+            })
+        })
     }
 
     /// Hands out a text in parts none of which has the name of a special token in it.
@@ -147,6 +187,28 @@ impl Specials {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_runs_are_cut() {
+        let names = ["<|end|>", "<"].map(|name| (name.to_owned(), 1));
+        let specials = Specials::new(names.into_iter().collect());
+        let check = |text: &str, want: &[usize]| {
+            let mut parts = Vec::new();
+            specials.runs(text, |part| parts.push(part));
+            assert_eq!(parts.concat(), text);
+            assert_eq!(parts.iter().map(|part| part.chars().count()).collect::<Vec<_>>(), want);
+        };
+        check("", &[]);
+        check("plain text", &[10]);
+        check(&"é".repeat(512), &[512]);
+        check(&"é".repeat(1025), &[512, 512, 1]);
+        check(&format!("a {}", "=".repeat(600)), &[514, 88]);
+        check(&"ab ".repeat(1000), &[3000]);
+        check(&" \t\n".repeat(200), &[512, 88]);
+        // Not in the middle of a name.
+        check(&format!("{}<|end|>", "=".repeat(511)), &[518]);
+        check(&format!("{}<|end", "=".repeat(511)), &[512, 4]);
+    }
 
     #[test]
     fn names_are_cut() {

@@ -225,9 +225,12 @@ impl Puller<'_> {
         tell(Event::Chosen { name: &name, source: &source, files: parts.len(), bytes, have });
         space(self.models.folder(), bytes.saturating_sub(have))?;
         let mut before = 0;
-        let mut sums = Vec::new();
+        // Locked until they have their names, so that nobody takes one for a part after that.
+        let (mut sums, mut locked) = (Vec::new(), Vec::new());
         for part in &parts {
-            sums.push(self.fetch(part, wanted.sha256, (before, bytes), tell).await?);
+            let (sum, file) = self.fetch(part, wanted.sha256, (before, bytes), tell).await?;
+            sums.push(sum);
+            locked.push(file);
             before += part.head.bytes;
         }
         for part in &parts {
@@ -241,6 +244,7 @@ impl Puller<'_> {
             // It says nothing any more; if it stays, the next pull of that name finds that out.
             let _ = fs::remove_file(part.note());
         }
+        drop(locked);
         let sum = if let [sum] = &mut sums[..] { Some(std::mem::take(sum)) } else { None };
         self.models.noted(&name, sum, source)?;
         Ok(self.models.find(&name)?)
@@ -271,14 +275,14 @@ impl Puller<'_> {
             .map_err(|files| PullError::Which { repository: wanted.repository.clone(), files })
     }
 
-    /// Gets one file into its part, and returns its sum.
+    /// Gets one file into its part, and returns its sum, and the part, which is locked.
     async fn fetch(
         &self,
         part: &Part,
         sha256: Option<&str>,
         (before, total): (u64, u64),
         tell: &mut dyn FnMut(Event<'_>),
-    ) -> Result<String, PullError> {
+    ) -> Result<(String, File), PullError> {
         let want = sha256.or(part.head.sha256.as_deref());
         let mut open = Open::new(part, tell)?;
         let mut failures = Failures::new(self.patience);
@@ -291,7 +295,10 @@ impl Puller<'_> {
                         failures.wait(error, tell).await?;
                     }
                     Err(other) => {
-                        open.throw_away();
+                        // A full disk takes nothing away from what came; only what is too much is of no use.
+                        if matches!(other, PullError::Size { .. }) {
+                            open.throw_away();
+                        }
                         return Err(other);
                     }
                 }
@@ -310,7 +317,7 @@ impl Puller<'_> {
                     }
                     open.again("what was there of it does not have the right sum", tell)?;
                 }
-                _ => return Ok(got),
+                _ => return Ok((got, open.file)),
             }
         }
     }

@@ -28,7 +28,9 @@ enum Client {
 
 /// Serves until `end` comes, then lets answers finish for a while, and returns when all is over.
 pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<Output = ()>) {
-    let room = Arc::new(Semaphore::new(server.limits.connections_max));
+    // Apart, so that whoever knocks at the port, which is open to all of the machine, keeps nobody from the socket.
+    let room = || Arc::new(Semaphore::new(server.limits.connections_max));
+    let (socket_room, port_room) = (room(), room());
     let mut connections = JoinSet::new();
     let mut end = std::pin::pin!(end);
     loop {
@@ -45,7 +47,11 @@ pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<O
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+        let room = match client {
+            Client::Socket(_) => &socket_room,
+            Client::Port(_) => &port_room,
+        };
+        let Ok(permit) = Arc::clone(room).try_acquire_owned() else {
             turn_away(client);
             continue;
         };

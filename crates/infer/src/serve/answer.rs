@@ -81,13 +81,12 @@ pub(crate) async fn respond(
     body: Incoming,
     account: &mut Account,
 ) -> Result<Begun, Problem> {
-    let (bytes, permit) = server.read_body(body).await?;
+    let received = server.read_body(body).await?;
     let read = move || match api {
-        Api::Responses => prompt::responses::read(&bytes),
-        Api::Chat => prompt::chat::read(&bytes),
+        Api::Responses => prompt::responses::read(&received.bytes),
+        Api::Chat => prompt::chat::read(&received.bytes),
     };
     let mut request = beside(read).await??;
-    drop(permit);
     account.stream = request.stream;
     if !server.is_model(&request.model) {
         return Err(Refusal::UnknownModel { model: request.model }.into());

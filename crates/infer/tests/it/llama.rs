@@ -96,6 +96,13 @@ fn text_goes_in_and_comes_out() {
         let odd = "\0\u{1}ünï \u{1f9f5} «the»\r\n\t\"x\": ";
         assert_eq!(said(&engine, &text(&engine, odd)), odd);
         assert!(engine.tokenise(&[Piece::Text(String::new())]).is_empty());
+        // Runs that would be the end of regular expressions that call themselves.
+        for run in ["x", " ", "=", "漢", "7", "<|"] {
+            let long = run.repeat(100_000);
+            for piece in [Piece::Text(long.clone()), Piece::Template(long.clone())] {
+                assert_eq!(said(&engine, &engine.tokenise(&[piece])), long);
+            }
+        }
         assert!(engine.token(u32::MAX).bytes.is_empty());
     }
 }

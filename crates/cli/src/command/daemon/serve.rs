@@ -35,6 +35,12 @@ const SPIN: (&str, &str) = ("GOMP_SPINCOUNT", "10000");
 /// Says the same in another way; then the user has chosen.
 const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
 
+/// A year is as good as never.
+const IDLE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// For the regular expressions of llama.cpp, which call themselves.
+const STACK_BYTES: usize = 16 << 20;
+
 /// How many requests are read or composed at once; the rest wait.
 const COMPOSING_MAX: usize = 4;
 
@@ -61,11 +67,11 @@ pub(super) fn run(
     let options = Options {
         model_options: ModelOptions { raw: serve.raw, ..ModelOptions::default() },
         port: serve.tcp,
-        token: set(&world.env, "HEDDLE_DAEMON_TOKEN").map(Redacted::new),
+        token: set(&world.env, "HEDDLE_DAEMON_TOKEN").map(|token| Redacted::new(token.trim())),
         idle: match serve.idle_timeout {
             None => Some(IDLE_DEFAULT),
             Some(0) => None,
-            Some(secs) => Some(Duration::from_secs(secs)),
+            Some(secs) => Some(Duration::from_secs(secs).min(IDLE_MAX)),
         },
         tools: tools(world, &config)?,
         forced_calls: switch(&world.env, "HEDDLE_ALLOW_FORCED_CALLS")?,
@@ -78,6 +84,7 @@ pub(super) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(COMPOSING_MAX)
+        .thread_stack_size(STACK_BYTES)
         .build()
         .map_err(Failure::failed)?;
     let done = runtime.block_on(async {

@@ -264,6 +264,10 @@ fn a_slow_tool_stalls_nobody() {
     let answer = den.ask(&json!({"model": "tiny", "input": "y", "max_output_tokens": 5}));
     assert!(answer["usage"]["output_tokens"].as_u64().unwrap() >= 1, "{answer}");
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // Whoever ends it waits for the answer, and knows then that it is gone.
+    check(&den.run(&["stop"]), 0, "has ended");
+    assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(den.status()["running_now"], false);
     let rest: Vec<_> = lines.collect();
     assert!(rest.iter().any(|line| line.contains("function_call_output")), "{rest:?}");
     let last = rest.iter().rfind(|line| line.starts_with("event: ")).unwrap();
