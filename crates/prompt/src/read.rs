@@ -128,6 +128,12 @@ impl<'a> Node<'a> {
         invalid(&self.path, why)
     }
 
+    /// Makes a refusal of something in it, at this path from here.
+    pub(crate) fn invalid_at(&self, rest: &str, why: impl fmt::Display) -> Refusal {
+        let path = format!("{}{}", self.path, rest);
+        Refusal::Invalid { message: format!("`{path}` {why}"), param: Some(path) }
+    }
+
     /// Returns the JSON as it was written.
     pub(crate) fn json(&self) -> &'a str {
         self.raw.get()

@@ -1,11 +1,15 @@
 //! Schemas of clients, reduced to what bounds a value.
 //!
 //! What only describes is dropped, and so is what endpoints put beside it (`$schema`, `strict`, formats
-//! that nobody checks). What bounds a value stays even if a grammar cannot be made of it: that is refused
-//! by whoever makes the grammar, not ignored here. Objects whose fields are listed get no others: what
-//! follows the narrower schema follows the wider one.
+//! that nobody checks), and what allows everything. What bounds a value stays even if a grammar cannot be made of
+//! it: that is refused ([`check`]), not ignored. Objects whose fields are listed get no others: what follows the
+//! narrower schema follows the wider one.
 
 use serde_json::{Map, Value, json};
+
+pub(crate) use self::check::{Fault, check};
+
+mod check;
 
 /// Returns the schema of a tool's arguments, which are an object whatever the client says.
 pub(crate) fn arguments(schema: &Value) -> Value {
@@ -49,6 +53,9 @@ fn walk(schema: &Value, place: Place) -> Value {
     let Value::Object(fields) = schema else { return schema.clone() };
     let mut out = Map::new();
     for (key, value) in fields {
+        if is_vacuous(key, value, fields) {
+            continue;
+        }
         let value = match key.as_str() {
             "properties" | "patternProperties" => each(value, Place::Value),
             "$defs" | "definitions" | "dependentSchemas" => each(value, Place::Part),
@@ -69,6 +76,7 @@ fn walk(schema: &Value, place: Place) -> Value {
                 Some(format) if FORMATS.contains(&format) => value.clone(),
                 _ => continue,
             },
+            key if COUNTS.contains(&key) => count(value),
             key if KEPT.contains(&key) => value.clone(),
             _ => continue,
         };
@@ -78,6 +86,51 @@ fn walk(schema: &Value, place: Place) -> Value {
         close(&mut out);
     }
     Value::Object(out)
+}
+
+/// Tells whether a keyword bounds nothing beside the others; what is null counts as missing.
+fn is_vacuous(key: &str, value: &Value, beside: &Map<String, Value>) -> bool {
+    let is_none = |value: &Value| value.as_f64() == Some(0.0);
+    let has = |key: &str| beside.get(key).is_some_and(|value| !value.is_null());
+    let bounds = |key: &str| beside.get(key).is_some_and(|value| !allows_all(value));
+    match key {
+        "const" => false,
+        _ if value.is_null() => true,
+        "uniqueItems" => *value == Value::Bool(false),
+        // Keys are strings.
+        "propertyNames" => allows_all(value) || *value == json!({"type": "string"}),
+        // It was once said of a field, not of its object.
+        "required" => value.is_boolean(),
+        "unevaluatedProperties" | "unevaluatedItems" => allows_all(value),
+        "minItems" | "minLength" | "minProperties" => is_none(value),
+        "contains" => beside.get("minContains").is_some_and(is_none) && !has("maxContains"),
+        "minContains" => is_none(value) || !has("contains"),
+        "maxContains" => !has("contains"),
+        "if" => !bounds("then") && !bounds("else"),
+        "then" | "else" => allows_all(value) || !has("if"),
+        "not" => *value == Value::Bool(false),
+        "dependentRequired" | "dependentSchemas" => value.as_object().is_some_and(Map::is_empty),
+        _ => false,
+    }
+}
+
+fn allows_all(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => fields.is_empty(),
+        other => matches!(other, Value::Bool(true) | Value::Null),
+    }
+}
+
+/// Writes a count that has a point as one without.
+fn count(value: &Value) -> Value {
+    match value.as_f64() {
+        Some(number)
+            if !value.is_u64() && number.fract() == 0.0 && (0.0..1e15).contains(&number) =>
+        {
+            Value::from(number as u64)
+        }
+        _ => value.clone(),
+    }
 }
 
 fn each(schemas: &Value, place: Place) -> Value {
@@ -101,7 +154,13 @@ fn close(schema: &mut Map<String, Value>) {
         "oneOf",
         "allOf",
     ];
-    let is_listed = schema.get("properties").is_some_and(Value::is_object);
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let required = schema.get("required").and_then(Value::as_array);
+    // Without those that it requires besides, there would be no such object.
+    let is_listed = properties.is_some_and(|properties| {
+        let mut required = required.into_iter().flatten().filter_map(Value::as_str);
+        required.all(|key| properties.contains_key(key))
+    });
     if is_listed && !OPEN.iter().any(|key| schema.contains_key(*key)) {
         schema.insert("additionalProperties".to_owned(), json!(false));
     }
@@ -122,8 +181,12 @@ const FORMATS: [&str; 11] = [
     "unknown",
 ];
 
+/// Keywords that are counts.
+const COUNTS: [&str; 6] =
+    ["minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"];
+
 /// Keywords that bound a value and hold no schema.
-const KEPT: [&str; 23] = [
+const KEPT: [&str; 17] = [
     "$ref",
     "$id",
     "$anchor",
@@ -131,16 +194,10 @@ const KEPT: [&str; 23] = [
     "enum",
     "const",
     "required",
-    "minItems",
-    "maxItems",
     "uniqueItems",
     "minContains",
     "maxContains",
-    "minProperties",
-    "maxProperties",
     "dependentRequired",
-    "minLength",
-    "maxLength",
     "pattern",
     "minimum",
     "maximum",
@@ -181,6 +238,32 @@ mod tests {
             ]}),
         );
         check(normalise, json!(true), json!(true));
+    }
+
+    #[test]
+    fn what_allows_everything_is_dropped() {
+        for vacuous in [
+            json!({"propertyNames": {"type": "string"}}),
+            json!({"propertyNames": {}}),
+            json!({"uniqueItems": false, "unevaluatedItems": true, "unevaluatedProperties": {}}),
+            json!({"contains": {"type": "null"}, "minContains": 0}),
+            json!({"minContains": 2, "maxContains": 3, "minLength": 0, "minItems": 0.0}),
+            json!({"if": {"type": "null"}, "then": true}),
+            json!({"then": {"type": "null"}, "not": false, "dependentRequired": {}}),
+            json!({"required": true, "enum": null, "pattern": null, "properties": null}),
+        ] {
+            check(normalise, vacuous, json!({}));
+        }
+        check(normalise, json!({"const": null}), json!({"const": null}));
+        check(normalise, json!({"maxLength": 3.0}), json!({"maxLength": 3}));
+        let kept = json!({"contains": {}, "maxContains": 1, "uniqueItems": true, "minLength": 1.5});
+        check(normalise, kept.clone(), kept);
+    }
+
+    #[test]
+    fn what_is_required_can_be_there() {
+        let open = json!({"type": "object", "properties": {"a": {}}, "required": ["a", "b"]});
+        check(normalise, open.clone(), open);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Field, Node, Read, short};
 use crate::request::{Choice, Input, SCHEMA_BYTES_MAX, TOOLS_MAX, Tool};
+use crate::schema::{self, Fault};
 
 /// The tools of a request, as they are found.
 #[derive(Default)]
@@ -220,7 +221,10 @@ impl Tools {
     /// Reads a schema; all of a request have one bound.
     pub(crate) fn schema(&mut self, node: Node<'_>) -> Read<Value> {
         self.room_for(node)?;
-        node.value()
+        let schema = node.value()?;
+        schema::check(&schema::normalise(&schema))
+            .map_err(|Fault { path, why }| node.invalid_at(&path, why))?;
+        Ok(schema)
     }
 
     fn room_for(&mut self, node: Node<'_>) -> Read<()> {

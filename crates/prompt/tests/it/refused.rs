@@ -153,6 +153,73 @@ fn tools_of_the_responses_api() {
     check(search, "tool_choice", "`web_search` cannot be had");
 }
 
+/// What no grammar can be made of is said before one is tried.
+#[test]
+fn schemas() {
+    let long = "é".repeat(60);
+    let check = |schema: Value, at: &str, words: &str| {
+        let tool = json!({"type": "function", "name": "f", "parameters": schema});
+        check(Responses, json!({"tools": [tool]}), &format!("tools[0].parameters{at}"), words);
+        let format = json!({"type": "json_schema", "schema": schema});
+        check(
+            Responses,
+            json!({"text": {"format": format}}),
+            &format!("text.format.schema{at}"),
+            words,
+        );
+        let format = json!({"type": "json_schema", "json_schema": {"schema": schema}});
+        let at = format!("response_format.json_schema.schema{at}");
+        super::refused::check(Chat, json!({ "response_format": format }), &at, words);
+    };
+    for (key, words) in [
+        ("minimum", "a number"),
+        ("maximum", "a number"),
+        ("exclusiveMinimum", "a number"),
+        ("exclusiveMaximum", "a number"),
+        ("multipleOf", "a number from"),
+        ("minLength", "a whole number"),
+        ("maxItems", "a whole number"),
+        ("required", "a list of strings"),
+        ("prefixItems", "a list"),
+        ("anyOf", "a list"),
+        ("enum", "a list"),
+        ("properties", "an object"),
+        ("patternProperties", "an object"),
+        ("items", "a schema"),
+        ("additionalProperties", "a schema"),
+        ("type", "one or a list of `string`"),
+        ("uniqueItems", "cannot be had"),
+    ] {
+        let schema = json!({"properties": {"a": {"anyOf": [{key: long}]}}});
+        check(schema, &format!(".properties.a.anyOf[0].{key}"), words);
+    }
+    for key in ["pattern", "$ref", "$anchor"] {
+        check(json!({key: [long]}), &format!(".{key}"), "a string");
+    }
+    check(json!({"required": ["a", [long]]}), ".required", "a list of strings");
+    check(json!({"multipleOf": 0}), ".multipleOf", "from");
+    check(json!({"multipleOf": 1e-300}), ".multipleOf", "from");
+    check(json!({"items": {"$id": "a"}}), ".items.$id", "cannot be had");
+    check(json!({"not": {"type": "null"}}), ".not", "cannot be had");
+    check(json!({"$ref": "#/$defs/a"}), ".$ref", "leads nowhere");
+    // A reference can lead to what is no schema where it stands.
+    for reference in ["#/const", "#/%63onst"] {
+        let schema = json!({"const": {"minimum": long}, "anyOf": [{"$ref": reference}]});
+        check(schema, ".const.minimum", "a number");
+    }
+    let chain = |length: usize| {
+        let next = |at: usize| json!({"$ref": format!("#/$defs/{}", at + 1)});
+        let mut links: serde_json::Map<_, _> =
+            (0..length).map(|at| (at.to_string(), next(at))).collect();
+        links.insert(length.to_string(), json!({"type": "null"}));
+        json!({ "$defs": links })
+    };
+    check(chain(257), ".$defs.256.$ref", "one too many");
+    let tool = json!({"type": "function", "name": "f", "parameters": chain(256)});
+    let fine = json!({"model": "m", "input": "hi", "tools": [tool]}).to_string();
+    read(Responses, fine.as_bytes()).expect("as many as can be");
+}
+
 #[test]
 fn fields_of_chat_completions() {
     let check = |fields, param, words| check(Chat, fields, param, words);
@@ -218,7 +285,7 @@ fn bounds() {
     let half = json!({"description": "x".repeat(SCHEMA_BYTES_MAX / 2)});
     let tool = |name: &str| json!({"type": "function", "name": name, "parameters": half});
     check(json!({"tools": [tool("a"), tool("b")]}), "tools[1].parameters", "together");
-    let nested = |levels| (1..levels).fold(json!({}), |inner, _| json!({ "not": inner }));
+    let nested = |levels| (1..levels).fold(json!({}), |inner, _| json!({ "items": inner }));
     let tool = |levels| json!([{"type": "function", "name": "f", "parameters": nested(levels)}]);
     check(json!({"tools": tool(DEPTH_MAX + 1)}), "tools[0].parameters", "deeper");
     let fine = json!({"model": "m", "input": "hi", "tools": tool(DEPTH_MAX)}).to_string();

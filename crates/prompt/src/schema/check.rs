@@ -1,0 +1,189 @@
+//! Whether a grammar can be made of a schema, found out before anybody tries.
+//!
+//! Whoever makes the grammar takes the forms of keywords for granted in places, and knows tools only as parts of
+//! one text. So what is wrong is said here, with its place in the schema.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+/// What is wrong with a schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// Where, from the schema on, such as `.properties.a.minimum`.
+    pub(crate) path: String,
+    /// What, in words that follow the path.
+    pub(crate) why: String,
+}
+
+/// Looks through a schema of which only that is left which bounds a value.
+pub(crate) fn check(schema: &Value) -> Result<(), Fault> {
+    let mut checker = Checker {
+        root: schema,
+        seen: HashSet::new(),
+        targets: HashSet::new(),
+        pending: Vec::new(),
+        path: String::new(),
+    };
+    checker.schema(schema)?;
+    while let Some((path, target)) = checker.pending.pop() {
+        checker.path = path;
+        checker.schema(target)?;
+    }
+    Ok(())
+}
+
+struct Checker<'a> {
+    root: &'a Value,
+    /// The schemas that were looked at: references may lead to the same one again and again.
+    seen: HashSet<*const Value>,
+    /// Those among them that references lead to.
+    targets: HashSet<*const Value>,
+    /// What references lead to, and is still to be looked at: a chain of them may be long.
+    pending: Vec<(String, &'a Value)>,
+    path: String,
+}
+
+impl<'a> Checker<'a> {
+    fn schema(&mut self, schema: &'a Value) -> Result<(), Fault> {
+        match schema {
+            Value::Bool(_) => Ok(()),
+            Value::Object(fields) if self.seen.insert(schema) => self.fields(fields),
+            Value::Object(_) => Ok(()),
+            _ => Err(self.fault("must be a schema: an object or a boolean")),
+        }
+    }
+
+    fn fields(&mut self, fields: &'a Map<String, Value>) -> Result<(), Fault> {
+        // Elsewhere it would change what references are relative to.
+        let is_root = self.path.is_empty();
+        for (key, value) in fields {
+            let length = self.path.len();
+            let _ = write!(self.path, ".{key}");
+            self.keyword(key, value, is_root)?;
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn keyword(&mut self, key: &str, value: &'a Value, is_root: bool) -> Result<(), Fault> {
+        match key {
+            "properties" | "patternProperties" | "$defs" | "definitions" => self.each(value),
+            "anyOf" | "oneOf" | "allOf" | "prefixItems" => self.list(value),
+            "items" if value.is_array() => self.list(value),
+            "items" | "additionalItems" | "additionalProperties" => self.schema(value),
+            "type" => self.kind(value),
+            "enum" => self.need(value.is_array(), "a list"),
+            "required" => {
+                let names = value.as_array();
+                let is_names = names.is_some_and(|list| list.iter().all(Value::is_string));
+                self.need(is_names, "a list of strings")
+            }
+            "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties"
+            | "maxProperties" => self.need(value.is_u64(), "a whole number that is not negative"),
+            "minimum" | "maximum" => self.need(value.is_number(), "a number"),
+            // A boolean makes the other bound exclusive, as it once was written.
+            "exclusiveMinimum" | "exclusiveMaximum" => {
+                self.need(value.is_number() || value.is_boolean(), "a number")
+            }
+            "multipleOf" => {
+                let fits = value.as_f64().is_some_and(|step| (STEP_MIN..=STEP_MAX).contains(&step));
+                self.need(fits, &format!("a number from {STEP_MIN} to {STEP_MAX}"))
+            }
+            "pattern" | "format" | "$anchor" => self.need(value.is_string(), "a string"),
+            "$id" if is_root => self.need(value.is_string(), "a string"),
+            "$ref" => self.reference(value),
+            "const" => Ok(()),
+            _ => Err(self.fault("cannot be had here, since no grammar can be made of it")),
+        }
+    }
+
+    fn each(&mut self, schemas: &'a Value) -> Result<(), Fault> {
+        let Value::Object(schemas) = schemas else { return self.need(false, "an object") };
+        for (key, schema) in schemas {
+            let length = self.path.len();
+            let _ = write!(self.path, ".{key}");
+            self.schema(schema)?;
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, schemas: &'a Value) -> Result<(), Fault> {
+        let Value::Array(schemas) = schemas else { return self.need(false, "a list") };
+        for (at, schema) in schemas.iter().enumerate() {
+            let length = self.path.len();
+            let _ = write!(self.path, "[{at}]");
+            self.schema(schema)?;
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn kind(&self, value: &Value) -> Result<(), Fault> {
+        let is_kind = |kind: &Value| kind.as_str().is_some_and(|kind| KINDS.contains(&kind));
+        let is_fine =
+            value.as_array().map_or_else(|| is_kind(value), |list| list.iter().all(is_kind));
+        self.need(is_fine, &format!("one or a list of `{}`", KINDS.join("`, `")))
+    }
+
+    /// Follows a reference: what it leads to need not stand where a schema does.
+    fn reference(&mut self, value: &Value) -> Result<(), Fault> {
+        let Some(reference) = value.as_str() else { return self.need(false, "a string") };
+        let pointer = reference.split_once('#').map_or("", |(_, pointer)| pointer);
+        let pointer = unescaped(pointer);
+        match self.root.pointer(&pointer) {
+            Some(target) => {
+                if self.targets.insert(target) {
+                    self.pending.push((pointer.replace('/', "."), target));
+                }
+                match self.targets.len() > REFERENCES_MAX {
+                    true => {
+                        Err(self.fault(&format!("is one too many; {REFERENCES_MAX} can differ")))
+                    }
+                    false => Ok(()),
+                }
+            }
+            // A name that a schema has given itself is found by whoever makes the grammar.
+            None if !pointer.starts_with('/') => Ok(()),
+            None => Err(self.fault("leads nowhere in this schema")),
+        }
+    }
+
+    fn need(&self, is_so: bool, what: &str) -> Result<(), Fault> {
+        if is_so { Ok(()) } else { Err(self.fault(&format!("must be {what}"))) }
+    }
+
+    fn fault(&self, why: &str) -> Fault {
+        Fault { path: self.path.clone(), why: why.to_owned() }
+    }
+}
+
+/// Undoes the escapes of addresses.
+fn unescaped(pointer: &str) -> String {
+    let mut parts = pointer.split('%');
+    let mut out = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        match part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                out.extend_from_slice(&part.as_bytes()[2..]);
+            }
+            None => {
+                out.push(b'%');
+                out.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+const KINDS: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
+
+/// The most schemas that references may lead to: whoever makes the grammar follows them all the way down.
+pub(crate) const REFERENCES_MAX: usize = 256;
+
+/// Steps of numbers between which whoever makes the grammar can count.
+const STEP_MIN: f64 = 1e-6;
+const STEP_MAX: f64 = 1e9;
