@@ -9,11 +9,14 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use stream::dialect::Tools;
 
 use crate::request::{Choice, Format, Input, Request, Tool};
 use crate::schema;
 use crate::style::Style;
 use crate::turns::parameters;
+
+mod fields;
 
 /// Messages of reasoning and the like before the one that counts, where a family has messages.
 const ASIDES_MAX: u32 = 8;
@@ -90,15 +93,17 @@ pub(crate) fn of_text(
     let mut lark = Lark::new(ids);
     let think = lark.think(thinking);
     let opener = style.opener();
+    let without: String =
+        style.openers().iter().map(|opener| format!(" & ~{}", containing(opener))).collect();
     let text = match (&answer, style) {
         (Some(schema), _) => lark.json("answer", schema, Blanks::Some),
         (None, Style::Llama3) => {
             let start = "/[^{ \\t\\r\\n](.|\\n)*/";
-            lark.line(&format!("TEXT: {start} & ~{}", containing(opener)));
+            lark.line(&format!("TEXT: {start}{without}"));
             "TEXT?".to_owned()
         }
         (None, _) => {
-            lark.line(&format!("TEXT: {ANYTHING} & ~{}", containing(opener)));
+            lark.line(&format!("TEXT: {ANYTHING}{without}"));
             "TEXT?".to_owned()
         }
     };
@@ -117,7 +122,11 @@ pub(crate) fn of_text(
         (false, None) => match ids.get(opener) {
             Some(id) => format!("{think} TEXT? (<[{id}]> {calls})?"),
             None => {
-                lark.line(&format!("lead[suffix={}]: {ANYTHING}", literal(opener)));
+                let others = style.openers().iter().filter(|other| **other != opener);
+                let without: String =
+                    others.map(|other| format!(" & ~{}", containing(other))).collect();
+                lark.line(&format!("LEAD: {ANYTHING}{without}"));
+                lark.line(&format!("lead[suffix={}]: LEAD", literal(opener)));
                 format!("{think} (lead {calls} | TEXT?)")
             }
         },
@@ -318,32 +327,36 @@ impl<'a> Lark<'a> {
 
     /// Matches a call with tagged parameters, in the order of the schema.
     fn tagged(&mut self, at: usize, tool: &Tool, schema: &Value) -> String {
-        let mut body = literal(&format!("<function={}>\n", tool.name));
-        let required = schema.get("required").and_then(Value::as_array);
-        let properties = schema.get("properties").and_then(Value::as_object);
-        for (place, (key, property)) in properties.into_iter().flatten().enumerate() {
-            let rule = format!("field{at}x{place}");
-            let open = literal(&format!("<parameter={key}>\n"));
-            let value = self.raw_value(&rule, property, schema);
-            self.line(&format!("{rule}: {open} {value} \"\\n\""));
-            let is_required =
-                required.is_some_and(|list| list.iter().any(|name| name.as_str() == Some(key)));
-            let _ = write!(body, " {rule}{}", if is_required { "" } else { "?" });
+        // The reader decides what is text by the schema as it came.
+        let known = json!([{"name": tool.name, "parameters": parameters(&tool.input)}]);
+        let known = Tools::from_json(&known).expect("it has a name");
+        let mut bodies = Vec::new();
+        for (form, fields) in fields::forms(schema).into_iter().enumerate() {
+            let mut body = String::new();
+            for (place, field) in fields.into_iter().enumerate() {
+                let rule = format!("field{at}x{form}x{place}");
+                let open = literal(&format!("<parameter={}>\n", field.key));
+                let is_text = known.takes_text(&tool.name, &field.key);
+                let value = self.raw_value(&rule, &field.schema, schema, is_text);
+                self.line(&format!("{rule}: {open} {value} \"\\n\""));
+                let _ = write!(body, " {rule}{}", if field.required { "" } else { "?" });
+            }
+            bodies.push(body);
         }
-        format!("{body} \"</function>\"")
+        let open = literal(&format!("<function={}>\n", tool.name));
+        let one = |body: &String| format!("{open}{body} \"</function>\"");
+        bodies.iter().map(one).collect::<Vec<_>>().join(" | ")
     }
 
     /// Matches a parameter's value up to its closing tag: text as it is, everything else as JSON.
-    fn raw_value(&mut self, rule: &str, property: &Value, root: &Value) -> String {
+    fn raw_value(&mut self, rule: &str, property: &Value, root: &Value, is_text: bool) -> String {
         let close = "</parameter>";
-        let choices = property.get("enum").and_then(Value::as_array);
-        let choices: Option<Vec<_>> = choices
-            .map(|list| list.iter().map(|value| value.as_str().map(literal)).collect())
-            .unwrap_or_default();
-        if let Some(choices) = choices.filter(|choices| !choices.is_empty()) {
-            return format!("({}) {}", choices.join(" | "), literal(&format!("\n{close}")));
-        }
-        if takes_text(property) {
+        if is_text {
+            let words = fields::words(property, root);
+            if let Some(words) = words.filter(|words| !words.is_empty()) {
+                let words: Vec<_> = words.iter().map(|word| literal(word)).collect();
+                return format!("({}) {}", words.join(" | "), literal(&format!("\n{close}")));
+            }
             self.line(&format!("{rule}v[suffix={}]: {ANYTHING}", literal(close)));
             return format!("{rule}v");
         }
@@ -358,21 +371,6 @@ impl<'a> Lark<'a> {
         }
         let value = self.json(&format!("{rule}v"), &schema, Blanks::Some);
         format!("{value} {}", literal(&format!("\n{close}")))
-    }
-}
-
-/// Tells whether a value can be text, so that the reader takes it for text.
-fn takes_text(schema: &Value) -> bool {
-    let is_text = |kind: &Value| kind.as_str() == Some("string");
-    match schema.get("type") {
-        Some(Value::Array(kinds)) => kinds.iter().any(is_text),
-        Some(kind) => is_text(kind),
-        None => ["anyOf", "oneOf"].iter().any(|key| {
-            schema
-                .get(key)
-                .and_then(Value::as_array)
-                .is_some_and(|list| list.iter().any(takes_text))
-        }),
     }
 }
 

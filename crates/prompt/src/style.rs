@@ -72,6 +72,17 @@ impl Style {
         }
     }
 
+    /// Returns everything that the dialect takes for the beginning of a call in the middle of text.
+    pub(crate) fn openers(self) -> &'static [&'static str] {
+        match self {
+            Self::Hermes => &["<tool_call>"],
+            Self::Qwen3Coder => &["<tool_call>", "<function="],
+            Self::Llama3 => &["<|python_tag|>"],
+            Self::Mistral | Self::MistralV11 => &["[TOOL_CALLS]"],
+            Self::Granite => &["<|tool_call|>", "<tool_call>"],
+        }
+    }
+
     /// Returns the special tokens that mean something in an answer; all others are left out of it.
     pub(crate) fn marks(self) -> &'static [&'static str] {
         match self {

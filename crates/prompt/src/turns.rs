@@ -60,10 +60,29 @@ pub(crate) fn tool_list(tools: &[Tool], names: &Names) -> Value {
         names.guard_value(&json!({"type": "function", "function": {
             "name": tool.name,
             "description": tool.description,
-            "parameters": parameters(&tool.input),
+            "parameters": listed(parameters(&tool.input)),
         }}))
     };
     tools.iter().map(function).collect()
+}
+
+/// Makes sure that a schema lists fields, which templates go through without asking: those of what it refers to,
+/// or none.
+fn listed(mut schema: Value) -> Value {
+    if schema.get("properties").is_some_and(Value::is_object) {
+        return schema;
+    }
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|at| at.strip_prefix('#'));
+    let target = target.and_then(|pointer| schema.pointer(pointer)).and_then(Value::as_object);
+    let target = target.cloned().unwrap_or_default();
+    let Value::Object(fields) = &mut schema else { return schema };
+    for (key, value) in target {
+        fields.entry(key).or_insert(value);
+    }
+    if !fields.get("properties").is_some_and(Value::is_object) {
+        fields.insert("properties".to_owned(), json!({}));
+    }
+    schema
 }
 
 /// Returns the schema of what a tool takes; free text is a field of its own.

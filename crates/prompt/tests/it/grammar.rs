@@ -287,6 +287,76 @@ fn known_answers() {
     check("harmony", json!({}), &first, "whole");
 }
 
+/// Text in which the reader would see a call is no text.
+#[test]
+fn what_opens_a_call_is_no_text() {
+    for (style, opener) in [("qwen_coder", "<function="), ("granite", "<tool_call>")] {
+        check(style, json!({}), &format!("See {opener}x"), "refused");
+        check(style, json!({}), "See <b", "whole");
+        // Also where marks are known by their letters only.
+        let prompt =
+            model(style, HashMap::new()).compose(&request_of(json!({"tools": tools()}))).unwrap();
+        let mut matcher = matcher(&environment(Marks::Special), &prompt);
+        let bytes: Vec<u32> = format!("See {opener}x").bytes().map(u32::from).collect();
+        assert!(matcher.try_consume_tokens(&bytes).unwrap() < bytes.len(), "{style}");
+    }
+}
+
+/// Tagged parameters are text or JSON by the same rule for the grammar and the reader.
+#[test]
+fn tagged_parameters() {
+    let check = |schema: Value, said: &[(&str, &str)], want: Option<Value>| {
+        let about = json!({"choice": "required", "tools": [{"name": "f", "parameters": schema}]});
+        let model = model("qwen_coder", ids());
+        let prompt = model.compose(&request_of(about)).unwrap();
+        let mut answer = "<tool_call>\n<function=f>\n".to_owned();
+        for (key, value) in said {
+            answer += &format!("<parameter={key}>\n{value}\n</parameter>\n");
+        }
+        answer += "</function>\n</tool_call>";
+        let taken = takes(&environment(Marks::Special), &prompt, &answer);
+        assert_eq!(taken == "whole", want.is_some(), "{taken} {schema} {answer}");
+        if let Some(want) = want {
+            let answer = read(&model, &prompt, tokens(&answer), Ending::Stop);
+            let got: Value = serde_json::from_str(&answer.calls[0].1).unwrap();
+            assert_eq!(got, want, "{schema}");
+        }
+    };
+    let field = |schema: Value| {
+        json!({"properties": {"a": schema}, "required": ["a"], "$defs": {
+            "text": {"type": "string"}, "word": {"enum": ["x", "y"]}, "count": {"type": "integer"}}})
+    };
+    for text in [
+        json!({"$ref": "#/$defs/text"}),
+        json!({"allOf": [{"$ref": "#/$defs/text"}]}),
+        json!({"anyOf": [{"$ref": "#/$defs/text"}, {"type": "integer"}]}),
+        json!({"type": ["string", "null"]}),
+    ] {
+        check(field(text.clone()), &[("a", "b \"c\"")], Some(json!({"a": "b \"c\""})));
+        check(field(text), &[("a", "\"c\"")], Some(json!({"a": "\"c\""})));
+    }
+    for word in [json!({"$ref": "#/$defs/word"}), json!({"enum": ["x", 1]}), json!({"const": "x"})]
+    {
+        check(field(word.clone()), &[("a", "x")], Some(json!({"a": "x"})));
+        check(field(word.clone()), &[("a", "\"x\"")], None);
+        check(field(word), &[("a", "z")], None);
+    }
+    check(field(json!({"$ref": "#/$defs/count"})), &[("a", "5")], Some(json!({"a": 5})));
+    check(field(json!({"$ref": "#/$defs/count"})), &[("a", "five")], None);
+    check(field(json!({})), &[("a", "\"b\"")], Some(json!({"a": "b"})));
+    let object =
+        json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
+    let referred = json!({"$ref": "#/$defs/o", "$defs": {"o": object}});
+    check(referred.clone(), &[("a", "b")], Some(json!({"a": "b"})));
+    check(referred, &[], None);
+    let either =
+        json!({"anyOf": [object, {"properties": {"n": {"type": "integer"}}, "required": ["n"]}]});
+    check(either.clone(), &[("a", "b")], Some(json!({"a": "b"})));
+    check(either.clone(), &[("n", "1")], Some(json!({"n": 1})));
+    check(either, &[], None);
+    check(json!({"required": ["x"], "properties": {}}), &[("x", "[1]")], Some(json!({"x": [1]})));
+}
+
 /// An answer under a schema always validates.
 #[test]
 fn answers_under_a_schema() {
@@ -326,6 +396,13 @@ fn free_text() {
     let head = "<|channel|>commentary to=functions.patch<|message|>";
     assert_eq!(takes(&environment, &prompt, &format!("{head}*** Begin\nab\n*** End")), "whole");
     assert_eq!(takes(&environment, &prompt, &format!("{head}*** Begin\n*** End")), "refused");
+    // What begins like an object need not be one.
+    let about_text = json!({"choice": "required", "tools": [{"name": "patch"}]});
+    let prompt = harmony.compose(&request_of(about_text)).unwrap();
+    let answer = read(&harmony, &prompt, tokens(&format!("{head}{{ half")), Ending::Stop);
+    assert_eq!(answer.calls, [("patch".to_owned(), "{ half".to_owned(), true)]);
+    let cut = read(&harmony, &prompt, tokens(&format!("{head}{{}}")), Ending::Length);
+    assert_eq!(cut.calls, [("patch".to_owned(), "{}".to_owned(), false)]);
     let qwen = model("qwen", ids());
     let prompt = qwen.compose(&request_of(about)).unwrap();
     let said =

@@ -87,6 +87,11 @@ impl Tools {
         }
     }
 
+    /// Tells whether a parameter of a tool that is written as raw text is text, whatever it looks like.
+    pub fn takes_text(&self, tool: &str, parameter: &str) -> bool {
+        matches!(self.hint(tool, [parameter]), Hint::Text | Hint::TextOrNull)
+    }
+
     /// Returns what the schema of a tool says about the value at `path`; an empty part of the path
     /// stands for an item of an array.
     pub(crate) fn hint<'p>(&self, tool: &str, path: impl IntoIterator<Item = &'p str>) -> Hint {
@@ -106,11 +111,18 @@ impl Tools {
 
 /// Follows references and unions to the schema of a property or an item.
 fn step<'a>(schema: &'a Value, root: &'a Value, part: &str) -> Option<&'a Value> {
-    find(schema, root, part, 0)
+    find(schema, root, part, 0, &mut 0)
 }
 
-fn find<'a>(schema: &'a Value, root: &'a Value, part: &str, depth: usize) -> Option<&'a Value> {
-    if depth > REFERENCES_MAX {
+fn find<'a>(
+    schema: &'a Value,
+    root: &'a Value,
+    part: &str,
+    depth: usize,
+    steps: &mut usize,
+) -> Option<&'a Value> {
+    *steps += 1;
+    if depth > REFERENCES_MAX || *steps > STEPS_MAX {
         return None;
     }
     let here = if part.is_empty() {
@@ -121,8 +133,8 @@ fn find<'a>(schema: &'a Value, root: &'a Value, part: &str, depth: usize) -> Opt
             .and_then(|properties| properties.get(part))
             .or_else(|| schema.get("additionalProperties").filter(|other| other.is_object()))
     };
-    here.or_else(|| find(reference(schema, root)?, root, part, depth + 1))
-        .or_else(|| branches(schema).find_map(|branch| find(branch, root, part, depth + 1)))
+    here.or_else(|| find(reference(schema, root)?, root, part, depth + 1, steps))
+        .or_else(|| branches(schema).find_map(|branch| find(branch, root, part, depth + 1, steps)))
 }
 
 fn reference<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
@@ -142,11 +154,13 @@ struct Seen {
     number: bool,
     object: bool,
     array: bool,
+    steps: usize,
 }
 
 impl Seen {
     fn look(&mut self, schema: &Value, root: &Value, depth: usize) {
-        if depth > REFERENCES_MAX {
+        self.steps += 1;
+        if depth > REFERENCES_MAX || self.steps > STEPS_MAX {
             return;
         }
         match schema.get("type") {
@@ -209,3 +223,33 @@ impl Seen {
 
 /// How many references and unions are followed before a schema counts as saying nothing.
 const REFERENCES_MAX: usize = 16;
+
+/// How many schemas are looked at for one value: branches can refer to what they are branches of.
+const STEPS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Hint, Tools};
+
+    #[track_caller]
+    fn check(schema: Value, want: Hint) {
+        let tools = Tools::from_json(&json!([{"name": "f", "parameters": schema}])).unwrap();
+        assert_eq!(tools.hint("f", ["a"]), want);
+        assert_eq!(tools.takes_text("f", "a"), matches!(want, Hint::Text | Hint::TextOrNull));
+    }
+
+    #[test]
+    fn what_a_schema_says() {
+        check(json!({"properties": {"a": {"type": "string"}}}), Hint::Text);
+        check(json!({"properties": {"a": {"enum": ["x", 1, null]}}}), Hint::TextOrNull);
+        check(json!({"properties": {"a": {"const": 1}}}), Hint::Number);
+        check(json!({"properties": {}}), Hint::Any);
+        // Those that refer to themselves come to an end.
+        let again = vec![json!({"$ref": "#"}); 30];
+        check(json!({ "anyOf": again }), Hint::Any);
+        let again = vec![json!({"$ref": "#/properties/a"}); 30];
+        check(json!({"properties": {"a": {"anyOf": again, "type": "string"}}}), Hint::Text);
+    }
+}
