@@ -96,11 +96,7 @@ fn finals(messages: &[Message]) -> Vec<bool> {
 }
 
 fn system(tools: &[Tool], effort: Option<&str>, today: Option<Date>) -> String {
-    let effort = match effort {
-        Some("none" | "minimal" | "low") => "low",
-        Some("high" | "xhigh") => "high",
-        _ => "medium",
-    };
+    let effort = known_effort(effort);
     let today = today.map(|today| format!("\nCurrent date: {today}")).unwrap_or_default();
     let calls = match tools.is_empty() {
         true => "",
@@ -111,6 +107,15 @@ fn system(tools: &[Tool], effort: Option<&str>, today: Option<Date>) -> String {
          Reasoning: {effort}\n\n\
          # Valid channels: analysis, commentary, final. Channel must be included for every message.{calls}"
     )
+}
+
+/// Returns how long to think in one of the three words that models know.
+pub(crate) fn known_effort(word: Option<&str>) -> &'static str {
+    match word {
+        Some("none" | "minimal" | "low") => "low",
+        Some("high" | "xhigh" | "max") => "high",
+        _ => "medium",
+    }
 }
 
 fn developer(rules: &[&Message], tools: &[Tool]) -> Option<String> {

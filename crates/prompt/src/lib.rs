@@ -59,6 +59,8 @@ pub struct Sampling {
     pub repeat_tokens: u32,
     /// Where the random numbers begin.
     pub seed: u32,
+    /// Whether nobody cares where, so that every answer has a seed of its own.
+    pub any_seed: bool,
 }
 
 impl Default for Sampling {
@@ -72,6 +74,7 @@ impl Default for Sampling {
             repeat_penalty: 1.0,
             repeat_tokens: 64,
             seed: 0,
+            any_seed: false,
         }
     }
 }

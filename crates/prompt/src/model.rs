@@ -9,7 +9,7 @@ use crate::guard::{Names, cut};
 use crate::harmony::{self, MARKERS};
 use crate::reader::{Plan, Reader};
 use crate::refusal::Refusal;
-use crate::request::{Choice, Format, Message, Request};
+use crate::request::{Choice, Format, Input, Message, Request, Tool};
 use crate::small;
 use crate::style::{Style, THINK};
 use crate::template::{self, Template};
@@ -169,6 +169,8 @@ impl Model {
 
     fn compose_harmony(&self, request: &Request) -> Prompt {
         let Request { messages, tools, .. } = request;
+        let is_free = |tool: &&Tool| matches!(tool.input, Input::Text { .. });
+        let free = tools.iter().filter(is_free).map(|tool| tool.name.clone()).collect();
         let wanted = Wanted::new(request);
         Prompt {
             pieces: harmony::render(
@@ -179,13 +181,15 @@ impl Model {
                 &self.names,
             ),
             grammar: Some(of_harmony(&wanted, &self.ids)),
-            sampling: request
-                .sampling
-                .unwrap_or(Sampling { temperature: 1.0, ..Sampling::default() }),
+            sampling: request.sampling.unwrap_or(Sampling {
+                temperature: 1.0,
+                any_seed: true,
+                ..Sampling::default()
+            }),
             profile: "harmony",
             left_out: Vec::new(),
             output_tokens_max: None,
-            plan: Plan::Harmony,
+            plan: Plan::Harmony { free },
         }
     }
 
@@ -208,11 +212,9 @@ impl Model {
         let thinking = thinking(&text, template);
         let style = style.unwrap_or(Style::Hermes);
         let wanted = Wanted::new(request);
-        let in_reasoning = matches!(thinking, Thinking::Open(_));
-        let plan = if wanted.callable().is_empty() {
-            Plan::Plain { thinks: thinking != Thinking::Never, in_reasoning }
-        } else {
-            Plan::Dialect { style, tools: request.tools.clone(), in_reasoning }
+        let plan = match wanted.callable().is_empty() {
+            true => Plan::Plain { thinking },
+            false => Plan::Dialect { style, tools: request.tools.clone(), thinking },
         };
         Ok(Prompt {
             pieces: cut(&text),
@@ -234,7 +236,10 @@ impl Model {
         request: &Request,
     ) -> Result<String, Refusal> {
         let effort = request.effort.as_deref();
-        let thinking = !matches!(effort, Some("none" | "minimal"));
+        // A small model has no tokens to spare for it.
+        let thinking =
+            !matches!(effort, Some("none" | "minimal")) && !small::applies(&self.facts, request);
+        let effort = harmony::known_effort(effort);
         let input = template::Input { messages, tools, today: self.today, thinking, effort };
         template.render(&input).map_err(|reason| Refusal::Invalid {
             message: format!("the model's chat template does not take this conversation: {reason}"),
@@ -260,6 +265,7 @@ const SAMPLING: Sampling = Sampling {
     repeat_penalty: 1.0,
     repeat_tokens: 64,
     seed: 0,
+    any_seed: true,
 };
 
 /// What is spoken where a file has no template and its vocabulary has the marks of ChatML.

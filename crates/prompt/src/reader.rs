@@ -10,6 +10,7 @@ use stream::dialect::harmony::Tokens;
 use stream::dialect::{Dialect, Options, Parser, Tools};
 use stream::event::{Event, Sink};
 
+use crate::grammar::Thinking;
 use crate::request::{Input, Tool};
 use crate::style::{Style, THINK};
 use crate::turns::{FREE, parameters};
@@ -51,10 +52,21 @@ enum Bare {
 /// What an answer may be; kept with a prompt until its reader is made.
 #[derive(Clone, Debug)]
 pub(crate) enum Plan {
-    Harmony,
-    Dialect { style: Style, tools: Vec<Tool>, in_reasoning: bool },
-    Plain { thinks: bool, in_reasoning: bool },
-    Arguments { tool: String },
+    Harmony {
+        /// The tools that take free text.
+        free: Vec<String>,
+    },
+    Dialect {
+        style: Style,
+        tools: Vec<Tool>,
+        thinking: Thinking,
+    },
+    Plain {
+        thinking: Thinking,
+    },
+    Arguments {
+        tool: String,
+    },
     Raw,
 }
 
@@ -62,11 +74,17 @@ impl Reader {
     pub(crate) fn new(plan: &Plan, ids: Arc<HashSet<u32>>) -> Self {
         let mut unwrapped = Vec::new();
         let source = match plan {
-            Plan::Harmony => Source::Harmony(Tokens::new(())),
-            Plan::Dialect { style, tools, in_reasoning } => {
+            Plan::Harmony { free } => Source::Harmony(Tokens::new(()).with_free_tools(free)),
+            Plan::Dialect { style, tools, thinking } => {
                 let is_free = |tool: &&Tool| matches!(tool.input, Input::Text { .. });
                 unwrapped = tools.iter().filter(is_free).map(|tool| tool.name.clone()).collect();
-                let options = Options { start_in_reasoning: *in_reasoning, ..Options::default() };
+                let options = Options {
+                    start_in_reasoning: matches!(thinking, Thinking::Open(_)),
+                    // Later on the model speaks of the mark.
+                    reasoning_at_start: true,
+                    reasoning: (*thinking == Thinking::Never).then(|| "none".to_owned()),
+                    ..Options::default()
+                };
                 let list = tools
                     .iter()
                     .map(|tool| json!({"name": tool.name, "parameters": parameters(&tool.input)}));
@@ -74,13 +92,11 @@ impl Reader {
                 let dialect = Dialect::new(style.format(), &options, &known);
                 Source::Dialect(Parser::new(&dialect), *style)
             }
-            Plan::Plain { thinks, in_reasoning } => {
-                Source::Plain(Plain::new(*thinks, *in_reasoning))
-            }
+            Plan::Plain { thinking } => Source::Plain(Plain::new(*thinking)),
             Plan::Arguments { tool } => {
                 Source::Arguments(tool.clone(), Bare::Unknown, Utf8::default())
             }
-            Plan::Raw => Source::Raw(Plain::new(false, false)),
+            Plan::Raw => Source::Raw(Plain::new(Thinking::Never)),
         };
         Self { source, ids, out: Out { unwrapped, ..Out::default() }, reasoning_tokens: 0 }
     }
@@ -304,11 +320,11 @@ enum State {
 }
 
 impl Plain {
-    fn new(thinks: bool, in_reasoning: bool) -> Self {
-        let state = match (in_reasoning, thinks) {
-            (true, _) => State::Reasoning(THINK[0].1),
-            (false, true) => State::Start,
-            (false, false) => State::Text,
+    fn new(thinking: Thinking) -> Self {
+        let state = match thinking {
+            Thinking::Open(close) => State::Reasoning(close),
+            Thinking::May(..) => State::Start,
+            Thinking::Never => State::Text,
         };
         Self { utf8: Utf8::default(), state, held: String::new() }
     }

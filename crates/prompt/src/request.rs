@@ -25,7 +25,7 @@ pub struct Request {
     pub sampling: Option<Sampling>,
     /// How long the answer may get.
     pub output_tokens_max: Option<u32>,
-    /// How long to think: `low`, `medium`, `high`.
+    /// How long to think, in the client's word: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`.
     pub effort: Option<String>,
     /// Words that end the answer.
     pub stop: Vec<String>,

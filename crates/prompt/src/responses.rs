@@ -137,9 +137,10 @@ pub fn read(body: &[u8]) -> Result<Request, Refusal> {
     })
 }
 
+const SEND_ALL: &str = "is of no use, since nothing is kept here; send the whole `input`";
+
 /// Refuses what cannot be done, before anything is done.
 fn refuse(root: Node<'_>, wire: &Wire<'_>) -> Read<()> {
-    const SEND_ALL: &str = "is of no use, since nothing is kept here; send the whole `input`";
     root.field("previous_response_id", wire.previous_response_id).refuse(SEND_ALL)?;
     root.field("conversation", wire.conversation).refuse(SEND_ALL)?;
     root.field("prompt", wire.prompt)
@@ -228,7 +229,6 @@ const SILENT: &[&str] = &[
     "file_search_call",
     "ghost_snapshot",
     "image_generation_call",
-    "item_reference",
     "mcp_approval_request",
     "mcp_approval_response",
     "mcp_list_tools",
@@ -286,6 +286,7 @@ fn item(node: Node<'_>, messages: &mut Vec<Message>, tools: &mut Tools) -> Read<
             }
             return Ok(());
         }
+        "item_reference" => return Err(node.invalid(SEND_ALL)),
         kind if SILENT.contains(&kind) => return Ok(()),
         other => {
             let at = node.field("type", wire.kind).need()?;

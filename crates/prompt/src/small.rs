@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::grammar::{Thinking, Wanted, of_arguments, of_text};
 use crate::guard::cut;
-use crate::model::{Model, Prompt};
+use crate::model::{Model, Prompt, thinking};
 use crate::reader::Plan;
 use crate::refusal::Refusal;
 use crate::request::{Choice, Input, Message, Request, Tool};
@@ -189,8 +189,13 @@ fn talking(
     let text = model.render(template, &turns, None, request)?;
     let wanted =
         Wanted { tools: &[], choice: &Choice::None, parallel: false, format: &request.format };
-    let grammar = of_text(&wanted, Style::Hermes, Thinking::Never, model.ids()).or(grammar);
-    Ok(prompt(&text, grammar, left_out, Plan::Plain { thinks: false, in_reasoning: false }))
+    // Some templates think whatever they are told; a grammar of ours leaves no room for it.
+    let thinking = match grammar {
+        Some(_) => Thinking::Never,
+        None => thinking(&text, template),
+    };
+    let grammar = of_text(&wanted, Style::Hermes, thinking, model.ids()).or(grammar);
+    Ok(prompt(&text, grammar, left_out, Plan::Plain { thinking }))
 }
 
 fn with_few(model: &Model, template: &Template, request: &Request) -> Result<Prompt, Refusal> {
@@ -217,8 +222,9 @@ fn with_few(model: &Model, template: &Template, request: &Request) -> Result<Pro
     let text = model.render(template, &turns, None, request)?;
     let wanted =
         Wanted { tools: &tools, choice: &request.choice, parallel: false, format: &request.format };
-    let grammar = of_text(&wanted, Style::Hermes, Thinking::Never, model.ids());
-    let plan = Plan::Dialect { style: Style::Hermes, tools: tools.clone(), in_reasoning: false };
+    let thinking = thinking(&text, template);
+    let grammar = of_text(&wanted, Style::Hermes, thinking, model.ids());
+    let plan = Plan::Dialect { style: Style::Hermes, tools: tools.clone(), thinking };
     Ok(prompt(&text, grammar, left_out, plan))
 }
 

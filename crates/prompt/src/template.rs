@@ -53,7 +53,7 @@ pub(crate) struct Input<'a> {
     pub(crate) tools: Option<&'a serde_json::Value>,
     pub(crate) today: Option<Date>,
     pub(crate) thinking: bool,
-    pub(crate) effort: Option<&'a str>,
+    pub(crate) effort: &'a str,
 }
 
 impl Template {
@@ -105,7 +105,7 @@ impl Template {
         context.insert("eos_token", Value::from(&self.end));
         context.insert("enable_thinking", Value::from(input.thinking));
         context.insert("thinking", Value::from(input.thinking));
-        context.insert("reasoning_effort", Value::from(input.effort.unwrap_or("medium")));
+        context.insert("reasoning_effort", Value::from(input.effort));
         // Llama 3 puts tools into the first user message unless it is told not to.
         context.insert("tools_in_user_message", Value::from(false));
         if let Some(today) = input.today {
@@ -124,7 +124,7 @@ impl Template {
     fn try_out(&self) -> Result<Abilities, String> {
         let render = |messages: &[serde_json::Value], tools: Option<&serde_json::Value>| {
             let today = Date::new(2026, 1, 1);
-            self.render(&Input { messages, tools, today, thinking: true, effort: None })
+            self.render(&Input { messages, tools, today, thinking: true, effort: "medium" })
         };
         let shows = |messages: &[serde_json::Value], words: &[&str]| {
             render(messages, None).is_ok_and(|text| words.iter().all(|word| text.contains(word)))

@@ -70,6 +70,8 @@ pub struct Options {
     pub reasoning: Option<String>,
     /// A Python list of calls may begin in the middle of text.
     pub pythonic_anywhere: bool,
+    /// Reasoning begins only where nothing has been said: later on its mark is text.
+    pub reasoning_at_start: bool,
 }
 
 impl Options {
@@ -89,6 +91,7 @@ const OPTIONS: &[&str] = &[
     "token_suffix",
     "reasoning",
     "pythonic_anywhere",
+    "reasoning_at_start",
 ];
 
 /// A dialect of the table.

@@ -6,6 +6,7 @@
 //! the likeliest.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use prompt::Sampling;
 use stdx::Rng;
@@ -23,7 +24,12 @@ pub(crate) struct Sampler {
 impl Sampler {
     /// Begins an answer.
     pub(crate) fn new(sampling: Sampling) -> Self {
-        let rng = Rng::new(u64::from(sampling.seed));
+        let seed = match sampling.any_seed {
+            // Every one of these has keys of its own.
+            true => RandomState::new().build_hasher().finish(),
+            false => u64::from(sampling.seed),
+        };
+        let rng = Rng::new(seed);
         Self { sampling, rng, recent: VecDeque::new(), candidates: Vec::new() }
     }
 
@@ -212,6 +218,7 @@ mod tests {
         repeat_penalty: 1.0,
         repeat_tokens: 64,
         seed: 1,
+        any_seed: false,
     };
     const WARM: Sampling = Sampling { temperature: 1.0, ..GREEDY };
 
@@ -301,6 +308,16 @@ mod tests {
         near(shares(Sampling { top_p: 0.7, ..WARM }, &logits, None), [0, 33, 67, 0]);
         near(shares(Sampling { min_p: 0.4, ..WARM }, &logits, None), [0, 33, 67, 0]);
         near(shares(WARM, &logits, Some(&[0b1011])), [25, 50, 0, 25]);
+    }
+
+    #[test]
+    fn without_a_seed_every_answer_is_drawn_anew() {
+        let logits = vec![0.0; 1000];
+        let draw = || {
+            let mut sampler = Sampler::new(Sampling { any_seed: true, ..WARM });
+            (0..8).filter_map(|_| sampler.choose(&logits, None)).collect::<Vec<_>>()
+        };
+        assert_ne!(draw(), draw());
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(crate) fn sampling(
         top_p: top_p.unwrap_or(1.0) as f32,
         // Its low bits are as good a beginning as all of them.
         seed: seed.unwrap_or_default() as u32,
+        any_seed: seed.is_none(),
         ..Sampling::default()
     }))
 }
@@ -36,16 +37,14 @@ pub(crate) fn tokens(field: Field<'_>) -> Read<Option<u32>> {
     Ok(tokens.and_then(|tokens| u32::try_from(tokens).ok()))
 }
 
-/// Reads how long to think: seven words, of which the models here know three.
+/// Reads how long to think: seven words, which are kept, though the models here know fewer.
 pub(crate) fn effort(field: Field<'_>) -> Read<Option<String>> {
     field.opt(|node| {
-        let known = match &*node.text()? {
-            "none" | "minimal" | "low" => "low",
-            "medium" => "medium",
-            "high" | "xhigh" | "max" => "high",
-            other => return Err(node.invalid(format_args!("`{}` is unknown", short(other)))),
-        };
-        Ok(known.to_owned())
+        let word = node.string()?;
+        match word.as_str() {
+            "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" => Ok(word),
+            other => Err(node.invalid(format_args!("`{}` is unknown", short(other)))),
+        }
     })
 }
 

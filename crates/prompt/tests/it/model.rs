@@ -44,6 +44,40 @@ fn without_a_template() {
     assert_eq!(compose(facts), "<s>User: hello\n\nAssistant:");
 }
 
+/// A mark of reasoning is one where reasoning can begin, and text elsewhere.
+#[test]
+fn where_reasoning_begins() {
+    let check = |effort: Option<&str>, said: &str, reasoning: &str, text: &str| {
+        let mut request = request_of(json!({"tools": [{"name": "f"}]}));
+        request.effort = effort.map(str::to_owned);
+        let model = model("qwen", HashMap::new());
+        let prompt = model.compose(&request).unwrap();
+        let answer = read(&model, &prompt, tokens(said), Ending::Stop);
+        assert_eq!((answer.reasoning.trim(), answer.text.trim()), (reasoning, text), "{said}");
+    };
+    check(None, "<think>\nhm\n</think>\n\nYes.", "hm", "Yes.");
+    check(None, "A <think> tag opens it.", "", "A <think> tag opens it.");
+    check(Some("none"), "<think> is a tag.", "", "<think> is a tag.");
+    check(Some("minimal"), "So: <think>", "", "So: <think>");
+}
+
+/// An answer is drawn anew unless the client names a seed.
+#[test]
+fn seeds() {
+    let check = |fields: serde_json::Value, want: (u32, bool)| {
+        let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let request = prompt::chat::read(body.to_string().as_bytes()).unwrap();
+        for name in ["qwen", "harmony"] {
+            let sampling = model(name, HashMap::new()).compose(&request).unwrap().sampling;
+            assert_eq!((sampling.seed, sampling.any_seed), want, "{name} {fields}");
+        }
+    };
+    check(json!({}), (0, true));
+    check(json!({"temperature": 1}), (0, true));
+    check(json!({"seed": 7}), (7, false));
+}
+
 #[test]
 fn what_cannot_be_used() {
     let mut harmony = facts("harmony");

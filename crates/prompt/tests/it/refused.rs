@@ -89,6 +89,9 @@ fn fields_of_the_responses_api() {
     check(json!({"previous_response_id": "resp_1"}), "previous_response_id", "whole `input`");
     check(json!({"conversation": {"id": "c"}}), "conversation", "whole `input`");
     check(json!({"prompt": {"id": "p"}}), "prompt", "stored");
+    check(json!({"input": [{"id": "msg_1"}]}), "input[0]", "whole `input`");
+    let reference = json!({"type": "item_reference", "id": "msg_1"});
+    check(json!({"input": [{"role": "user", "content": "x"}, reference]}), "input[1]", "whole");
     check(json!({"background": true}), "background", "leave it out");
     check(json!({"truncation": "auto"}), "truncation", "in silence");
     check(json!({"truncation": "some"}), "truncation", "`some`");

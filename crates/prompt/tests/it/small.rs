@@ -81,6 +81,28 @@ fn no_command() {
     assert!(compose(&forced).grammar.is_some());
 }
 
+/// What a model thinks is not what it says, also where its template cannot be told not to think.
+#[test]
+fn no_reasoning_in_the_answer() {
+    let always = crate::ours::template("smollm2")
+        .replace("{{ '<|im_start|>assistant\n' }}", "{{ '<|im_start|>assistant\n' }}{# <think> #}");
+    for (template, end) in
+        [(crate::ours::template("qwen"), "</think>\n\n"), (&always, "assistant\n")]
+    {
+        let template = Some(template.to_owned());
+        let facts = Facts { parameters: 600_000_000, template, ..facts("qwen") };
+        let model = Model::new(facts, ModelOptions::default()).unwrap();
+        let prompt = model.compose(&request(json!([runner()]), "hello")).unwrap();
+        let text = shown(&prompt.pieces);
+        assert!(text.ends_with(end), "{text}");
+        if end == "assistant\n" {
+            let said = tokens("<think>\nhm\n</think>\n\nHello!");
+            let answer = read(&model, &prompt, said, Ending::Stop);
+            assert_eq!(answer.text.trim(), "Hello!");
+        }
+    }
+}
+
 #[test]
 fn after_an_output() {
     let mut request = request(json!([runner()]), "list the files");

@@ -141,3 +141,24 @@ fn thinking_is_turned_off() {
     let prompt = model("qwen", HashMap::new()).compose(&request).unwrap();
     assert!(shown(&prompt.pieces).ends_with("<think>\n\n</think>\n\n"));
 }
+
+/// The client's word reaches the model in one of those that it knows.
+#[test]
+fn efforts() {
+    for (word, off, known) in [
+        ("none", true, "low"),
+        ("minimal", true, "low"),
+        ("low", false, "low"),
+        ("medium", false, "medium"),
+        ("xhigh", false, "high"),
+        ("max", false, "high"),
+    ] {
+        let body = json!({"model": "m", "input": "hi", "reasoning": {"effort": word}}).to_string();
+        let request = prompt::responses::read(body.as_bytes()).unwrap();
+        assert_eq!(request.effort.as_deref(), Some(word));
+        let render =
+            |name: &str| shown(&model(name, HashMap::new()).compose(&request).unwrap().pieces);
+        assert_eq!(render("qwen").ends_with("</think>\n\n"), off, "{word}");
+        assert!(render("harmony").contains(&format!("Reasoning: {known}")), "{word}");
+    }
+}

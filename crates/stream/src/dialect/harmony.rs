@@ -14,6 +14,7 @@
 //! leave the stop token out. Any other message without an end is truncated.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::dialect::Engine;
 use crate::dialect::markers::{Lexer, Piece, Table};
@@ -93,6 +94,13 @@ impl<V: Vocabulary> Tokens<V> {
         Self { vocabulary, decoder: Decoder::default(), machine, at: 0 }
     }
 
+    /// Names the tools that take free text, which may begin like JSON without being any.
+    #[must_use]
+    pub fn with_free_tools(mut self, names: &[String]) -> Self {
+        self.machine = Machine::new(Calls { free: names.into(), ..Calls::default() });
+        self
+    }
+
     /// Takes the next token.
     pub fn push(&mut self, id: u32, sink: &mut dyn Sink) {
         let special = SPECIAL.iter().find(|(known, _)| *known == id);
@@ -167,6 +175,8 @@ struct Calls {
     /// The call that is open.
     index: u32,
     arguments: Arguments,
+    /// The tools that take free text.
+    free: Arc<[String]>,
 }
 
 impl Flavor for Calls {
@@ -187,6 +197,7 @@ impl Flavor for Calls {
         sink.event(event, range);
         self.arguments = Arguments::new(match (header.content_type, function) {
             (ContentType::Json, _) => Expect::Json,
+            _ if self.free.iter().any(|free| free == name) => Expect::Text,
             (ContentType::None, Some(_)) => Expect::Object,
             _ => Expect::Anything,
         });
@@ -246,6 +257,8 @@ enum Expect {
     /// Whatever the tool reads; if it is JSON, its end can be told.
     #[default]
     Anything,
+    /// Text, whatever it looks like.
+    Text,
     /// A function's object; but a function may also take text.
     Object,
     /// The header says JSON.
@@ -261,6 +274,7 @@ impl Arguments {
         let is_json = match (self.is_json, text.trim_ascii_start().bytes().next()) {
             (Some(is_json), _) => is_json,
             (None, None) => return,
+            (None, Some(_)) if self.expect == Expect::Text => false,
             (None, Some(first)) => first == b'{' || self.expect == Expect::Json,
         };
         self.is_json = Some(is_json);
@@ -274,7 +288,7 @@ impl Arguments {
         match self.expect {
             Expect::Json => true,
             Expect::Object => self.is_json == Some(true),
-            Expect::Anything => false,
+            Expect::Anything | Expect::Text => false,
         }
     }
 

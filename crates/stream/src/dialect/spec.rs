@@ -216,7 +216,11 @@ impl Compiled {
             }
         }
         for (open, close) in phrases {
-            text.add(mark(open, Effect::ReasoningStart), &spelling);
+            let place = match options.reasoning_at_start {
+                true => Place::MessageStart,
+                false => Place::Anywhere,
+            };
+            text.add(Mark { text: open, place, effect: Effect::ReasoningStart }, &spelling);
             reasoning.add(mark(close, Effect::ReasoningEnd), &spelling);
             // Some models open again what the prompt has opened.
             if options.start_in_reasoning {
