@@ -172,8 +172,13 @@ fn telling(
     newest: &Newest<'_>,
     mut left_out: Vec<String>,
 ) -> Result<Prompt, Refusal> {
-    let told = [Message::User(newest.told(&mut left_out))];
-    talking(model, template, request, &told, Some(words()), left_out)
+    let mut messages = vec![Message::System(TELLING_RULES.to_owned())];
+    for (happened, told) in TOLD {
+        messages.push(Message::User(happened.to_owned()));
+        messages.push(Message::Assistant(told.to_owned()));
+    }
+    messages.push(Message::User(newest.happened(&mut left_out)));
+    talking(model, template, request, &messages, Some(words()), left_out)
 }
 
 /// Lets the model answer in text, or in the form that the request wants.
@@ -306,18 +311,44 @@ impl<'a> Newest<'a> {
         left_out
     }
 
-    /// Puts what was run and what came back into words.
-    fn told(&self, left_out: &mut Vec<String>) -> String {
-        let output = self.output.unwrap_or_default();
+    /// Puts what was run and what came back into words, as in [`TOLD`].
+    fn happened(&self, left_out: &mut Vec<String>) -> String {
+        let (code, output) = outcome(self.output.unwrap_or_default());
         let shown: String = output.chars().take(OUTPUT_CHARS_MAX).collect();
         if shown.len() < output.len() {
             left_out.push(format!("all but {OUTPUT_CHARS_MAX} characters of the newest output"));
         }
         let call = self.call.and_then(command).unwrap_or_default();
-        let shown = if shown.trim().is_empty() { "(nothing)" } else { &shown };
-        format!("I ran `{call}`. It printed:\n{shown}\nSay in one short sentence what it did.")
+        let ended = if code.is_none_or(|code| code == 0) { "ended well" } else { "failed" };
+        match shown.trim_end() {
+            "" => format!("`{call}` {ended} and printed nothing."),
+            shown => format!("`{call}` {ended} and printed:\n{shown}"),
+        }
     }
 }
+
+/// Takes apart what tools of ours say of a command: how it ended, and what it printed.
+fn outcome(output: &str) -> (Option<i32>, &str) {
+    let apart = output.split_once("\nOutput:\n").and_then(|(facts, printed)| {
+        let code = facts.lines().find_map(|line| line.strip_prefix("Process exited with code "))?;
+        Some((Some(code.parse().ok()?), printed))
+    });
+    apart.unwrap_or((None, output))
+}
+
+const TELLING_RULES: &str = "You say in one short sentence what a command did.";
+
+/// What commands did, and how that is told.
+const TOLD: [(&str, &str); 5] = [
+    ("`ls` ended well and printed:\na.txt\nsrc", "There are a.txt and src."),
+    (
+        "`cat x.md` failed and printed:\ncat: x.md: No such file or directory",
+        "There is no file x.md.",
+    ),
+    ("`wc -l big.csv` ended well and printed:\n12 big.csv", "It has 12 lines."),
+    ("`rm tmp.txt` ended well and printed nothing.", "I deleted tmp.txt."),
+    ("`mkdir docs` ended well and printed nothing.", "I made the folder docs."),
+];
 
 /// Returns what was run: the last text of a call's arguments.
 fn command(arguments: &str) -> Option<String> {

@@ -115,8 +115,24 @@ fn after_an_output() {
     request.messages.push(Message::Output { call_id: "c".to_owned(), text: "a".repeat(5000) });
     let prompt = compose(&request);
     let text = shown(&prompt.pieces);
-    assert!(text.contains("I ran `ls`. It printed:\naaa"), "{text}");
+    assert!(text.contains("`ls` ended well and printed:\naaa"), "{text}");
     assert!(prompt.left_out.iter().any(|left| left.contains("output")), "{:?}", prompt.left_out);
+    // What our own tools say of a command is read, and not shown.
+    let facts = "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code";
+    for (output, want) in [
+        (
+            format!("{facts} 0\nOriginal token count: 0\nOutput:\n"),
+            "`ls` ended well and printed nothing.",
+        ),
+        (format!("{facts} 2\nOutput:\nno\n"), "`ls` failed and printed:\nno"),
+        (format!("{facts} x\nOutput:\nno\n"), "`ls` ended well and printed:\nChunk ID"),
+        (String::new(), "`ls` ended well and printed nothing."),
+    ] {
+        let last = request.messages.len() - 1;
+        request.messages[last] = Message::Output { call_id: "c".to_owned(), text: output };
+        let text = shown(&compose(&request).pieces);
+        assert!(text.contains(want), "{text}");
+    }
     let answer = read(&model(), &prompt, tokens("It listed the files."), Ending::Stop);
     assert_eq!((answer.text.as_str(), answer.calls.len()), ("It listed the files.", 0));
 }
