@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, BufReader, Read};
 
 use prompt::Facts;
+use prompt::model::is_mark;
 
 /// What the header of a model file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -257,12 +258,13 @@ impl Values {
         let feed_forward = model.feed_forward();
         let vocabulary = self.check_tokens()?;
         let shape = Shape { file_bytes, token_bytes, embedding, feed_forward, vocabulary };
+        let specials = self.specials();
         let facts = Facts {
             name: self.texts.remove("general.name"),
             template: self.texts.remove("tokenizer.chat_template"),
             parameters,
             context_tokens: context as u32,
-            specials: self.specials(),
+            specials,
             begin: self.begin(),
             end: self.special("eos"),
             architecture,
@@ -291,14 +293,16 @@ impl Values {
     }
 
     /// Returns the names of the special tokens. Tokens that somebody added need not be special: some are
-    /// runs of blanks. What looks like a mark is one.
+    /// runs of blanks or tags of HTML. One that the chat template names, or that is known as a mark, is one.
     fn specials(&self) -> Vec<String> {
         let Some(types) = self.lists.get("tokenizer.ggml.token_type") else { return Vec::new() };
+        let template = self.texts.get("tokenizer.chat_template").map_or("", String::as_str);
         let kinds = types.iter().zip(&self.tokens);
         let special = kinds.filter_map(|(&kind, token)| {
             let name = std::str::from_utf8(token).ok().filter(|name| !name.is_empty())?;
-            let mark =
-                || name.len() > 2 && name.starts_with(['<', '[']) && name.ends_with(['>', ']']);
+            let looks =
+                name.len() > 2 && name.starts_with(['<', '[']) && name.ends_with(['>', ']']);
+            let mark = || looks && (is_mark(name) || template.contains(name));
             let special = kind == TOKEN_CONTROL || kind == TOKEN_ADDED && mark();
             special.then(|| name.to_owned())
         });

@@ -302,6 +302,15 @@ fn find_family(facts: &Facts) -> Result<Family, ModelError> {
     Ok(Family::Template(Box::new(template), style))
 }
 
+/// Tells whether the name of a token is a mark that is known here, so that it never stands for text.
+pub fn is_mark(name: &str) -> bool {
+    let mut think = THINK.iter().flat_map(|(open, close)| [open, close]);
+    MARKERS.contains(&name)
+        || think.any(|mark| *mark == name)
+        || Style::ALL.iter().any(|style| style.marks().contains(&name))
+        || name.len() > 4 && name.starts_with("<|") && name.ends_with("|>")
+}
+
 /// Tells how an answer begins that follows this prompt.
 pub(crate) fn thinking(prompt: &str, template: &Template) -> Thinking {
     let end = prompt.trim_end();

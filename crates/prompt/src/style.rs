@@ -25,6 +25,15 @@ pub(crate) enum Style {
 }
 
 impl Style {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Hermes,
+        Self::Qwen3Coder,
+        Self::Llama3,
+        Self::Mistral,
+        Self::MistralV11,
+        Self::Granite,
+    ];
+
     /// Recognises what a template writes; none if it shows no tools, or in no way that is known here.
     pub(crate) fn of(template: &Template) -> Option<Self> {
         if !template.can.tools {

@@ -122,6 +122,9 @@ impl Llama {
         };
         facts.begin = if vocab.should_add_bos() { name(vocab.bos().0) } else { None };
         facts.end = name(vocab.eos().0);
+        facts.specials.extend(vocabulary.specials());
+        facts.specials.sort_unstable();
+        facts.specials.dedup();
         progress(1.0);
         Ok(Self {
             facts,

@@ -28,22 +28,33 @@ impl Vocabulary {
         let vocab = model.vocab();
         let mut specials: HashMap<&str, Option<u32>> =
             specials.iter().map(|name| (name.as_str(), None)).collect();
-        let (mut bytes, mut tokens) = (Vec::new(), Vec::new());
+        let (mut bytes, mut tokens, mut more) = (Vec::new(), Vec::new(), HashMap::new());
         for token in vocab.tokens() {
             let piece = vocab.token_to_piece(token, true, None);
             let id = token.0.unsigned_abs();
             // llama.cpp takes some marks of gpt-oss for text, so its word alone is not enough.
             let named = std::str::from_utf8(&piece).ok().and_then(|name| specials.get_mut(name));
-            let special = named.is_some() || vocab.is_control(token);
-            if let Some(named) = named {
-                *named = Some(id);
+            // And it takes some for marks that their file calls text.
+            let ends_answer = vocab.is_eog(token);
+            let special = named.is_some() || vocab.is_control(token) || ends_answer;
+            match (named, std::str::from_utf8(&piece)) {
+                (Some(named), _) => *named = Some(id),
+                (None, Ok(name)) if special && !name.is_empty() => {
+                    more.insert(name.to_owned(), id);
+                }
+                (None, _) => {}
             }
             bytes.extend_from_slice(&piece);
             let end = u32::try_from(bytes.len()).expect("a file's tokens have at most 256 MB");
-            tokens.push(Entry { end, special, ends_answer: vocab.is_eog(token) });
+            tokens.push(Entry { end, special, ends_answer });
         }
-        let names = specials.into_iter().filter_map(|(name, id)| Some((name.to_owned(), id?)));
-        Self { bytes, tokens, specials: Specials::new(names.collect()) }
+        more.extend(specials.into_iter().filter_map(|(name, id)| Some((name.to_owned(), id?))));
+        Self { bytes, tokens, specials: Specials::new(more) }
+    }
+
+    /// Returns the names of all special tokens.
+    pub(crate) fn specials(&self) -> impl Iterator<Item = String> {
+        self.specials.ids.keys().cloned()
     }
 
     /// Returns how many tokens there are.
