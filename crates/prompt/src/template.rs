@@ -42,6 +42,12 @@ pub(crate) struct Abilities {
     pub(crate) system_later: bool,
     /// It knows developers.
     pub(crate) developer: bool,
+    /// It takes several calls in one turn.
+    pub(crate) several: bool,
+    /// It takes arguments that are not an object.
+    pub(crate) odd_arguments: bool,
+    /// It takes the user's words after an output.
+    pub(crate) user_after_output: bool,
     /// It thinks before it answers, or can be told to.
     pub(crate) thinks: bool,
 }
@@ -145,6 +151,15 @@ impl Template {
         }]});
         let output = json!({"role": "tool", "tool_call_id": "call00001", "name": "tool1", "content": "out1"});
         let offers = render(&[user("q1")], Some(&tool)).is_ok_and(|text| text.contains("field1"));
+        let takes = |messages: &[serde_json::Value]| render(messages, Some(&tool)).is_ok();
+        let mut two = call.clone();
+        let one = two["tool_calls"][0].clone();
+        two["tool_calls"] = json!([one, one]);
+        let mut odd = call.clone();
+        odd["tool_calls"][0]["function"]["arguments"] = "{\"half".into();
+        let several = takes(&[user("q1"), two, output.clone(), output.clone()]);
+        let odd_arguments = takes(&[user("q1"), odd, output.clone()]);
+        let user_after_output = takes(&[user("q1"), call.clone(), output.clone(), user("q2")]);
         let loops = render(&[user("q1"), call, output], Some(&tool))
             .is_ok_and(|text| ["value1", "out1"].iter().all(|word| text.contains(word)));
         let later = [user("q1"), answer, system.clone(), user("q2")];
@@ -153,6 +168,9 @@ impl Template {
             system: shows(&[system, user("q1")], &["rule1", "q1"]),
             system_later: shows(&later, &["rule1", "q1", "answer1", "q2"]),
             developer: self.source.contains("developer"),
+            several,
+            odd_arguments,
+            user_after_output,
             thinks: ["<think>", "[THINK]"].iter().any(|mark| self.source.contains(mark)),
         })
     }

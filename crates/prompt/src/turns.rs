@@ -4,6 +4,7 @@
 //! the user's words, tools and calls as text in the form of Hermes.
 
 use std::collections::HashMap;
+use std::mem;
 
 use serde_json::{Value, json};
 
@@ -189,8 +190,10 @@ impl<'a> Turns<'a> {
         let arguments = match serde_json::from_str::<Value>(arguments) {
             _ if free => json!({ FREE: arguments }),
             Ok(arguments @ Value::Object(_)) => arguments,
-            // What an earlier model got wrong is shown as it was.
-            _ => Value::from(arguments),
+            // What an earlier model got wrong is shown as it was, if that can be.
+            _ if self.can.odd_arguments || !self.can.tools => Value::from(arguments),
+            _ if arguments.trim().is_empty() => json!({}),
+            _ => json!({"arguments": arguments}),
         };
         let arguments = self.names.guard_value(&arguments);
         let name = self.names.guard(name);
@@ -236,9 +239,71 @@ impl<'a> Turns<'a> {
                 }
             }
         }
+        if self.can.tools && !self.can.several {
+            self.list = one_by_one(self.list);
+        }
+        if self.can.tools && !self.can.user_after_output {
+            self.list = bridged(self.list);
+        }
         self.list.into_iter().map(Turn::into_value).collect()
     }
 }
+
+/// Puts every call into a turn of its own, before its output.
+fn one_by_one(turns: Vec<Turn>) -> Vec<Turn> {
+    let mut list = Vec::new();
+    let mut turns = turns.into_iter().peekable();
+    while let Some(turn) = turns.next() {
+        let Turn::Assistant { mut text, mut reasoning, calls } = turn else {
+            list.push(turn);
+            continue;
+        };
+        if calls.len() < 2 {
+            list.push(Turn::Assistant { text, reasoning, calls });
+            continue;
+        }
+        let mut outputs = Vec::new();
+        while let Some(output) = turns.next_if(|turn| matches!(turn, Turn::Output { .. })) {
+            outputs.push(Some(output));
+        }
+        let mut places = HashMap::new();
+        for (place, output) in outputs.iter().enumerate() {
+            if let Some(Turn::Output { id, .. }) = output {
+                places.entry(id.clone()).or_insert(place);
+            }
+        }
+        for call in calls {
+            let place = call["id"].as_str().and_then(|id| places.get(id));
+            let output = place.and_then(|place| outputs[*place].take());
+            let (text, reasoning) = (mem::take(&mut text), mem::take(&mut reasoning));
+            list.push(Turn::Assistant { text, reasoning, calls: vec![call] });
+            list.extend(output);
+        }
+        list.extend(outputs.into_iter().flatten());
+    }
+    list
+}
+
+/// Lets the assistant say something before the user speaks again.
+fn bridged(turns: Vec<Turn>) -> Vec<Turn> {
+    let mut list: Vec<Turn> = Vec::new();
+    for turn in turns {
+        let is_open = match list.last() {
+            Some(Turn::Output { .. }) => true,
+            Some(Turn::Assistant { calls, .. }) => !calls.is_empty(),
+            _ => false,
+        };
+        if is_open && matches!(turn, Turn::User(_)) {
+            let (text, reasoning, calls) = (BRIDGE.to_owned(), String::new(), Vec::new());
+            list.push(Turn::Assistant { text, reasoning, calls });
+        }
+        list.push(turn);
+    }
+    list
+}
+
+/// What the assistant says where a template does not let the user speak after an output.
+const BRIDGE: &str = "I see.";
 
 impl Turn {
     fn into_value(self) -> Value {

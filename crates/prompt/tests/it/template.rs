@@ -134,6 +134,53 @@ fn calls_and_outputs() {
     assert!(smollm.contains("<tool_response>\na.txt\n</tool_response>"), "{smollm}");
 }
 
+/// Histories that templates refuse as they are come out in a form that they take.
+#[test]
+fn what_templates_refuse() {
+    let call = |id: &str, arguments: &str| Message::Call {
+        id: id.to_owned(),
+        name: "run".to_owned(),
+        arguments: arguments.to_owned(),
+        free: false,
+    };
+    let output =
+        |id: &str, text: &str| Message::Output { call_id: id.to_owned(), text: text.to_owned() };
+    let check = |name: &str, messages: Vec<Message>, want: &[&str]| {
+        let mut request =
+            request_of(json!({"tools": [{"name": "run", "parameters": {"properties": {}}}]}));
+        request.messages = messages;
+        let text = shown(&model(name, HashMap::new()).compose(&request).unwrap().pieces);
+        let mut rest = text.as_str();
+        for word in want {
+            let at = rest.find(word).unwrap_or_else(|| panic!("{name}: {word} is not in {rest}"));
+            rest = &rest[at + word.len()..];
+        }
+    };
+    for (arguments, want) in
+        [("", "<function=run>\n</function>"), ("{\"cmd", "<parameter=arguments>\n{\"cmd\n")]
+    {
+        check(
+            "qwen_coder",
+            vec![user("q"), call("a", arguments), output("a", "o1")],
+            &[want, "o1"],
+        );
+    }
+    let two = vec![
+        user("q"),
+        call("a", "{\"x\":1}"),
+        call("b", "{\"x\":2}"),
+        output("b", "o2"),
+        output("a", "o1"),
+        user("more"),
+    ];
+    check("llama3", two.clone(), &["{\"x\": 1}", "o1", "{\"x\": 2}", "o2", "more"]);
+    check("qwen", two.clone(), &["{\"x\": 1}", "{\"x\": 2}", "o2", "o1", "more"]);
+    check("mistral", two, &["{\"x\": 1}", "{\"x\": 2}", "o2", "o1", " I see.</s>", "more"]);
+    // Also where nothing came back.
+    check("mistral", vec![user("q"), call("a", "{}"), user("more")], &["q", "I see.", "more"]);
+    check("llama3", vec![user("q"), call("a", "{}"), call("b", "{}")], &["run", "run"]);
+}
+
 #[test]
 fn thinking_is_turned_off() {
     let mut request = request(vec![user("Hi")]);
