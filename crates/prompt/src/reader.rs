@@ -1,9 +1,9 @@
 //! What a model said, as pieces of an answer: reasoning, text and calls.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::{fmt, mem};
 
 use serde_json::{Value, json};
 use stream::dialect::harmony::Tokens;
@@ -110,6 +110,8 @@ impl Reader {
         };
         let is_special = token.special || self.ids.contains(&token.id);
         let Self { source, out, .. } = self;
+        let ends_message = is_special && matches!(token.bytes, b"<|end|>" | b"<|start|>");
+        out.between |= ends_message && matches!(source, Source::Harmony(_));
         let mut events = |event: Event<'_>, _: Range<u64>| out.event(event, &mut sink);
         match source {
             // A special token that is no marker says nothing.
@@ -188,14 +190,51 @@ struct Out {
     unwrapped: Vec<String>,
     /// The arguments of such a call, as far as they have come.
     held: Option<String>,
+    /// What came last.
+    last: Option<Kind>,
+    /// Whether a message has ended since.
+    between: bool,
     stopped: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Reasoning,
+    Call,
+}
+
+/// Stands between two messages of one kind, which become one.
+const GAP: &str = "\n\n";
+
 impl Out {
+    /// Notes an event, and tells whether it goes on with another message of the same kind.
+    fn follows(&mut self, event: &Event<'_>) -> bool {
+        let kind = match event {
+            Event::Text(_) => Kind::Text,
+            Event::Reasoning(_) => Kind::Reasoning,
+            Event::ToolStart { .. } => Kind::Call,
+            _ => return false,
+        };
+        let is_same = self.last.replace(kind) == Some(kind);
+        mem::take(&mut self.between) && is_same
+    }
+
     fn event(&mut self, event: Event<'_>, sink: &mut dyn FnMut(Delta<'_>)) {
+        let follows = self.follows(&event);
         match event {
-            Event::Text(text) => sink(Delta::Text(text)),
-            Event::Reasoning(text) => sink(Delta::Reasoning(text)),
+            Event::Text(text) => {
+                if follows {
+                    sink(Delta::Text(GAP));
+                }
+                sink(Delta::Text(text));
+            }
+            Event::Reasoning(text) => {
+                if follows {
+                    sink(Delta::Reasoning(GAP));
+                }
+                sink(Delta::Reasoning(text));
+            }
             Event::ToolStart { index, name, .. } => {
                 self.held = self.unwrapped.iter().any(|free| free == name).then(String::new);
                 sink(Delta::Call { index, name });

@@ -61,6 +61,42 @@ fn where_reasoning_begins() {
     check(Some("minimal"), "So: <think>", "", "So: <think>");
 }
 
+/// Messages that follow each other do not run together.
+#[test]
+fn messages_stay_apart() {
+    let check = |said: &str, reasoning: &str, text: &str| {
+        let model = model("harmony", HashMap::new());
+        let prompt = model.compose(&request_of(json!({"tools": [{"name": "f"}]}))).unwrap();
+        let answer = read(&model, &prompt, tokens(said), Ending::Stop);
+        assert_eq!((answer.reasoning.as_str(), answer.text.as_str()), (reasoning, text), "{said}");
+    };
+    let say = |channel: &str, text: &str| format!("<|channel|>{channel}<|message|>{text}");
+    let next = "<|end|><|start|>assistant";
+    let (look, done) = (say("commentary", "I look."), say("final", "Done."));
+    check(&format!("{look}{next}{done}"), "", "I look.\n\nDone.");
+    let hm = say("analysis", "Hm.");
+    check(&format!("{hm}{next}{hm}{next}{done}"), "Hm.\n\nHm.", "Done.");
+    check(&done, "", "Done.");
+}
+
+/// Tags of HTML are text, marks are not.
+#[test]
+fn marks() {
+    for (name, want) in [
+        ("<think>", true),
+        ("</tool_call>", true),
+        ("[ARGS]", true),
+        ("<|im_end|>", true),
+        ("<|channel|>", true),
+        ("<h1>", false),
+        ("</table>", false),
+        ("[1]", false),
+        ("<||>", false),
+    ] {
+        assert_eq!(prompt::model::is_mark(name), want, "{name}");
+    }
+}
+
 /// An answer is drawn anew unless the client names a seed.
 #[test]
 fn seeds() {
