@@ -186,6 +186,9 @@ impl Tools {
         let text = definition.string()?;
         let syntax = node.field("syntax", wire.syntax).need()?;
         match &*syntax.text()? {
+            // A schema in it would come to whoever makes the grammar without being looked at.
+            "lark" if text.contains("%json") => Err(definition
+                .invalid("cannot have `%json` in it; offer a function with that schema instead")),
             "lark" => Ok(text),
             "regex" => Ok(lark_of_regex(&text)),
             other => Err(syntax.invalid(format_args!(

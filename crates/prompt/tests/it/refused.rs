@@ -137,6 +137,8 @@ fn tools_of_the_responses_api() {
     check(custom(json!({"type": "grammar"})), "tools[0].format.definition", "is missing");
     let grammar = json!({"type": "grammar", "definition": "x", "syntax": "bnf"});
     check(custom(grammar), "tools[0].format.syntax", "`bnf`");
+    let grammar = json!({"type": "grammar", "definition": "start: %json {}", "syntax": "lark"});
+    check(custom(grammar), "tools[0].format.definition", "offer a function");
     let one = tool(json!({}))["tools"][0].clone();
     check(json!({"tools": [one, one]}), "tools[1].name", "another tool");
     let space = json!({"type": "namespace", "name": "n", "tools": [one, {"type": "function"}]});
