@@ -319,11 +319,12 @@ fn fifty_clients_of_one_daemon() {
 fn a_real_model_stops_for_whoever_leaves() {
     let Some(model) = testkit::model() else { return };
     let den = Den::new();
-    check(&den.run(&["start", "--model", model.to_str().unwrap()]), 0, "is running");
+    let start = ["start", "--threads", "1", "--model", model.to_str().unwrap()];
+    check(&den.run(&start), 0, "is running");
     let body = json!({"model": "local", "input": "Tell me a long story.", "stream": true});
     let home = infer::home::Home::new(den.lab.home.path(), None);
     let mut waited = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..10 {
         let stream = post(&den.socket(), &body);
         let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
         lines.find(|line| line.contains("output_text.delta")).unwrap();
