@@ -100,6 +100,21 @@ async fn connections_have_a_bound_and_come_back() {
     }
 }
 
+/// The port is open to all of the machine: whoever fills it keeps nobody from the socket.
+#[tokio::test]
+async fn a_full_port_leaves_the_socket_free() {
+    let limits = Limits { connections_max: 3, ..Limits::default() };
+    let lab = Lab::new(Set { limits, port: true, ..Set::default() }).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(lab.connect_port().await);
+    }
+    assert_eq!(lab.connect_port().await.answer().await.status, 503);
+    let mut client = lab.connect().await;
+    client.send("GET /health HTTP/1.1\r\nhost: x\r\n", "").await;
+    assert_eq!(client.answer().await.status, 200);
+}
+
 #[tokio::test]
 async fn heads_have_a_bound() {
     let limits = Limits { head_timeout: Duration::from_secs(1), ..Limits::default() };
