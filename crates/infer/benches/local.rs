@@ -10,6 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
+use infer::daemon::SPIN;
 use infer::engine::{Engine, Generation, Job, Step};
 use infer::llama::{Llama, Options};
 use llama_cpp_2::context::params::LlamaContextParams;
@@ -261,7 +262,6 @@ fn second_turn(engine: &Llama) -> f64 {
 /// The engine has started it. This must never be dropped, which would end it.
 static BACKEND: LlamaBackend = LlamaBackend {};
 
-const SPIN: (&str, &str) = ("GOMP_SPINCOUNT", "10000");
 const CONTEXT: u32 = 2048;
 const TOKENS: u32 = 128;
 /// As many as a call of a tool has.

@@ -20,6 +20,13 @@ use crate::tools::{Settings, Tools, ToolsError};
 /// How long nobody may come before the daemon leaves, unless it is told otherwise.
 pub const IDLE_DEFAULT: Duration = Duration::from_secs(15 * 60);
 
+/// How the threads of the engine wait for each other: so many looks, some tens of microseconds, before they sleep. It is
+/// a variable of OpenMP, which is read when a program starts.
+///
+/// On an idle machine they nearly always meet within that. On a busy one, whoever keeps looking only takes the time
+/// of the one it waits for.
+pub const SPIN: (&str, &str) = ("GOMP_SPINCOUNT", "10000");
+
 /// What a daemon is to be.
 #[derive(Debug)]
 pub struct Options {

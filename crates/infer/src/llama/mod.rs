@@ -25,8 +25,8 @@ use crate::gguf::GgufError;
 /// How a model is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many tokens a prompt and its answer can have together; as many as the model was trained with if
-    /// nobody says, and never more.
+    /// How many tokens a prompt and its answer can have together; as many as the model was trained with
+    /// and there is memory for if nobody says, and never more.
     pub context_tokens: Option<u32>,
     /// How many answers are made at once.
     pub sessions: usize,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use config::Config;
-use infer::daemon::{Daemon, DaemonError, IDLE_DEFAULT, Load, Options};
+use infer::daemon::{Daemon, DaemonError, IDLE_DEFAULT, Load, Options, SPIN};
 use infer::home::{Home, HomeError};
 use infer::serve::Limits;
 use infer::tools::{Declared, OUTPUT_BYTES_DEFAULT, Place, Settings, TIMEOUT_DEFAULT};
@@ -27,12 +27,7 @@ use crate::local;
 use crate::safety;
 use crate::terminal::note;
 
-/// How the threads of the engine wait for each other: so many looks, some tens of microseconds, before they sleep.
-///
-/// On an idle machine they nearly always meet within that. On a busy one, whoever keeps looking only takes the time
-/// of the one it waits for.
-const SPIN: (&str, &str) = ("GOMP_SPINCOUNT", "10000");
-/// Says the same in another way; then the user has chosen.
+/// Says the same as [`SPIN`] in another way; then the user has chosen.
 const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
 
 /// A year is as good as never.
