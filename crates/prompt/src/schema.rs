@@ -2,8 +2,9 @@
 //!
 //! What only describes is dropped, and so is what endpoints put beside it (`$schema`, `strict`, formats
 //! that nobody checks), and what allows everything. What bounds a value stays even if a grammar cannot be made of
-//! it: that is refused ([`check`]), not ignored. Objects whose fields are listed get no others: what follows the
-//! narrower schema follows the wider one.
+//! it: that is refused ([`check`]), not ignored, where a schema is a promise. Arguments of tools that are not strict
+//! are bound as far as a grammar can bind them; whoever runs the tool looks at them in any case. Objects whose
+//! fields are listed get no others: what follows the narrower schema follows the wider one.
 
 use serde_json::{Map, Value, json};
 
@@ -11,9 +12,10 @@ pub(crate) use self::check::{Fault, check};
 
 mod check;
 
-/// Returns the schema of a tool's arguments, which are an object whatever the client says.
+/// Returns what a grammar can bind of the schema of a tool's arguments, which are an object whatever the client
+/// says.
 pub(crate) fn arguments(schema: &Value) -> Value {
-    let mut schema = match normalise(schema) {
+    let mut schema = match walk(schema, Place::Value, Unbound::Dropped) {
         Value::Object(fields) => fields,
         _ => Map::new(),
     };
@@ -27,7 +29,7 @@ pub(crate) fn arguments(schema: &Value) -> Value {
 
 /// Returns a schema without what bounds nothing.
 pub(crate) fn normalise(schema: &Value) -> Value {
-    walk(schema, Place::Value)
+    walk(schema, Place::Value, Unbound::Kept)
 }
 
 /// Returns the part of a schema that only its required fields are left of.
@@ -49,16 +51,24 @@ enum Place {
     Part,
 }
 
-fn walk(schema: &Value, place: Place) -> Value {
+/// What becomes of keywords that bound a value in ways that no grammar can.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unbound {
+    Kept,
+    Dropped,
+}
+
+fn walk(schema: &Value, place: Place, unbound: Unbound) -> Value {
     let Value::Object(fields) = schema else { return schema.clone() };
     let mut out = Map::new();
     for (key, value) in fields {
-        if is_vacuous(key, value, fields) {
+        let is_left = unbound == Unbound::Dropped && UNBOUND.contains(&key.as_str());
+        if is_left || is_vacuous(key, value, fields) {
             continue;
         }
         let value = match key.as_str() {
-            "properties" | "patternProperties" => each(value, Place::Value),
-            "$defs" | "definitions" | "dependentSchemas" => each(value, Place::Part),
+            "properties" | "patternProperties" => each(value, Place::Value, unbound),
+            "$defs" | "definitions" | "dependentSchemas" => each(value, Place::Part, unbound),
             "items"
             | "additionalProperties"
             | "additionalItems"
@@ -66,12 +76,12 @@ fn walk(schema: &Value, place: Place) -> Value {
             | "propertyNames"
             | "unevaluatedProperties"
             | "unevaluatedItems" => match value {
-                Value::Array(list) => list.iter().map(|item| walk(item, Place::Value)).collect(),
-                one => walk(one, Place::Value),
+                Value::Array(_) => list(value, Place::Value, unbound),
+                one => walk(one, Place::Value, unbound),
             },
-            "prefixItems" => list(value, Place::Value),
-            "anyOf" | "oneOf" | "allOf" => list(value, Place::Part),
-            "not" | "if" | "then" | "else" => walk(value, Place::Part),
+            "prefixItems" => list(value, Place::Value, unbound),
+            "anyOf" | "oneOf" | "allOf" => list(value, Place::Part, unbound),
+            "not" | "if" | "then" | "else" => walk(value, Place::Part, unbound),
             "format" => match value.as_str() {
                 Some(format) if FORMATS.contains(&format) => value.clone(),
                 _ => continue,
@@ -133,14 +143,15 @@ fn count(value: &Value) -> Value {
     }
 }
 
-fn each(schemas: &Value, place: Place) -> Value {
+fn each(schemas: &Value, place: Place, unbound: Unbound) -> Value {
     let Value::Object(fields) = schemas else { return schemas.clone() };
-    Value::Object(fields.iter().map(|(key, value)| (key.clone(), walk(value, place))).collect())
+    let fields = fields.iter().map(|(key, value)| (key.clone(), walk(value, place, unbound)));
+    Value::Object(fields.collect())
 }
 
-fn list(schemas: &Value, place: Place) -> Value {
+fn list(schemas: &Value, place: Place, unbound: Unbound) -> Value {
     let Value::Array(list) = schemas else { return schemas.clone() };
-    list.iter().map(|schema| walk(schema, place)).collect()
+    list.iter().map(|schema| walk(schema, place, unbound)).collect()
 }
 
 /// Lets no other fields into an object that lists them.
@@ -184,6 +195,23 @@ const FORMATS: [&str; 11] = [
 /// Keywords that are counts.
 const COUNTS: [&str; 6] =
     ["minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"];
+
+/// Keywords that bound a value, and that no grammar can be made of.
+const UNBOUND: [&str; 13] = [
+    "not",
+    "if",
+    "then",
+    "else",
+    "uniqueItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "dependentRequired",
+    "dependentSchemas",
+];
 
 /// Keywords that bound a value and hold no schema.
 const KEPT: [&str; 17] = [
@@ -276,6 +304,13 @@ mod tests {
             json!({"properties": {"a": {}}, "additionalProperties": false, "type": "object"}),
         );
         check(arguments, json!({"$ref": "#/$defs/a"}), json!({"$ref": "#/$defs/a"}));
+        check(
+            arguments,
+            json!({"not": {}, "if": {}, "then": false, "properties": {"not": {
+                "uniqueItems": true, "contains": {}, "minContains": 2, "items": {"not": {}}
+            }}, "propertyNames": {"pattern": "a"}, "dependentRequired": {"a": ["b"]}}),
+            json!({"properties": {"not": {"items": {}}}, "additionalProperties": false, "type": "object"}),
+        );
         check(
             required_only,
             json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}),

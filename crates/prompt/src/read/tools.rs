@@ -141,12 +141,16 @@ impl Tools {
         namespace: Option<&str>,
         again: Again,
     ) -> Read<()> {
+        // Arguments follow their schema whether that is asked for or not; what no grammar can bind is only in the
+        // way of those who asked.
+        let bounds = match node.field("strict", wire.strict).opt(Node::flag)? {
+            Some(true) => schema::normalise,
+            _ => schema::arguments,
+        };
         let schema = match node.field("parameters", wire.parameters).get() {
-            Some(parameters) => self.schema(parameters)?,
+            Some(parameters) => self.bound_schema(parameters, bounds)?,
             None => json!({"type": "object", "properties": {}, "additionalProperties": false}),
         };
-        // Arguments follow their schema here, whether that is asked for or not.
-        node.field("strict", wire.strict).opt(Node::flag)?;
         self.add(node, wire, namespace, Input::Json(schema), again)
     }
 
@@ -221,11 +225,16 @@ impl Tools {
         Ok(())
     }
 
-    /// Reads a schema; all of a request have one bound.
+    /// Reads a schema that whatever is said under it follows.
     pub(crate) fn schema(&mut self, node: Node<'_>) -> Read<Value> {
+        self.bound_schema(node, schema::normalise)
+    }
+
+    /// Reads a schema, and refuses it if no grammar can be made of its bounds; all of a request have room together.
+    fn bound_schema(&mut self, node: Node<'_>, bounds: fn(&Value) -> Value) -> Read<Value> {
         self.room_for(node)?;
         let schema = node.value()?;
-        schema::check(&schema::normalise(&schema))
+        schema::check(&bounds(&schema))
             .map_err(|Fault { path, why }| node.invalid_at(&path, why))?;
         Ok(schema)
     }

@@ -3,7 +3,7 @@
 use prompt::refusal::Refusal;
 use prompt::reply::Api::{self, Chat, Responses};
 use prompt::request::{
-    DEPTH_MAX, ITEMS_MAX, METADATA_BYTES_MAX, METADATA_MAX, NAME_BYTES_MAX, PARTS_MAX,
+    DEPTH_MAX, ITEMS_MAX, Input, METADATA_BYTES_MAX, METADATA_MAX, NAME_BYTES_MAX, PARTS_MAX,
     REQUEST_BYTES_MAX, SCHEMA_BYTES_MAX, STOPS_MAX, TOOLS_MAX,
 };
 use protocol::error::ErrorClass;
@@ -163,7 +163,7 @@ fn tools_of_the_responses_api() {
 fn schemas() {
     let long = "é".repeat(60);
     let check = |schema: Value, at: &str, words: &str| {
-        let tool = json!({"type": "function", "name": "f", "parameters": schema});
+        let tool = json!({"type": "function", "name": "f", "parameters": schema, "strict": true});
         check(Responses, json!({"tools": [tool]}), &format!("tools[0].parameters{at}"), words);
         let format = json!({"type": "json_schema", "schema": schema});
         check(
@@ -223,6 +223,22 @@ fn schemas() {
     let tool = json!({"type": "function", "name": "f", "parameters": chain(256)});
     let fine = json!({"model": "m", "input": "hi", "tools": [tool]}).to_string();
     read(Responses, fine.as_bytes()).expect("as many as can be");
+}
+
+/// Tools of many servers have such schemas, and look at their arguments themselves.
+#[test]
+fn tools_that_are_not_strict_are_bound_as_far_as_can_be() {
+    let tags = json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true});
+    let schema = json!({"type": "object", "properties": {"tags": tags}, "not": {"required": ["a"]},
+        "if": {"required": ["tags"]}, "then": {"minProperties": 2}});
+    let tool = |strict: Value| json!({"type": "function", "name": "f", "parameters": schema, "strict": strict});
+    for loose in [json!(false), Value::Null] {
+        let body = json!({"model": "m", "input": "hi", "tools": [tool(loose)]}).to_string();
+        let request = read(Responses, body.as_bytes()).expect("taken");
+        assert_eq!(request.tools[0].input, Input::Json(schema.clone()), "the model is told all");
+    }
+    let strict = json!({"tools": [tool(json!(true))]});
+    check(Responses, strict, "tools[0].parameters.properties.tags.uniqueItems", "cannot be had");
 }
 
 #[test]
