@@ -14,7 +14,7 @@ use protocol::responses::{ContentPart, KnownItem, KnownPart, Message, ResponseIt
 use serde::Deserialize;
 use serde_json::value::to_raw_value;
 
-use crate::context::{Kind, kind_of, user_message, user_parts};
+use crate::context::{Kind, kind_of, user_message, user_parts, wire};
 use crate::{call, prompt};
 
 /// Bytes of what the user said in earlier turns that stay, newest first.
@@ -131,7 +131,7 @@ pub(crate) fn compact(
         return None;
     }
     let turn = kept[..turn].iter().flatten().count();
-    let wire = Raw::from(to_raw_value(&user_message(message.clone())).ok()?);
+    let wire = wire(&user_message(message.clone()));
     new.push(Entry { wire, origin: Origin::Turn, maker: None });
     Some(NewHistory { entries: new, turn, message, shortened_now })
 }

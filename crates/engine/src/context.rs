@@ -63,8 +63,7 @@ impl Context {
         {
             *id = None;
         }
-        let wire = Raw::from(to_raw_value(&item).expect("items are plain data with string keys"));
-        self.entries.push(Entry { wire, origin, maker: None });
+        self.entries.push(Entry { wire: wire(&item), origin, maker: None });
         (self.entries.last().map(|entry| &entry.wire), repairs)
     }
 
@@ -204,6 +203,11 @@ pub(crate) fn kind_of(entry: &Entry) -> Option<(Kind, String)> {
     let parsed = serde_json::from_str::<Open<KnownItem>>(json).ok()?;
     let KnownItem::Message(message) = parsed.known()? else { return None };
     Some((Kind::of(&message)?, message.content.text()))
+}
+
+/// Returns an item as it is sent.
+pub(crate) fn wire(item: &KnownItem) -> Raw {
+    Raw::from(to_raw_value(item).expect("items are plain data with string keys"))
 }
 
 /// Makes a message from the user.

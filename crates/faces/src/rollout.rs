@@ -120,6 +120,7 @@ impl Rollout {
                 }
                 return;
             }
+            Keep::Came(wire) => Record::ItemCame(wire),
             Keep::Returned(returned) => Record::CallReturned(Box::new(returned)),
             Keep::Compacted(compacted) => Record::Compacted(Box::new(compacted)),
             Keep::Usage { answer, turn, thread } => return self.usage(answer, turn, thread),

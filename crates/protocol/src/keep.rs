@@ -13,6 +13,8 @@ pub enum Keep {
         /// Whether the user said it.
         said: bool,
     },
+    /// An item came with something in it that cannot be sent; it enters the history without that.
+    Came(Raw),
     /// A call returned, and its output must wait for others before it enters the history.
     Returned(CallReturned),
     /// An answer is complete.

@@ -76,6 +76,9 @@ pub mod kind {
     /// The output of a call whose turn in the history has not come yet: [`super::CallReturned`]. Ours
     /// alone: it keeps an output that was shown from being lost with the process.
     pub const CALL_RETURNED: &str = "call_returned";
+    /// An item as it came, before the one that is sent in its place: [`crate::responses::ResponseItem`]. Ours
+    /// alone: nothing that was said is lost because no endpoint would take it.
+    pub const ITEM_CAME: &str = "heddle_item_came";
     /// Stands where a damaged line was: [`super::Tombstone`]. Ours alone.
     pub const TOMBSTONE: &str = "heddle_tombstone";
 }
@@ -276,6 +279,9 @@ pub enum Record {
     Compacted(Box<Compacted>),
     /// The output of a call, before it enters the history.
     CallReturned(Box<CallReturned>),
+    /// An item as it came, before the one that is sent in its place.
+    #[serde(rename = "heddle_item_came")]
+    ItemCame(Raw),
     /// Stands where a damaged line was.
     #[serde(rename = "heddle_tombstone")]
     Tombstone(Box<Tombstone>),

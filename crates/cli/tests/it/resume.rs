@@ -316,6 +316,27 @@ fn what_is_too_long_to_send_is_named() {
     assert!(!sent.contains(&"function_call \"c0\"".to_owned()), "{sent:?}");
 }
 
+/// What no endpoint would take is not sent, but kept.
+#[test]
+fn what_was_said_is_kept_whole() {
+    let (server, lab) = start(json!([say("one"), say("two")]));
+    let prompt = format!("begin {} end", "all of it ".repeat(1_100_000));
+    let ended = Run::start_with(exec(&lab, &[]), prompt.as_bytes()).end();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.contains("what you said"), "{}", &ended.stdout[..500]);
+    let thread = id(&ended);
+    let log = fs::read_to_string(log(&lab, &thread)).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let came: Vec<_> = lines.filter(|line| line["type"] == "heddle_item_came").collect();
+    assert_eq!(came.len(), 1);
+    let text = came[0]["payload"]["content"][0]["text"].as_str().unwrap();
+    assert!(text == prompt, "{} bytes of {}", text.len(), prompt.len());
+    // It is said once: what entered the history could be sent.
+    let ended = run(&lab, &["resume", &thread, "go on"]);
+    assert!(!ended.stdout.contains("repaired"), "{}", ended.stdout);
+    assert_eq!(sent(&server).len(), 3);
+}
+
 #[test]
 fn a_rolled_back_compaction_never_happened() {
     let (server, lab) = start(json!([say("new")]));

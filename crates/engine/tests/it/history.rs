@@ -34,7 +34,7 @@ impl Kept {
             Keep::Returned(returned) => {
                 assert!(self.early.insert(returned.call_id), "an output is kept early twice");
             }
-            Keep::Usage { .. } => {}
+            Keep::Came(_) | Keep::Usage { .. } => {}
             Keep::Compacted(compacted) => {
                 let history = compacted.replacement_history.unwrap();
                 self.items = history.iter().map(|item| item.as_str().to_owned()).collect();
