@@ -20,6 +20,7 @@ pub struct Gguf {
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "they are the types of the format")]
 pub enum Value {
+    U16(u16),
     U32(u32),
     U64(u64),
     I32(i32),
@@ -195,6 +196,24 @@ impl Gguf {
         std::fs::write(path, self.to_bytes())
     }
 
+    /// Returns the same model in so many parts. The first has all keys and no weights, as large ones often come.
+    pub fn parts(&self, total: u16) -> Vec<Self> {
+        let each = self.tensors.len().div_ceil(usize::from(total) - 1);
+        let mut tensors = self.tensors.chunks(each);
+        let part = |number| {
+            let (keys, tensors) = match number {
+                0 => (self.keys.clone(), Vec::new()),
+                _ => (Vec::new(), tensors.next().unwrap_or_default().to_vec()),
+            };
+            let mut part = Self { keys, tensors };
+            part.set("split.no", Value::U16(number));
+            part.set("split.count", Value::U16(total));
+            part.set("split.tensors.count", Value::I32(self.tensors.len() as i32));
+            part
+        };
+        (0..total).map(part).collect()
+    }
+
     fn architecture(&self) -> &str {
         match self.keys.first() {
             Some((_, Value::Text(name))) => name,
@@ -279,6 +298,10 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 fn put_value(out: &mut Vec<u8>, value: &Value) {
     let kind = |out: &mut Vec<u8>, kind: u32| out.extend_from_slice(&kind.to_le_bytes());
     match value {
+        Value::U16(number) => {
+            kind(out, 2);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
         Value::U32(number) => {
             kind(out, 4);
             out.extend_from_slice(&number.to_le_bytes());

@@ -1,7 +1,6 @@
 //! The engine as the server sees it: loaded, asked, dropped.
 
 use std::fmt;
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -69,9 +68,7 @@ impl Llama {
         progress: &mut dyn FnMut(f32),
     ) -> Result<Self, LoadError> {
         check_processor()?;
-        let file = File::open(path).map_err(|error| LoadError::NotAModel(error.into()))?;
-        let metadata = file.metadata().map_err(|error| LoadError::NotAModel(error.into()))?;
-        let header = gguf::read(file, metadata.len()).map_err(LoadError::NotAModel)?;
+        let header = gguf::open(path).map_err(LoadError::NotAModel)?;
         let mut facts = header.facts;
         let failed =
             |reason: String| LoadError::Failed { architecture: facts.architecture.clone(), reason };

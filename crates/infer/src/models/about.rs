@@ -1,7 +1,5 @@
 //! What the file of a model says about it, for people.
 
-use std::fs::File;
-
 use serde::Serialize;
 
 use crate::gguf::{self, GgufError};
@@ -51,7 +49,7 @@ impl Template {
 
 /// Reads what a model's file says.
 pub fn about(model: &Model) -> Result<About, GgufError> {
-    let gguf::Header { facts, shape } = gguf::read(File::open(&model.path)?, model.bytes)?;
+    let gguf::Header { facts, shape } = gguf::open(&model.path)?;
     let template = match &facts.template {
         None => Template::None,
         Some(text) if text.contains("tools") => Template::Tools,

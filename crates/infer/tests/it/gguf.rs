@@ -1,8 +1,9 @@
 //! Headers of model files: what is said is found, and no damage goes unnoticed or does harm.
 
+use std::fs;
 use std::sync::LazyLock;
 
-use infer::gguf::{GgufError, Header, read};
+use infer::gguf::{GgufError, Header, open, read};
 use proptest::prelude::*;
 use testkit::gguf::{Gguf, Value, gpt_oss, llama};
 
@@ -68,7 +69,8 @@ fn what_would_end_the_process_is_refused() {
     check("wide heads", set("attention.key_length", 1 << 20), "key_length");
     check("odd rotation", set("rope.dimension_count", 3), "rope.dimension_count");
     check("wide rotation", set("rope.dimension_count", 32), "rope.dimension_count");
-    check("parts", |model| model.set("split.count", Value::U32(3)), "one of 3 parts");
+    check("parts", |model| model.set("split.count", Value::U16(3)), "speaks of 3 parts");
+    check("no part", |model| model.set("split.no", Value::U32(0)), "`split.no` is of a kind");
     check("alignment", |model| model.set("general.alignment", Value::U32(12)), "alignment is 12");
     check("no weights", |model| model.tensors.clear(), "no weights");
     check("no tokens", |model| model.set(TOKENS, Value::Texts(Vec::new())), "only 0 tokens");
@@ -115,6 +117,46 @@ fn other_files_are_told_apart() {
     let mut old = llama(1).to_bytes();
     old[4] = 1;
     assert!(matches!(header(&old), Err(GgufError::Version(1))));
+}
+
+/// Writes a model in three parts into a folder, and reads it again.
+fn parted(spoil: impl Fn(&mut Vec<Gguf>), first: &str) -> Result<Header, GgufError> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut parts = llama(1).parts(3);
+    spoil(&mut parts);
+    for (index, part) in (1..).zip(&parts) {
+        part.write(&folder.path().join(format!("m-{index:05}-of-00003.gguf"))).unwrap();
+    }
+    fs::copy(folder.path().join("m-00001-of-00003.gguf"), folder.path().join("m.gguf")).unwrap();
+    open(&folder.path().join(first))
+}
+
+#[test]
+fn parts_are_read_together() {
+    let first = "m-00001-of-00003.gguf";
+    let whole = header(&FILES[0]).unwrap();
+    let Header { facts, shape } = parted(|_| (), first).unwrap();
+    assert_eq!(facts, whole.facts);
+    assert!(shape.file_bytes > whole.shape.file_bytes, "there are more headers");
+    assert_eq!(shape.token_bytes, whole.shape.token_bytes);
+
+    let check = |what: &str, spoil: fn(&mut Vec<Gguf>), name: &str, want: &str| {
+        let error = parted(spoil, name).expect_err(what).to_string();
+        assert!(error.contains(want), "{what}: {error}");
+    };
+    check("another name", |_| (), "m.gguf", "3 parts, and its name of 1");
+    check("not the first", |_| (), "m-00002-of-00003.gguf", "part 2 of 3; name the first");
+    check("one is gone", |parts| parts.truncate(2), first, "`m-00003-of-00003.gguf` is missing");
+    check("another order", |parts| parts.swap(1, 2), first, "part 2 is another one");
+    check("fewer weights", |parts| parts[2].tensors.truncate(1), first, "belong together");
+    let twice = |parts: &mut Vec<Gguf>| {
+        parts[2].tensors[0] = parts[1].tensors[0].clone();
+    };
+    check("the same weights", twice, first, "is there twice");
+    let two = |parts: &mut Vec<Gguf>| parts[0].set("split.count", Value::U16(2));
+    check("another count", two, first, "2 parts, and its name of 3");
+    let kind = |parts: &mut Vec<Gguf>| parts[1].set("split.no", Value::I32(1));
+    check("another kind", kind, first, "`split.no` is of a kind");
 }
 
 /// Cut anywhere, a file is too short; the header is read no further than it goes.

@@ -21,6 +21,22 @@ fn try_load(model: &Gguf, options: &Options) -> Result<Llama, LoadError> {
     Llama::load(&path, options, &mut |_| ())
 }
 
+/// Large models come in several files; they say what they would say in one.
+#[test]
+fn a_model_in_parts() {
+    let whole = llama(7);
+    let folder = tempfile::tempdir().unwrap();
+    for (index, part) in (1..).zip(whole.parts(3)) {
+        part.write(&folder.path().join(format!("m-{index:05}-of-00003.gguf"))).unwrap();
+    }
+    let first = folder.path().join("m-00001-of-00003.gguf");
+    let parts = Llama::load(&first, &OPTIONS, &mut |_| ()).unwrap();
+    let whole = load(&whole);
+    let prompt = text(&whole, "The answer is");
+    let want = run(&whole, letters(&prompt, 20));
+    assert_eq!(run(&parts, letters(&prompt, 20)), want);
+}
+
 fn load(model: &Gguf) -> Llama {
     try_load(model, &OPTIONS).unwrap()
 }

@@ -1,0 +1,339 @@
+//! The keys of a file, and whether their numbers fit each other.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read;
+
+use prompt::Facts;
+use prompt::model::is_mark;
+
+use super::bytes::{Bytes, KIND_F32};
+use super::{GgufError, Header, Shape};
+
+/// The keys that matter to us.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    names: HashSet<Vec<u8>>,
+    numbers: HashMap<String, u64>,
+    floats: HashMap<String, f32>,
+    texts: HashMap<String, String>,
+    lists: HashMap<String, Vec<u64>>,
+    tokens: Vec<Vec<u8>>,
+}
+
+impl Values {
+    /// Reads a key and its value.
+    pub(super) fn read<R: Read>(&mut self, bytes: &mut Bytes<R>) -> Result<(), GgufError> {
+        let name = bytes.text(KEY_NAME_MAX)?;
+        if name.is_empty() || !self.names.insert(name.clone()) {
+            return Err(GgufError::Invalid("a key is there twice, or has no name".to_owned()));
+        }
+        let name = String::from_utf8_lossy(&name).into_owned();
+        let kind = bytes.u32()?;
+        match kind {
+            KIND_TEXT => {
+                let text = bytes.text(TEXT_BYTES_MAX)?;
+                if TEXTS.contains(&name.as_str()) || name.ends_with(".rope.scaling.type") {
+                    let text = String::from_utf8(text).map_err(|_| {
+                        GgufError::Invalid(format!("the value of `{name}` is not text"))
+                    })?;
+                    self.texts.insert(name, text);
+                }
+            }
+            KIND_ARRAY => self.read_list(name, bytes)?,
+            KIND_F32 => {
+                let number = f32::from_le_bytes(bytes.array()?);
+                self.floats.insert(name, number);
+            }
+            // llama.cpp ends the process where this is of another kind.
+            _ if name == "split.no" && kind != KIND_U16 => {
+                return Err(GgufError::Invalid(
+                    "`split.no` is of a kind that it cannot have".to_owned(),
+                ));
+            }
+            _ => {
+                let number = bytes.number(kind)?;
+                self.numbers.insert(name, number);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_list<R: Read>(&mut self, name: String, bytes: &mut Bytes<R>) -> Result<(), GgufError> {
+        let kind = bytes.u32()?;
+        let count = bytes.count(LIST_MAX, "elements of a list")?;
+        if kind == KIND_TEXT {
+            let wanted = name == "tokenizer.ggml.tokens";
+            for _ in 0..count {
+                let text = bytes.text(TEXT_BYTES_MAX)?;
+                if wanted {
+                    self.tokens.push(text);
+                }
+            }
+            return Ok(());
+        }
+        if kind == KIND_ARRAY {
+            return Err(GgufError::Invalid(format!("`{name}` is a list of lists")));
+        }
+        let wanted = name == "tokenizer.ggml.token_type" || count <= LAYERS_MAX;
+        let mut list = Vec::new();
+        for _ in 0..count {
+            let number = bytes.number(kind)?;
+            if wanted {
+                list.push(number);
+            }
+        }
+        if wanted {
+            self.lists.insert(name, list);
+        }
+        Ok(())
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.numbers.get(name).copied()
+    }
+
+    pub(super) fn alignment(&self) -> Result<u64, GgufError> {
+        let alignment = self.number("general.alignment").unwrap_or(32);
+        if alignment.is_power_of_two() && alignment <= ALIGNMENT_MAX {
+            return Ok(alignment);
+        }
+        Err(GgufError::Invalid(format!("its alignment is {alignment}")))
+    }
+
+    /// Puts together what was read.
+    pub(super) fn header(mut self, parameters: u64, file_bytes: u64) -> Result<Header, GgufError> {
+        let architecture = self
+            .texts
+            .remove("general.architecture")
+            .ok_or_else(|| GgufError::Invalid("it does not name its architecture".to_owned()))?;
+        let model = Numbers { values: &self, architecture: &architecture };
+        let context = model.within("context_length", 1, CONTEXT_MAX)?;
+        let embedding = model.within("embedding_length", 1, WIDTH_MAX)?;
+        let layers = model.within("block_count", 1, LAYERS_MAX)?;
+        model.check_experts(layers)?;
+        model.check_rope()?;
+        let token_bytes = model.token_bytes(layers, embedding)?;
+        let feed_forward = model.feed_forward();
+        let vocabulary = self.check_tokens()?;
+        let shape = Shape { file_bytes, token_bytes, embedding, feed_forward, vocabulary };
+        let specials = self.specials();
+        let facts = Facts {
+            name: self.texts.remove("general.name"),
+            template: self.texts.remove("tokenizer.chat_template"),
+            parameters,
+            context_tokens: context as u32,
+            specials,
+            begin: self.begin(),
+            end: self.special("eos"),
+            architecture,
+        };
+        Ok(Header { facts, shape })
+    }
+
+    /// Returns how many tokens there are; each must have a name of its own.
+    fn check_tokens(&self) -> Result<u64, GgufError> {
+        let count = self.tokens.len();
+        if count < VOCABULARY_MIN {
+            return Err(GgufError::Invalid(format!("it has only {count} tokens")));
+        }
+        if self.tokens.iter().any(|token| token.len() > TOKEN_BYTES_MAX) {
+            return Err(GgufError::Invalid(format!(
+                "it has tokens of more than {TOKEN_BYTES_MAX} bytes"
+            )));
+        }
+        let mut seen = HashSet::with_capacity(count);
+        let named = self.tokens.iter().filter(|token| !token.is_empty());
+        if let Some(twice) = named.into_iter().find(|token| !seen.insert(token.as_slice())) {
+            let twice = String::from_utf8_lossy(twice);
+            return Err(GgufError::Invalid(format!("its token `{twice}` is there twice")));
+        }
+        Ok(count as u64)
+    }
+
+    /// Returns the names of the special tokens. Tokens that somebody added need not be special: some are
+    /// runs of blanks or tags of HTML. One that the chat template names, or that is known as a mark, is one.
+    fn specials(&self) -> Vec<String> {
+        let Some(types) = self.lists.get("tokenizer.ggml.token_type") else { return Vec::new() };
+        let template = self.texts.get("tokenizer.chat_template").map_or("", String::as_str);
+        let kinds = types.iter().zip(&self.tokens);
+        let special = kinds.filter_map(|(&kind, token)| {
+            let name = std::str::from_utf8(token).ok().filter(|name| !name.is_empty())?;
+            let looks =
+                name.len() > 2 && name.starts_with(['<', '[']) && name.ends_with(['>', ']']);
+            let mark = || looks && (is_mark(name) || template.contains(name));
+            let special = kind == TOKEN_CONTROL || kind == TOKEN_ADDED && mark();
+            special.then(|| name.to_owned())
+        });
+        special.collect()
+    }
+
+    fn special(&self, which: &str) -> Option<String> {
+        let id = self.number(&format!("tokenizer.ggml.{which}_token_id"))?;
+        let name = self.tokens.get(usize::try_from(id).ok()?)?;
+        String::from_utf8(name.clone()).ok()
+    }
+
+    fn begin(&self) -> Option<String> {
+        let by_kind = self.texts.get("tokenizer.ggml.model").is_some_and(|kind| kind == "llama")
+            || self
+                .texts
+                .get("tokenizer.ggml.pre")
+                .is_some_and(|pre| BEGINNING.contains(&pre.as_str()));
+        let wanted = self.number("tokenizer.ggml.add_bos_token").map_or(by_kind, |flag| flag != 0);
+        if wanted { self.special("bos") } else { None }
+    }
+}
+
+/// The numbers that belong to the architecture.
+struct Numbers<'a> {
+    values: &'a Values,
+    architecture: &'a str,
+}
+
+impl Numbers<'_> {
+    fn get(&self, name: &str) -> Option<u64> {
+        self.values.number(&format!("{}.{name}", self.architecture))
+    }
+
+    fn list(&self, name: &str) -> Option<&[u64]> {
+        self.values.lists.get(&format!("{}.{name}", self.architecture)).map(Vec::as_slice)
+    }
+
+    fn within(&self, name: &str, least: u64, most: u64) -> Result<u64, GgufError> {
+        let number = self.get(name);
+        number.filter(|number| (least..=most).contains(number)).ok_or_else(|| {
+            let found = number.map_or("missing".to_owned(), |number| number.to_string());
+            let name = format!("{}.{name}", self.architecture);
+            GgufError::Invalid(format!("`{name}` is {found}, and can be {least} to {most}"))
+        })
+    }
+
+    /// Returns a number that may be missing, and may be one per layer: all of them.
+    fn per_layer(&self, name: &str, layers: u64) -> Result<Vec<u64>, GgufError> {
+        if let Some(list) = self.list(name) {
+            if (list.len() as u64) < layers {
+                return Err(self.wrong(name));
+            }
+            return Ok(list[..layers as usize].to_vec());
+        }
+        Ok(self.get(name).map_or(Vec::new(), |number| vec![number; layers as usize]))
+    }
+
+    fn wrong(&self, name: &str) -> GgufError {
+        GgufError::Invalid(format!("`{}.{name}` does not fit the rest", self.architecture))
+    }
+
+    fn check_experts(&self, layers: u64) -> Result<(), GgufError> {
+        let experts = self.get("expert_count").unwrap_or(0);
+        let used = self.per_layer("expert_used_count", layers)?.into_iter().max().unwrap_or(0);
+        if experts > EXPERTS_MAX || used > experts || (experts > 0) != (used > 0) {
+            return Err(self.wrong("expert_used_count"));
+        }
+        let groups = self.get("expert_group_count").unwrap_or(0);
+        let groups_used = self.get("expert_group_used_count").unwrap_or(0);
+        let grouped = groups > 1;
+        if groups > 0 && groups >= experts
+            || grouped
+                && (!experts.is_multiple_of(groups) || groups_used == 0 || groups_used >= groups)
+        {
+            return Err(self.wrong("expert_group_count"));
+        }
+        if self.get("nextn_predict_layers").unwrap_or(0) > layers {
+            return Err(self.wrong("nextn_predict_layers"));
+        }
+        Ok(())
+    }
+
+    fn check_rope(&self) -> Result<(), GgufError> {
+        let scaling = self.values.texts.get(&format!("{}.rope.scaling.type", self.architecture));
+        if scaling.is_some_and(|kind| !ROPE_SCALINGS.contains(&kind.as_str())) {
+            return Err(self.wrong("rope.scaling.type"));
+        }
+        let heads = ["attention.key_length", "attention.value_length"];
+        for name in heads {
+            if self.get(name).is_some_and(|width| !(1..=HEAD_WIDTH_MAX).contains(&width)) {
+                return Err(self.wrong(name));
+            }
+        }
+        let rotated = self.get("rope.dimension_count").unwrap_or(0);
+        let width = self.get("attention.key_length").unwrap_or(HEAD_WIDTH_MAX);
+        if !rotated.is_multiple_of(2) || rotated > width {
+            return Err(self.wrong("rope.dimension_count"));
+        }
+        let window = self.get("attention.sliding_window");
+        if self.architecture == "gpt-oss" && window.unwrap_or(0) == 0 {
+            return Err(self.wrong("attention.sliding_window"));
+        }
+        for name in ["layer_norm_epsilon", "layer_norm_rms_epsilon"] {
+            let key = format!("{}.attention.{name}", self.architecture);
+            let epsilon = self.values.floats.get(&key);
+            if epsilon.is_some_and(|epsilon| !(0.0..1.0).contains(epsilon)) {
+                return Err(self.wrong(&format!("attention.{name}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many bytes of memory a token takes that was read.
+    fn token_bytes(&self, layers: u64, embedding: u64) -> Result<u64, GgufError> {
+        let heads = self.per_layer("attention.head_count", layers)?;
+        let mut heads_kv = self.per_layer("attention.head_count_kv", layers)?;
+        if heads_kv.is_empty() {
+            heads_kv.clone_from(&heads);
+        }
+        if heads.iter().chain(&heads_kv).any(|&heads| heads > HEADS_MAX) {
+            return Err(self.wrong("attention.head_count"));
+        }
+        let most = heads.iter().copied().max().unwrap_or(0).max(1);
+        if most > embedding {
+            return Err(self.wrong("attention.head_count"));
+        }
+        let key = self.get("attention.key_length").unwrap_or(embedding / most);
+        let value = self.get("attention.value_length").unwrap_or(embedding / most);
+        Ok(heads_kv.iter().sum::<u64>() * (key + value) * 2)
+    }
+
+    /// Returns how wide a layer gets, as far as the file says.
+    fn feed_forward(&self) -> u64 {
+        let width = |name: &str| {
+            let listed = self.list(name).and_then(|list| list.iter().copied().max());
+            listed.or_else(|| self.get(name)).unwrap_or(0).min(WIDTH_MAX)
+        };
+        let used = self.get("expert_used_count").unwrap_or(1).min(EXPERTS_MAX);
+        width("feed_forward_length").max(width("expert_feed_forward_length") * used)
+    }
+}
+
+const KEY_NAME_MAX: u64 = 65_535;
+const TEXT_BYTES_MAX: u64 = 4 << 20;
+const LIST_MAX: u64 = 16 << 20;
+const ALIGNMENT_MAX: u64 = 1 << 20;
+const CONTEXT_MAX: u64 = 1 << 30;
+const WIDTH_MAX: u64 = 1 << 20;
+const HEAD_WIDTH_MAX: u64 = 1 << 13;
+const HEADS_MAX: u64 = 1 << 13;
+/// These two are limits of llama.cpp.
+const LAYERS_MAX: u64 = 512;
+const EXPERTS_MAX: u64 = 1024;
+/// Below this there is no room for the ids that llama.cpp takes where a file names none.
+const VOCABULARY_MIN: usize = 128;
+
+/// Trees of tokens are walked to their depth.
+const TOKEN_BYTES_MAX: usize = 1024;
+
+const KIND_U16: u32 = 2;
+const KIND_TEXT: u32 = 8;
+const KIND_ARRAY: u32 = 9;
+const TOKEN_CONTROL: u64 = 3;
+const TOKEN_ADDED: u64 = 4;
+
+const TEXTS: [&str; 5] = [
+    "general.architecture",
+    "general.name",
+    "tokenizer.chat_template",
+    "tokenizer.ggml.model",
+    "tokenizer.ggml.pre",
+];
+const ROPE_SCALINGS: [&str; 4] = ["none", "linear", "yarn", "longrope"];
+/// The kinds of vocabulary that begin a text with a token unless the file says otherwise.
+const BEGINNING: [&str; 6] = ["llama3", "llama-v3", "llama-bpe", "falcon3", "tekken", "chameleon"];
