@@ -1,4 +1,4 @@
-//! The local daemon: the tools that it runs itself.
+//! The local daemon: what it serves with, and the tools that it runs itself.
 
 use serde_json::Value;
 
@@ -8,6 +8,16 @@ use crate::section::{Field, Notes, Read};
 /// `[daemon]`: the local daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Daemon {
+    /// A port of the loopback that it listens on as well; 0 takes a free one.
+    pub tcp: Option<u16>,
+    /// Seconds without requests after which it leaves; 0 never does.
+    pub idle_timeout: Option<u64>,
+    /// Answers that are made at once.
+    pub sessions: Option<u16>,
+    /// Tokens that a request and its answer can have together.
+    pub context: Option<u32>,
+    /// Threads that compute.
+    pub threads: Option<u16>,
     /// `[[daemon.tools]]`: commands that it may run for its model.
     pub tools: Vec<DaemonTool>,
 }
@@ -28,9 +38,42 @@ pub struct DaemonTool {
 impl Read for Daemon {
     fn read(field: &Field<'_>, notes: &mut Notes) -> Result<Self, ConfigError> {
         let mut section = field.section(notes)?;
-        let tools = section.or("tools", Vec::new())?;
+        let daemon = Self {
+            tcp: section.value("tcp")?.map(|Whole::<u16, 0, { u16::MAX as u64 }>(port)| port),
+            idle_timeout: section.value("idle_timeout")?,
+            sessions: section.value("sessions")?.map(|Whole::<u16, 1, SESSIONS_MAX>(count)| count),
+            context: section
+                .value("context")?
+                .map(|Whole::<u32, CONTEXT_MIN, { u32::MAX as u64 }>(tokens)| tokens),
+            threads: section.value("threads")?.map(|Whole::<u16, 1, THREADS_MAX>(count)| count),
+            tools: section.or("tools", Vec::new())?,
+        };
         section.finish();
-        Ok(Self { tools })
+        Ok(daemon)
+    }
+}
+
+/// The most answers at once.
+pub const SESSIONS_MAX: u64 = 256;
+/// The most threads.
+pub const THREADS_MAX: u64 = 1024;
+/// The smallest context.
+pub const CONTEXT_MIN: u64 = 64;
+
+/// A whole number within bounds.
+struct Whole<T, const LEAST: u64, const MOST: u64>(T);
+
+impl<T: TryFrom<u64>, const LEAST: u64, const MOST: u64> Read for Whole<T, LEAST, MOST> {
+    fn read(field: &Field<'_>, notes: &mut Notes) -> Result<Self, ConfigError> {
+        let number = u64::read(field, notes)?;
+        let fitting = Some(number).filter(|number| (LEAST..=MOST).contains(number));
+        match fitting.and_then(|number| T::try_from(number).ok()) {
+            Some(number) => Ok(Self(number)),
+            None => {
+                let help = format!("Write a whole number from {LEAST} to {MOST}.");
+                Err(field.bad_value("is out of bounds", &help))
+            }
+        }
     }
 }
 

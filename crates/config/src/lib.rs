@@ -30,7 +30,7 @@ mod tree;
 mod unknown;
 
 pub use approval::{ApprovalPolicy, GranularApproval};
-pub use daemon::{Daemon, DaemonTool};
+pub use daemon::{CONTEXT_MIN, Daemon, DaemonTool, SESSIONS_MAX, THREADS_MAX};
 pub use error::{ConfigError, OverrideError, Warning};
 pub use load::{Layer, Loaded};
 pub use model::{ReasoningEffort, ReasoningSummary, Verbosity, WebSearch};

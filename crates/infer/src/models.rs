@@ -166,14 +166,19 @@ pub enum ModelsError {
 }
 
 fn told(known: &[String], name: &str) -> String {
-    let mut text = match known {
+    let here = match known {
         [] => String::new(),
         known => format!("; there is {}", known.join(", ")),
     };
-    if name::Wanted::parse(name).is_ok() {
-        text.push_str(&format!("; `heddle models pull {name}` gets it"));
+    match name::Wanted::parse(name) {
+        Ok(_) => format!("{here}; `heddle models pull {name}` gets it"),
+        Err(_) if known.is_empty() => {
+            ", nor any other; `heddle models pull --help` says what can be had, and `heddle models add FILE` \
+             takes one that you have"
+                .to_owned()
+        }
+        Err(_) => here,
     }
-    text
 }
 
 impl Models {

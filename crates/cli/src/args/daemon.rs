@@ -62,6 +62,9 @@ const RUN_HELP: &str = "\
 Exit codes: 0 ended by a signal or for lack of requests, 1 the model could not be loaded, 2 usage or
 configuration, 3 another daemon runs here already.
 
+`[daemon]` in config.toml has defaults for tcp, idle_timeout, sessions, context and threads; they also
+hold for a daemon that heddle starts by itself.
+
 Variables: HEDDLE_ALLOW_TOOLS=1 lets the daemon run tools of its own, those that HEDDLE_ALLOWED_TOOLS
 lists (commas between names) and no others; HEDDLE_TOOL_TIMEOUT_MS (2000) and
 HEDDLE_TOOL_MAX_OUTPUT_BYTES (8192) bound them. HEDDLE_DAEMON_TOKEN is the token of --tcp; without it
@@ -116,15 +119,15 @@ pub(crate) struct ServeArgs {
     pub(crate) idle_timeout: Option<u64>,
 
     /// Answers that are made at once. The default is 4.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=config::SESSIONS_MAX as i64))]
     pub(crate) sessions: Option<u16>,
 
     /// Tokens that a request and its answer can have together. The default is what the model has.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(config::CONTEXT_MIN as i64..))]
     pub(crate) context: Option<u32>,
 
     /// Threads that compute. The default is one for each processor.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=config::THREADS_MAX as i64))]
     pub(crate) threads: Option<u16>,
 
     /// Take the model as it is, without its chat template.
@@ -133,6 +136,19 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
+    /// Adds what the configuration says where the command line says nothing.
+    pub(crate) fn or(self, config: &config::Daemon) -> Self {
+        Self {
+            model: self.model,
+            tcp: self.tcp.or(config.tcp),
+            idle_timeout: self.idle_timeout.or(config.idle_timeout),
+            sessions: self.sessions.or(config.sessions),
+            context: self.context.or(config.context),
+            threads: self.threads.or(config.threads),
+            raw: self.raw,
+        }
+    }
+
     /// Returns the arguments again, but for the model.
     pub(crate) fn words(&self) -> Vec<String> {
         let Self { model: _, tcp, idle_timeout, sessions, context, threads, raw } = self;

@@ -75,6 +75,11 @@ fn wrong_types() {
 #[test]
 fn bad_values() {
     check(
+        "daemon.sessions = 257",
+        "a.toml:1:19: `daemon.sessions` is out of bounds\n  |\n1 | daemon.sessions = 257\n  \
+         |                   ^^^\nWrite a whole number from 1 to 256.",
+    );
+    check(
         "model = ''",
         "a.toml:1:9: `model` must not be empty\n  |\n1 | model = ''\n  |         ^^\nName a model, \
          or remove this setting to use the default.",

@@ -115,6 +115,21 @@ fn tools_are_on_unless_switched_off() {
 }
 
 #[test]
+fn daemon() {
+    let text = "[daemon]\ntcp = 0\nidle_timeout = 0\nsessions = 256\ncontext = 64\nthreads = 1";
+    check_text(text, |c| {
+        c.daemon = config::Daemon {
+            tcp: Some(0),
+            idle_timeout: Some(0),
+            sessions: Some(256),
+            context: Some(64),
+            threads: Some(1),
+            tools: Vec::new(),
+        };
+    });
+}
+
+#[test]
 fn providers() {
     check_text("[model_providers.mock]", |c| {
         c.model_providers = [("mock".into(), Provider::default())].into();

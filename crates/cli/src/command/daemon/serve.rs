@@ -56,7 +56,7 @@ pub(super) fn run(
     for text in odd {
         note(&format!("warning: {text}"));
     }
-    let serve = with_model(args.serve, shared);
+    let serve = with_model(args.serve, shared).or(&config.daemon);
     let (model, file) = resolve(world, serve.model.as_deref())?;
     let load = load(file.clone(), &serve);
     let options = Options {

@@ -164,6 +164,19 @@ fn it_leaves_when_nobody_comes_and_ends_when_told() {
     }
 }
 
+/// What the configuration says also holds for a daemon that nobody started by hand.
+#[test]
+fn settings_of_the_configuration() {
+    let den = Den::new().with_model();
+    den.lab.home.write("config.toml", "[daemon]\ncontext = 512\nthreads = 1\ntcp = 0\n").unwrap();
+    check(&den.start(), 0, "with tiny and 512 tokens of context");
+    assert!(den.status()["base_url"].is_string(), "{}", den.status());
+    check(&den.run(&["stop"]), 0, "has ended");
+    let model = den.model();
+    let start = ["start", "--model", model.to_str().unwrap(), "--context", "256"];
+    check(&den.run(&start), 0, "with tiny and 256 tokens of context");
+}
+
 #[test]
 fn a_file_that_is_no_model_is_named_with_its_reason() {
     let den = Den::new();
