@@ -8,6 +8,9 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+/// What some call the flag that runs everything without a sandbox.
+pub(crate) const BYPASS_ALIAS: &str = "yolo";
+
 /// A coding agent for the terminal, scripts and programs.
 #[derive(Debug, Parser)]
 #[command(name = "heddle", version, max_term_width = 100)]
@@ -53,7 +56,7 @@ pub(crate) enum Command {
 }
 
 const EXEC_HELP: &str = "\
-Exit codes: 0 answered, 1 the turn failed, 2 usage or configuration, 4 a limit was reached,
+Exit codes: 0 answered, 1 the turn failed, 2 usage or configuration, 4 a limit was reached, \
 5 no sandbox can be built here, 129 hung up, 130 interrupted, 143 terminated.
 
 Examples:
@@ -63,9 +66,9 @@ Examples:
   heddle exec resume --last \"now the other one\"";
 
 const APP_SERVER_HELP: &str = "\
-One JSON object per line, both ways. Methods of this build: initialize, thread/start, thread/resume,
-thread/fork, thread/archive, thread/unarchive, thread/read, thread/turns/list, turn/start and
-turn/interrupt; all others are refused with the code -32601. It never asks for approval: what would
+One JSON object per line, both ways. Methods of this build: initialize, thread/start, thread/resume, \
+thread/fork, thread/archive, thread/unarchive, thread/read, thread/turns/list, turn/start and \
+turn/interrupt; all others are refused with the code -32601. It never asks for approval: what would \
 need leave is not done, and an approvalPolicy other than \"never\" is refused. It ends with stdin.
 
 Options are those of threads that do not say otherwise.
@@ -361,7 +364,7 @@ pub(crate) enum SandboxCommand {
 }
 
 const PROVE_HELP: &str = "\
-Each attempt gets files, processes and listeners of its own, which are looked at again when it is
+Each attempt gets files, processes and listeners of its own, which are looked at again when it is \
 over. What could do harm is tried with arguments that do none.
 
 Exit codes: 0 everything held, 1 something escaped, 5 the sandbox cannot be built here.
@@ -410,7 +413,7 @@ pub(crate) enum DebugCommand {
 }
 
 const DECODE_HELP: &str = "\
-Each line is one event: text, reasoning, reasoning_signature, refusal, plan_start, plan, plan_end,
+Each line is one event: text, reasoning, reasoning_signature, refusal, plan_start, plan, plan_end, \
 tool_start, tool_args, tool_end, error, finish.
 
 Examples:
@@ -494,7 +497,7 @@ pub(crate) struct SharedArgs {
     pub(crate) strict_config: bool,
 
     /// Run everything without a sandbox. Only for machines that are one.
-    #[arg(long, alias = "yolo")]
+    #[arg(long, alias = BYPASS_ALIAS)]
     pub(crate) dangerously_bypass_approvals_and_sandbox: bool,
 
     /// Accepted for clients that send it; there are no features to switch.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -61,7 +62,7 @@ impl World {
         let here = std::env::current_dir()
             .context("the current directory cannot be used; change to one that exists")
             .map_err(Failure::usage)?;
-        let home = home(&env).map_err(Failure::usage)?;
+        let home = home(&|name| std::env::var_os(name)).map_err(Failure::usage)?;
         let world = Self { env, home, directory: here };
         world
             .at(directory)
@@ -83,13 +84,14 @@ impl World {
     }
 }
 
-fn home(env: &HashMap<String, String>) -> anyhow::Result<PathBuf> {
-    let set = |name: &str| env.get(name).filter(|value| !value.is_empty());
+/// Decides where everything is kept. Paths need not be text.
+fn home(var: &dyn Fn(&str) -> Option<OsString>) -> anyhow::Result<PathBuf> {
+    let set = |name: &str| var(name).filter(|value| !value.is_empty());
     if let Some(home) = set("HEDDLE_HOME").or_else(|| set("CODEX_HOME")) {
         return Ok(PathBuf::from(home));
     }
     let user = set("HOME").ok_or_else(|| anyhow!("neither HEDDLE_HOME nor HOME is set"))?;
-    Ok(Path::new(user).join(".heddle"))
+    Ok(Path::new(&user).join(".heddle"))
 }
 
 /// Reads the configuration; what was odd about it comes along as texts.

@@ -18,6 +18,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use clap::error::ContextKind;
 
 use crate::args::{Args, Command, DebugCommand, PolicyCommand};
 use crate::failure::Failure;
@@ -29,7 +30,12 @@ fn main() -> ExitCode {
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(refusal) => {
+        Err(mut refusal) => {
+            // Nobody should come to that one by a typo.
+            let suggested = refusal.get(ContextKind::SuggestedArg).map(ToString::to_string);
+            if suggested.is_some_and(|flag| flag.trim_start_matches('-') == args::BYPASS_ALIAS) {
+                refusal.remove(ContextKind::SuggestedArg);
+            }
             if refusal.use_stderr() {
                 user_input::drain();
             }

@@ -1,6 +1,7 @@
 //! What is known of the terminal, what is written to it, and times as a person gives and reads them.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
@@ -20,11 +21,11 @@ pub(crate) struct Screen {
 
 impl Screen {
     pub(crate) fn of_stdout() -> Self {
-        Self::of(std::io::stdout())
+        Self::of(io::stdout())
     }
 
     pub(crate) fn of_stderr() -> Self {
-        Self::of(std::io::stderr())
+        Self::of(io::stderr())
     }
 
     fn of(stream: impl AsFd) -> Self {
@@ -34,7 +35,8 @@ impl Screen {
         }
         let size = rustix::termios::tcgetwinsize(stream).ok();
         let width = size.map(|size| usize::from(size.ws_col)).filter(|&width| width > 0);
-        let colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let var = std::env::var_os;
+        let colors = has_colors(var("NO_COLOR").as_deref(), var("TERM").as_deref());
         Self { terminal: true, width: Some(width.unwrap_or(WIDTH_DEFAULT)), colors }
     }
 
@@ -44,18 +46,36 @@ impl Screen {
     }
 }
 
-/// Writes to stdout. A reader that has seen enough is no failure.
+/// Tells whether a terminal gets colours: `NO_COLOR` with anything in it forbids them, and some have none.
+fn has_colors(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
+    no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb")
+}
+
+/// Writes to stdout.
 pub(crate) fn print(text: &str) -> Result<ExitCode, Failure> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
+    shown(io::stdout().lock().write_all(text.as_bytes()))
+}
+
+/// Says how writing to stdout went. A reader that has seen enough is no failure.
+pub(crate) fn shown(written: io::Result<()>) -> Result<ExitCode, Failure> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Writes a line to stdout, at once; for those who end when nobody reads.
+pub(crate) fn print_line(line: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(line.as_bytes())?;
+    stdout.write_all(b"\n")?;
+    stdout.flush()
 }
 
 /// Says something beside the output.
 pub(crate) fn note(text: &str) {
     // With nobody to read it, there is nobody to tell that either.
-    let _ = writeln!(std::io::stderr(), "heddle: {text}");
+    let _ = writeln!(io::stderr(), "heddle: {text}");
 }
 
 /// Returns the present, in milliseconds.
@@ -109,6 +129,18 @@ const WIDTH_DEFAULT: usize = 80;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn colors() {
+        for (no_color, term, want) in [
+            (None, None, true),
+            (Some(""), Some("xterm"), true),
+            (Some("1"), Some("xterm"), false),
+            (None, Some("dumb"), false),
+        ] {
+            assert_eq!(has_colors(no_color.map(OsStr::new), term.map(OsStr::new)), want);
+        }
+    }
 
     #[test]
     fn times_are_read() {

@@ -41,6 +41,9 @@ pub struct Health {
     /// Where it listens besides the socket.
     #[serde(default)]
     pub base_url: Option<String>,
+    /// What it was started with, as arguments of `heddle daemon run`.
+    #[serde(default)]
+    pub settings: Vec<String>,
     /// How many tokens the model looks at.
     #[serde(default)]
     pub context_tokens: Option<u32>,
@@ -102,7 +105,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// It ended again.
-    #[error("the daemon ended ({status}){}; see {}", shown(said), log.display())]
+    #[error("the daemon ended ({status}){}", last_words_or(said, log))]
     Died {
         /// How.
         status: ExitStatus,
@@ -121,8 +124,8 @@ pub enum StartError {
     },
     /// Another one is at work.
     #[error(
-        "the daemon is busy with the model `{running}` and cannot change to `{wanted}`; wait, or end \
-         it with `heddle daemon stop`"
+        "the daemon is busy with `{running}` and cannot change to `{wanted}`; wait, or end it with \
+         `heddle daemon stop`"
     )]
     Busy {
         /// Its model.
@@ -135,8 +138,9 @@ pub enum StartError {
     Health(#[from] HealthError),
 }
 
-fn shown(said: &str) -> String {
-    if said.is_empty() { String::new() } else { format!(": {said}") }
+/// Says why a daemon ended: in its words, or where to look if it had none.
+fn last_words_or(said: &str, log: &Path) -> String {
+    if said.is_empty() { format!("; see {}", log.display()) } else { format!(": {said}") }
 }
 
 /// How a start goes on.
@@ -208,7 +212,8 @@ pub struct Launch<'a> {
     pub exe: &'a Path,
     /// The model it must have, by its name or by its file; whichever it has if none is named.
     pub model: Option<&'a str>,
-    /// More arguments of `heddle daemon run`.
+    /// More arguments of `heddle daemon run`, each with its value in one word; a daemon that was started without them
+    /// is not the one.
     pub args: &'a [String],
 }
 
@@ -231,15 +236,15 @@ pub fn start(
     // The usual case costs one question and no lock.
     if let Ok(health) = health(home)
         && health.status == "ok"
-        && suits(&health, launch.model)
+        && suits(&health, launch)
     {
         return Ok((health, false));
     }
     let _starting = home.hold_start()?;
     if home.holder().is_some() {
         match wait(home, None, progress) {
-            Ok(health) if suits(&health, launch.model) => return Ok((health, false)),
-            Ok(health) => make_way(home, &health, launch.model)?,
+            Ok(health) if suits(&health, launch) => return Ok((health, false)),
+            Ok(health) => make_way(home, &health, launch)?,
             // It has left by itself meanwhile; there is room for ours.
             Err(_) if home.holder().is_none() => {}
             Err(error) => return Err(error),
@@ -255,7 +260,7 @@ pub fn start(
             {
                 // The one before it had not quite left, or somebody started one by hand.
                 match wait(home, None, progress) {
-                    Ok(health) if suits(&health, launch.model) => return Ok((health, false)),
+                    Ok(health) if suits(&health, launch) => return Ok((health, false)),
                     _ => sleep(POLL),
                 }
             }
@@ -285,19 +290,22 @@ pub fn stop(home: &Home, patience: Duration) -> io::Result<Stopped> {
     Ok(Stopped::Ended)
 }
 
-fn suits(health: &Health, model: Option<&str>) -> bool {
+fn suits(health: &Health, launch: &Launch<'_>) -> bool {
     health.protocol == PROTOCOL
-        && model.is_none_or(|model| {
+        && launch.args.iter().all(|word| health.settings.contains(word))
+        && launch.model.is_none_or(|model| {
             [Some(health.model.as_str()), health.file.as_deref(), Some(MODEL_ALIAS)]
                 .contains(&Some(model))
         })
 }
 
-/// Ends a daemon that has another model or speaks another version, unless it is at work.
-fn make_way(home: &Home, health: &Health, model: Option<&str>) -> Result<(), StartError> {
+/// Ends a daemon that has another model or other settings, or speaks another version, unless it is at work.
+fn make_way(home: &Home, health: &Health, launch: &Launch<'_>) -> Result<(), StartError> {
+    let named =
+        |model: &str, settings: &[String]| [&[model.to_owned()], settings].concat().join(" ");
     let busy = || StartError::Busy {
-        running: health.model.clone(),
-        wanted: model.unwrap_or(MODEL_ALIAS).to_owned(),
+        running: named(&health.model, &health.settings),
+        wanted: named(launch.model.unwrap_or(&health.model), launch.args),
     };
     if health.requests > 0 {
         return Err(busy());

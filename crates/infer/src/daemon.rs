@@ -36,6 +36,8 @@ pub struct Options {
     pub model: String,
     /// Its file, if it comes from one.
     pub file: Option<PathBuf>,
+    /// What it was started with, as arguments of `heddle daemon run`; it is told to whoever asks.
+    pub settings: Vec<String>,
     /// How the model is talked to.
     pub model_options: ModelOptions,
     /// The port of the loopback to listen at besides; 0 for one that is free.
@@ -107,6 +109,7 @@ impl Daemon {
             home,
             model,
             file,
+            settings,
             model_options,
             port,
             token,
@@ -144,6 +147,7 @@ impl Daemon {
             limits,
             model: model.clone(),
             file,
+            settings,
             standing: watched,
             tools,
             forced_calls,

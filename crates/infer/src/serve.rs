@@ -183,6 +183,8 @@ pub struct Parts {
     pub model: String,
     /// Its file, if it comes from one.
     pub file: Option<PathBuf>,
+    /// What the daemon was started with.
+    pub settings: Vec<String>,
     /// How it stands with it.
     pub standing: watch::Receiver<Standing>,
     /// The daemon's own tools.
@@ -203,6 +205,7 @@ pub struct Server {
     limits: Limits,
     model: String,
     file: Option<PathBuf>,
+    settings: Vec<String>,
     standing: watch::Receiver<Standing>,
     tools: Tools,
     forced_calls: bool,
@@ -223,8 +226,18 @@ pub struct Server {
 impl Server {
     /// Puts a server together.
     pub fn new(parts: Parts) -> std::io::Result<Arc<Self>> {
-        let Parts { limits, model, file, standing, tools, forced_calls, token, address, log } =
-            parts;
+        let Parts {
+            limits,
+            model,
+            file,
+            settings,
+            standing,
+            tools,
+            forced_calls,
+            token,
+            address,
+            log,
+        } = parts;
         let bodies = Arc::new(Semaphore::new(limits.requests_bytes_max.div_ceil(1024)));
         let token = token.as_ref().map(Token::new).transpose()?;
         let begun = Instant::now();
@@ -232,6 +245,7 @@ impl Server {
             limits,
             model,
             file,
+            settings,
             standing,
             tools,
             forced_calls,
@@ -491,6 +505,7 @@ impl Server {
             "pid": std::process::id(),
             "model": self.model,
             "file": self.file,
+            "settings": self.settings,
             "base_url": self.address.map(|address| format!("http://{address}/v1")),
             "progress": progress,
             "reason": reason,

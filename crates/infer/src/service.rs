@@ -46,15 +46,15 @@ impl Keeper {
 }
 
 /// The flag of `heddle daemon run` that says when it leaves.
-const IDLE: &str = "--idle-timeout";
+const IDLE: &str = "--idle-timeout=";
 
 fn words<'a>(service: &'a Service<'_>) -> impl Iterator<Item = String> + 'a {
     let exe = service.exe.display().to_string();
     // A service stays, unless it is told otherwise: whoever keeps it would only start it again.
-    let told = service.args.iter().any(|word| word == IDLE);
-    let stays = if told { &[][..] } else { &[IDLE, "0"] };
-    let fixed = ["daemon", "run"].into_iter().chain(stays.iter().copied()).map(str::to_owned);
-    std::iter::once(exe).chain(fixed).chain(service.args.iter().cloned())
+    let told = service.args.iter().any(|word| word.starts_with(IDLE));
+    let stays = (!told).then(|| format!("{IDLE}0"));
+    let fixed = ["daemon", "run"].map(str::to_owned);
+    std::iter::once(exe).chain(fixed).chain(stays).chain(service.args.iter().cloned())
 }
 
 fn unit(service: &Service<'_>) -> String {
@@ -143,13 +143,13 @@ mod tests {
         let service =
             Service { exe: Path::new("/opt/he ddle"), home: Path::new("/h&h"), args: &args };
         let unit = Keeper::Systemd.render(&service);
-        let command = "ExecStart=\"/opt/he ddle\" \"daemon\" \"run\" \"--idle-timeout\" \"0\" \
+        let command = "ExecStart=\"/opt/he ddle\" \"daemon\" \"run\" \"--idle-timeout=0\" \
                        \"--model\" \"a <b> \\\"c\\\" %%h $$x\"";
         assert!(unit.lines().any(|line| line == command), "{unit}");
         assert!(unit.contains("Environment=\"HEDDLE_HOME=/h&h\""), "{unit}");
-        let args = ["--idle-timeout".to_owned(), "60".to_owned()];
+        let args = ["--idle-timeout=60".to_owned()];
         let unit = Keeper::Systemd.render(&Service { args: &args, ..service });
-        assert!(unit.contains("\"run\" \"--idle-timeout\" \"60\"\n"), "{unit}");
+        assert!(unit.contains("\"run\" \"--idle-timeout=60\"\n"), "{unit}");
         let plist = Keeper::Launchd.render(&service);
         assert!(plist.contains("<string>a &lt;b&gt; \"c\" %h $x</string>"), "{plist}");
         assert!(plist.contains("<string>/h&amp;h</string>"), "{plist}");

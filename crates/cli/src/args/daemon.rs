@@ -3,7 +3,7 @@
 use clap::{Args as ClapArgs, Subcommand};
 
 pub(crate) const DAEMON_HELP: &str = "\
-The daemon keeps a model in memory and serves it like a hosted endpoint, on a socket that only you
+The daemon keeps a model in memory and serves it like a hosted endpoint, on a socket that only you \
 can open. heddle starts it when it needs it; it leaves after a while without requests.
 
 Examples:
@@ -59,15 +59,15 @@ pub(crate) enum DaemonCommand {
 }
 
 const RUN_HELP: &str = "\
-Exit codes: 0 ended by a signal or for lack of requests, 1 the model could not be loaded, 2 usage or
+Exit codes: 0 ended by a signal or for lack of requests, 1 the model could not be loaded, 2 usage or \
 configuration, 3 another daemon runs here already.
 
-`[daemon]` in config.toml has defaults for tcp, idle_timeout, sessions, context and threads; they also
+`[daemon]` in config.toml has defaults for tcp, idle_timeout, sessions, context and threads; they also \
 hold for a daemon that heddle starts by itself.
 
-Variables: HEDDLE_ALLOW_TOOLS=1 lets the daemon run tools of its own, those that HEDDLE_ALLOWED_TOOLS
-lists (commas between names) and no others; HEDDLE_TOOL_TIMEOUT_MS (2000) and
-HEDDLE_TOOL_MAX_OUTPUT_BYTES (8192) bound them. HEDDLE_DAEMON_TOKEN is the token of --tcp; without it
+Variables: HEDDLE_ALLOW_TOOLS=1 lets the daemon run tools of its own, those that HEDDLE_ALLOWED_TOOLS \
+lists (commas between names) and no others; HEDDLE_TOOL_TIMEOUT_MS (2000) and \
+HEDDLE_TOOL_MAX_OUTPUT_BYTES (8192) bound them. HEDDLE_DAEMON_TOKEN is the token of --tcp; without it \
 one is made, and kept in the file that `heddle daemon status` names.
 
 Examples:
@@ -76,8 +76,8 @@ Examples:
   heddle daemon run --tcp 8080 --idle-timeout 0";
 
 const START_HELP: &str = "\
-If one runs already with the same model, that is fine; one with another model is replaced, unless it is
-answering somebody.
+If one runs already with the same model and settings, that is fine; another one is replaced, unless it \
+is answering somebody.
 
 Examples:
   heddle daemon start
@@ -149,14 +149,12 @@ impl ServeArgs {
         }
     }
 
-    /// Returns the arguments again, but for the model.
+    /// Returns the arguments again, each in one word, but for the model.
     pub(crate) fn words(&self) -> Vec<String> {
         let Self { model: _, tcp, idle_timeout, sessions, context, threads, raw } = self;
         let mut words = Vec::new();
         let mut add = |flag: &str, value: Option<String>| {
-            if let Some(value) = value {
-                words.extend([flag.to_owned(), value]);
-            }
+            words.extend(value.map(|value| format!("{flag}={value}")));
         };
         add("--tcp", tcp.map(|value| value.to_string()));
         add("--idle-timeout", idle_timeout.map(|value| value.to_string()));

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand};
 
 pub(crate) const MODELS_HELP: &str = "\
-Models are GGUF files in $HEDDLE_HOME/models, and in the folders of HEDDLE_MODEL_PATH (separated by
-colons), which are only read. The one that was added last is used when nobody names one, unless
+Models are GGUF files in $HEDDLE_HOME/models, and in the folders of HEDDLE_MODEL_PATH (separated by \
+colons), which are only read. The one that was added last is used when nobody names one, unless \
 another was chosen with `heddle models default`.
 
 Examples:
@@ -16,10 +16,10 @@ Examples:
   heddle exec --oss -m mine \"what does this project do?\"";
 
 const PULL_HELP: &str = "\
-Names: smollm2 (98 MB, for smoke tests only), gpt-oss-20b, qwen3-coder-30b, qwen2.5-coder-7b,
+Names: smollm2 (98 MB, for smoke tests only), gpt-oss-20b, qwen3-coder-30b, qwen2.5-coder-7b, \
 qwen2.5-coder-3b; or hf:OWNER/REPOSITORY, with :FILE.gguf or a quantisation such as :Q8_0.
 
-What was got is kept when it is interrupted, and gone on with the next time; its SHA-256 is checked.
+What was got is kept when it is interrupted, and gone on with the next time; its SHA-256 is checked. \
 HF_ENDPOINT is where the hub is, HF_TOKEN is sent to it and to nobody else.
 
 Examples:
@@ -33,7 +33,7 @@ Examples:
   heddle models add /mnt/stick/model.gguf --copy --name mine";
 
 const PROBE_HELP: &str = "\
-With --run the daemon is started with the model, and asked for a text, for a call of a tool and for an
+With --run the daemon is started with the model, and asked for a text, for a call of a tool and for an \
 answer that follows a schema.
 
 Examples:

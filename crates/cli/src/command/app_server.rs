@@ -31,6 +31,7 @@ use crate::args::{AppServerArgs, SharedArgs};
 use crate::bootstrap::World;
 use crate::failure::{Failure, code};
 use crate::signals::{PATIENCE, Signals};
+use crate::terminal::print_line;
 use crate::user_input;
 
 /// Lines that wait to be read.
@@ -193,7 +194,7 @@ impl Hub {
     fn perform(self: &Rc<Self>, action: Action) -> ControlFlow<()> {
         match action {
             Action::Send(line) => {
-                if print(&line).is_err() {
+                if print_line(&line).is_err() {
                     // Nobody reads: as if stdin had ended.
                     self.connection.borrow_mut().handle(runtime::id::now_ms(), Input::End);
                     return ControlFlow::Break(());
@@ -289,11 +290,4 @@ fn parts(directory: &Path, input: Vec<UserInput>) -> Vec<ContentPart> {
         }
     };
     input.into_iter().flat_map(part).collect()
-}
-
-fn print(line: &str) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(line.as_bytes())?;
-    stdout.write_all(b"\n")?;
-    stdout.flush()
 }

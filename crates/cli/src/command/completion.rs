@@ -7,10 +7,10 @@ use clap::CommandFactory as _;
 
 use crate::args::Args;
 use crate::failure::Failure;
+use crate::terminal::shown;
 
 pub(crate) fn run(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "heddle", &mut script);
-    std::io::stdout().write_all(&script).map_err(Failure::failed)?;
-    Ok(ExitCode::SUCCESS)
+    shown(std::io::stdout().write_all(&script))
 }

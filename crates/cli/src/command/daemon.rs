@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use infer::client::{self, Health, HealthError, Launch, Stopped};
+use infer::client::{self, Health, HealthError, Launch, StartError, Stopped};
 use infer::home::Home;
 use serde_json::json;
 
@@ -55,17 +55,21 @@ fn start(home: &Home, shared: &SharedArgs, args: ServeArgs) -> Result<ExitCode, 
     let (exe, words) = (ourselves()?, args.words());
     let launch = Launch { exe: &exe, model: args.model.as_deref(), args: &words };
     let started = local::watching("the daemon", |progress| client::start(home, &launch, progress));
-    let (health, new) = started.map_err(Failure::failed)?;
+    let (health, new) = started.map_err(|error| match error {
+        // What it says of itself: that it was told something wrong.
+        StartError::Died { status, .. } if status.code() == Some(code::USAGE.into()) => {
+            Failure::usage(error)
+        }
+        error => Failure::failed(error),
+    })?;
     let was = if new { "is running" } else { "was running already" };
     let context = health.context_tokens.unwrap_or_default();
     note(&format!(
         "the daemon {was} with {} and {context} tokens of context (process {})",
         health.model, health.pid
     ));
-    if !new && !words.is_empty() {
-        note(
-            "its settings stay as they are; to change them, `heddle daemon stop` and start it again",
-        );
+    if let Some(asked) = args.context.filter(|&asked| asked > context) {
+        note(&format!("{asked} tokens were asked for; the model has no more than {context}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -119,6 +123,7 @@ fn describe(home: &Home, health: &Health) -> String {
     let mut lines = vec![
         format!("status   {status}"),
         format!("model    {model}"),
+        format!("context  {} tokens", health.context_tokens.unwrap_or_default()),
         format!("process  {pid}, version {version}, up for {uptime_secs} s"),
         format!("requests {requests}"),
         format!("memory   {} MiB", health.memory_bytes >> 20),

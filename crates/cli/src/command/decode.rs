@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
 use stream::canonical::{Canonical, Collector};
 use stream::dialect::{Dialect, Format, Options, Parser, Tools};
@@ -14,12 +14,12 @@ use stream::event::{Event, Sink};
 
 use crate::args::DecodeArgs;
 use crate::failure::Failure;
+use crate::terminal::shown;
 
 pub(crate) fn run(args: &DecodeArgs) -> Result<ExitCode, Failure> {
     let mut stdout = BufWriter::new(io::stdout().lock());
     if args.list {
-        list(&mut stdout).map_err(Failure::failed)?;
-        return Ok(ExitCode::SUCCESS);
+        return shown(list(&mut stdout));
     }
     let dialect = dialect(args).map_err(Failure::usage)?;
     let input: Box<dyn Read> = match args.file.as_deref() {
@@ -30,12 +30,7 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<ExitCode, Failure> {
         }
         _ => Box::new(io::stdin().lock()),
     };
-    match decode(args, &dialect, input, &mut stdout) {
-        // Whoever stopped reading has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(Failure::failed(error)),
-        Ok(()) => Ok(ExitCode::SUCCESS),
-    }
+    shown(decode(args, &dialect, input, &mut stdout))
 }
 
 fn list(out: &mut impl Write) -> io::Result<()> {
@@ -65,9 +60,8 @@ fn dialect(args: &DecodeArgs) -> anyhow::Result<Dialect> {
         Some(json) => {
             let (options, unknown) = Options::from_json(json)
                 .with_context(|| format!("--options must be a JSON object of options: {json}"))?;
-            for name in unknown {
-                // With nobody to read it, there is nobody to tell that either.
-                let _ = writeln!(io::stderr(), "heddle: there is no option `{name}`");
+            if let Some(name) = unknown.first() {
+                bail!("there is no option `{name}`");
             }
             options
         }

@@ -23,6 +23,7 @@ use crate::failure::{Failure, code};
 use crate::find;
 use crate::past::Start;
 use crate::signals::Signals;
+use crate::terminal::{Screen, print_line};
 use crate::user_input;
 
 pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failure> {
@@ -68,9 +69,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
             let colors = match flags.color {
                 Some(ColorArg::Always) => true,
                 Some(ColorArg::Never) => false,
-                Some(ColorArg::Auto) | None => {
-                    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
-                }
+                Some(ColorArg::Auto) | None => Screen::of_stderr().colors,
             };
             Face::Human(Human::new(colors, !config.hide_agent_reasoning))
         };
@@ -170,7 +169,7 @@ impl Run {
         }
         let Some(parts) = parts else {
             if let Face::Human(_) = self.face {
-                print(&thread.id().to_string()).map_err(Failure::failed)?;
+                print_line(&thread.id().to_string()).map_err(Failure::failed)?;
             }
             thread.shutdown().await;
             return Ok(ExitCode::SUCCESS);
@@ -207,7 +206,7 @@ impl Run {
         match &mut self.face {
             Face::Json(face) => {
                 for line in face.lines(event) {
-                    if print(&line).is_err() {
+                    if print_line(&line).is_err() {
                         return ControlFlow::Break(());
                     }
                 }
@@ -235,7 +234,7 @@ impl Run {
         {
             // A program gets the answer as it is; a terminal must not be driven by it.
             let safe = std::io::stdout().is_terminal().then(|| plain(answer));
-            print(safe.as_deref().unwrap_or(answer)).map_err(Failure::failed)?;
+            print_line(safe.as_deref().unwrap_or(answer)).map_err(Failure::failed)?;
         }
         Ok(())
     }
@@ -261,13 +260,6 @@ fn check_writable(path: &Path) -> Result<(), Failure> {
         return Err(Failure::usage(error));
     }
     Ok(())
-}
-
-fn print(line: &str) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(line.as_bytes())?;
-    stdout.write_all(b"\n")?;
-    stdout.flush()
 }
 
 fn say(text: &str) {

@@ -1,7 +1,6 @@
 //! `heddle policy explain`: what would be decided about a command, and why.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use policy::{
@@ -15,6 +14,7 @@ use crate::args::{ExplainArgs, SharedArgs};
 use crate::bootstrap::{self, World};
 use crate::failure::Failure;
 use crate::safety;
+use crate::terminal::print;
 
 pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode, Failure> {
     let shared = args.shared.over(before);
@@ -37,13 +37,11 @@ pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode,
         escalation: args.escalated.then(Escalation::default),
     };
     let explanation = policy.explain(&request, &Grants::default());
-    let shown = if args.json {
+    print(&if args.json {
         to_json(&policy, &explanation).to_string() + "\n"
     } else {
         to_text(&policy, &explanation)
-    };
-    std::io::stdout().write_all(shown.as_bytes()).map_err(Failure::failed)?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn verdict_name(verdict: &Verdict) -> &'static str {

@@ -1,12 +1,17 @@
 //! What cannot be used: flags, files, input and endpoints. There is one message that says what is
 //! wrong and where, the exit code for it, and nothing half done.
 
+use std::ffi::OsStr;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::Stdio;
 use std::time::Duration;
+use std::{fs, io};
 
 use serde_json::{Value, json};
 use testkit::{ModelServer, script};
 
+use crate::BINARY;
 use crate::run::{Ended, Run, exec, lab, lab_for};
 
 /// What a run finds. Everything but what a row names is fine.
@@ -337,5 +342,53 @@ fn a_stream_without_its_last_line_end_is_whole() {
         let provider = NO_RETRY;
         let ended = run(&server, Given { provider, ..Given::default() });
         assert_eq!(ended.code, Some(0), "{end:?} {ended:#?}");
+    }
+}
+
+/// A home is a path, and paths need not be text.
+#[test]
+fn a_home_that_is_no_text() {
+    let lab = lab();
+    let home = lab.root().join(OsStr::from_bytes(b"h\xffx"));
+    fs::create_dir(&home).unwrap();
+    fs::write(home.join("config.toml"), "model = 5\n").unwrap();
+    let mut command = exec(&lab, &["hi"]);
+    command.env("HEDDLE_HOME", &home);
+    let ended = Run::start(command).end();
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    contains(&ended.stderr, &["`model` must be a string"], &ended);
+}
+
+/// Whoever closes the pipe has seen enough.
+#[test]
+fn readers_that_leave() {
+    for args in [
+        &["completion", "bash"][..],
+        &["debug", "decode", "--list"],
+        &["policy", "explain", "--", "ls"],
+        &["sandbox", "prove", "write-append", "--json", "--control"],
+        &["threads", "list", "--json"],
+        &["models", "list"],
+    ] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let lab = lab();
+        let mut command = lab.command(BINARY);
+        command.args(args).stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("Broken pipe"), "{args:?}: {said}");
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
+    }
+}
+
+/// No typo leads to what switches everything off.
+#[test]
+fn suggestions() {
+    for (flag, want) in [("--foo", false), ("--ephemerl", true)] {
+        let ended = Run::start(exec(&lab(), &[flag, "hi"])).end();
+        assert_eq!(ended.code, Some(2));
+        assert!(!ended.stderr.contains("yolo"), "{}", ended.stderr);
+        assert_eq!(ended.stderr.contains("similar"), want, "{}", ended.stderr);
     }
 }

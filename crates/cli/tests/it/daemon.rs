@@ -61,7 +61,7 @@ fn without_a_daemon_every_command_says_so() {
         (&["logs"], 1, "no daemon has run here yet"),
         (&["uninstall"], 0, "no service"),
         (&["run", "--model", "nothing-of-this-name"], 2, "nothing-of-this-name"),
-        (&["start", "--model", "nothing-of-this-name"], 1, "nothing-of-this-name"),
+        (&["start", "--model", "nothing-of-this-name"], 2, "nothing-of-this-name"),
         (&["run", "--sessions", "0"], 2, "--sessions"),
         (&["run", "--tcp", "70000"], 2, "--tcp"),
     ] {

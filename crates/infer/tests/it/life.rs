@@ -80,6 +80,7 @@ fn options(directory: &TempDir) -> Options {
         home: Home::new(directory.path(), None),
         model: "tiny".to_owned(),
         file: None,
+        settings: Vec::new(),
         model_options: ModelOptions::default(),
         port: None,
         token: None,

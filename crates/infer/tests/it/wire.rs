@@ -80,6 +80,7 @@ impl Lab {
             limits: set.limits,
             model: "tiny".to_owned(),
             file: None,
+            settings: Vec::new(),
             standing: watched,
             tools: Tools::new(set.tools).unwrap(),
             forced_calls: set.forced_calls,

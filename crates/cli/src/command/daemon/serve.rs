@@ -72,6 +72,7 @@ pub(super) fn run(
         forced_calls: switch(&world.env, "HEDDLE_ALLOW_FORCED_CALLS")?,
         limits: Limits::default(),
         home: home.clone(),
+        settings: serve.words(),
         model: model.clone(),
         file: Some(file),
     };

@@ -40,11 +40,11 @@ mod linux {
     use crate::args::ProveModeArg;
     use crate::failure::code;
     use crate::safety::OURSELVES;
+    use crate::terminal::{self, Screen};
 
     pub(crate) fn attempt(name: &str, ground: &Path) -> Result<ExitCode, Failure> {
         let told = prove::attempt(name, ground).map_err(Failure::usage)?;
-        writeln!(io::stdout(), "{told}").map_err(Failure::failed)?;
-        Ok(ExitCode::SUCCESS)
+        terminal::shown(writeln!(io::stdout(), "{told}"))
     }
 
     pub(crate) fn run(args: &ProveArgs) -> Result<ExitCode, Failure> {
@@ -69,7 +69,7 @@ mod linux {
                     env: env.clone(),
                     only: args.only.clone(),
                 };
-                printer.begin(sandbox.level, mode).map_err(Failure::failed)?;
+                terminal::shown(printer.begin(sandbox.level, mode))?;
                 let mut printed = Ok(());
                 let done = runtime.block_on(prove::run(proof, |row| {
                     if printed.is_ok() {
@@ -82,7 +82,7 @@ mod linux {
                     ProveError::Unknown(_) => Failure::usage(error),
                     error => Failure::failed(error),
                 })?;
-                printed.and_then(|()| printer.end()).map_err(Failure::failed)?;
+                terminal::shown(printed.and_then(|()| printer.end()))?;
             }
         }
         Ok(if bad { ExitCode::from(code::FAILED) } else { ExitCode::SUCCESS })
@@ -146,11 +146,10 @@ mod linux {
 
     impl Printer {
         fn new(json: bool) -> Self {
-            let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-            let terminal = io::stdout().is_terminal();
+            let Screen { terminal, colors, .. } = Screen::of_stdout();
             Self {
                 json,
-                colors: terminal && !plain,
+                colors,
                 // Rows on a terminal are progress enough.
                 progress: !terminal && io::stderr().is_terminal(),
                 level: "",

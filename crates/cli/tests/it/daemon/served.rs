@@ -111,7 +111,12 @@ fn a_killed_daemon_is_in_nobodys_way() {
     kill_process(pid, Signal::KILL).unwrap();
     until("its end", || (den.status()["running_now"] == false).then_some(()));
     assert!(den.folder().join("socket").exists(), "a leftover");
-    check(&den.run(&["stop"]), 0, "no daemon is running");
+    // Its lock may go a moment after its socket.
+    until("nobody to stop", || {
+        let stop = den.run(&["stop"]);
+        check(&stop, 0, "");
+        String::from_utf8_lossy(&stop.stderr).contains("no daemon is running").then_some(())
+    });
     check(&den.start(), 0, "is running");
     assert_ne!(den.pid().unwrap(), pid);
 }
@@ -171,17 +176,22 @@ fn settings_of_the_configuration() {
     den.lab.home.write("config.toml", "[daemon]\ncontext = 512\nthreads = 1\ntcp = 0\n").unwrap();
     check(&den.start(), 0, "with tiny and 512 tokens of context");
     assert!(den.status()["base_url"].is_string(), "{}", den.status());
-    check(&den.run(&["stop"]), 0, "has ended");
     let model = den.model();
-    let start = ["start", "--model", model.to_str().unwrap(), "--context", "256"];
-    check(&den.run(&start), 0, "with tiny and 256 tokens of context");
+    let start = |more: &[&str]| {
+        let start = ["start", "--model", model.to_str().unwrap()];
+        den.run(&[&start[..], more].concat())
+    };
+    check(&start(&["--tcp", "0"]), 0, "was running already");
+    check(&start(&["--context", "256"]), 0, "is running with tiny and 256 tokens of context");
+    check(&start(&["--context", "99999"]), 0, "99999 tokens were asked for; the model has no more");
+    assert_eq!(den.status()["settings"], json!(["--tcp=0", "--context=99999", "--threads=1"]));
 }
 
 #[test]
 fn a_file_that_is_no_model_is_named_with_its_reason() {
     let den = Den::new();
     fs::write(den.model(), "this is not a model").unwrap();
-    check(&den.start(), 1, "tiny.gguf");
+    check(&den.start(), 2, "tiny.gguf");
     assert_eq!(den.status()["running_now"], false);
 }
 
