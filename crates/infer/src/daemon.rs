@@ -73,7 +73,7 @@ pub enum DaemonError {
         source: io::Error,
     },
     /// The model cannot be loaded.
-    #[error("the model `{model}` cannot be loaded: {reason}")]
+    #[error("the model `{model}` cannot be served: {reason}")]
     Load {
         /// Its name.
         model: String,
@@ -235,7 +235,13 @@ fn load_into(
     let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(&mut progress)));
     let loaded = loaded.unwrap_or_else(|_| Err("the engine stumbled over it".to_owned()));
     let loaded = loaded.and_then(|engine| {
-        Loaded::new(name.to_owned(), engine, options).map_err(|error| error.to_string())
+        let loaded = Loaded::new(name.to_owned(), engine, options);
+        let loaded = loaded.map_err(|error| error.to_string())?;
+        for tool in server.tools().offered() {
+            let tried = loaded.try_tool(tool);
+            tried.map_err(|why| format!("its tool `{}` cannot be offered: {why}", tool.name))?;
+        }
+        Ok(loaded)
     });
     match loaded {
         Ok(loaded) => {

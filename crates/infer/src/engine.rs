@@ -15,7 +15,12 @@ pub trait Engine: fmt::Debug + Send + Sync {
     fn context_tokens(&self) -> u32;
 
     /// Makes tokens of a prompt.
-    fn tokenise(&self, pieces: &[Piece]) -> Vec<u32>;
+    fn tokenise(&self, pieces: &[Piece]) -> Vec<u32> {
+        self.tokenise_while(pieces, &mut |_| true)
+    }
+
+    /// The same, for as long as `go_on` says so; it is asked again and again, with how many tokens there are.
+    fn tokenise_while(&self, pieces: &[Piece], go_on: &mut dyn FnMut(usize) -> bool) -> Vec<u32>;
 
     /// Returns what a token stands for.
     fn token(&self, id: u32) -> Token<'_>;

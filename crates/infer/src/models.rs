@@ -22,6 +22,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::gguf;
 use crate::models::manifest::{Manifest, Noted};
 use crate::models::name::Split;
 
@@ -256,6 +257,10 @@ impl Models {
     ) -> Result<Model, ModelsError> {
         let path = path.canonicalize().map_err(disk(path))?;
         let from = model_at(&path)?;
+        gguf::open(&from.path).map_err(|error| ModelsError::NotAModel {
+            path: path.display().to_string(),
+            why: error.to_string(),
+        })?;
         let single = from.parts.len() == 1;
         let sha256 = if single {
             Some(sum::of(&path, from.bytes, progress).map_err(disk(&path))?)
@@ -378,6 +383,12 @@ fn model_at(path: &Path) -> Result<Model, ModelsError> {
 
 /// Checks how a file begins: what else is in it is read by whoever loads it.
 pub(crate) fn magic(path: &Path) -> Result<(), String> {
+    // Whoever opens a pipe waits for somebody to write into it.
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => return Err("it is no file".to_owned()),
+        Ok(_) => {}
+        Err(error) => return Err(error.to_string()),
+    }
     let mut head = [0; 8];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
     match read {

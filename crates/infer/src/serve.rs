@@ -37,6 +37,7 @@ use prompt::date::Date;
 use prompt::model::{Model, ModelError, ModelOptions};
 use prompt::refusal::Refusal;
 use prompt::reply::{Api, ModelCard};
+use prompt::request::{Input, Tool};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -45,7 +46,7 @@ use tokio::time::{Instant, timeout};
 pub use accept::{Listeners, serve};
 pub use body::Body;
 
-use crate::engine::{Engine, Stats};
+use crate::engine::{Engine, Job, Stats};
 use crate::log::Log;
 use crate::metrics::{self, Metrics, Now};
 use crate::tools::Tools;
@@ -149,6 +150,25 @@ impl Loaded {
         }
         let model = Arc::new(Model::new(engine.facts().clone(), options)?);
         Ok(Self { name, engine, model: Mutex::new((today, model)), created_at })
+    }
+
+    /// Makes sure that the model can call a tool: that the engine can read the grammar of its arguments.
+    pub fn try_tool(&self, tool: &Tool) -> Result<(), Refusal> {
+        let Input::Json(schema) = &tool.input else { return Ok(()) };
+        let offered = json!({"type": "function", "name": tool.name, "parameters": schema});
+        let body = json!({
+            "model": self.name, "input": "hello", "tools": [offered], "tool_choice": "required",
+        });
+        let request = prompt::responses::read(body.to_string().as_bytes())?;
+        // A model that calls nothing at all is asked for nothing.
+        let Ok(prompt) = self.model().compose(&request) else { return Ok(()) };
+        let job = Job {
+            prompt: self.engine.tokenise(&prompt.pieces),
+            grammar: prompt.grammar,
+            output_tokens_max: Some(1),
+            ..Job::default()
+        };
+        self.engine.start(job).map(drop)
     }
 
     /// Returns how prompts are made for it; a daemon that lives long enough sees another day.
@@ -285,6 +305,11 @@ impl Server {
             // Either way it is looked at again.
             let _ = tokio::time::timeout_at(until, used.changed()).await;
         }
+    }
+
+    /// Returns the daemon's own tools.
+    pub(crate) fn tools(&self) -> &Tools {
+        &self.tools
     }
 
     /// Returns the log.

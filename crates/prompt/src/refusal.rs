@@ -31,6 +31,14 @@ pub enum Refusal {
         /// What the model takes.
         limit: u64,
     },
+    /// Send far less: nobody counted to the end.
+    #[error("the request has more than {counted} tokens; this model takes {limit} in all")]
+    FarTooLong {
+        /// The tokens that were counted.
+        counted: u64,
+        /// What the model takes.
+        limit: u64,
+    },
     /// Send fewer bytes.
     #[error("the request is larger than {limit} bytes")]
     TooLarge {
@@ -55,7 +63,7 @@ impl Refusal {
     /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         match self {
-            Self::Invalid { .. } | Self::ContextFull { .. } => 400,
+            Self::Invalid { .. } | Self::ContextFull { .. } | Self::FarTooLong { .. } => 400,
             Self::UnknownModel { .. } => 404,
             Self::TooLarge { .. } => 413,
             Self::Busy { .. } => 429,
@@ -71,7 +79,7 @@ impl Refusal {
     fn code(&self) -> Option<&'static str> {
         match self {
             Self::Invalid { .. } | Self::TooLarge { .. } => None,
-            Self::ContextFull { .. } => Some("context_length_exceeded"),
+            Self::ContextFull { .. } | Self::FarTooLong { .. } => Some("context_length_exceeded"),
             Self::UnknownModel { .. } => Some("model_not_found"),
             Self::Busy { .. } => Some("rate_limit_exceeded"),
         }
@@ -82,7 +90,10 @@ impl Refusal {
         let param = match self {
             Self::Invalid { param, .. } => param.as_deref(),
             Self::UnknownModel { .. } => Some("model"),
-            Self::ContextFull { .. } | Self::TooLarge { .. } | Self::Busy { .. } => None,
+            Self::ContextFull { .. }
+            | Self::FarTooLong { .. }
+            | Self::TooLarge { .. }
+            | Self::Busy { .. } => None,
         };
         let kind = match self {
             Self::Busy { .. } => "requests",

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use llama_cpp_2::model::LlamaModel;
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
+use prompt::Piece;
 use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
 use super::sample::Sampler;
@@ -52,10 +53,10 @@ impl Grammars {
             return Ok(known);
         }
         let lark = TopLevelGrammar::from_lark(grammar.to_owned());
-        let parser = self.factory.create_parser(lark).map_err(|error| error.to_string())?;
+        let parser = self.factory.create_parser(lark).map_err(fault)?;
         let matcher = Matcher::new(Ok(parser));
         if let Some(error) = matcher.get_error() {
-            return Err(error);
+            return Err(fault(error));
         }
         let own = Grammar { matcher: matcher.deep_clone() };
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,8 +161,24 @@ impl Grammar {
     }
 }
 
+/// Says what is wrong without the place in the grammar and its lines: those are ours, and can be a megabyte.
 fn fault(error: impl fmt::Display) -> String {
-    error.to_string()
+    let is_quoted = |line: &str| {
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        rest.len() < line.len() && rest.starts_with(" | ")
+            || line.chars().all(|c| c == '^')
+            || line == "<non-verbose/>"
+    };
+    let error = error.to_string();
+    let placed = error.strip_prefix("at ").and_then(|rest| rest.split_once("): "));
+    let error = placed.map_or(error.as_str(), |(_, error)| error);
+    let lines = error.lines().map(str::trim).filter(|line| !is_quoted(line));
+    let mut text = lines.collect::<Vec<_>>().join(" ");
+    if text.len() > FAULT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(FAULT_BYTES_MAX));
+        text.push('…');
+    }
+    text
 }
 
 /// Lays out the vocabulary as grammars want it: special tokens are marked, so that no text matches them.
@@ -198,8 +215,8 @@ impl TokenizerEnv for Words {
 
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
         self.trie.tokenize_with_greedy_fallback(bytes, |text| {
-            let mut tokens = Vec::new();
-            self.vocabulary.tokenise_text(&self.model, text, &mut tokens);
+            let pieces = [Piece::Text(text.to_owned())];
+            let tokens = self.vocabulary.tokenise(&self.model, &pieces, &mut |_| true);
             // Some tokenisers put a blank before every text.
             let said = tokens.iter().flat_map(|&id| self.vocabulary.token(id).bytes);
             if said.eq(text.as_bytes()) {
@@ -211,6 +228,8 @@ impl TokenizerEnv for Words {
     }
 }
 
+/// Bytes of what is said of a grammar that cannot be used.
+const FAULT_BYTES_MAX: usize = 512;
 /// The most tokens that are taken at once without asking the model.
 pub(crate) const FORCED_MAX: usize = 64;
 const GRAMMAR_BYTES_MAX: usize = 1 << 20;
@@ -219,3 +238,24 @@ const COMPILE_FUEL: u64 = 1_000_000;
 /// Those of a few threads with their tools.
 const GRAMMARS_KEPT: usize = 16;
 const NOTHING: &str = "the model has no opinion on what could follow";
+
+#[cfg(test)]
+mod tests {
+    use super::{FAULT_BYTES_MAX, fault};
+
+    #[test]
+    fn faults_are_said_without_the_grammar() {
+        for (error, want) in [
+            ("no such rule", "no such rule"),
+            ("NoExtensionBias\n<non-verbose/>", "NoExtensionBias"),
+            (
+                "at 2(8): regex parse error:\n    (?!x)\n    ^^^\nerror: look-around\n   1 | start: a\n\
+                 \x20  2 | args0: %json {}\n            ^\n",
+                "regex parse error: (?!x) error: look-around",
+            ),
+        ] {
+            assert_eq!(fault(error), want);
+        }
+        assert_eq!(fault("é".repeat(1000)).len(), FAULT_BYTES_MAX + '…'.len_utf8());
+    }
+}

@@ -176,8 +176,8 @@ impl Engine for Llama {
         self.context_tokens
     }
 
-    fn tokenise(&self, pieces: &[Piece]) -> Vec<u32> {
-        self.vocabulary.tokenise(&self.model, pieces)
+    fn tokenise_while(&self, pieces: &[Piece], go_on: &mut dyn FnMut(usize) -> bool) -> Vec<u32> {
+        self.vocabulary.tokenise(&self.model, pieces, go_on)
     }
 
     fn token(&self, id: u32) -> Token<'_> {

@@ -1,6 +1,7 @@
 //! The tokens of a model: what they stand for, which are special, and how text is made of them.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
@@ -83,40 +84,54 @@ impl Vocabulary {
         (0..).zip(&self.tokens).filter(|(_, entry)| entry.ends_answer).map(|(id, _)| id)
     }
 
-    /// Makes tokens of a prompt.
-    pub(crate) fn tokenise(&self, model: &LlamaModel, pieces: &[Piece]) -> Vec<u32> {
-        let (vocab, mut tokens) = (model.vocab(), Vec::new());
+    /// Makes tokens of a prompt, for as long as `go_on` says so.
+    pub(crate) fn tokenise(
+        &self,
+        model: &LlamaModel,
+        pieces: &[Piece],
+        go_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Vec<u32> {
+        let vocab = model.vocab();
+        let mut tokens = Vec::new();
+        let mut add = |tokens: &mut Vec<u32>, text: &str, special: bool| {
+            if !go_on(tokens.len()) {
+                return ControlFlow::Break(());
+            }
+            let made = vocab.tokenize(text.as_bytes(), false, special);
+            tokens.extend(made.iter().map(|LlamaToken(id)| id.unsigned_abs()));
+            ControlFlow::Continue(())
+        };
         for piece in pieces {
-            match piece {
-                Piece::Template(text) if text.is_empty() => {}
-                Piece::Template(text) => self.specials.runs(text, |part| {
-                    let made = vocab.tokenize(part.as_bytes(), false, true);
-                    tokens.extend(made.iter().map(|LlamaToken(id)| id.unsigned_abs()));
-                }),
-                Piece::Text(text) => self.tokenise_text(model, text, &mut tokens),
-                Piece::Special(name) => match self.specials.ids.get(name) {
-                    Some(&id) => tokens.push(id),
-                    None => self.tokenise_text(model, name, &mut tokens),
-                },
+            let id = match piece {
+                Piece::Special(name) => self.specials.ids.get(name),
+                _ => None,
+            };
+            let done = match (id, piece) {
+                (Some(&id), _) => {
+                    tokens.push(id);
+                    ControlFlow::Continue(())
+                }
+                (None, Piece::Template(text)) => {
+                    self.specials.runs(text, |part| add(&mut tokens, part, true))
+                }
+                (None, Piece::Text(text) | Piece::Special(text)) => {
+                    self.specials.apart(text, |part| {
+                        self.specials.runs(part, |part| add(&mut tokens, part, false))
+                    })
+                }
+            };
+            if done.is_break() {
+                break;
             }
         }
         tokens
-    }
-
-    /// Makes tokens of text in which nothing is special.
-    pub(crate) fn tokenise_text(&self, model: &LlamaModel, text: &str, tokens: &mut Vec<u32>) {
-        let vocab = model.vocab();
-        self.specials.apart(text, |part| {
-            self.specials.runs(part, |part| {
-                let made = vocab.tokenize(part.as_bytes(), false, false);
-                tokens.extend(made.iter().map(|LlamaToken(id)| id.unsigned_abs()));
-            });
-        });
     }
 }
 
 /// Letters of a kind in a row; no word of any language has as many.
 const RUN_MAX: usize = 512;
+/// Bytes that are given to llama.cpp at once.
+const PART_BYTES_MAX: usize = 256 * 1024;
 
 /// The names of special tokens, to be found in text.
 #[derive(Debug)]
@@ -140,11 +155,17 @@ impl Specials {
         Self { ids, names, longest }
     }
 
-    /// Hands out a text in parts in which no run of letters, of digits, of blanks or of other signs is long.
+    /// Hands out a text in parts that are not too long, and in which no run of letters, of digits, of blanks or of
+    /// other signs is.
     ///
     /// For many models llama.cpp cuts words with regular expressions of a library that calls itself once for
-    /// every letter of a run: some thousands of them are the end of the process.
-    fn runs<'a>(&self, text: &'a str, mut with: impl FnMut(&'a str)) {
+    /// every letter of a run: some thousands of them are the end of the process. And what it takes in at once it
+    /// takes fifty times the memory for, and cannot be stopped in.
+    fn runs<'a>(
+        &self,
+        text: &'a str,
+        mut with: impl FnMut(&'a str) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let kind = |letter: char| {
             let blank = letter.is_whitespace() || letter.is_control();
             (letter.is_alphabetic(), letter.is_numeric(), blank)
@@ -152,16 +173,19 @@ impl Specials {
         let (mut start, mut count, mut before) = (0, 0, None);
         for (at, letter) in text.char_indices() {
             let now = Some(kind(letter));
-            count = if now == before { count + 1 } else { 1 };
+            let changes = now != before;
+            count = if changes { 1 } else { count + 1 };
             before = now;
-            if count > RUN_MAX && !self.is_inside_name(text, at) {
-                with(&text[start..at]);
+            // Words end before blanks for every tokeniser; where there are none, anywhere.
+            let bytes = at - start;
+            let is_full = changes
+                && (bytes >= PART_BYTES_MAX || bytes >= PART_BYTES_MAX / 2 && letter == ' ');
+            if (count > RUN_MAX || is_full) && !self.is_inside_name(text, at) {
+                with(&text[start..at])?;
                 (start, count) = (at, 1);
             }
         }
-        if start < text.len() {
-            with(&text[start..]);
-        }
+        if start < text.len() { with(&text[start..]) } else { ControlFlow::Continue(()) }
     }
 
     fn is_inside_name(&self, text: &str, at: usize) -> bool {
@@ -178,7 +202,11 @@ impl Specials {
     ///
     /// llama.cpp makes tokens of some names whether they are wanted or not, so each that is
     /// found is cut after its first letter.
-    fn apart<'a>(&self, text: &'a str, mut with: impl FnMut(&'a str)) {
+    fn apart<'a>(
+        &self,
+        text: &'a str,
+        mut with: impl FnMut(&'a str) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let mut start = 0;
         for (at, letter) in text.char_indices() {
             let Some(names) = self.names.get(&text.as_bytes()[at]) else { continue };
@@ -187,11 +215,11 @@ impl Specials {
                 .iter()
                 .any(|name| name.len() > letter.len_utf8() && text[at..].starts_with(name))
             {
-                with(&text[start..cut]);
+                with(&text[start..cut])?;
                 start = cut;
             }
         }
-        with(&text[start..]);
+        with(&text[start..])
     }
 }
 
@@ -205,7 +233,11 @@ mod tests {
         let specials = Specials::new(names.into_iter().collect());
         let check = |text: &str, want: &[usize]| {
             let mut parts = Vec::new();
-            specials.runs(text, |part| parts.push(part));
+            let all = specials.runs(text, |part| {
+                parts.push(part);
+                ControlFlow::Continue(())
+            });
+            assert!(all.is_continue());
             assert_eq!(parts.concat(), text);
             assert_eq!(parts.iter().map(|part| part.chars().count()).collect::<Vec<_>>(), want);
         };
@@ -216,6 +248,9 @@ mod tests {
         check(&format!("a {}", "=".repeat(600)), &[514, 88]);
         check(&"ab ".repeat(1000), &[3000]);
         check(&" \t\n".repeat(200), &[512, 88]);
+        // Long texts are cut before a blank if there is one.
+        check(&"ab ".repeat(60_000), &[131_072, 48_928]);
+        check(&"a=".repeat(150_000), &[262_144, 37_856]);
         // Not in the middle of a name.
         check(&format!("{}<|end|>", "=".repeat(511)), &[518]);
         check(&format!("{}<|end", "=".repeat(511)), &[512, 4]);
@@ -234,7 +269,11 @@ mod tests {
             ("x", &["x"]),
         ] {
             let mut parts = Vec::new();
-            specials.apart(text, |part| parts.push(part));
+            let all = specials.apart(text, |part| {
+                parts.push(part);
+                ControlFlow::Continue(())
+            });
+            assert!(all.is_continue());
             assert_eq!(parts, want);
             assert_eq!(parts.concat(), text);
         }

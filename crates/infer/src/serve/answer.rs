@@ -39,6 +39,8 @@ use crate::home::random_hex;
 const ROUNDS_MAX: usize = 8;
 /// How much is gathered before it is sent, where it comes faster than it is taken.
 const GATHER_BYTES_MAX: usize = 16 * 1024;
+/// How many times what a model takes a prompt is counted to, so that the number can be said.
+const COUNTED_MAX: u64 = 4;
 /// The entry of a request's metadata that makes the model call something, in tests.
 const FORCED_CALL: &str = "heddle_forced_call";
 
@@ -130,14 +132,33 @@ async fn begin(
     request: Arc<Request>,
 ) -> Result<Result<Round, Refusal>, Problem> {
     let loaded = Arc::clone(loaded);
-    beside(move || start(&loaded, &request)).await
+    let wanted = Arc::new(());
+    let waited_for = Arc::downgrade(&wanted);
+    // Whoever lets go of this future lets go of that too.
+    let begun = beside(move || start(&loaded, &request, || waited_for.strong_count() > 0)).await;
+    drop(wanted);
+    begun
 }
 
-fn start(loaded: &Loaded, request: &Request) -> Result<Round, Refusal> {
+/// Makes the prompt and starts on it, for as long as somebody waits for that.
+fn start(
+    loaded: &Loaded,
+    request: &Request,
+    is_wanted: impl Fn() -> bool,
+) -> Result<Round, Refusal> {
     let model = loaded.model();
     let prompt = model.compose(request)?;
-    let tokens = loaded.engine.tokenise(&prompt.pieces);
+    let limit = u64::from(loaded.engine.context_tokens());
+    let fits = |count: usize| (count as u64) <= limit.saturating_mul(COUNTED_MAX);
+    let tokens =
+        loaded.engine.tokenise_while(&prompt.pieces, &mut |count| fits(count) && is_wanted());
+    if !is_wanted() {
+        return Err(Refusal::Invalid { message: "nobody waits for it".to_owned(), param: None });
+    }
     let input = tokens.len() as u64;
+    if !fits(tokens.len()) {
+        return Err(Refusal::FarTooLong { counted: input, limit });
+    }
     let bounds = [request.output_tokens_max, prompt.output_tokens_max];
     let reader = prompt.reader(&model);
     let job = Job {

@@ -165,7 +165,7 @@ impl Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
-            Refusal::ContextFull { .. } => "context_length_exceeded",
+            Refusal::ContextFull { .. } | Refusal::FarTooLong { .. } => "context_length_exceeded",
             Refusal::TooLarge { .. } => "request_too_large",
             Refusal::UnknownModel { .. } => "model_not_found",
             Refusal::Busy { .. } => "rate_limit_exceeded",

@@ -1,10 +1,11 @@
 //! Bounds: bodies, heads, connections, and the time that each may take.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use infer::serve::Limits;
 
-use crate::wire::{Lab, Set, input, post};
+use crate::wire::{Lab, Set, input, post, until};
 
 #[tokio::test]
 async fn large_bodies_are_refused_whether_announced_or_not() {
@@ -126,5 +127,36 @@ async fn heads_have_a_bound() {
         client.send(&format!("GET /health HTTP/1.1\r\nhost: x\r\n{headers}"), "").await;
         let answer = client.rest().await;
         assert!(answer.starts_with("HTTP/1.1 431"), "{} {answer}", headers.len());
+    }
+}
+
+/// What cannot fit by far is not counted to its end; the numbers are said all the same.
+#[tokio::test]
+async fn prompts_that_are_far_too_long() {
+    let lab = Lab::new(Set::default()).await;
+    for (bytes, want) in
+        [(150_000, "the request has 150"), (450_000, "the request has more than 4")]
+    {
+        let answer = lab.responses(&input(&"x".repeat(bytes), false)).await;
+        assert_eq!(answer.status, 400);
+        let error = &answer.json()["error"];
+        assert_eq!(error["code"], "context_length_exceeded");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with(want) && message.contains("100000"), "{message}");
+    }
+}
+
+/// Nobody makes a prompt for a client that has left.
+#[tokio::test]
+async fn a_client_that_leaves_while_its_prompt_is_made() {
+    let lab = Lab::new(Set::default()).await;
+    for stream in [true, false] {
+        let mut client = lab.connect().await;
+        client.send(&post("/v1/responses"), &input("[[ponder]]", stream).to_string()).await;
+        let pondering = || lab.seen.pondering.load(Ordering::Relaxed);
+        until("it begins", || pondering() == 1).await;
+        drop(client);
+        until("it ends", || pondering() == 0).await;
+        assert_eq!(lab.responses(&input("[[say hi]]", false)).await.text(), "hi");
     }
 }

@@ -21,6 +21,21 @@ fn try_load(model: &Gguf, options: &Options) -> Result<Llama, LoadError> {
     Llama::load(&path, options, &mut |_| ())
 }
 
+/// A prompt that nobody wants any more is not tokenised to its end.
+#[test]
+fn tokens_are_made_for_as_long_as_they_are_wanted() {
+    let engine = load(&llama(1));
+    let long = [Piece::Text("some words ".repeat(100_000))];
+    let all = engine.tokenise(&long);
+    let mut most = 0;
+    let some = engine.tokenise_while(&long, &mut |count| {
+        most = count;
+        count < all.len() / 3
+    });
+    assert!(some.len() == most && most < all.len() / 2, "{most} of {}", all.len());
+    assert_eq!(said(&engine, &all), "some words ".repeat(100_000));
+}
+
 /// Large models come in several files; they say what they would say in one.
 #[test]
 fn a_model_in_parts() {

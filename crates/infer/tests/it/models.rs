@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use infer::models::{How, Models, ModelsError, Place};
 use tempfile::TempDir;
+use testkit::gguf::llama;
 
-const HEAD: &[u8] = b"GGUF\x03\0\0\0rest";
+/// A model that could be run.
+static TINY: LazyLock<Vec<u8>> = LazyLock::new(|| llama(1).to_bytes());
 
 fn add(models: &Models, path: &Path, name: Option<&str>, how: How) -> Result<String, ModelsError> {
     models.add(path, name, how, &mut |done, total| assert!(done <= total)).map(|model| model.name)
@@ -24,6 +27,11 @@ fn file(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
+fn mkfifo(path: &Path) {
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
 fn names(models: &Models) -> Vec<String> {
     models.list().models.into_iter().map(|model| model.name).collect()
 }
@@ -32,11 +40,11 @@ fn names(models: &Models) -> Vec<String> {
 fn added_and_removed() {
     let (home, models) = home();
     assert!(matches!(models.default_model(), Err(ModelsError::Nothing)));
-    let path = file(&home, "Some Model.Q4.gguf", HEAD);
+    let path = file(&home, "Some Model.Q4.gguf", &TINY);
     assert_eq!(add(&models, &path, None, How::Link).unwrap(), "some-model.q4");
     let model = models.find("Some-Model.Q4").unwrap();
     assert_eq!(model.place, Place::Linked(path.canonicalize().unwrap()));
-    assert_eq!(model.bytes, HEAD.len() as u64);
+    assert_eq!(model.bytes, TINY.len() as u64);
     assert!(model.sha256.unwrap().len() == 64 && model.source.unwrap().starts_with("file /"));
     assert!(matches!(add(&models, &path, None, How::Copy), Err(ModelsError::Taken(_))));
     assert_eq!(add(&models, &path, Some("Two"), How::Copy).unwrap(), "two");
@@ -60,10 +68,14 @@ fn added_and_removed() {
 #[test]
 fn what_cannot_be_added() {
     let (home, models) = home();
-    let good = file(&home, "good.gguf", HEAD);
-    let part = file(&home, "x-00001-of-00002.gguf", HEAD);
+    let good = file(&home, "good.gguf", &TINY);
+    let part = file(&home, "x-00001-of-00002.gguf", &TINY);
+    let pipe = home.path().join("pipe.gguf");
+    mkfifo(&pipe);
     for (path, name, want) in [
         (file(&home, "a.gguf", b"GGU"), None, "too short"),
+        (file(&home, "cut.gguf", &TINY[..TINY.len() / 2]), None, "ends too early"),
+        (pipe, None, "it is no file"),
         (file(&home, "b.gguf", b"PK\x03\x04 a zip file"), None, "does not begin with `GGUF`"),
         (home.path().to_owned(), None, "is not a GGUF model"),
         (home.path().join("gone.gguf"), None, "No such file"),
@@ -81,12 +93,13 @@ fn what_cannot_be_added() {
 #[test]
 fn in_parts() {
     let (home, models) = home();
-    let second = file(&home, "x-00002-of-00002.gguf", HEAD);
-    file(&home, "x-00001-of-00002.gguf", HEAD);
+    let parts = llama(1).parts(2).into_iter().map(|part| part.to_bytes()).collect::<Vec<_>>();
+    let second = file(&home, "x-00002-of-00002.gguf", &parts[1]);
+    file(&home, "x-00001-of-00002.gguf", &parts[0]);
     add(&models, &second, Some("y"), How::Link).unwrap();
     let model = models.find("y").unwrap();
     assert!(model.path.ends_with("y-00001-of-00002.gguf"));
-    assert_eq!((model.parts.len(), model.bytes), (2, 2 * HEAD.len() as u64));
+    assert_eq!((model.parts.len(), model.bytes), (2, parts.concat().len() as u64));
     // A part goes, or what it links to does.
     fs::remove_file(second).unwrap();
     assert!(models.find("y").unwrap_err().to_string().contains("is gone"));
@@ -100,7 +113,7 @@ fn in_parts() {
 #[test]
 fn a_damaged_manifest() {
     let (home, models) = home();
-    let path = file(&home, "a.gguf", HEAD);
+    let path = file(&home, "a.gguf", &TINY);
     add(&models, &path, None, How::Copy).unwrap();
     let manifest = models.folder().join("manifest.json");
     for damage in [&b""[..], b"{", b"[7]", b"\xff\xfe", b"{\"models\":{\"a\":7}}"] {
@@ -126,10 +139,10 @@ fn a_damaged_manifest() {
 fn other_folders() {
     let home = TempDir::new().unwrap();
     let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    file(&one, "smollm2.gguf", HEAD);
+    file(&one, "smollm2.gguf", &TINY);
     file(&two, "smollm2.gguf", b"GGUF the other one");
-    file(&two, "Big.gguf", HEAD);
-    file(&two, "half.gguf.part", HEAD);
+    file(&two, "Big.gguf", &TINY);
+    file(&two, "half.gguf.part", &TINY);
     let folders = vec![one.path().to_owned(), two.path().join("nothing"), two.path().to_owned()];
     let models = Models::new(home.path(), folders);
     assert_eq!(names(&models), ["big", "smollm2"]);
@@ -139,7 +152,7 @@ fn other_folders() {
     let error = models.remove("big").unwrap_err();
     assert!(matches!(error, ModelsError::Shared { .. }), "{error}");
     // A file of one's own comes first.
-    let path = file(&home, "big.gguf", HEAD);
+    let path = file(&home, "big.gguf", &TINY);
     add(&models, &path, None, How::Copy).unwrap();
     assert_eq!(models.find("big").unwrap().place, Place::Own);
     // A path is as good as a name.

@@ -1,6 +1,7 @@
 //! An engine that does what the prompt tells it to: `[[say TEXT]]`, `[[slow MS TEXT]]`, `[[hang]]`,
 //! `[[fail]]`, `[[flood N]]`, `[[call NAME JSON]]`. The last such word of the prompt counts; once a tool has
-//! answered, it says what the tool said. Its tokens are bytes, and a few special ones.
+//! answered, it says what the tool said. Its tokens are bytes, and a few special ones. A prompt with
+//! `[[ponder]]` in it is tokenised for as long as somebody wants it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,6 +40,7 @@ pub(crate) struct Seen {
     pub(crate) running: AtomicUsize,
     pub(crate) waiting: AtomicUsize,
     pub(crate) tokens: AtomicUsize,
+    pub(crate) pondering: AtomicUsize,
     pub(crate) cancelled: Mutex<Vec<Instant>>,
     /// In the order in which they began; the cache key of each.
     pub(crate) order: Mutex<Vec<String>>,
@@ -71,9 +73,20 @@ impl Engine for Scripted {
         self.context_tokens
     }
 
-    fn tokenise(&self, pieces: &[Piece]) -> Vec<u32> {
+    fn tokenise_while(&self, pieces: &[Piece], go_on: &mut dyn FnMut(usize) -> bool) -> Vec<u32> {
         let mut tokens = Vec::new();
         for piece in pieces {
+            if !go_on(tokens.len()) {
+                break;
+            }
+            if matches!(piece, Piece::Template(text) if text.contains("[[ponder]]")) {
+                self.seen.pondering.fetch_add(1, Ordering::Relaxed);
+                while go_on(tokens.len()) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                self.seen.pondering.fetch_sub(1, Ordering::Relaxed);
+                break;
+            }
             match piece {
                 Piece::Text(text) => tokens.extend(text.bytes().map(u32::from)),
                 Piece::Special(name) => tokens.extend(special(name)),

@@ -326,6 +326,7 @@ fn our_own_client_understands() {
     for (refusal, status, class, retry_after) in [
         (invalid, 400, ErrorClass::InvalidRequest, None),
         (full, 400, ErrorClass::ContextFull, None),
+        (Refusal::FarTooLong { counted: 64, limit: 8 }, 400, ErrorClass::ContextFull, None),
         (Refusal::TooLarge { limit: 8 }, 413, ErrorClass::InvalidRequest, None),
         (Refusal::UnknownModel { model: "m".to_owned() }, 404, ErrorClass::ModelNotFound, None),
         (Refusal::Busy { waiting: 3 }, 429, ErrorClass::RateLimited, Some(2)),

@@ -262,6 +262,29 @@ fn declared_tools_run_in_the_sandbox_and_in_time() {
     assert!(!log.contains("sorry") && !log.contains("tulip"), "{log}");
 }
 
+/// A tool that no model could call is found at the start, and not by whoever comes next.
+#[test]
+fn a_tool_that_cannot_be_offered_is_named() {
+    let mut den = Den::new().with_model();
+    den.env =
+        vec![("HEDDLE_ALLOW_TOOLS", "1".to_owned()), ("HEDDLE_ALLOWED_TOOLS", "odd".to_owned())];
+    for (schema, code, says) in [
+        (
+            r#"{"properties": {"a": {"type": "string", "pattern": "^(?!x)[a-z]+$"}}, "required": ["a"]}"#,
+            1,
+            "its tool `odd`",
+        ),
+        (r#"{"properties": {"a": {"minLength": -1}}}"#, 2, "`odd`"),
+        (r#"{"properties": {"a": {"type": "array", "uniqueItems": true}}}"#, 0, "is running"),
+    ] {
+        let tool = format!(
+            "[[daemon.tools]]\nname = \"odd\"\ncommand = [\"cat\"]\nparameters = '{schema}'\n"
+        );
+        den.lab.home.write("config.toml", tool).unwrap();
+        check(&den.start(), code, says);
+    }
+}
+
 /// A slow tool holds up its own answer, and no other.
 #[test]
 fn a_slow_tool_stalls_nobody() {
