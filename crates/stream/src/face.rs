@@ -29,11 +29,6 @@ impl<S> Events<S> {
     pub fn new(source: S, dialect: &Dialect) -> Self {
         Self { source, parser: Parser::new(dialect), found: VecDeque::new(), finished: false }
     }
-
-    /// Gives the source back; events that were not taken are lost.
-    pub fn into_source(self) -> S {
-        self.source
-    }
 }
 
 impl<S, B, E> Stream for Events<S>
