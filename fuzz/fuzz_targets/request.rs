@@ -9,7 +9,7 @@ use prompt::{Delta, Ending};
 
 fuzz_target!(|body: &[u8]| {
     for (api, read) in [
-        (Api::Responses, prompt::responses::read(body)),
+        (Api::Responses, prompt::responses::read(body, &[])),
         (Api::Chat, prompt::chat::read(body)),
     ] {
         let answer = match read {

@@ -1,7 +1,7 @@
 //! Tools that the daemon runs itself: `echo`, `upper`, and commands that its user declares.
 //!
 //! There is one way to have one run, [`Tools::run`], and it checks in this order: are tools on, is this one
-//! on the list, are the arguments JSON, do they fit its schema. Whatever is wrong becomes the output of the
+//! on the user's list and on offer in the request, are the arguments JSON, do they fit its schema. Whatever is wrong becomes the output of the
 //! call, in words that the model can act on. Nothing is on unless the user of the daemon says so.
 
 mod command;
@@ -237,9 +237,9 @@ impl Tools {
         self.own.iter().map(|own| own.tool.name.as_str()).find(|own| *own == name).unwrap_or("?")
     }
 
-    /// Runs a call, if it may and can be run.
-    pub async fn run(&self, name: &str, arguments: &str) -> Output {
-        let (own, value) = match self.check(name, arguments) {
+    /// Runs a call, if it may and can be run; `offered` are those of our tools that its request leaves to the model.
+    pub async fn run(&self, offered: &BTreeSet<String>, name: &str, arguments: &str) -> Output {
+        let (own, value) = match self.check(offered, name, arguments) {
             Ok(checked) => checked,
             Err(refused) => return refused,
         };
@@ -266,7 +266,12 @@ impl Tools {
     }
 
     /// Everything that must hold before a tool runs.
-    fn check(&self, name: &str, arguments: &str) -> Result<(&Own, Value), Output> {
+    fn check(
+        &self,
+        offered: &BTreeSet<String>,
+        name: &str,
+        arguments: &str,
+    ) -> Result<(&Own, Value), Output> {
         if !self.settings.on {
             return Err(Output::new(
                 Status::Off,
@@ -277,8 +282,10 @@ impl Tools {
             ));
         }
         let own = self.own.iter().find(|own| own.tool.name == name);
-        let Some(own) = own.filter(|own| self.allows(&own.tool.name)) else {
-            let offered: Vec<_> = self.offered().map(|tool| tool.name.as_str()).collect();
+        let may = |name: &str| self.allows(name) && offered.contains(name);
+        let Some(own) = own.filter(|own| may(&own.tool.name)) else {
+            let names = self.offered().map(|tool| tool.name.as_str());
+            let offered: Vec<_> = names.filter(|name| may(name)).collect();
             let offered = if offered.is_empty() { "none".to_owned() } else { offered.join(", ") };
             return Err(Output::new(
                 Status::NotAllowed,
@@ -384,7 +391,9 @@ mod tests {
         let declared = vec![declared("hello", &["true"], json!({"type": "object"}))];
         let settings =
             Settings { on, allowed, declared, output_bytes_max: 8, ..Settings::default() };
-        Tools::new(settings).unwrap().run(name, arguments).await
+        let tools = Tools::new(settings).unwrap();
+        let offered = tools.offered().map(|tool| tool.name.clone()).collect();
+        tools.run(&offered, name, arguments).await
     }
 
     #[tokio::test]

@@ -70,7 +70,7 @@ struct WireStream<'a> {
     include_usage: Option<&'a RawValue>,
 }
 
-/// Reads a request.
+/// Reads a request. Tools that run where it is answered cannot be had, as no field would show what came of a call.
 pub fn read(body: &[u8]) -> Result<Request, Refusal> {
     let root = Node::whole(body)?;
     let wire: Wire<'_> = root.object()?;
@@ -110,6 +110,7 @@ pub fn read(body: &[u8]) -> Result<Request, Refusal> {
         model,
         messages,
         tools: chosen.tools,
+        own: chosen.own,
         left_out: chosen.left_out,
         choice: chosen.choice,
         parallel_calls: parallel.opt(Node::flag)?.unwrap_or(true),

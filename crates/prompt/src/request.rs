@@ -1,5 +1,7 @@
 //! What is asked for, whichever API it came by, and how much can be.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::Sampling;
@@ -13,6 +15,8 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// What can be called.
     pub tools: Vec<Tool>,
+    /// The names of those among them that run where the request is answered, and not at the client.
+    pub own: BTreeSet<String>,
     /// The kinds of tools that were offered and are not among them, since they run at a hosted endpoint.
     pub left_out: Vec<String>,
     /// Whether something must be, or must not.

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::read::tools::{Again, Tools, Words, qualified};
 use crate::read::{Node, Read, options, short};
 use crate::refusal::Refusal;
-use crate::request::{Format, ITEMS_MAX, Message, PARTS_MAX, Request};
+use crate::request::{Format, ITEMS_MAX, Message, PARTS_MAX, Request, Tool};
 
 #[derive(Deserialize)]
 struct Wire<'a> {
@@ -71,8 +71,8 @@ struct WireReasoning<'a> {
     effort: Option<&'a RawValue>,
 }
 
-/// Reads a request.
-pub fn read(body: &[u8]) -> Result<Request, Refusal> {
+/// Reads a request. Besides the client's tools those of `own` are on offer, which run where it is answered.
+pub fn read(body: &[u8], own: &[Tool]) -> Result<Request, Refusal> {
     let root = Node::whole(body)?;
     let wire: Wire<'_> = root.object()?;
     let model = root.field("model", wire.model).need()?.name()?;
@@ -109,6 +109,7 @@ pub fn read(body: &[u8]) -> Result<Request, Refusal> {
         }
         None => None,
     };
+    tools.add_own(own);
     let choice = root.field("tool_choice", wire.tool_choice);
     let chosen = tools.choose(choice, Words::Flat)?.check(choice)?;
     let parallel = root.field("parallel_tool_calls", wire.parallel_tool_calls);
@@ -116,6 +117,7 @@ pub fn read(body: &[u8]) -> Result<Request, Refusal> {
         model,
         messages,
         tools: chosen.tools,
+        own: chosen.own,
         left_out: chosen.left_out,
         choice: chosen.choice,
         parallel_calls: parallel.opt(Node::flag)?.unwrap_or(true),

@@ -21,7 +21,7 @@ use hyper::{Response, StatusCode};
 use prompt::reader::Reader;
 use prompt::refusal::Refusal;
 use prompt::reply::{Api, KEEP_ALIVE, Reply, Stamp};
-use prompt::request::{Choice, Message, Request};
+use prompt::request::{Choice, Message, Request, Tool};
 use prompt::{Delta, Ending};
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -84,22 +84,19 @@ pub(crate) async fn respond(
     account: &mut Account,
 ) -> Result<Begun, Problem> {
     let received = server.read_body(body).await?;
+    let own: Vec<Tool> = server.tools.offered().cloned().collect();
     let read = move || match api {
-        Api::Responses => prompt::responses::read(&received.bytes),
+        Api::Responses => prompt::responses::read(&received.bytes, &own),
         Api::Chat => prompt::chat::read(&received.bytes),
     };
-    let mut request = beside(read).await??;
+    let request = beside(read).await??;
     account.stream = request.stream;
     if !server.is_model(&request.model) {
         return Err(Refusal::UnknownModel { model: request.model }.into());
     }
     let loaded = server.loaded().await?;
-    let clients = request.tools.iter().map(|tool| tool.name.clone()).collect::<BTreeSet<_>>();
-    // Chat Completions has no way to show a call together with its output.
-    if api == Api::Responses && request.choice != Choice::None {
-        let ours = server.tools.offered().filter(|tool| !clients.contains(&tool.name));
-        request.tools.extend(ours.cloned());
-    }
+    let clients = request.tools.iter().map(|tool| &tool.name);
+    let clients = clients.filter(|name| !request.own.contains(*name)).cloned().collect();
     let forced = forced(server, &request)?;
     let id = random_hex(16).map_err(|error| Problem::failed(error.to_string()))?;
     let stamp = Stamp { id, created_at: unix_seconds(), model: loaded.name.clone() };
@@ -305,6 +302,7 @@ impl Answer {
     async fn rounds(&mut self, first: First) -> Result<Ending, Broken> {
         self.reply.begin(&mut self.out);
         self.flush().await?;
+        let whole_max = self.request.output_tokens_max;
         let mut next = first;
         for round in 1.. {
             let mut said = Said::default();
@@ -323,6 +321,12 @@ impl Answer {
                 Choice::None => Choice::None,
                 _ => Choice::Auto,
             };
+            // The bound is one for all rounds together.
+            let used = u32::try_from(self.account.usage.output).unwrap_or(u32::MAX);
+            request.output_tokens_max = whole_max.map(|max| max.saturating_sub(used));
+            if request.output_tokens_max == Some(0) {
+                return Ok(Ending::Length);
+            }
             next = First::Round(Box::new(self.next_round().await?));
         }
         unreachable!("a round that may call nothing is the last one")
@@ -458,8 +462,10 @@ impl Answer {
         for call in ours {
             let begun = Instant::now();
             let server = Arc::clone(&self.server);
-            let run = server.tools.run(&call.name, &call.arguments);
+            let request = Arc::clone(&self.request);
+            let run = server.tools.run(&request.own, &call.name, &call.arguments);
             let output = self.meanwhile(run).await?;
+            drop(request);
             self.account.ran(&call.name, output.status, begun.elapsed(), output.text.len());
             let completed = output.status == crate::tools::Status::Completed;
             self.reply.tool_output(&call.id, &output.text, completed, &mut self.out);

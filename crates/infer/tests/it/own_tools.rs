@@ -7,7 +7,7 @@ use crate::wire::{Lab, Set, input, post};
 
 fn set(on: bool, allowed: &[&str], forced_calls: bool) -> Set {
     let allowed = allowed.iter().map(|&name| name.to_owned()).collect();
-    let tools = Settings { on, allowed, output_bytes_max: 16, ..Settings::default() };
+    let tools = Settings { on, allowed, output_bytes_max: 200, ..Settings::default() };
     Set { tools, forced_calls, ..Set::default() }
 }
 
@@ -61,9 +61,9 @@ async fn forced_calls_go_through_the_same_checks() {
             true,
             &["echo"],
             "echo",
-            r#"{"text":"0123456789abcdefg"}"#,
+            &format!(r#"{{"text":"{}"}}"#, "x".repeat(201)),
             "completed",
-            "0123456789abcdef\n[1 more",
+            "x\n[1 more",
         ),
         (false, &["echo"], "echo", text, "failed", "HEDDLE_ALLOW_TOOLS=1"),
         (true, &[], "echo", text, "failed", "may be run here: none"),
@@ -127,4 +127,62 @@ async fn a_model_that_calls_for_ever_is_asked_for_an_answer() {
     let answer = lab.responses(&body).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(lab.seen.prompts.lock().unwrap().len() <= 9);
+}
+
+/// Which tools a client leaves to the model holds for ours as well.
+#[tokio::test]
+async fn a_choice_of_the_client_holds_for_our_tools() {
+    let lab = Lab::new(set(true, &["echo", "upper"], false)).await;
+    let call = "[[call echo {\"text\": \"hi\"}]]";
+    let shell = json!({"type": "function", "name": "shell"});
+    let allowed = |name: &str| {
+        let tool = json!({"type": "function", "name": name});
+        json!({"type": "allowed_tools", "mode": "required", "tools": [tool]})
+    };
+    for (tools, choice, status, says) in [
+        (json!([shell]), allowed("shell"), "failed", "may be run here: none"),
+        (json!([shell]), allowed("upper"), "failed", "may be run here: upper"),
+        (json!([shell]), allowed("echo"), "completed", "hi"),
+        (json!([]), json!("required"), "completed", "hi"),
+        (json!([]), json!({"type": "function", "name": "echo"}), "completed", "hi"),
+    ] {
+        let mut body = input(call, false);
+        body["tools"] = tools;
+        body["tool_choice"] = choice.clone();
+        let answer = lab.responses(&body).await;
+        assert_eq!(answer.status, 200, "{choice} {answer:?}");
+        let items = items(&answer.json());
+        assert_eq!(items[1]["status"], status, "{choice} {items:?}");
+        assert!(items[1]["output"].as_str().unwrap().contains(says), "{choice} {items:?}");
+        let prompts = lab.seen.prompts.lock().unwrap();
+        let offers = prompts.last().unwrap().contains("\"name\": \"echo\", \"description");
+        assert_eq!(offers, status == "completed", "{choice} {:?}", prompts.last());
+    }
+}
+
+#[tokio::test]
+async fn the_bound_of_an_answer_is_for_all_of_its_rounds() {
+    let lab = Lab::new(set(true, &["echo"], false)).await;
+    let call = "[[call echo {\"text\": \"hi\"}]]";
+    let asked = |max: Option<u64>| {
+        let mut body = input(call, false);
+        body["max_output_tokens"] = max.into();
+        body
+    };
+    let whole = lab.responses(&asked(None)).await.json();
+    let tokens = whole["usage"]["output_tokens"].as_u64().unwrap();
+    let second = "it said: hi".len() as u64;
+    let first = tokens - second;
+    for (max, status, text) in [
+        (tokens, "completed", "it said: hi"),
+        (first + 5, "incomplete", "it sa"),
+        (first, "incomplete", ""),
+    ] {
+        let answer = lab.responses(&asked(Some(max))).await;
+        let response = answer.json();
+        assert_eq!((&response["status"], &*answer.text()), (&json!(status), text), "{response}");
+        assert_eq!(response["usage"]["output_tokens"], max);
+        assert_eq!(response["max_output_tokens"], max);
+        assert_eq!(items(&response)[1]["type"], "function_call_output");
+    }
 }

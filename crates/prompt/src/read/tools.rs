@@ -1,6 +1,6 @@
 //! The tools of a request, and which of them is wanted.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,6 +15,8 @@ use crate::schema::{self, Fault};
 pub(crate) struct Tools {
     list: Vec<Tool>,
     places: HashMap<String, usize>,
+    /// The names of those that run here.
+    own: BTreeSet<String>,
     left_out: Vec<String>,
     schema_bytes: usize,
     /// Those that were offered, whether they are left out or not.
@@ -225,6 +227,17 @@ impl Tools {
         Ok(())
     }
 
+    /// Adds tools that run here. A tool of the same name that the client brings stays the client's.
+    pub(crate) fn add_own(&mut self, own: &[Tool]) {
+        for tool in own {
+            if !self.places.contains_key(&tool.name) {
+                self.places.insert(tool.name.clone(), self.list.len());
+                self.own.insert(tool.name.clone());
+                self.list.push(tool.clone());
+            }
+        }
+    }
+
     /// Reads a schema that whatever is said under it follows.
     pub(crate) fn schema(&mut self, node: Node<'_>) -> Read<Value> {
         self.bound_schema(node, schema::normalise)
@@ -255,7 +268,14 @@ impl Tools {
             Some(node) if node.is_text() => mode(node, true)?,
             Some(node) => self.chosen(node, words)?,
         };
-        Ok(Chosen { tools: self.list, choice, left_out: self.left_out })
+        let Self { list: mut tools, mut own, left_out, .. } = self;
+        if choice == Choice::None {
+            // A client that wants no calls reads of none of ours.
+            tools.retain(|tool| !own.contains(&tool.name));
+        }
+        let left: BTreeSet<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        own.retain(|name| left.contains(name.as_str()));
+        Ok(Chosen { tools, own, choice, left_out })
     }
 
     fn chosen(&mut self, node: Node<'_>, words: Words) -> Read<Choice> {
@@ -324,6 +344,7 @@ impl Tools {
 /// The tools of a request, and whether one must be called.
 pub(crate) struct Chosen {
     pub(crate) tools: Vec<Tool>,
+    pub(crate) own: BTreeSet<String>,
     pub(crate) choice: Choice,
     pub(crate) left_out: Vec<String>,
 }

@@ -9,6 +9,7 @@ mod grammar;
 mod harmony;
 mod model;
 mod ours;
+mod own;
 mod refused;
 mod reply;
 mod round_trip;
@@ -23,7 +24,7 @@ const BOTH: [Api; 2] = [Api::Responses, Api::Chat];
 
 fn read(api: Api, body: &[u8]) -> Result<Request, Refusal> {
     match api {
-        Api::Responses => prompt::responses::read(body),
+        Api::Responses => prompt::responses::read(body, &[]),
         Api::Chat => prompt::chat::read(body),
     }
 }

@@ -1,6 +1,6 @@
 //! Models, requests and answers for the tests here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use prompt::model::{Model, ModelOptions, Prompt};
 use prompt::request::{Choice, Format, Input, Message, Request, Tool};
@@ -85,6 +85,7 @@ pub(crate) fn request_of(about: Value) -> Request {
         model: String::new(),
         messages: vec![Message::User("hello".to_owned())],
         tools: tools.collect(),
+        own: BTreeSet::new(),
         left_out: Vec::new(),
         choice: match about["choice"].as_str() {
             None | Some("auto") => Choice::Auto,

@@ -201,7 +201,7 @@ fn efforts() {
         ("max", false, "high"),
     ] {
         let body = json!({"model": "m", "input": "hi", "reasoning": {"effort": word}}).to_string();
-        let request = prompt::responses::read(body.as_bytes()).unwrap();
+        let request = prompt::responses::read(body.as_bytes(), &[]).unwrap();
         assert_eq!(request.effort.as_deref(), Some(word));
         let render =
             |name: &str| shown(&model(name, HashMap::new()).compose(&request).unwrap().pieces);
