@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::check::{Fault, check};
 
 mod check;
+mod cycle;
 
 /// Returns what a grammar can bind of the schema of a tool's arguments, which are an object whatever the client
 /// says.

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
+use super::cycle::{Same, path_of};
+
 /// What is wrong with a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -24,6 +26,7 @@ pub(crate) fn check(schema: &Value) -> Result<(), Fault> {
         seen: HashSet::new(),
         targets: HashSet::new(),
         pending: Vec::new(),
+        same: Same::default(),
         path: String::new(),
     };
     checker.schema(schema)?;
@@ -31,7 +34,13 @@ pub(crate) fn check(schema: &Value) -> Result<(), Fault> {
         checker.path = path;
         checker.schema(target)?;
     }
-    Ok(())
+    match checker.same.cycle() {
+        Some(from) => {
+            let path = path_of(from, schema).unwrap_or_default() + ".$ref";
+            Err(Fault { path, why: "refers to itself with nothing in between".to_owned() })
+        }
+        None => Ok(()),
+    }
 }
 
 struct Checker<'a> {
@@ -42,6 +51,8 @@ struct Checker<'a> {
     targets: HashSet<*const Value>,
     /// What references lead to, and is still to be looked at: a chain of them may be long.
     pending: Vec<(String, &'a Value)>,
+    /// Which of them are about the same value.
+    same: Same<'a>,
     path: String,
 }
 
@@ -49,28 +60,40 @@ impl<'a> Checker<'a> {
     fn schema(&mut self, schema: &'a Value) -> Result<(), Fault> {
         match schema {
             Value::Bool(_) => Ok(()),
-            Value::Object(fields) if self.seen.insert(schema) => self.fields(fields),
+            Value::Object(fields) if self.seen.insert(schema) => self.fields(schema, fields),
             Value::Object(_) => Ok(()),
             _ => Err(self.fault("must be a schema: an object or a boolean")),
         }
     }
 
-    fn fields(&mut self, fields: &'a Map<String, Value>) -> Result<(), Fault> {
+    fn fields(&mut self, schema: &'a Value, fields: &'a Map<String, Value>) -> Result<(), Fault> {
         // Elsewhere it would change what references are relative to.
         let is_root = self.path.is_empty();
         for (key, value) in fields {
             let length = self.path.len();
             let _ = write!(self.path, ".{key}");
-            self.keyword(key, value, is_root)?;
+            self.keyword(schema, key, value, is_root)?;
             self.path.truncate(length);
         }
         Ok(())
     }
 
-    fn keyword(&mut self, key: &str, value: &'a Value, is_root: bool) -> Result<(), Fault> {
+    fn keyword(
+        &mut self,
+        schema: &'a Value,
+        key: &str,
+        value: &'a Value,
+        is_root: bool,
+    ) -> Result<(), Fault> {
         match key {
             "properties" | "patternProperties" | "$defs" | "definitions" => self.each(value),
-            "anyOf" | "oneOf" | "allOf" | "prefixItems" => self.list(value),
+            "anyOf" | "oneOf" | "allOf" => {
+                for part in value.as_array().into_iter().flatten() {
+                    self.same.part(schema, part);
+                }
+                self.list(value)
+            }
+            "prefixItems" => self.list(value),
             "items" if value.is_array() => self.list(value),
             "items" | "additionalItems" | "additionalProperties" => self.schema(value),
             "type" => self.kind(value),
@@ -91,9 +114,15 @@ impl<'a> Checker<'a> {
                 let fits = value.as_f64().is_some_and(|step| (STEP_MIN..=STEP_MAX).contains(&step));
                 self.need(fits, &format!("a number from {STEP_MIN} to {STEP_MAX}"))
             }
-            "pattern" | "format" | "$anchor" => self.need(value.is_string(), "a string"),
+            "$anchor" => {
+                if let Some(name) = value.as_str() {
+                    self.same.name(name, schema);
+                }
+                self.need(value.is_string(), "a string")
+            }
+            "pattern" | "format" => self.need(value.is_string(), "a string"),
             "$id" if is_root => self.need(value.is_string(), "a string"),
-            "$ref" => self.reference(value),
+            "$ref" => self.reference(schema, value),
             "const" => Ok(()),
             _ => Err(self.fault("cannot be had here, since no grammar can be made of it")),
         }
@@ -129,12 +158,13 @@ impl<'a> Checker<'a> {
     }
 
     /// Follows a reference: what it leads to need not stand where a schema does.
-    fn reference(&mut self, value: &Value) -> Result<(), Fault> {
+    fn reference(&mut self, schema: &'a Value, value: &'a Value) -> Result<(), Fault> {
         let Some(reference) = value.as_str() else { return self.need(false, "a string") };
-        let pointer = reference.split_once('#').map_or("", |(_, pointer)| pointer);
-        let pointer = unescaped(pointer);
+        let name = reference.split_once('#').map_or("", |(_, pointer)| pointer);
+        let pointer = unescaped(name);
         match self.root.pointer(&pointer) {
             Some(target) => {
+                self.same.reference(schema, target);
                 if self.targets.insert(target) {
                     self.pending.push((pointer.replace('/', "."), target));
                 }
@@ -146,7 +176,10 @@ impl<'a> Checker<'a> {
                 }
             }
             // A name that a schema has given itself is found by whoever makes the grammar.
-            None if !pointer.starts_with('/') => Ok(()),
+            None if !pointer.starts_with('/') => {
+                self.same.reference_by_name(schema, name);
+                Ok(())
+            }
             None => Err(self.fault("leads nowhere in this schema")),
         }
     }

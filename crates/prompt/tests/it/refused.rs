@@ -225,6 +225,58 @@ fn schemas() {
     read(Responses, fine.as_bytes()).expect("as many as can be");
 }
 
+/// A schema may come back to itself inside of a value, and not for the same value.
+#[test]
+fn schemas_that_refer_to_themselves() {
+    let format = |schema: &Value| json!({"text": {"format": {"type": "json_schema", "name": "n", "schema": schema}}});
+    let check = |schema: Value, at: &str| {
+        let at = format!("text.format.schema{at}");
+        check(Responses, format(&schema), &at, "refers to itself with nothing in between");
+    };
+    let fine = |schema: Value| {
+        let mut body = format(&schema);
+        body["model"] = "m".into();
+        body["input"] = "hi".into();
+        let read = read(Responses, body.to_string().as_bytes());
+        assert!(read.is_ok(), "{schema}: {read:?}");
+    };
+    check(json!({"$ref": "#"}), ".$ref");
+    check(json!({"$ref": "#", "type": "object"}), ".$ref");
+    for key in ["allOf", "anyOf", "oneOf"] {
+        check(json!({key: [{"$ref": "#"}]}), &format!(".{key}[0].$ref"));
+        check(json!({key: [{"type": "null"}, {"$ref": "#"}]}), &format!(".{key}[1].$ref"));
+    }
+    let defs = |a: Value, b: Value| json!({"$ref": "#/$defs/a", "$defs": {"a": a, "b": b}});
+    let to = |name: &str| json!({"$ref": format!("#/$defs/{name}")});
+    check(defs(to("b"), to("a")), ".$defs.a.$ref");
+    check(defs(json!({"allOf": [to("b")]}), json!({"anyOf": [to("a")]})), ".$defs.a.allOf[0].$ref");
+    // Nobody leads there, but it is there.
+    check(json!({"$defs": {"a": to("a")}}), ".$defs.a.$ref");
+    check(json!({"items": {"$anchor": "x", "$ref": "#x"}}), ".items.$ref");
+    check(
+        json!({"items": {"$ref": "#x"}, "$defs": {"a": {"$anchor": "x", "anyOf": [{"$ref": "#x"}]}}}),
+        ".$defs.a.anyOf[0].$ref",
+    );
+    fine(json!({"type": "array", "items": {"$ref": "#"}}));
+    fine(
+        json!({"type": "object", "properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}),
+    );
+    fine(defs(json!({"anyOf": [to("b"), to("b")]}), json!({"type": "array", "items": to("a")})));
+    fine(
+        json!({"items": {"$ref": "#x"}, "$defs": {"a": {"$anchor": "x", "items": {"$ref": "#x"}}}}),
+    );
+    // A schema with many ways through it is looked at once.
+    let step = |at: usize| {
+        let next = to(&(at + 1).to_string());
+        (at.to_string(), json!({"anyOf": [next, next, next]}))
+    };
+    let mut ways: serde_json::Map<_, _> = (0..200).map(step).collect();
+    ways.insert("200".to_owned(), json!({"type": "null"}));
+    fine(json!({"$ref": "#/$defs/0", "$defs": ways.clone()}));
+    ways.insert("200".to_owned(), to("0"));
+    check(json!({"$ref": "#/$defs/0", "$defs": ways}), ".$defs.0.anyOf[0].$ref");
+}
+
 /// Tools of many servers have such schemas, and look at their arguments themselves.
 #[test]
 fn tools_that_are_not_strict_are_bound_as_far_as_can_be() {
