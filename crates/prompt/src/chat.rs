@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::read::tools::{Again, Tools, Words};
 use crate::read::{Field, Node, Read, options, short};
 use crate::refusal::Refusal;
-use crate::request::{Format, ITEMS_MAX, Message, PARTS_MAX, Request, STOPS_MAX};
+use crate::request::{Asked, ITEMS_MAX, Message, PARTS_MAX, Request, STOPS_MAX};
 
 #[derive(Deserialize)]
 struct Wire<'a> {
@@ -114,10 +114,10 @@ pub fn read(body: &[u8]) -> Result<Request, Refusal> {
         left_out: chosen.left_out,
         choice: chosen.choice,
         parallel_calls: parallel.opt(Node::flag)?.unwrap_or(true),
-        format: format.unwrap_or(Format::Text),
+        format: format.map(|(format, _)| format).unwrap_or_default(),
         sampling: options::sampling(
-            root.field("temperature", wire.temperature),
-            root.field("top_p", wire.top_p),
+            options::temperature(root.field("temperature", wire.temperature))?,
+            options::top_p(root.field("top_p", wire.top_p))?,
             root.field("seed", wire.seed),
         )?,
         // The newer of the two names counts.
@@ -128,6 +128,7 @@ pub fn read(body: &[u8]) -> Result<Request, Refusal> {
         stream_usage,
         cache_key: root.field("prompt_cache_key", wire.prompt_cache_key).opt(Node::name)?,
         metadata: root.field("metadata", wire.metadata).opt(options::metadata)?.unwrap_or_default(),
+        asked: Asked::default(),
     })
 }
 

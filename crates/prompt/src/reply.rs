@@ -379,24 +379,22 @@ fn to_json(value: &impl Serialize, out: &mut Vec<u8>) {
 
 /// Returns what an answer of the Responses API repeats of its request, and clients expect to find.
 fn echo(request: &Request) -> Map<String, Value> {
+    let asked = &request.asked;
     let format = match &request.format {
-        Format::Text => "text",
-        Format::Json => "json_object",
-        Format::Schema(_) => "json_schema",
-    };
-    let choice = match &request.choice {
-        Choice::Auto => json!("auto"),
-        Choice::Required => json!("required"),
-        Choice::None => json!("none"),
-        Choice::Named(name) => {
-            let is_free = |tool: &&Tool| tool.name == *name && is_free(tool);
-            let kind = request.tools.iter().find(is_free).map_or("function", |_| "custom");
-            json!({"type": kind, "name": name})
-        }
+        Format::Text => json!({"type": "text"}),
+        Format::Json => json!({"type": "json_object"}),
+        Format::Schema(schema) => json!({
+            "type": "json_schema",
+            // Clients take it for granted; whoever sends none has no use for it.
+            "name": asked.title.name.as_deref().unwrap_or("answer"),
+            "description": asked.title.description,
+            "schema": schema,
+            "strict": asked.title.strict,
+        }),
     };
     let value = json!({
         "background": false,
-        "instructions": null,
+        "instructions": asked.instructions,
         "max_output_tokens": request.output_tokens_max,
         "metadata": request.metadata,
         "parallel_tool_calls": request.parallel_calls,
@@ -404,17 +402,44 @@ fn echo(request: &Request) -> Map<String, Value> {
         "prompt_cache_key": request.cache_key,
         "reasoning": {"effort": request.effort, "summary": null},
         "store": false,
-        "temperature": request.sampling.map(|sampling| sampling.temperature),
-        "text": {"format": {"type": format}},
-        "tool_choice": choice,
+        "temperature": asked.temperature,
+        "text": {"format": format},
+        "tool_choice": choice(request),
         // Those who sent them know them, and they would come three times.
         "tools": [],
-        "top_p": request.sampling.map(|sampling| sampling.top_p),
+        "top_p": asked.top_p,
         "truncation": "disabled",
     });
     match value {
         Value::Object(map) => map,
         _ => Map::new(),
+    }
+}
+
+/// Returns what must be called, in the words of the Responses API.
+fn choice(request: &Request) -> Value {
+    let mode = match &request.choice {
+        Choice::Auto => "auto",
+        Choice::Required => "required",
+        Choice::None => "none",
+        Choice::Named(name) => {
+            let tool = request.tools.iter().find(|tool| tool.name == *name);
+            return tool.map_or_else(|| json!({"type": "function", "name": name}), reference);
+        }
+    };
+    if !request.asked.is_listed {
+        return json!(mode);
+    }
+    let tools: Vec<_> = request.tools.iter().map(reference).collect();
+    json!({"type": "allowed_tools", "mode": mode, "tools": tools})
+}
+
+/// Names a tool as choices do.
+fn reference(tool: &Tool) -> Value {
+    let kind = if is_free(tool) { "custom" } else { "function" };
+    match tool.name.split_once('.') {
+        Some((namespace, name)) => json!({"type": kind, "namespace": namespace, "name": name}),
+        None => json!({"type": kind, "name": tool.name}),
     }
 }
 

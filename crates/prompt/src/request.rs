@@ -41,6 +41,34 @@ pub struct Request {
     pub cache_key: Option<String>,
     /// What the client wants back as it is; all values are strings.
     pub metadata: Map<String, Value>,
+    /// What answers repeat besides.
+    pub asked: Asked,
+}
+
+/// What an answer of the Responses API repeats in the client's own words; nothing is done after it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// The instructions, which are the first message as well; none if they are longer than [`REPEATED_BYTES_MAX`].
+    pub instructions: Option<String>,
+    /// The temperature, as precise as it came.
+    pub temperature: Option<f64>,
+    /// The share of the likeliest tokens, likewise.
+    pub top_p: Option<f64>,
+    /// Whether the client has listed the tools that may be called, so that the others are gone.
+    pub is_listed: bool,
+    /// What is said about the schema of the answer, if it has one.
+    pub title: Title,
+}
+
+/// What a client says about a schema.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Title {
+    /// Its name.
+    pub name: Option<String>,
+    /// What it is for; none if that is longer than [`REPEATED_BYTES_MAX`].
+    pub description: Option<String>,
+    /// Whether it is a promise, which it is here in any case.
+    pub strict: Option<bool>,
 }
 
 /// The most bytes that a request may have.
@@ -59,6 +87,8 @@ pub const DEPTH_MAX: usize = 64;
 pub const NAME_BYTES_MAX: usize = 256;
 /// The most stop words.
 pub const STOPS_MAX: usize = 16;
+/// The most bytes of a text that an answer repeats: a stream has it three times.
+pub const REPEATED_BYTES_MAX: usize = 256 * 1024;
 /// The most entries of metadata.
 pub const METADATA_MAX: usize = 16;
 /// The most bytes of metadata.

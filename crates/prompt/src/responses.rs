@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::read::tools::{Again, Tools, Words, qualified};
 use crate::read::{Node, Read, options, short};
 use crate::refusal::Refusal;
-use crate::request::{Format, ITEMS_MAX, Message, PARTS_MAX, Request, Tool};
+use crate::request::{Asked, ITEMS_MAX, Message, PARTS_MAX, Request, Tool};
 
 #[derive(Deserialize)]
 struct Wire<'a> {
@@ -78,9 +78,8 @@ pub fn read(body: &[u8], own: &[Tool]) -> Result<Request, Refusal> {
     let model = root.field("model", wire.model).need()?.name()?;
     refuse(root, &wire)?;
     let (mut messages, mut tools) = (Vec::new(), Tools::default());
-    if let Some(text) = root.field("instructions", wire.instructions).opt(Node::string)? {
-        messages.push(Message::System(text));
-    }
+    let instructions = root.field("instructions", wire.instructions).opt(Node::string)?;
+    messages.extend(instructions.clone().map(Message::System));
     if let Some(list) = root.field("tools", wire.tools).get() {
         tools.read(list, Words::Flat, Again::Refuse)?;
     }
@@ -102,6 +101,7 @@ pub fn read(body: &[u8], own: &[Tool]) -> Result<Request, Refusal> {
         }
         None => None,
     };
+    let (format, title) = format.unwrap_or_default();
     let effort = match root.field("reasoning", wire.reasoning).get() {
         Some(reasoning) => {
             let WireReasoning { effort } = reasoning.object()?;
@@ -113,6 +113,13 @@ pub fn read(body: &[u8], own: &[Tool]) -> Result<Request, Refusal> {
     let choice = root.field("tool_choice", wire.tool_choice);
     let chosen = tools.choose(choice, Words::Flat)?.check(choice)?;
     let parallel = root.field("parallel_tool_calls", wire.parallel_tool_calls);
+    let asked = Asked {
+        instructions: options::repeated(instructions),
+        temperature: options::temperature(root.field("temperature", wire.temperature))?,
+        top_p: options::top_p(root.field("top_p", wire.top_p))?,
+        is_listed: chosen.is_listed,
+        title,
+    };
     Ok(Request {
         model,
         messages,
@@ -121,12 +128,8 @@ pub fn read(body: &[u8], own: &[Tool]) -> Result<Request, Refusal> {
         left_out: chosen.left_out,
         choice: chosen.choice,
         parallel_calls: parallel.opt(Node::flag)?.unwrap_or(true),
-        format: format.unwrap_or(Format::Text),
-        sampling: options::sampling(
-            root.field("temperature", wire.temperature),
-            root.field("top_p", wire.top_p),
-            root.field("seed", None),
-        )?,
+        format,
+        sampling: options::sampling(asked.temperature, asked.top_p, root.field("seed", None))?,
         output_tokens_max: options::tokens(
             root.field("max_output_tokens", wire.max_output_tokens),
         )?,
@@ -136,6 +139,7 @@ pub fn read(body: &[u8], own: &[Tool]) -> Result<Request, Refusal> {
         stream_usage: false,
         cache_key: root.field("prompt_cache_key", wire.prompt_cache_key).opt(Node::name)?,
         metadata: root.field("metadata", wire.metadata).opt(options::metadata)?.unwrap_or_default(),
+        asked,
     })
 }
 

@@ -7,16 +7,24 @@ use serde_json::{Map, Value};
 use super::tools::Tools;
 use super::{Field, Node, Read, short};
 use crate::Sampling;
-use crate::request::{Format, METADATA_BYTES_MAX, METADATA_MAX};
+use crate::request::{Format, METADATA_BYTES_MAX, METADATA_MAX, REPEATED_BYTES_MAX, Title};
 
-/// Reads how tokens are chosen; what is not said is as hosted endpoints have it.
+/// Reads how even the odds of tokens are.
+pub(crate) fn temperature(field: Field<'_>) -> Read<Option<f64>> {
+    field.opt(|node| node.number(0.0..=2.0))
+}
+
+/// Reads which share of the likeliest tokens is considered.
+pub(crate) fn top_p(field: Field<'_>) -> Read<Option<f64>> {
+    field.opt(|node| node.number(0.0..=1.0))
+}
+
+/// Returns how tokens are chosen; what is not said is as hosted endpoints have it.
 pub(crate) fn sampling(
-    temperature: Field<'_>,
-    top_p: Field<'_>,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
     seed: Field<'_>,
 ) -> Read<Option<Sampling>> {
-    let temperature = temperature.opt(|node| node.number(0.0..=2.0))?;
-    let top_p = top_p.opt(|node| node.number(0.0..=1.0))?;
     let seed = seed.opt(|node| node.integer(i64::MIN..=i64::MAX))?;
     if temperature.is_none() && top_p.is_none() && seed.is_none() {
         return Ok(None);
@@ -68,29 +76,51 @@ struct WireFormat<'a> {
     #[serde(rename = "type", borrow)]
     kind: Option<&'a RawValue>,
     #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    description: Option<&'a RawValue>,
+    #[serde(borrow)]
+    strict: Option<&'a RawValue>,
+    #[serde(borrow)]
     schema: Option<&'a RawValue>,
     #[serde(borrow)]
     json_schema: Option<&'a RawValue>,
 }
 
-/// Reads the form of the answer; Chat Completions wraps the schema once more.
-pub(crate) fn format(node: Node<'_>, is_wrapped: bool, tools: &mut Tools) -> Read<Format> {
+/// Reads the form of the answer, and what is said about it; Chat Completions wraps the schema once more.
+pub(crate) fn format(node: Node<'_>, is_wrapped: bool, tools: &mut Tools) -> Read<(Format, Title)> {
     let wire: WireFormat<'_> = node.object()?;
     let kind = node.field("type", wire.kind).need()?;
     match &*kind.text()? {
-        "text" => Ok(Format::Text),
-        "json_object" => Ok(Format::Json),
+        "text" => Ok((Format::Text, Title::default())),
+        "json_object" => Ok((Format::Json, Title::default())),
         "json_schema" if is_wrapped => {
             let inner = node.field("json_schema", wire.json_schema).need()?;
-            let WireFormat { schema, .. } = inner.object()?;
-            tools.schema(inner.field("schema", schema).need()?).map(Format::Schema)
+            titled_schema(inner, &inner.object()?, tools)
         }
-        "json_schema" => {
-            tools.schema(node.field("schema", wire.schema).need()?).map(Format::Schema)
-        }
+        "json_schema" => titled_schema(node, &wire, tools),
         other => Err(kind.invalid(format_args!(
             "`{}` is unknown; it can be `text`, `json_object` or `json_schema`",
             short(other)
         ))),
     }
+}
+
+fn titled_schema(
+    node: Node<'_>,
+    wire: &WireFormat<'_>,
+    tools: &mut Tools,
+) -> Read<(Format, Title)> {
+    let schema = tools.schema(node.field("schema", wire.schema).need()?)?;
+    let title = Title {
+        name: node.field("name", wire.name).opt(Node::name)?,
+        description: repeated(node.field("description", wire.description).opt(Node::string)?),
+        strict: node.field("strict", wire.strict).opt(Node::flag)?,
+    };
+    Ok((Format::Schema(schema), title))
+}
+
+/// Leaves out what is too long to be repeated.
+pub(crate) fn repeated(text: Option<String>) -> Option<String> {
+    text.filter(|text| text.len() <= REPEATED_BYTES_MAX)
 }

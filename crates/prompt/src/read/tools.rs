@@ -18,6 +18,7 @@ pub(crate) struct Tools {
     /// The names of those that run here.
     own: BTreeSet<String>,
     left_out: Vec<String>,
+    is_listed: bool,
     schema_bytes: usize,
     /// Those that were offered, whether they are left out or not.
     seen: usize,
@@ -268,14 +269,14 @@ impl Tools {
             Some(node) if node.is_text() => mode(node, true)?,
             Some(node) => self.chosen(node, words)?,
         };
-        let Self { list: mut tools, mut own, left_out, .. } = self;
+        let Self { list: mut tools, mut own, left_out, is_listed, .. } = self;
         if choice == Choice::None {
             // A client that wants no calls reads of none of ours.
             tools.retain(|tool| !own.contains(&tool.name));
         }
         let left: BTreeSet<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         own.retain(|name| left.contains(name.as_str()));
-        Ok(Chosen { tools, own, choice, left_out })
+        Ok(Chosen { tools, own, choice, is_listed, left_out })
     }
 
     fn chosen(&mut self, node: Node<'_>, words: Words) -> Read<Choice> {
@@ -313,6 +314,7 @@ impl Tools {
         }
         let mut allowed = allowed.into_iter();
         self.list.retain(|_| allowed.next().unwrap_or_default());
+        self.is_listed = true;
         mode(node.field("mode", wire.mode).need()?, false)
     }
 
@@ -346,6 +348,8 @@ pub(crate) struct Chosen {
     pub(crate) tools: Vec<Tool>,
     pub(crate) own: BTreeSet<String>,
     pub(crate) choice: Choice,
+    /// Whether the choice lists the tools.
+    pub(crate) is_listed: bool,
     pub(crate) left_out: Vec<String>,
 }
 

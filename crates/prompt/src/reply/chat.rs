@@ -106,7 +106,8 @@ fn chunk(reply: &Reply, choice: Option<Choice<'_>>, usage: Option<WireUsage>, ou
         created: reply.stamp.created_at,
         model: &reply.stamp.model,
         choices: choice.as_slice(),
-        usage,
+        // Whoever wants it at the end gets the field everywhere.
+        usage: reply.stream_usage.then_some(usage),
     };
     frame(|out| to_json(&chunk, out), out);
 }
@@ -119,7 +120,7 @@ struct Chunk<'a> {
     model: &'a str,
     choices: &'a [Choice<'a>],
     #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<WireUsage>,
+    usage: Option<Option<WireUsage>>,
 }
 
 #[derive(Default, Serialize)]

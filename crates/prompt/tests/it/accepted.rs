@@ -51,6 +51,7 @@ fn render(request: &Request) -> String {
     let Request { output_tokens_max, effort, stop, stream, stream_usage, cache_key, .. } = request;
     writeln!(text, "{output_tokens_max:?} {effort:?} {stop:?} {cache_key:?}").unwrap();
     writeln!(text, "stream {stream} usage {stream_usage} {sampling:?}").unwrap();
+    writeln!(text, "{:?}", request.asked).unwrap();
     writeln!(text, "{left_out:?} {}", serde_json::to_string(metadata).unwrap()).unwrap();
     for message in messages {
         writeln!(text, "{message:?}").unwrap();

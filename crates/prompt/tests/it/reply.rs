@@ -1,7 +1,7 @@
 //! Answers, frame by frame.
 
 use prompt::reply::{Api, KEEP_ALIVE, ModelCard, Reply, models_body};
-use prompt::request::{Request, Usage};
+use prompt::request::{REPEATED_BYTES_MAX, Request, Usage};
 use prompt::{Delta, Ending};
 use serde_json::{Value, json};
 
@@ -154,6 +154,61 @@ fn events_of_the_responses_api() {
     assert_eq!(&serde_json::from_slice::<Value>(&reply.into_body()).unwrap(), response);
 }
 
+/// What an answer repeats of a request with these fields.
+#[track_caller]
+fn check_repeated(fields: Value, want: Value) {
+    let mut body = json!({"model": "m", "input": "hi", "tools": [
+        {"type": "function", "name": "ls"}, {"type": "custom", "name": "patch"},
+        {"type": "namespace", "name": "a", "tools": [{"type": "function", "name": "look"}]}]});
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let request = read(Api::Responses, body.to_string().as_bytes()).unwrap();
+    let reply = Reply::new(Api::Responses, &request, stamp());
+    let body: Value = serde_json::from_slice(&reply.into_body()).unwrap();
+    for (key, want) in want.as_object().unwrap() {
+        assert_eq!(&body[key], want, "{key} of {fields}");
+    }
+}
+
+#[test]
+fn what_answers_repeat() {
+    check_repeated(
+        json!({}),
+        json!({"instructions": null, "temperature": null, "top_p": null, "tool_choice": "auto",
+            "text": {"format": {"type": "text"}}, "max_output_tokens": null,
+            "parallel_tool_calls": true, "metadata": {}, "truncation": "disabled"}),
+    );
+    let same = json!({"instructions": "Be brief.", "temperature": 0.7, "top_p": 0.95,
+        "max_output_tokens": 7, "parallel_tool_calls": false, "prompt_cache_key": "k"});
+    check_repeated(same.clone(), same);
+    let long = "x".repeat(REPEATED_BYTES_MAX + 1);
+    check_repeated(json!({ "instructions": long }), json!({ "instructions": null }));
+    check_repeated(json!({ "instructions": long[1..] }), json!({ "instructions": long[1..] }));
+    let text = json!({"format": {"type": "json_schema", "name": "n", "description": "d",
+        "schema": {"type": "object", "title": "t"}, "strict": true}});
+    check_repeated(json!({ "text": text }), json!({ "text": text }));
+    check_repeated(
+        json!({"text": {"format": {"type": "json_schema", "schema": {}}}}),
+        json!({"text": {"format": {"type": "json_schema", "name": "answer", "description": null,
+            "schema": {}, "strict": null}}}),
+    );
+    let text = json!({"format": {"type": "json_object"}});
+    check_repeated(json!({ "text": text }), json!({ "text": text }));
+    for choice in [
+        json!("required"),
+        json!("none"),
+        json!({"type": "function", "name": "ls"}),
+        json!({"type": "custom", "name": "patch"}),
+        json!({"type": "function", "namespace": "a", "name": "look"}),
+        json!({"type": "allowed_tools", "mode": "auto", "tools": [
+            {"type": "custom", "name": "patch"},
+            {"type": "function", "namespace": "a", "name": "look"}]}),
+        json!({"type": "allowed_tools", "mode": "required", "tools": [
+            {"type": "function", "name": "ls"}]}),
+    ] {
+        check_repeated(json!({ "tool_choice": choice }), json!({ "tool_choice": choice }));
+    }
+}
+
 #[test]
 fn chunks_of_chat_completions() {
     let deltas = [&DELTAS[..4], &[Delta::Call { index: 0, name: "ls" }], &DELTAS[5..]].concat();
@@ -163,6 +218,7 @@ fn chunks_of_chat_completions() {
     let (usage, rest) = rest.split_last().unwrap();
     assert_eq!(usage["choices"], json!([]));
     assert_eq!(usage["usage"]["prompt_tokens_details"]["cached_tokens"], 80);
+    assert!(rest.iter().all(|frame| frame.get("usage") == Some(&json!(null))), "{rest:?}");
     let (end, rest) = rest.split_last().unwrap();
     assert_eq!(end["choices"][0]["finish_reason"], "tool_calls");
     let deltas: Vec<_> = rest.iter().map(|frame| frame["choices"][0]["delta"].clone()).collect();
