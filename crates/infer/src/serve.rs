@@ -14,10 +14,12 @@ mod account;
 mod answer;
 mod body;
 mod guard;
+mod hangup;
 mod problem;
 mod route;
 mod stall;
 mod stop;
+mod upload;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -26,9 +28,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -40,8 +41,8 @@ use prompt::reply::{Api, ModelCard};
 use prompt::request::{Input, Tool};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{Instant, timeout};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 
 pub use accept::{Listeners, serve};
 pub use body::Body;
@@ -52,9 +53,11 @@ use crate::metrics::{self, Metrics, Now};
 use crate::tools::Tools;
 use account::Account;
 use guard::Token;
+use hangup::Hangup;
 use problem::Problem;
 use route::Route;
 use stall::Stall;
+use upload::Upload;
 
 /// The version of what clients and daemons of ours say to each other beyond the public APIs.
 pub const PROTOCOL: &str = "1";
@@ -317,8 +320,9 @@ impl Server {
         &self.log
     }
 
-    /// Serves one connection to its end.
-    pub async fn connection<I>(self: Arc<Self>, stream: I, door: Door)
+    /// Serves one connection to its end, or until its client is gone. Where that cannot be told from a client that has
+    /// only said all it has to say, that is the end as well.
+    async fn connection<I>(self: Arc<Self>, stream: I, door: Door, hangup: Option<Hangup>)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -331,20 +335,33 @@ impl Server {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(self.limits.head_timeout)
+            .half_close(hangup.is_some())
             .max_headers(HEADERS_MAX)
             .max_header_size(HEAD_BYTES_MAX)
             .max_buf_size(HEAD_BYTES_MAX);
         let stream = TokioIo::new(Stall::new(stream, self.limits.write_timeout));
         let mut connection = std::pin::pin!(http.serve_connection(stream, service));
         let closing = async { drop(phase.wait_for(|phase| *phase > Phase::Open).await) };
-        tokio::select! {
-            // Garbage, silence and clients that leave are no news.
-            _ = connection.as_mut() => {}
-            () = closing => {
-                connection.as_mut().graceful_shutdown();
-                // Answers end by themselves when everything does, and say so first.
-                let _ = connection.await;
+        let serving = async {
+            tokio::select! {
+                // Garbage, silence and clients that leave are no news.
+                _ = connection.as_mut() => {}
+                () = closing => {
+                    connection.as_mut().graceful_shutdown();
+                    // Answers end by themselves when everything does, and say so first.
+                    let _ = connection.await;
+                }
             }
+        };
+        let gone = async {
+            match &hangup {
+                Some(hangup) => hangup.wait().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = serving => {}
+            () = gone => {}
         }
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
@@ -360,7 +377,8 @@ impl Server {
     async fn handle(self: Arc<Self>, request: Request<Incoming>, door: Door) -> Response<Body> {
         let mut account = Account::open(&self, guard::request_id(request.headers()));
         let id = account.id().to_owned();
-        let (head, mut body) = request.into_parts();
+        let (head, body) = request.into_parts();
+        let mut body = Upload::new(body, &head.headers);
         let admitted = self.admit(&head.headers, door).and_then(|()| {
             let route = Route::find(&head.method, head.uri.path())?;
             account.enter(&route);
@@ -370,14 +388,17 @@ impl Server {
             Ok(route)
         });
         let mut response = match admitted {
-            Ok(route) => self.respond(route, body, account).await,
+            Ok(route) => self.respond(route, &mut body, account).await,
             Err(problem) => {
-                drain(&mut body).await;
+                body.drain().await;
                 account.refused(&problem);
                 problem.response()
             }
         };
         let headers = response.headers_mut();
+        if body.is_awaited() {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if let Ok(id) = HeaderValue::from_str(&id) {
             headers.insert(REQUEST_ID_HEADER, id);
         }
@@ -398,7 +419,7 @@ impl Server {
     async fn respond(
         self: &Arc<Self>,
         route: Route,
-        body: Incoming,
+        body: &mut Upload,
         mut account: Account,
     ) -> Response<Body> {
         let api = match route {
@@ -428,46 +449,6 @@ impl Server {
                 account.refused(&problem);
                 problem.response()
             }
-        }
-    }
-
-    /// Reads a body, within all bounds. The room that it takes goes with it.
-    async fn read_body(&self, mut body: Incoming) -> Result<Received, Problem> {
-        let limit = self.limits.request_bytes_max;
-        let too_large = || Problem::from(Refusal::TooLarge { limit });
-        if body.size_hint().lower() > limit as u64 {
-            drain(&mut body).await;
-            return Err(too_large());
-        }
-        let (mut bytes, mut room) = (Vec::new(), None::<OwnedSemaphorePermit>);
-        let read = async {
-            while let Some(frame) = body.frame().await {
-                // A client that breaks off does not read why.
-                let frame = frame.map_err(|_| Problem::invalid("the body broke off"))?;
-                let Ok(data) = frame.into_data() else { continue };
-                if bytes.len() + data.len() > limit {
-                    return Err(too_large());
-                }
-                let had = bytes.len().div_ceil(1024);
-                bytes.extend_from_slice(&data);
-                let more = bytes.len().div_ceil(1024) - had;
-                let more = u32::try_from(more).unwrap_or(u32::MAX);
-                let more = Arc::clone(&self.bodies).try_acquire_many_owned(more);
-                let more = more.map_err(|_| Problem::bodies_full())?;
-                match &mut room {
-                    Some(room) => room.merge(more),
-                    None => room = Some(more),
-                }
-            }
-            Ok(())
-        };
-        match timeout(self.limits.body_timeout, read).await {
-            Ok(Ok(())) => Ok(Received { bytes, _room: room }),
-            Ok(Err(problem)) => {
-                drain(&mut body).await;
-                Err(problem)
-            }
-            Err(_) => Err(Problem::slow()),
         }
     }
 
@@ -556,28 +537,6 @@ impl Server {
     }
 }
 
-/// A body, and the room that it takes for as long as it is there.
-struct Received {
-    bytes: Vec<u8>,
-    _room: Option<OwnedSemaphorePermit>,
-}
-
-/// Reads a little of a body that nobody wants, so that the client gets to read why.
-async fn drain(body: &mut Incoming) {
-    let read = async {
-        let mut left = DRAIN_BYTES_MAX;
-        while let Some(Ok(frame)) = body.frame().await {
-            let bytes = frame.data_ref().map_or(0, bytes::Bytes::len);
-            match left.checked_sub(bytes) {
-                Some(rest) => left = rest,
-                None => break,
-            }
-        }
-    };
-    // Whoever is slower does not get to read it.
-    let _ = timeout(DRAIN_TIMEOUT, read).await;
-}
-
 fn json_response(body: impl Into<bytes::Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::whole(body));
     let headers = response.headers_mut();
@@ -596,7 +555,3 @@ pub const MODEL_ALIAS: &str = "local";
 const HEADERS_MAX: usize = 64;
 /// Bytes of a request's head, and of what is read or written at once.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// How much of an unwanted body is read.
-const DRAIN_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long that may take.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::hangup::Hangup;
 use super::{Door, Phase, Server};
 
 /// Where a server listens.
@@ -58,8 +59,12 @@ pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<O
         let server = Arc::clone(&server);
         connections.spawn(async move {
             match client {
-                Client::Socket(stream) => server.connection(stream, Door::Socket).await,
-                Client::Port(stream) => server.connection(stream, Door::Port).await,
+                Client::Socket(stream) => {
+                    // Without a watch, a client that shuts down its sending end counts as gone.
+                    let hangup = Hangup::new(&stream).ok();
+                    server.connection(stream, Door::Socket, hangup).await;
+                }
+                Client::Port(stream) => server.connection(stream, Door::Port, None).await,
             }
             drop(permit);
         });

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use prompt::reader::Reader;
@@ -31,6 +30,7 @@ use super::account::{Account, Outcome};
 use super::body::Body;
 use super::problem::Problem;
 use super::stop::Stop;
+use super::upload::Upload;
 use super::{Loaded, Server, unix_seconds};
 use crate::engine::{Ended, Generation, Job, Step};
 use crate::home::random_hex;
@@ -80,7 +80,7 @@ struct Round {
 pub(crate) async fn respond(
     server: &Arc<Server>,
     api: Api,
-    body: Incoming,
+    body: &mut Upload,
     account: &mut Account,
 ) -> Result<Begun, Problem> {
     let received = server.read_body(body).await?;

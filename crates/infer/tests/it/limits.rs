@@ -26,6 +26,39 @@ async fn large_bodies_are_refused_whether_announced_or_not() {
     assert_eq!(lab.responses(&input("[[say hi]]", false)).await.text(), "hi");
 }
 
+/// Whoever asks first whether to send a body is told no at once, and not to go on.
+#[tokio::test]
+async fn bodies_that_are_not_wanted_are_not_asked_for() {
+    let limits = Limits { request_bytes_max: 10_000, ..Limits::default() };
+    let lab = Lab::new(Set { limits, port: true, ..Set::default() }).await;
+    let head = |path: &str, length: usize| {
+        format!("{}content-length: {length}\r\nexpect: 100-continue\r\n\r\n", post(path))
+    };
+    let begun = Instant::now();
+    for (path, length, status) in
+        [("/v1/responses", 10_001, "413"), ("/nothing", 10, "404"), ("/v1/models", 10, "405")]
+    {
+        let mut client = lab.connect().await;
+        client.raw(head(path, length).as_bytes()).await;
+        let answer = client.rest().await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path} {answer}");
+        assert!(answer.contains("connection: close\r\n"), "{path} {answer}");
+    }
+    let mut client = lab.connect_port().await;
+    client.raw(head("/v1/responses", 10).as_bytes()).await;
+    let answer = client.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    // Reading what does not come would have taken seconds.
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // One that is wanted is.
+    let body = input("[[say hi]]", false).to_string();
+    let mut client = lab.connect().await;
+    client.raw(head("/v1/responses", body.len()).as_bytes()).await;
+    assert!(client.until("HTTP/1.1 100 Continue\r\n\r\n").await);
+    client.raw(body.as_bytes()).await;
+    assert!(client.until("\"text\":\"hi\"").await);
+}
+
 #[tokio::test]
 async fn bodies_that_are_read_at_once_have_a_bound_together() {
     let limits =
