@@ -73,10 +73,13 @@ pub struct Now {
 
 impl Metrics {
     /// Counts a request that is over.
-    pub fn request(&self, route: &'static str, status: u16, total: Duration) {
-        let mut counts = self.lock();
-        *counts.requests.entry((route, status)).or_default() += 1;
-        counts.total.add(total);
+    pub fn request(&self, route: &'static str, status: u16) {
+        *self.lock().requests.entry((route, status)).or_default() += 1;
+    }
+
+    /// Counts the time that a request for an answer took.
+    pub fn took(&self, total: Duration) {
+        self.lock().total.add(total);
     }
 
     /// Counts a client that left.
@@ -133,7 +136,7 @@ impl Metrics {
         );
         counts.total.render(
             "heddle_request_seconds",
-            "Time from a request to the end of its answer.",
+            "Time from a request for an answer to its end.",
             &mut out,
         );
         drop(counts);
@@ -212,9 +215,12 @@ mod tests {
     #[test]
     fn counters_are_shown() {
         let metrics = Metrics::default();
-        metrics.request("/v1/responses", 200, Duration::from_millis(70));
-        metrics.request("/v1/responses", 200, Duration::from_secs(100));
-        metrics.request("/health", 404, Duration::ZERO);
+        metrics.request("/v1/responses", 200);
+        metrics.request("/v1/responses", 200);
+        metrics.request("/health", 404);
+        metrics.took(Duration::from_millis(70));
+        metrics.took(Duration::from_secs(100));
+        metrics.took(Duration::ZERO);
         metrics.first_token(Duration::from_millis(300));
         metrics.tokens(Usage { input: 3, cached: 2, output: 5, reasoning: 1 });
         metrics.tokens(Usage { input: 1, ..Usage::default() });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hyper::Response;
+use hyper::{Response, StatusCode};
 use prompt::request::Usage;
 use tokio::time::Instant;
 
@@ -55,7 +55,7 @@ impl Account {
             quiet: false,
             work: false,
             begun: Instant::now(),
-            status: 200,
+            status: LEFT,
             outcome: Outcome::Cancelled,
             code: None,
             stream: false,
@@ -94,6 +94,11 @@ impl Account {
         self.status = response.status().as_u16();
         self.outcome = Outcome::Completed;
         response
+    }
+
+    /// Notes that the client gets an answer, though maybe not all of it.
+    pub(crate) fn sent(&mut self) {
+        self.status = StatusCode::OK.as_u16();
     }
 
     pub(crate) fn failed(&mut self, code: &'static str) {
@@ -149,7 +154,10 @@ impl Drop for Account {
             Outcome::Failed => (Level::Error, "failed"),
             Outcome::Cancelled => (Level::Info, "cancelled"),
         };
-        server.metrics.request(self.route, self.status, total);
+        server.metrics.request(self.route, self.status);
+        if self.work {
+            server.metrics.took(total);
+        }
         server.metrics.tokens(self.usage);
         if self.outcome == Outcome::Cancelled {
             server.metrics.cancelled();
@@ -184,5 +192,7 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// What stands for the status where the client left before it could get one, as servers have it by custom.
+const LEFT: u16 = 499;
 /// How many calls of one answer a log line names.
 const TOOLS_NAMED_MAX: usize = 32;

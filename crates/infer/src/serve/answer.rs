@@ -181,9 +181,12 @@ async fn beside<T: Send + 'static>(
 
 impl Begun {
     /// Answers: at once if it is streamed, else when it is done.
-    pub(crate) async fn response(self, account: Account) -> Response<Body> {
+    pub(crate) async fn response(self, mut account: Account) -> Response<Body> {
         let Self { server, loaded, request, clients, reply, first } = self;
         let stream = request.stream;
+        if stream {
+            account.sent();
+        }
         let (frames, body) = mpsc::channel(server.limits.frames_max);
         let answer = Answer {
             sink: stream.then_some(frames),
@@ -258,6 +261,7 @@ impl Answer {
         match self.rounds(first).await {
             Ok(ending) => {
                 let usage = self.account.usage;
+                self.account.sent();
                 self.reply.finish(ending, usage, &mut self.out);
                 self.account.outcome = match ending {
                     Ending::Stop => Outcome::Completed,

@@ -140,7 +140,10 @@ impl Problem {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+                let refusal = self.refusal.as_ref();
+                let seconds = refusal.and_then(Refusal::retry_after_seconds);
+                let seconds = seconds.unwrap_or(RETRY_AFTER_SECONDS);
+                headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
             }
             _ => {}
         }
@@ -176,5 +179,7 @@ impl From<Refusal> for Problem {
     }
 }
 
+/// How long to stay away where the refusal does not say.
+const RETRY_AFTER_SECONDS: u64 = 1;
 /// How much of a path that does not exist is repeated.
 const PATH_BYTES_SHOWN: usize = 100;

@@ -41,6 +41,11 @@ async fn whoever_leaves_takes_the_answer_along_at_once() {
         until("nobody", || lab.seen.running.load(std::sync::atomic::Ordering::SeqCst) == 0).await;
     }
     until("the log", || lab.log().matches("\"outcome\":\"cancelled\"").count() == 4).await;
+    // Those who had not got anything have no status of ours.
+    for status in ["200", "499"] {
+        let line = format!("\"status\":{status},\"outcome\":\"cancelled\"");
+        assert_eq!(lab.log().matches(&line).count(), 2, "{}", lab.log());
+    }
     // The slot is free again.
     assert_eq!(lab.responses(&input("[[say hi]]", true)).await.text(), "hi");
 }
@@ -138,7 +143,8 @@ async fn too_many_in_line_are_told_to_come_back() {
     let answer = lab.responses(&input("x", true)).await;
     assert_eq!(answer.status, 429, "{answer:?}");
     assert_eq!(answer.json()["error"]["code"], "rate_limit_exceeded");
-    assert!(!answer.header("retry-after").is_empty());
+    assert_eq!(answer.header("retry-after"), "2");
+    assert!(answer.body.contains("again in 2s"), "{answer:?}");
 }
 
 #[tokio::test]
