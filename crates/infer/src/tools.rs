@@ -30,6 +30,8 @@ pub const RUNS_MAX: usize = 4;
 pub const DECLARED_MAX: usize = 64;
 /// How many things that do not fit a schema are named.
 const MISFITS_MAX: usize = 3;
+/// How much is said about each of them.
+const MISFIT_BYTES_MAX: usize = 256;
 
 /// What the user says about tools.
 #[derive(Clone, Debug)]
@@ -239,11 +241,12 @@ impl Tools {
 
     /// Runs a call, if it may and can be run; `offered` are those of our tools that its request leaves to the model.
     pub async fn run(&self, offered: &BTreeSet<String>, name: &str, arguments: &str) -> Output {
+        let max = self.settings.output_bytes_max;
         let (own, value) = match self.check(offered, name, arguments) {
             Ok(checked) => checked,
-            Err(refused) => return refused,
+            // The words of a refusal are in part the model's own, and read by it like any output.
+            Err(Output { status, text }) => return Output::new(status, cut(&text, max)),
         };
-        let max = self.settings.output_bytes_max;
         match &own.act {
             Act::Echo => Output::new(Status::Completed, cut(text_of(&value), max)),
             Act::Upper => Output::new(Status::Completed, cut(&text_of(&value).to_uppercase(), max)),
@@ -314,9 +317,13 @@ impl Tools {
         };
         let misfits: Vec<_> = own.fits.iter_errors(&value).take(MISFITS_MAX).collect();
         if !misfits.is_empty() {
-            let shown = misfits.iter().map(|misfit| match misfit.instance_path.as_str() {
-                "" => misfit.to_string(),
-                path => format!("at {path}: {misfit}"),
+            let shown = misfits.iter().map(|misfit| {
+                let misfit = match misfit.instance_path.as_str() {
+                    "" => misfit.to_string(),
+                    path => format!("at {path}: {misfit}"),
+                };
+                // It repeats what does not fit, and there must be room for the schema.
+                cut(&misfit, MISFIT_BYTES_MAX)
             });
             return bad(shown.collect::<Vec<_>>().join("; "));
         }
@@ -386,11 +393,11 @@ mod tests {
         }
     }
 
-    async fn run(on: bool, allowed: &[&str], name: &str, arguments: &str) -> Output {
+    async fn run(on: bool, allowed: &[&str], max: usize, name: &str, arguments: &str) -> Output {
         let allowed = allowed.iter().map(|&name| name.to_owned()).collect();
         let declared = vec![declared("hello", &["true"], json!({"type": "object"}))];
         let settings =
-            Settings { on, allowed, declared, output_bytes_max: 8, ..Settings::default() };
+            Settings { on, allowed, declared, output_bytes_max: max, ..Settings::default() };
         let tools = Tools::new(settings).unwrap();
         let offered = tools.offered().map(|tool| tool.name.clone()).collect();
         tools.run(&offered, name, arguments).await
@@ -418,14 +425,37 @@ mod tests {
             (true, both, "echo", r#"{"text":"a","x":1}"#, BadArguments, "'x' was unexpected"),
             (true, &["hello"][..], "hello", "{}", Failed, "no sandbox"),
         ] {
-            let output = run(on, allowed, name, arguments).await;
+            let max = if status == Completed { 8 } else { 8192 };
+            let output = run(on, allowed, max, name, arguments).await;
             assert_eq!(output.status, status, "{name} {arguments}: {}", output.text);
             assert!(output.text.contains(says), "{name} {arguments}: {}", output.text);
         }
-        let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(super::ARGUMENTS_BYTES_MAX));
-        let output = run(true, both, "echo", &long).await;
-        assert_eq!(output.status, BadArguments);
-        assert!(output.text.len() < 1000, "{}", output.text.len());
+    }
+
+    /// Whatever a call comes to, the model reads no more of it than the user says.
+    #[tokio::test]
+    async fn outputs_and_refusals_have_the_same_bound() {
+        const MAX: usize = 64;
+        let mark = "\n[123456 more bytes were cut]".len();
+        let long = "x".repeat(super::ARGUMENTS_BYTES_MAX);
+        let both = &["echo", "upper"][..];
+        for (on, allowed, name, arguments) in [
+            (true, both, "echo", format!(r#"{{"text":"{}"}}"#, &long[..9000])),
+            (true, both, "echo", format!(r#"{{"text":"{long}"}}"#)),
+            (true, both, "echo", format!(r#"{{"text":["{}"]}}"#, &long[..9000])),
+            (true, both, "echo", format!(r#"{{"text":"a","{}":1}}"#, &long[..9000])),
+            (true, both, "echo", "{".to_owned()),
+            (true, both, &long, "{}".to_owned()),
+            (true, &[], "echo", "{}".to_owned()),
+            (false, both, &long, "{}".to_owned()),
+        ] {
+            let output = run(on, allowed, MAX, name, &arguments).await;
+            assert!(output.text.len() <= MAX + mark, "{:?} {}", output.status, output.text);
+        }
+        // What does not fit leaves room for the schema.
+        let arguments = format!(r#"{{"text":["{}"]}}"#, &long[..9000]);
+        let output = run(true, both, 1000, "echo", &arguments).await;
+        assert!(output.text.contains("\"required\":[\"text\"]"), "{}", output.text);
     }
 
     #[test]
