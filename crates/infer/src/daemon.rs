@@ -65,12 +65,12 @@ pub enum DaemonError {
     #[error(transparent)]
     Tools(#[from] ToolsError),
     /// The port cannot be had.
-    #[error("the port {port} cannot be listened at: {source}; choose another, or 0 for a free one")]
+    #[error("the port {port} cannot be listened at: {reason}; choose another, or 0 for a free one")]
     Port {
         /// The port.
         port: u16,
-        /// The system's reason.
-        source: io::Error,
+        /// The system's reason; no source, since the words have it already.
+        reason: io::Error,
     },
     /// The model cannot be loaded.
     #[error("the model `{model}` cannot be served: {reason}")]
@@ -132,7 +132,7 @@ impl Daemon {
             Some(port) => {
                 let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
                 let bound = TcpListener::bind(address).await;
-                Some(bound.map_err(|source| DaemonError::Port { port, source })?)
+                Some(bound.map_err(|reason| DaemonError::Port { port, reason })?)
             }
             None => None,
         };
@@ -141,7 +141,7 @@ impl Daemon {
         socket.set_nonblocking(true)?;
         let socket = UnixListener::from_std(socket)?;
         let log =
-            Log::open(&home.log()).map_err(|source| HomeError::Io { path: home.log(), source })?;
+            Log::open(&home.log()).map_err(|reason| HomeError::Io { path: home.log(), reason })?;
         let (standing, watched) = watch::channel(Standing::Loading(0.0));
         let server = Server::new(Parts {
             limits,

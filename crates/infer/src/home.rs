@@ -52,14 +52,32 @@ pub enum HomeError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// Something else is in the place of a directory.
+    #[error("{} is not a directory; move it away, or set HEDDLE_HOME to another directory", path.display())]
+    NoDirectory {
+        /// The path.
+        path: PathBuf,
+    },
     /// The system refuses.
-    #[error("{} cannot be used: {source}", path.display())]
+    #[error("{} cannot be used: {reason}{}", path.display(), advice(reason))]
     Io {
         /// The path.
         path: PathBuf,
-        /// Its reason.
-        source: io::Error,
+        /// Its reason; no source, since the words have it already.
+        reason: io::Error,
     },
+}
+
+fn advice(reason: &io::Error) -> &'static str {
+    match reason.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; let your user write there, or set HEDDLE_HOME to a directory where it can"
+        }
+        io::ErrorKind::NotADirectory => {
+            "; move away what is in the way, or set HEDDLE_HOME to another directory"
+        }
+        _ => "",
+    }
 }
 
 fn shown(pid: Option<u32>) -> String {
@@ -112,7 +130,8 @@ impl Home {
         let about = self.socket.parent().and_then(|parent| fs::symlink_metadata(parent).ok());
         about.is_none_or(|about| {
             let ours = about.uid() == rustix::process::geteuid().as_raw();
-            about.is_dir() && ours && about.mode() & 0o022 == 0
+            // Nobody can have made one inside of a file.
+            about.is_file() || (about.is_dir() && ours && about.mode() & 0o022 == 0)
         })
     }
 
@@ -143,11 +162,11 @@ impl Home {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(HomeError::Taken { pid: self.read_pid() }),
-            Err(TryLockError::Error(source)) => return Err(self.io("lock", source)),
+            Err(TryLockError::Error(reason)) => return Err(self.io("lock", reason)),
         }
         let pid = std::process::id().to_string();
         let path = self.directory.join("pid");
-        write_private(&path, pid.as_bytes()).map_err(|source| self.io("pid", source))?;
+        write_private(&path, pid.as_bytes()).map_err(|reason| self.io("pid", reason))?;
         Ok(Held { home: self.clone(), _lock: lock })
     }
 
@@ -165,7 +184,7 @@ impl Home {
     pub fn hold_start(&self) -> Result<File, HomeError> {
         self.make()?;
         let lock = self.open_lock("start.lock")?;
-        lock.lock().map_err(|source| self.io("start.lock", source))?;
+        lock.lock().map_err(|reason| self.io("start.lock", reason))?;
         Ok(lock)
     }
 
@@ -173,11 +192,11 @@ impl Home {
     pub fn read_or_make_token(&self) -> Result<Redacted, HomeError> {
         let path = self.token();
         match self.read_token() {
-            Err(HomeError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(HomeError::Io { reason, .. }) if reason.kind() == io::ErrorKind::NotFound => {}
             read => return read,
         }
-        let token = random_hex(32).map_err(|source| self.io("token", source))?;
-        write_private(&path, token.as_bytes()).map_err(|source| self.io("token", source))?;
+        let token = random_hex(32).map_err(|reason| self.io("token", reason))?;
+        write_private(&path, token.as_bytes()).map_err(|reason| self.io("token", reason))?;
         Ok(Redacted::new(token))
     }
 
@@ -187,14 +206,14 @@ impl Home {
             return Err(HomeError::NotOurs { path: self.token(), problem: TOO_SHORT });
         }
         write_private(&self.token(), token.expose().as_bytes())
-            .map_err(|source| self.io("token", source))
+            .map_err(|reason| self.io("token", reason))
     }
 
     /// Reads the token.
     pub fn read_token(&self) -> Result<Redacted, HomeError> {
         let path = self.token();
-        let file = File::open(&path).map_err(|source| self.io("token", source))?;
-        let about = file.metadata().map_err(|source| self.io("token", source))?;
+        let file = File::open(&path).map_err(|reason| self.io("token", reason))?;
+        let about = file.metadata().map_err(|reason| self.io("token", reason))?;
         if about.mode() & 0o077 != 0 || about.uid() != rustix::process::geteuid().as_raw() {
             let problem = "others may read it; remove it, and a new one is made";
             return Err(HomeError::NotOurs { path, problem });
@@ -202,7 +221,7 @@ impl Home {
         let mut text = String::new();
         file.take(TOKEN_BYTES_MAX)
             .read_to_string(&mut text)
-            .map_err(|source| self.io("token", source))?;
+            .map_err(|reason| self.io("token", reason))?;
         let text = text.trim();
         if text.len() < TOKEN_BYTES_MIN {
             return Err(HomeError::NotOurs { path, problem: TOO_SHORT });
@@ -221,11 +240,11 @@ impl Home {
             .write(true)
             .mode(0o600)
             .open(self.directory.join(name))
-            .map_err(|source| self.io(name, source))
+            .map_err(|reason| self.io(name, reason))
     }
 
-    fn io(&self, name: &str, source: io::Error) -> HomeError {
-        HomeError::Io { path: self.directory.join(name), source }
+    fn io(&self, name: &str, reason: io::Error) -> HomeError {
+        HomeError::Io { path: self.directory.join(name), reason }
     }
 }
 
@@ -241,7 +260,7 @@ impl Held {
         if let Some(parent) = path.parent() {
             private_directory(parent)?;
         }
-        let io = |source| HomeError::Io { path: path.clone(), source };
+        let io = |reason| HomeError::Io { path: path.clone(), reason };
         if UnixStream::connect(path).is_ok() {
             return Err(HomeError::Live { path: path.clone() });
         }
@@ -290,12 +309,19 @@ fn fits(socket: &Path) -> bool {
 
 /// Makes a directory that only we can look into, or checks that it is one.
 fn private_directory(path: &Path) -> Result<(), HomeError> {
-    let io = |source| HomeError::Io { path: path.to_owned(), source };
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
+    let io = |reason| HomeError::Io { path: path.to_owned(), reason };
+    match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        // What it is that is there is looked at in any case.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io(error)),
+        _ => {}
+    }
     let about = fs::symlink_metadata(path).map_err(io)?;
     let not_ours = |problem| Err(HomeError::NotOurs { path: path.to_owned(), problem });
+    if about.is_symlink() {
+        return not_ours("it is a link, and others may change what it leads to; remove it");
+    }
     if !about.is_dir() {
-        return not_ours("it is not a directory");
+        return Err(HomeError::NoDirectory { path: path.to_owned() });
     }
     if about.uid() != rustix::process::geteuid().as_raw() {
         return not_ours("it belongs to another user");
@@ -389,6 +415,36 @@ mod tests {
         std::os::unix::fs::symlink(directory.path(), home.directory()).unwrap();
         assert!(matches!(home.make(), Err(HomeError::NotOurs { .. })) && !home.is_ours());
         drop(UnixListener::bind(other.path().join("x")).unwrap());
+    }
+
+    /// What is wrong is said once, and what to do about it.
+    #[test]
+    fn homes_that_cannot_be_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let check = |home: &Home, want: &str| {
+            for error in [home.make().unwrap_err(), home.hold_start().unwrap_err()] {
+                let said = error.to_string();
+                assert!(said.contains(want) && said.contains("HEDDLE_HOME"), "{said}");
+                assert!(
+                    std::error::Error::source(&error).is_none(),
+                    "it would be said twice: {said}"
+                );
+            }
+        };
+        let file = directory.path().join("file");
+        fs::create_dir(&file).unwrap();
+        let home = Home::new(&file, None);
+        fs::write(home.directory(), "").unwrap();
+        check(&home, "daemon is not a directory; move it away");
+        assert!(home.is_ours(), "there is no socket in a file");
+        let home = Home::new(&home.directory().join("deeper"), None);
+        check(&home, "Not a directory");
+        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let error = HomeError::Io { path: file.clone(), reason: denied };
+        assert!(
+            error.to_string().contains("permission denied; let your user write there"),
+            "{error}"
+        );
     }
 
     #[test]
