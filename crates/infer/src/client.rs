@@ -179,9 +179,9 @@ pub fn get(home: &Home, path: &str) -> Result<Vec<u8>, HealthError> {
         Ok(stream) => stream,
         Err(error) => {
             return Err(match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                    HealthError::NotRunning
-                }
+                io::ErrorKind::NotFound
+                | io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::NotADirectory => HealthError::NotRunning,
                 _ => HealthError::Silent(error),
             });
         }
