@@ -2,12 +2,14 @@
 //!
 //! Bytes go into `NAME.gguf.part`, beside which is noted what they are part of. A later run goes on where
 //! this one stopped, as long as the hub still has the same file. Nothing gets its name before its sum is
-//! right.
+//! right. What is to be done is decided in [`plan`]; here it is done.
+
+mod plan;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::Response;
@@ -15,12 +17,14 @@ use reqwest::header::{
     CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, RANGE,
 };
 use rustix::fs::{FlockOperation, flock, statvfs};
-use serde::{Deserialize, Serialize};
 
 use crate::models::hub::{self, Head, Hub, HubError};
-use crate::models::name::{self, Pick, Split, Wanted, choose};
+use crate::models::name::{self, Pick, Wanted, choose};
 use crate::models::sum::Sum;
 use crate::models::{Model, Models, ModelsError, file_name, magic};
+use plan::{Failures, Note, Part, Sent};
+
+pub use plan::Patience;
 
 /// What happens on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,28 +144,6 @@ fn which(repository: &str, files: &[String]) -> String {
     text.trim_end().to_owned()
 }
 
-/// How often and how long a hub in trouble is waited for.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// Failures in a row, without a byte that is new, that end it.
-    pub failures_max: u32,
-    /// The first wait; each is twice as long as the one before.
-    pub wait: Duration,
-}
-
-impl Patience {
-    /// Is less patient: before anything has come, the hub is more likely out of reach than in trouble.
-    fn at_first(self) -> Self {
-        Self { failures_max: self.failures_max.min(2), ..self }
-    }
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self { failures_max: 6, wait: Duration::from_secs(1) }
-    }
-}
-
 /// Gets models.
 #[derive(Debug)]
 pub struct Puller<'a> {
@@ -193,13 +175,13 @@ impl Puller<'_> {
             let head = loop {
                 match self.hub.head(&wanted.repository, &file).await {
                     Ok(head) => break head,
-                    Err(error) => failures.wait(error, tell).await?,
+                    Err(error) => wait(&mut failures, error, tell).await?,
                 }
             };
             let to = self.models.folder().join(file_name(&name, index, total));
             parts.push(Part { repository: wanted.repository.clone(), file, head, to });
         }
-        let source = source(&parts[0]);
+        let source = parts[0].source();
         let first = &parts[0].head;
         let announced = first.sha256.as_deref();
         if let (Some(want), Some(got)) = (wanted.sha256, announced)
@@ -221,7 +203,7 @@ impl Puller<'_> {
         }
         self.models.make_folder()?;
         let bytes = parts.iter().map(|part| part.head.bytes).sum();
-        let have = parts.iter().map(Part::have).sum();
+        let have = parts.iter().map(had).sum();
         tell(Event::Chosen { name: &name, source: &source, files: parts.len(), bytes, have });
         space(self.models.folder(), bytes.saturating_sub(have))?;
         let mut before = 0;
@@ -257,18 +239,13 @@ impl Puller<'_> {
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Result<Vec<String>, PullError> {
         if let Pick::File(file) = &wanted.pick {
-            let (folder, name) = file.rsplit_once('/').map_or(("", &**file), |(f, n)| (f, n));
-            let slash = if folder.is_empty() { "" } else { "/" };
-            return Ok(match Split::of(name) {
-                None => vec![file.clone()],
-                Some(split) => split.files().map(|name| format!("{folder}{slash}{name}")).collect(),
-            });
+            return Ok(plan::files_with(file));
         }
         let mut failures = Failures::new(self.patience.at_first());
         let files = loop {
             match self.hub.files(&wanted.repository).await {
                 Ok(files) => break files,
-                Err(error) => failures.wait(error, tell).await?,
+                Err(error) => wait(&mut failures, error, tell).await?,
             }
         };
         choose(&files, &wanted.pick)
@@ -292,7 +269,7 @@ impl Puller<'_> {
                     Ok(()) => {}
                     Err(PullError::Hub(error)) => {
                         failures.progressed(open.have);
-                        failures.wait(error, tell).await?;
+                        wait(&mut failures, error, tell).await?;
                     }
                     Err(other) => {
                         // A full disk takes nothing away from what came; only what is too much is of no use.
@@ -338,48 +315,27 @@ impl Puller<'_> {
                 RANGE,
                 HeaderValue::from_str(&range).map_err(io::Error::other).map_err(disk(&part.to))?,
             );
-            // Where the sum is known, it tells in the end; and the hosts that a hub sends us to do not agree on
-            // their tags.
-            let strong = open.note.body_etag.as_deref().filter(|etag| etag.starts_with('"'));
-            if part.head.sha256.is_none()
-                && let Some(etag) = strong.and_then(|etag| HeaderValue::from_str(etag).ok())
-            {
+            let etag = open.note.if_range().and_then(|etag| HeaderValue::from_str(etag).ok());
+            if let Some(etag) = etag {
                 headers.insert(IF_RANGE, etag);
             }
         }
         let revision = commit.as_deref().unwrap_or("main");
         let mut response = self.hub.get((&part.repository, revision, &part.file), &headers).await?;
         let url = response.url().clone();
-        match response.status().as_u16() {
-            206 => {
-                let (from, whole) = content_range(&response).ok_or_else(|| {
-                    hub::odd(&url, "it does not say which bytes it sends".to_owned())
-                })?;
-                if from != open.have {
-                    return Err(hub::odd(
-                        &url,
-                        "it sends other bytes than it was asked for".to_owned(),
-                    )
-                    .into());
-                }
-                if let Some(got) = whole.filter(|whole| whole != bytes) {
-                    return Err(PullError::Size { file: part.file.clone(), got, want: *bytes });
-                }
-            }
-            200 => {
-                if open.have > 0 {
-                    open.again("the hub sends all of it", tell)?;
-                }
-                let length = number(&response, &CONTENT_LENGTH);
-                if let Some(got) = length.filter(|length| length != bytes) {
-                    return Err(PullError::Size { file: part.file.clone(), got, want: *bytes });
-                }
-            }
-            _ if open.have > 0 => {
+        let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let (range, length) = (text(CONTENT_RANGE), text(CONTENT_LENGTH));
+        match Sent::read(response.status().as_u16(), range, length, open.have, *bytes) {
+            Sent::Rest => {}
+            Sent::Whole => open.again("the hub sends all of it", tell)?,
+            Sent::Nothing => {
                 open.again("the hub does not know the bytes that are missing", tell)?;
                 return Ok(());
             }
-            _ => return Err(hub::odd(&url, "it refuses to send a file at all".to_owned()).into()),
+            Sent::Size(got) => {
+                return Err(PullError::Size { file: part.file.clone(), got, want: *bytes });
+            }
+            Sent::Odd(why) => return Err(hub::odd(&url, why.to_owned()).into()),
         }
         open.note_etag(&response)?;
         loop {
@@ -405,66 +361,6 @@ impl Puller<'_> {
     }
 }
 
-/// One file that is got.
-#[derive(Debug)]
-struct Part {
-    repository: String,
-    file: String,
-    head: Head,
-    to: PathBuf,
-}
-
-impl Part {
-    fn path(&self) -> PathBuf {
-        self.to.with_extension("gguf.part")
-    }
-
-    fn note(&self) -> PathBuf {
-        self.to.with_extension("gguf.part.json")
-    }
-
-    /// Returns how much of it is there from before.
-    fn have(&self) -> u64 {
-        let bytes = fs::metadata(self.path()).map_or(0, |meta| meta.len());
-        if Note::read(&self.note()).is_some_and(|note| note.is_of(self)) { bytes } else { 0 }
-    }
-}
-
-/// What the bytes of a part are part of.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-struct Note {
-    repository: String,
-    file: String,
-    bytes: u64,
-    sha256: Option<String>,
-    etag: Option<String>,
-    /// The tag of whoever sent the bytes.
-    body_etag: Option<String>,
-}
-
-impl Note {
-    fn of(part: &Part) -> Self {
-        let Head { bytes, sha256, etag, .. } = part.head.clone();
-        let (repository, file) = (part.repository.clone(), part.file.clone());
-        Self { repository, file, bytes, sha256, etag, body_etag: None }
-    }
-
-    fn read(path: &Path) -> Option<Self> {
-        let bytes = fs::read(path).ok()?;
-        serde_json::from_slice(&bytes).ok()
-    }
-
-    fn write(&self, path: &Path) -> Result<(), PullError> {
-        let text = serde_json::to_vec(self).map_err(io::Error::other).map_err(disk(path))?;
-        Ok(fs::write(path, text).map_err(disk(path))?)
-    }
-
-    fn is_of(&self, part: &Part) -> bool {
-        let now = Self { body_etag: self.body_etag.clone(), ..Self::of(part) };
-        *self == now
-    }
-}
-
 /// A part that is being written.
 #[derive(Debug)]
 struct Open<'a> {
@@ -483,14 +379,14 @@ impl<'a> Open<'a> {
         let file = lock(&path).map_err(disk(&path))?;
         let file = file.ok_or_else(|| PullError::Busy { file: part.file.clone() })?;
         let have = file.metadata().map_err(disk(&path))?.len();
-        let note = Note::read(&part.note());
-        let fits = note.as_ref().is_some_and(|note| note.is_of(part)) && have <= part.head.bytes;
-        let note = note.filter(|_| fits).unwrap_or_else(|| Note::of(part));
+        let note = read_note(part).filter(|note| note.resumes(part, have));
+        let fits = note.is_some();
+        let note = note.unwrap_or_else(|| Note::of(part));
         let mut open = Self { part, file, note, have, sum: Sum::default(), fresh: have == 0 };
         if have > 0 && !fits {
             open.again("the file on the hub is another one now", tell)?;
         }
-        open.note.write(&part.note())?;
+        open.write_note()?;
         if open.have > 0 {
             tell(Event::Checking);
             open.file.seek(SeekFrom::Start(0)).map_err(disk(&path))?;
@@ -526,9 +422,15 @@ impl<'a> Open<'a> {
         let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok());
         if self.note.body_etag.as_deref() != etag {
             self.note.body_etag = etag.map(str::to_owned);
-            self.note.write(&self.part.note())?;
+            self.write_note()?;
         }
         Ok(())
+    }
+
+    fn write_note(&self) -> Result<(), PullError> {
+        let path = self.part.note();
+        let text = serde_json::to_vec(&self.note).map_err(io::Error::other).map_err(disk(&path))?;
+        Ok(fs::write(&path, text).map_err(disk(&path))?)
     }
 
     /// Leaves nothing behind that a later run could go on with.
@@ -539,45 +441,27 @@ impl<'a> Open<'a> {
     }
 }
 
-/// Failures in a row.
-#[derive(Debug)]
-struct Failures {
-    patience: Patience,
-    count: u32,
-    /// The most that was there so far.
-    best: u64,
+/// Waits before the next attempt, if there is to be one.
+async fn wait(
+    failures: &mut Failures,
+    error: HubError,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<(), PullError> {
+    let Some(wait) = failures.count(&error) else { return Err(error.into()) };
+    tell(Event::Waiting { why: error.to_string(), wait });
+    tokio::time::sleep(wait).await;
+    Ok(())
 }
 
-impl Failures {
-    fn new(patience: Patience) -> Self {
-        Self { patience, count: 0, best: 0 }
-    }
+fn read_note(part: &Part) -> Option<Note> {
+    let bytes = fs::read(part.note()).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
 
-    /// Forgives what came before if there is more than ever; a hub that always begins anew is not forgiven.
-    fn progressed(&mut self, have: u64) {
-        if have > self.best {
-            (self.best, self.count) = (have, 0);
-        }
-    }
-
-    /// Waits before the next attempt, if there is to be one.
-    async fn wait(
-        &mut self,
-        error: HubError,
-        tell: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), PullError> {
-        if !error.is_passing() || self.count >= self.patience.failures_max {
-            return Err(error.into());
-        }
-        let own = self.patience.wait * 2_u32.pow(self.count.min(5));
-        let asked =
-            if let HubError::Busy { retry_after, .. } = &error { *retry_after } else { None };
-        let wait = asked.unwrap_or(own).clamp(self.patience.wait.min(own), WAIT_MAX);
-        self.count += 1;
-        tell(Event::Waiting { why: error.to_string(), wait });
-        tokio::time::sleep(wait).await;
-        Ok(())
-    }
+/// Returns how much of a part is there from before.
+fn had(part: &Part) -> u64 {
+    let bytes = fs::metadata(part.path()).map_or(0, |meta| meta.len());
+    if read_note(part).is_some_and(|note| note.resumes(part, bytes)) { bytes } else { 0 }
 }
 
 /// Opens a part for ourselves alone; none if somebody else has it.
@@ -610,31 +494,11 @@ fn space(folder: &Path, needed: u64) -> Result<(), PullError> {
     Err(PullError::Space { folder: folder.display().to_string(), needed, free })
 }
 
-fn source(part: &Part) -> String {
-    let Part { repository, file, head, .. } = part;
-    let commit = head.commit.as_deref().map(|commit| format!("@{}", &commit[..7]));
-    format!("hf:{repository}{}:{file}", commit.unwrap_or_default())
-}
-
-/// Reads `bytes 5-9/10`: where it begins, and of how much.
-fn content_range(response: &Response) -> Option<(u64, Option<u64>)> {
-    let text = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
-    let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
-    let (from, _) = range.split_once('-')?;
-    let total = if total == "*" { None } else { Some(total.parse().ok()?) };
-    Some((from.trim().parse().ok()?, total))
-}
-
-fn number(response: &Response, name: &reqwest::header::HeaderName) -> Option<u64> {
-    response.headers().get(name)?.to_str().ok()?.trim().parse().ok()
-}
-
 fn disk(path: &Path) -> impl FnOnce(io::Error) -> ModelsError {
     super::disk(path)
 }
 
 /// What is left free on the disk.
 const SPARE_BYTES: u64 = 64 << 20;
-const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Files of a repository that are shown.
 const SHOWN_MAX: usize = 40;
