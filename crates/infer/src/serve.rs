@@ -162,7 +162,7 @@ impl Loaded {
         let body = json!({
             "model": self.name, "input": "hello", "tools": [offered], "tool_choice": "required",
         });
-        let request = prompt::responses::read(body.to_string().as_bytes())?;
+        let request = prompt::responses::read(body.to_string().as_bytes(), &[])?;
         // A model that calls nothing at all is asked for nothing.
         let Ok(prompt) = self.model().compose(&request) else { return Ok(()) };
         let job = Job {
