@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -83,55 +84,66 @@ pub mod kind {
     pub const TOMBSTONE: &str = "heddle_tombstone";
 }
 
-/// The head of a file. Whatever is missing in a file of another program is empty here.
+/// The head of a file. Whatever is missing in a file of another program, or is not of the type that it has
+/// here, is empty: one odd field costs nothing but itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionMeta {
     /// The thread.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub id: Option<ThreadId>,
     /// The thread again; what it was first called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// The thread that this one was forked from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub forked_from_id: Option<ThreadId>,
     /// How many lines of it count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub forked_from_ordinal_exclusive: Option<u64>,
     /// When the thread was made: RFC 3339.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub timestamp: String,
     /// The working directory.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub cwd: String,
     /// The program.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub originator: String,
     /// Its version.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub cli_version: String,
     /// What it was made through: `exec`, `cli`, or an object about a parent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub source: Option<Raw>,
     /// The provider.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub model_provider: Option<String>,
     /// The base instructions that every request carries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub base_instructions: Option<BaseInstructions>,
     /// `paginated` if lines have ordinals; older files have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub history_mode: Option<String>,
     /// What this file continues, if it does not begin at nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub history_base: Option<HistoryBase>,
     /// The commit and branch that the thread began at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub git: Option<Raw>,
 }
 
 /// The mode of files whose lines have ordinals.
 pub const PAGINATED: &str = "paginated";
+
+/// Reads a value, or nothing if it is not of the type that is wanted. Whatever it is, it must be JSON.
+pub fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned + Default,
+{
+    let value = Box::<RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(value.get()).unwrap_or_default())
+}
 
 /// Base instructions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

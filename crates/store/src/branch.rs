@@ -13,7 +13,7 @@ use crate::chain::{Chain, read_head};
 use crate::disk::{Mode, append_all};
 use crate::files::Name;
 use crate::line::{begin, seal};
-use crate::log::{Log, Opened, WriteError, format_time};
+use crate::log::{Log, Opened, Pending, WriteError, format_time};
 use crate::part::Given;
 use crate::read::ReadReport;
 use crate::store::{NewThread, OpenError, Store, StoreError};
@@ -67,7 +67,7 @@ impl Store {
         let mut copied = Vec::new();
         let mut instructions = None;
         let numbered = self.is_numbered(&chain)?;
-        let (report, _) = self.read_chain(&chain, &mut |part, given| {
+        let (report, outcome) = self.read_chain(&chain, &mut |part, given| {
             let ordinal = given.line.ordinal;
             if before.is_some_and(|before| ordinal.is_some_and(|ordinal| ordinal >= before)) {
                 return;
@@ -87,17 +87,22 @@ impl Store {
         meta.id.get_or_insert(new_id);
         meta.base_instructions = meta.base_instructions.or(instructions);
         meta.forked_from_id = Some(id);
+        // What was written after the fork is told by its time from what was there before.
+        let latest = outcome.timestamp.parse().unwrap_or(Timestamp::UNIX_EPOCH);
+        let pending =
+            |meta, copied| Pending { home: self.home.clone(), id: new_id, meta, copied, latest };
         if !numbered {
             // Lines without ordinals cannot be referred to, so they are copied, and stay what they are.
             meta.history_mode = None;
-            return Ok((self.create_with(new_id, meta, None, copied), report));
+            return Ok((self.create_with(pending(meta, copied), None), report));
         }
+        self.settle(&chain, &cut)?;
         let base = cut.base(&chain);
         let next = base.end_ordinal_exclusive;
         meta.history_mode = Some(PAGINATED.to_owned());
         meta.forked_from_ordinal_exclusive = Some(next);
         meta.history_base = Some(base);
-        Ok((self.create_with(new_id, meta, Some(next), Vec::new()), report))
+        Ok((self.create_with(pending(meta, Vec::new()), Some(next)), report))
     }
 
     /// Puts a thread back to where it was before an ordinal: a new file begins there, and the old ones
@@ -143,6 +148,7 @@ impl Store {
             Ok(lock) => lock,
             Err(source) => return Err(unwritable(report, source)),
         };
+        self.settle(&chain, &cut)?;
         let mut bytes = Vec::new();
         let start = begin(&format_time(latest), Some(next), &mut bytes);
         bytes.extend_from_slice(b"\"type\":\"session_meta\",\"payload\":");
@@ -157,6 +163,14 @@ impl Store {
             }
             Err(source) => Err(unwritable(report, source)),
         }
+    }
+
+    /// Waits until the lines that are about to be referred to are on disk: a power cut must not leave the
+    /// reference and take them.
+    fn settle(&self, chain: &Chain, cut: &Cut) -> Result<(), StoreError> {
+        let part = &chain.parts[cut.part];
+        let synced = part.open().and_then(|file| file.sync_data());
+        synced.map_err(|source| StoreError::io(&part.path, source))
     }
 
     fn begin_segment(

@@ -5,14 +5,17 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::rollout::{HistoryBase, SessionMeta};
+use protocol::id::ThreadId;
+use protocol::rollout::{HistoryBase, Line, SessionMeta, kind, lenient};
+use serde::Deserialize;
 
 use crate::disk::{DiskFile, read_range};
 use crate::files::{Name, ThreadFiles, unusable};
-use crate::line::{decode, hint};
+use crate::line::{decode, hint, written};
 use crate::part::{Part, is_head};
 use crate::read::{Damage, DamageKind};
 use crate::scan::{Body, scan};
+use crate::side::Known;
 use crate::store::{Store, StoreError};
 
 /// The files that make up a thread, oldest first, and what is missing of them.
@@ -26,12 +29,25 @@ pub(crate) struct Chain {
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     pub(crate) meta: Option<SessionMeta>,
-    /// What the file continues, also if its head is damaged and still tells.
+    /// What the file continues, also if its head is damaged or odd and still tells.
     pub(crate) base: Option<HistoryBase>,
     /// The ordinal of its first line.
     pub(crate) first: Option<u64>,
-    /// When it was written.
+    /// Whether it has lines without ordinals, as older programs wrote them.
+    pub(crate) plain: bool,
+    /// When it was written, or a line after it if that cannot be told.
     pub(crate) written: Option<jiff::Timestamp>,
+    /// Whether it has our checksum: then no line that was there before has a later time.
+    pub(crate) checked: bool,
+}
+
+/// What a file continues.
+#[derive(Debug)]
+pub(crate) struct Base {
+    /// The file, and how much of it counts.
+    pub(crate) part: Part,
+    /// What is wrong with it, if it is not what it was when it was continued.
+    pub(crate) damage: Option<Damage>,
 }
 
 impl Store {
@@ -53,22 +69,13 @@ impl Store {
             let step = if chain.parts.len() + 1 >= DEPTH_MAX {
                 None
             } else {
-                self.base_part(&base, &part, head.written, &chain)?
+                self.base_part(&base, &part, &head, &chain)?
             };
-            let Some(next) = step else {
-                let missing = (part.start > 0).then_some(0..part.start);
-                chain.damage.push(Damage {
-                    file: Arc::clone(&part.path),
-                    offset: 0,
-                    length: 0,
-                    ordinal: missing.as_ref().map(|missing| missing.start),
-                    missing,
-                    kind: None,
-                    turn: None,
-                    what: DamageKind::Base,
-                });
+            let Some(Base { part: next, damage }) = step else {
+                chain.damage.push(missing_base(&part));
                 break;
             };
+            chain.damage.extend(damage);
             chain.parts.push(std::mem::replace(&mut part, next));
         }
         chain.parts.push(part);
@@ -114,19 +121,22 @@ impl Store {
             base: None,
             end_byte: u64::MAX,
             end_ordinal: None,
+            short: false,
             own: false,
         })
     }
 
-    /// Finds the file that `base` is about. Several files of a thread can have the same ordinals; the
-    /// right one is that in which the last line that counts ends where `base` says.
+    /// Finds the file that `base` is about, for the file `above` with this head. Several files of a thread
+    /// can have the same ordinals; the right one is that in which the last line that counts ends where
+    /// `base` says. If there is none, what was continued is not there any more as it was, and of what is
+    /// there now nothing counts that was written later.
     pub(crate) fn base_part(
         &self,
         base: &HistoryBase,
         above: &Part,
-        written: Option<jiff::Timestamp>,
+        head: &Head,
         chain: &Chain,
-    ) -> Result<Option<Part>, StoreError> {
+    ) -> Result<Option<Base>, StoreError> {
         let Some(files) = self.files(base.thread_id)? else { return Ok(None) };
         let used = |path: &PathBuf| {
             **path == *above.path || chain.parts.iter().any(|part| *part.path == **path)
@@ -140,7 +150,7 @@ impl Store {
             candidates.retain(|part| segment(&part.path) < segment(&above.path));
         }
         // What was begun later can only be meant if nothing else fits.
-        candidates.sort_by_key(|part| written < segment(&part.path).and_then(time_of));
+        candidates.sort_by_key(|part| head.written < begun(&part.path));
         let end = base.end_ordinal_exclusive;
         for part in &candidates {
             let io = |source| StoreError::io(&part.path, source);
@@ -148,30 +158,101 @@ impl Store {
                 Err(error) if unusable(&error) => continue,
                 done => done.map_err(io)?,
             };
-            if ends_at(&*file, base).map_err(io)? {
-                let mut part = part.clone();
-                (part.end_byte, part.end_ordinal) = (base.end_byte_offset, Some(end));
-                return Ok(Some(part));
+            if let Some(end_byte) = ends_at(&*file, base, head).map_err(io)? {
+                let part = Part { end_byte, end_ordinal: Some(end), ..part.clone() };
+                return Ok(Some(Base { part, damage: None }));
             }
         }
         for mut part in candidates {
             let io = |source| StoreError::io(&part.path, source);
-            let head = match part.open() {
+            let file = match part.open() {
                 Err(error) if unusable(&error) => continue,
-                done => done.and_then(|file| read_head(&*file)).map_err(io)?,
+                done => done.map_err(io)?,
             };
-            let start = head.base.as_ref().map_or(head.first, |b| Some(b.end_ordinal_exclusive));
-            if start.is_none_or(|start| start < end) {
-                part.end_ordinal = Some(end);
-                // Lines without ordinals can only be counted in bytes.
-                if head.first.is_none() {
-                    part.end_byte = base.end_byte_offset;
-                }
-                return Ok(Some(part));
+            let own = read_head(&*file).map_err(io)?;
+            let start = own.base.as_ref().map_or(own.first, |b| Some(b.end_ordinal_exclusive));
+            if start.is_some_and(|start| start >= end) {
+                continue;
             }
+            let Left { next, later } = left(&*file, end, head.written).map_err(io)?;
+            part.end_ordinal = Some(end);
+            part.end_byte = later.unwrap_or(u64::MAX);
+            // Lines without ordinals can only be counted in bytes.
+            if own.first.is_none() {
+                part.end_byte = part.end_byte.min(base.end_byte_offset);
+            }
+            let from = next.max(start.unwrap_or(0));
+            let missing = (own.first.is_some() && from < end).then_some(from..end);
+            let known = Known::read(&*self.disk, &part.path).map_err(io)?;
+            let missing = missing.filter(|missing| !known.gave_up(missing));
+            // A head that could not be read is a damage of its own, and tells no place to look at.
+            let named = head.meta.is_some() || missing.is_some();
+            part.short = missing.is_some();
+            let damage = named.then(|| Damage {
+                file: Arc::clone(&above.path),
+                offset: 0,
+                length: 0,
+                ordinal: missing.as_ref().map(|missing| missing.start),
+                missing,
+                kind: None,
+                turn: None,
+                what: DamageKind::Changed,
+            });
+            return Ok(Some(Base { part, damage }));
         }
         Ok(None)
     }
+}
+
+/// Says that what a file continues is missing.
+pub(crate) fn missing_base(part: &Part) -> Damage {
+    let missing = (part.start > 0).then_some(0..part.start);
+    Damage {
+        file: Arc::clone(&part.path),
+        offset: 0,
+        length: 0,
+        ordinal: missing.as_ref().map(|missing| missing.start),
+        missing,
+        kind: None,
+        turn: None,
+        what: DamageKind::Base,
+    }
+}
+
+/// What is left of a base that is not what it was.
+#[derive(Debug, Default)]
+struct Left {
+    /// The ordinal after the highest that counts.
+    next: u64,
+    /// Where the first line begins that was written later, under an ordinal that counted.
+    later: Option<u64>,
+}
+
+/// Looks how much of a file was there when it was continued.
+fn left(file: &dyn DiskFile, end: u64, written: Option<jiff::Timestamp>) -> io::Result<Left> {
+    let mut left = Left::default();
+    scan(file, 0..u64::MAX, &mut |piece| {
+        let Body::Line { decoded, .. } = &piece.body else { return ControlFlow::Continue(()) };
+        let line = &decoded.line;
+        let counts = line.ordinal.is_none_or(|ordinal| ordinal < end);
+        if counts && is_later(line, written) {
+            left.later = Some(piece.offset);
+            return ControlFlow::Break(());
+        }
+        if let Some(ordinal) = line.ordinal.filter(|_| counts) {
+            left.next = left.next.max(ordinal + 1);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(left)
+}
+
+/// Tells whether a line was written after `written`. What a repair puts in the place of another line has
+/// the time of the repair.
+fn is_later(line: &Line<'_>, written: Option<jiff::Timestamp>) -> bool {
+    let stands_in = matches!(&*line.kind, kind::TOMBSTONE | kind::SESSION_META);
+    let time = || line.timestamp.parse::<jiff::Timestamp>().ok();
+    !stands_in && written.is_some_and(|written| time().is_some_and(|time| time > written))
 }
 
 /// Reads what a file begins with. Only a file whose head is not at its beginning is read further.
@@ -185,28 +266,63 @@ pub(crate) fn read_head(file: &dyn DiskFile) -> io::Result<Head> {
                 if head.first.is_none() {
                     head.first = line.ordinal;
                 }
-                if is_head(line) {
+                head.plain |= line.ordinal.is_none();
+                if !is_head(line) {
+                    // Not before the head was, at least.
+                    head.written = head.written.or_else(|| line.timestamp.parse().ok());
+                } else {
                     head.meta = serde_json::from_str(line.payload.get()).ok();
-                    head.base = head.meta.as_ref().and_then(|meta| meta.history_base.clone());
                     head.first = line.ordinal.or(head.first);
+                    head.base = head.meta.as_ref().and_then(|meta| said_base(meta, line));
                     head.written = line.timestamp.parse().ok();
+                    head.checked = decoded.checked;
                     return ControlFlow::Break(());
                 }
             }
             Body::Blank => {}
             Body::Broken { bytes, .. } if at_start => {
-                head.first = hint(bytes).ordinal;
+                (head.first, head.written) = (hint(bytes).ordinal, written(bytes));
                 head.base = fish_base(bytes);
-                if head.base.is_some() {
-                    return ControlFlow::Break(());
-                }
             }
             Body::Broken { .. } => {}
         }
         at_start = false;
-        ControlFlow::Continue(())
+        let enough = head.base.is_some() && head.written.is_some();
+        if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(head)
+}
+
+/// Returns what a head says that it continues. One that says so in a way that makes no sense still has an
+/// ordinal, and names the thread that it was forked from.
+fn said_base(meta: &SessionMeta, line: &Line<'_>) -> Option<HistoryBase> {
+    #[derive(Deserialize)]
+    struct Says {
+        #[serde(default, deserialize_with = "lenient")]
+        history_base: Option<Loose>,
+    }
+    #[derive(Deserialize)]
+    struct Loose {
+        #[serde(default, deserialize_with = "lenient")]
+        thread_id: Option<ThreadId>,
+        #[serde(default, deserialize_with = "lenient")]
+        end_ordinal_exclusive: Option<u64>,
+        #[serde(default, deserialize_with = "lenient")]
+        end_byte_offset: Option<u64>,
+    }
+    if let Some(base) = &meta.history_base {
+        return Some(base.clone());
+    }
+    let says = serde_json::from_str::<Says>(line.payload.get()).ok();
+    let loose = says.and_then(|says| says.history_base);
+    let thread_id = loose.as_ref().and_then(|loose| loose.thread_id).or(meta.forked_from_id)?;
+    let end = loose.as_ref().and_then(|loose| loose.end_ordinal_exclusive);
+    let end = end.or(meta.forked_from_ordinal_exclusive).or(line.ordinal);
+    Some(HistoryBase {
+        thread_id,
+        end_ordinal_exclusive: end.filter(|end| *end > 0)?,
+        end_byte_offset: loose.and_then(|loose| loose.end_byte_offset).unwrap_or(u64::MAX),
+    })
 }
 
 /// Looks for what a damaged head says about what it continues.
@@ -229,17 +345,54 @@ fn segment(path: &Path) -> Option<uuid::Uuid> {
     Name::parse(path.file_name()?.to_str()?)?.segment
 }
 
+/// Returns when a later file of a thread was begun, as its name tells.
+pub(crate) fn begun(path: &Path) -> Option<jiff::Timestamp> {
+    segment(path).and_then(time_of)
+}
+
 fn time_of(segment: uuid::Uuid) -> Option<jiff::Timestamp> {
     let (seconds, nanoseconds) = segment.get_timestamp()?.to_unix();
     jiff::Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanoseconds).ok()?).ok()
 }
 
-/// Tells whether the last line that counts ends in this file where `base` says.
-fn ends_at(file: &dyn DiskFile, base: &HistoryBase) -> io::Result<bool> {
+/// Returns where the last line that counts ends in this file, if it is there.
+fn ends_at(file: &dyn DiskFile, base: &HistoryBase, head: &Head) -> io::Result<Option<u64>> {
     let end = base.end_byte_offset;
     if end == 0 || end == u64::MAX {
-        return Ok(false);
+        return Ok(None);
     }
+    // The clock of another program may have been a little behind.
+    let slack = if head.checked { jiff::SignedDuration::ZERO } else { CLOCK_SLACK };
+    let written = head.written.and_then(|written| written.checked_add(slack).ok());
+    if ends_in(file, end, base, written)? {
+        return Ok(Some(end));
+    }
+    // A head that a repair put before everything has moved all of it.
+    let moved = first_line(file)?.and_then(|length| end.checked_add(length));
+    match moved {
+        Some(moved) if ends_in(file, moved, base, written)? => Ok(Some(moved)),
+        _ => Ok(None),
+    }
+}
+
+/// Returns how long the first line of a file is, with its end.
+fn first_line(file: &dyn DiskFile) -> io::Result<Option<u64>> {
+    let mut length = None;
+    scan(file, 0..u64::MAX, &mut |piece| {
+        length = matches!(&piece.body, Body::Line { decoded, .. } if is_head(&decoded.line))
+            .then_some(piece.length);
+        ControlFlow::Break(())
+    })?;
+    Ok(length)
+}
+
+/// Tells whether the last line that `base` is about ends at `end`.
+fn ends_in(
+    file: &dyn DiskFile,
+    end: u64,
+    base: &HistoryBase,
+    written: Option<jiff::Timestamp>,
+) -> io::Result<bool> {
     let mut length = END_BYTES.min(end);
     loop {
         let tail = read_range(file, end - length, usize::try_from(length).unwrap_or(0))?;
@@ -256,12 +409,15 @@ fn ends_at(file: &dyn DiskFile, base: &HistoryBase) -> io::Result<bool> {
             continue;
         };
         let line = text[begin..].strip_suffix(b"\r").unwrap_or(&text[begin..]);
-        let ordinal = match decode(line) {
-            Some(decoded) => decoded.line.ordinal,
-            None => hint(line).ordinal,
-        };
-        return Ok(ordinal
-            .is_some_and(|ordinal| ordinal.checked_add(1) == Some(base.end_ordinal_exclusive)));
+        let is_last = |ordinal: u64| ordinal.checked_add(1) == Some(base.end_ordinal_exclusive);
+        return Ok(match decode(line) {
+            Some(decoded) => {
+                let last = decoded.line.ordinal.is_some_and(is_last);
+                last && !is_later(&decoded.line, written)
+            }
+            // A line that is damaged, or was and is blank now, ends where it always did.
+            None => hint(line).ordinal.is_none_or(is_last),
+        });
     }
 }
 
@@ -270,3 +426,5 @@ const BASE_KEY: &[u8] = b"\"history_base\":";
 pub const DEPTH_MAX: usize = 1024;
 /// How much of the end of a base is read first to find its last line.
 const END_BYTES: u64 = 64 << 10;
+/// How much later a line may seem to be written than the file that continues it.
+const CLOCK_SLACK: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A disk.
@@ -22,6 +22,10 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Tells whether two paths lead to the same file.
     fn is_same(&self, one: &Path, other: &Path) -> bool {
         one == other
+    }
+    /// Returns the one path of what a path leads to, through whatever links.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
     }
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -148,12 +152,19 @@ impl Disk for RealDisk {
         matches!((number(one), number(other)), (Ok(one), Ok(other)) if one == other)
     }
 
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::canonicalize(path)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir(path)
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -383,7 +394,7 @@ pub(crate) fn create_dirs(disk: &dyn Disk, path: &Path) -> io::Result<()> {
 
 /// Returns `folder` and all above it, up to `home`. Whoever made them may have died before they were on
 /// disk, so a new file has them all synced.
-pub(crate) fn up_to_home(home: &Path, folder: &Path) -> Vec<std::path::PathBuf> {
+pub(crate) fn up_to_home(home: &Path, folder: &Path) -> Vec<PathBuf> {
     let inside = |folder: &&Path| folder.starts_with(home);
     folder.ancestors().take_while(inside).map(Path::to_owned).collect()
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use protocol::id::ThreadId;
 use protocol::rollout::{Record, Tombstone};
 
-use crate::chain::{Chain, guess_base, read_head};
+use crate::chain::{Chain, begun, guess_base, missing_base, read_head};
 use crate::disk::{DiskFile, Mode, append_all, read_range, write_all_at};
 use crate::files::{Name, ThreadFiles};
 use crate::line::{begin, seal};
@@ -124,18 +124,27 @@ impl Store {
             report.held = held.map_err(io)?.map(|holder| holder.to_string());
             return self.check_part(report).map(|_| ());
         }
-        let lock = match Lock::take(&self.disk, &self.home, report.thread).map_err(io)? {
-            Taken::Ours(lock) => Some(lock),
-            Taken::Held(holder) => {
+        let mut unable = None;
+        let lock = match Lock::take(&self.disk, &self.home, report.thread) {
+            Ok(Taken::Ours(lock)) => Some(lock),
+            Ok(Taken::Held(holder)) => {
                 report.held = Some(holder.to_string());
+                None
+            }
+            // What is sound needs no repair.
+            Err(error) => {
+                unable = Some(error);
                 None
             }
         };
         let (mut part, mut outcome) = self.check_part(report)?;
+        if let Some(error) = unable.filter(|_| !report.damage.is_empty()) {
+            return Err(StoreError::io(&self.home, error));
+        }
         let before = report.damage.clone();
         // A repair can show what was hidden behind the damage: a head that is not the first line, say.
         for _ in 0..REPAIR_ROUNDS {
-            let done = report.damage.iter().all(|damage| damage.what == DamageKind::Base);
+            let done = report.damage.iter().all(|damage| damage.what.is_elsewhere());
             // Whoever has the thread open is in the middle of writing it.
             if lock.is_none() || done {
                 break;
@@ -161,17 +170,9 @@ impl Store {
         if let Some(base) = &part.base {
             part.start = base.end_ordinal_exclusive;
             report.base = Some(base.thread_id);
-            if self.base_part(base, &part, head.written, &Chain::default())?.is_none() {
-                report.damage.push(Damage {
-                    file: path.as_path().into(),
-                    offset: 0,
-                    length: 0,
-                    ordinal: (part.start > 0).then_some(0),
-                    missing: (part.start > 0).then_some(0..part.start),
-                    kind: None,
-                    turn: None,
-                    what: DamageKind::Base,
-                });
+            match self.base_part(base, &part, &head, &Chain::default())? {
+                None => report.damage.push(missing_base(&part)),
+                Some(found) => report.damage.extend(found.damage),
             }
         }
         let mut outcome = part.read(&mut None, &mut |_| {}).map_err(io)?;
@@ -205,25 +206,27 @@ impl Store {
     /// Repairs a file, after everything that is written over was put aside.
     fn repair(&self, part: &Part, outcome: &Outcome, damage: &[Damage]) -> io::Result<()> {
         let path = &part.path;
-        let own: Vec<&Damage> = damage.iter().filter(|d| d.what != DamageKind::Base).collect();
+        let own: Vec<&Damage> = damage.iter().filter(|d| !d.what.is_elsewhere()).collect();
         let file = self.disk.open(path, Mode::Edit)?;
         set_aside(&*self.disk, path, &*file, &own, true)?;
         let mut headless = !outcome.headed;
+        // Before anything of what it is made from is written over.
+        let head = match headless {
+            true => Some(self.head_for(part, &*file, outcome.next.is_some())?),
+            false => None,
+        };
         for damage in &own {
             if damage.length == 0 || Some(damage.offset) == outcome.torn_at {
                 continue;
             }
             let room = usize::try_from(damage.length).unwrap_or(usize::MAX);
             let lead = damage.offset > 0 && read_range(&*file, damage.offset - 1, 1)? != b"\n";
-            let mut stand_in = None;
+            let stand_in;
             if damage.what == DamageKind::Head {
-                let meta =
-                    Record::SessionMeta(Box::new(part.made_up(&*file, outcome.next.is_some())?));
                 let ordinal = outcome.next.map(|_| part.start);
-                stand_in = padded(room, lead, ordinal, &meta);
+                stand_in = head.as_ref().and_then(|(_, meta)| padded(room, lead, ordinal, meta));
                 headless = stand_in.is_none();
-            }
-            if damage.what != DamageKind::Head {
+            } else {
                 stand_in = tombstone(path, room, lead, damage, outcome);
             }
             write_stretch(&*file, damage.offset, damage.length, lead, stand_in)?;
@@ -233,11 +236,36 @@ impl Store {
         let (opened, _) = self.make_whole(part, outcome, None)?;
         opened.file.sync_data()?;
         headless &= outcome.torn_at != Some(0) && opened.length > 0 && outcome.bytes > 0;
-        if headless { self.put_head(part, outcome) } else { Ok(()) }
+        match head {
+            Some((begun, meta)) if headless => self.put_head(part, outcome, &begun, &meta),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the head that a file should have, and when it was begun, which tells what it can continue.
+    fn head_for(
+        &self,
+        part: &Part,
+        file: &dyn DiskFile,
+        numbered: bool,
+    ) -> io::Result<(String, Record)> {
+        let found = read_head(file)?;
+        let begun = found.written.or_else(|| begun(&part.path)).map(format_time);
+        let meta = match found.meta {
+            Some(meta) => meta,
+            None => part.made_up(file, numbered)?,
+        };
+        Ok((begun.unwrap_or_else(|| part.made.clone()), Record::SessionMeta(Box::new(meta))))
     }
 
     /// Writes the file anew beside itself, with a head before everything else.
-    fn put_head(&self, part: &Part, outcome: &Outcome) -> io::Result<()> {
+    fn put_head(
+        &self,
+        part: &Part,
+        outcome: &Outcome,
+        begun: &str,
+        meta: &Record,
+    ) -> io::Result<()> {
         let path = &part.path;
         let hidden = path.with_file_name(format!(".{}.new", file_name(path)));
         match self.disk.remove(&hidden) {
@@ -246,14 +274,9 @@ impl Store {
         }
         let source = self.disk.open(path, Mode::Read)?;
         let file = self.disk.open(&hidden, Mode::Create)?;
-        let meta = match read_head(&*source)?.meta {
-            Some(meta) => meta,
-            None => part.made_up(&*source, outcome.next.is_some())?,
-        };
-        let meta = Record::SessionMeta(Box::new(meta));
         let mut head = Vec::new();
         let ordinal = outcome.next.map(|_| part.start);
-        crate::line::encode(&part.made, ordinal, &meta, &mut head);
+        crate::line::encode(begun, ordinal, meta, &mut head);
         append_all(&*file, &head)?;
         let mut at = 0;
         loop {

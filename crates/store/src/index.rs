@@ -5,6 +5,7 @@
 //! if it cannot be kept on disk at all, it is made in memory.
 
 mod db;
+mod letters;
 mod query;
 mod scan;
 mod sync;
@@ -25,8 +26,8 @@ use sync::Sweep;
 use walk::{ARCHIVE, Folders, Look, Named};
 
 pub use query::{
-    Cursor, Direction, Filter, Hit, InvalidCursor, LIMIT_MAX, List, Page, Piece, Search, Sort,
-    Summary,
+    Cursor, Direction, EXPRESSION_BYTES_MAX, Filter, Hit, InvalidCursor, LIMIT_MAX, List, Page,
+    Piece, Search, Sort, Summary, is_id_beginning,
 };
 pub use scan::Role;
 
@@ -70,6 +71,11 @@ pub enum IndexError {
     /// The expression to look for is not one.
     #[error("the search expression cannot be understood: {0}; without --raw, words are only words")]
     Expression(String),
+    /// There is more to look for than is looked for at once.
+    #[error(
+        "there are too many words to look for; {EXPRESSION_BYTES_MAX} bytes are looked for at once"
+    )]
+    TooLong,
     /// The place in a list belongs to a list in another order.
     #[error("the cursor belongs to a list in another order; give the same --sort and direction")]
     Order,
@@ -136,6 +142,17 @@ impl Index {
         self.sync_to(Care::Every)
     }
 
+    /// Brings the index up to what is on disk, and leaves nothing in its files of what is gone.
+    pub fn forget(&mut self) -> Result<(), IndexError> {
+        self.sync()?;
+        loop {
+            match db::checkpoint(&self.db) {
+                Ok(()) => return Ok(()),
+                Err(error) => self.recover(error)?,
+            }
+        }
+    }
+
     fn sync_to(&mut self, care: Care) -> Result<(), IndexError> {
         while let Err(error) = self.try_sync(care) {
             self.recover(error)?;
@@ -162,6 +179,9 @@ impl Index {
 
     /// Looks for words in what users and agents said, and in commands.
     pub fn search(&mut self, search: &Search) -> Result<Vec<Hit>, IndexError> {
+        if search.words.len() > EXPRESSION_BYTES_MAX {
+            return Err(IndexError::TooLong);
+        }
         if search.raw {
             self.ask(Care::Every, |db| {
                 Ok(match query::understands(db, &search.words) {

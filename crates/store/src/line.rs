@@ -147,6 +147,13 @@ pub(crate) fn hint(bytes: &[u8]) -> Hint {
     hint
 }
 
+/// Reads the time of a line that is damaged further on.
+pub(crate) fn written(bytes: &[u8]) -> Option<jiff::Timestamp> {
+    let rest = bytes.strip_prefix(START.as_bytes())?;
+    let end = memchr::memchr(b'"', &rest[..rest.len().min(TIMESTAMP_BYTES_MAX)])?;
+    std::str::from_utf8(&rest[..end]).ok()?.parse().ok()
+}
+
 /// Returns the plain text that follows the first `key`, up to its quote.
 fn text_after(bytes: &[u8], key: &[u8]) -> Option<String> {
     let bytes = &bytes[..bytes.len().min(HINT_BYTES_MAX)];

@@ -118,16 +118,27 @@ impl Drop for Lock {
     }
 }
 
+/// Takes the lock that references to other threads are made under, and threads are deleted: nothing that is
+/// about to be referred to can go meanwhile. It is held until what is returned is dropped.
+pub(crate) fn branching(disk: &dyn Disk, home: &Path) -> io::Result<Arc<dyn DiskFile>> {
+    let folder = home.join(FOLDER);
+    create_dirs(disk, &folder)?;
+    wait_for(disk, &folder.join(BRANCHING), BRANCHING_TRIES)
+}
+
 /// Takes the lock that lock files come and go under. Nobody has it for long.
 fn coordinate(disk: &dyn Disk, folder: &Path) -> io::Result<Arc<dyn DiskFile>> {
-    let file = disk.open(&folder.join(COORDINATION), Mode::Lock)?;
-    for _ in 0..COORDINATION_TRIES {
+    wait_for(disk, &folder.join(COORDINATION), COORDINATION_TRIES)
+}
+
+fn wait_for(disk: &dyn Disk, path: &Path, tries: u32) -> io::Result<Arc<dyn DiskFile>> {
+    let file = disk.open(path, Mode::Lock)?;
+    for _ in 0..tries {
         if file.try_lock()? {
             return Ok(file);
         }
         thread::sleep(COORDINATION_PAUSE);
     }
-    let path = folder.join(COORDINATION);
     Err(io::Error::new(
         io::ErrorKind::WouldBlock,
         format!("another program has had {} locked for too long; end it", path.display()),
@@ -149,6 +160,9 @@ fn holder(file: &dyn DiskFile) -> Holder {
 
 const FOLDER: &str = "thread-writer-locks";
 const COORDINATION: &str = ".coordination.lock";
+const BRANCHING: &str = ".branching.lock";
+/// Half a minute; whoever deletes looks at the heads of all threads under it.
+const BRANCHING_TRIES: u32 = 6000;
 /// Two seconds; the lock is held for a few system calls.
 const COORDINATION_TRIES: u32 = 400;
 const COORDINATION_PAUSE: Duration = Duration::from_millis(5);

@@ -11,7 +11,8 @@ use protocol::rollout::{Record, SessionMeta};
 
 use crate::disk::{Disk, DiskFile, Mode, create_dirs, up_to_home};
 use crate::line::encode;
-use crate::lock::{Lock, Taken};
+use crate::lock::{Lock, Taken, branching};
+use crate::store::{Store, StoreError};
 
 /// The log of one thread, open for writing. Nobody else writes it meanwhile.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub(crate) struct Pending {
     pub(crate) meta: SessionMeta,
     /// Lines that are copied in behind the head.
     pub(crate) copied: Vec<u8>,
+    /// The time of the last line before, which no line goes behind.
+    pub(crate) latest: Timestamp,
 }
 
 /// A file that exists.
@@ -90,6 +93,8 @@ pub enum WriteErrorKind {
     ReadOnly,
     /// The file was removed.
     Gone,
+    /// The thread that this one was to continue was deleted.
+    Orphaned,
     /// The disk once failed to keep what it was given; nothing is written to this log any more.
     Broken,
     /// Something else.
@@ -102,6 +107,9 @@ impl WriteErrorKind {
             Self::Full => "the disk is full; free some space, then resume the thread",
             Self::ReadOnly => {
                 "it is read-only; make it writable, or set HEDDLE_HOME to a place that is"
+            }
+            Self::Orphaned => {
+                "the thread that it was to continue was deleted meanwhile; begin a new thread"
             }
             Self::Gone => "the file was removed while it was open; begin a new thread",
             Self::Broken => {
@@ -148,6 +156,7 @@ impl Log {
         next: Option<u64>,
     ) -> Self {
         let shared = Shared::new(&disk, &path, None, Vec::new());
+        let latest = pending.latest;
         Self {
             disk,
             path,
@@ -157,7 +166,7 @@ impl Log {
             next,
             length: 0,
             uncut: false,
-            latest: Timestamp::UNIX_EPOCH,
+            latest,
         }
     }
 
@@ -196,6 +205,7 @@ impl Log {
             bytes.extend_from_slice(&pending.copied);
         }
         records.iter().for_each(|record| put(record, &mut bytes));
+        let _branching = self.hold_base()?;
         let file = self.file().map_err(|source| WriteError::new(&self.path, source))?;
         if let Err(source) = self.write(&*file, &bytes) {
             self.undo(&*file);
@@ -224,6 +234,30 @@ impl Log {
 
     /// Lets go of the thread.
     pub fn close(self) {}
+
+    /// Makes sure that the thread that is about to be referred to is there, and stays until what this
+    /// returns is dropped.
+    fn hold_base(&self) -> Result<Option<Arc<dyn DiskFile>>, WriteError> {
+        let pending = self.pending.as_ref();
+        let Some((pending, base)) =
+            pending.and_then(|pending| Some((pending, pending.meta.history_base.as_ref()?)))
+        else {
+            return Ok(None);
+        };
+        let lock = branching(&*self.disk, &pending.home)
+            .map_err(|source| WriteError::new(&self.path, source))?;
+        let store = Store::with_disk(&pending.home, Arc::clone(&self.disk));
+        match store.files(base.thread_id) {
+            Ok(Some(_)) => Ok(Some(lock)),
+            Ok(None) => {
+                let gone = StoreError::NotFound(base.thread_id);
+                let source = io::Error::new(io::ErrorKind::NotFound, gone);
+                Err(WriteError::of_kind(&self.path, WriteErrorKind::Orphaned, source))
+            }
+            Err(StoreError::Io { source, .. }) => Err(WriteError::new(&self.path, source)),
+            Err(error) => Err(WriteError::new(&self.path, io::Error::other(error))),
+        }
+    }
 
     /// Returns the file, and makes it if this is the first time that it is needed.
     fn file(&mut self) -> io::Result<Arc<dyn DiskFile>> {

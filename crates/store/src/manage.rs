@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use protocol::id::ThreadId;
 use serde::Serialize;
 
-use crate::chain::read_head;
-use crate::disk::{Mode, append_all, create_dirs, read_range, up_to_home};
+use crate::chain::{Head, read_head};
+use crate::disk::{DiskFile, Mode, append_all, create_dirs, read_range, up_to_home, write_all_at};
 use crate::files::{Name, ThreadFiles, missing, unusable};
-use crate::lock::{Lock, Taken};
-use crate::names::{NAMES_BYTES_MAX, NAMES_FILE, read_names};
+use crate::import::{Likeness, compare};
+use crate::lock::{Lock, Taken, branching};
+use crate::names::{NAMES_BYTES_MAX, NAMES_FILE, lines_about, read_names};
 use crate::side::side_path;
 use crate::store::{Store, StoreError};
-use crate::transfer::{Likeness, compare};
 
 /// Something could not be done with a thread.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +40,18 @@ pub enum ManageError {
         id: ThreadId,
         /// The fork.
         fork: ThreadId,
+    },
+    /// It cannot be told whether a file needs it.
+    #[error(
+        "the thread {id} cannot be deleted: {} may be a fork of it, and its head cannot be read; make it \
+         readable, put it right with `heddle threads fsck --repair`, or move it away",
+        path.display()
+    )]
+    Unclear {
+        /// The thread.
+        id: ThreadId,
+        /// The file.
+        path: PathBuf,
     },
 }
 
@@ -74,9 +86,10 @@ impl Store {
     /// Deletes a thread with all of its files. Refuses while a fork needs it, or anybody has it open.
     pub fn delete(&self, id: ThreadId) -> Result<(), ManageError> {
         let (files, _lock) = self.held_files(id)?;
-        if let Some(fork) = self.fork_of(id)? {
-            return Err(ManageError::Referenced { id, fork });
-        }
+        // A fork that is being made is there before we look, or finds the thread gone.
+        let _branching = branching(&*self.disk, &self.home)
+            .map_err(|source| StoreError::io(&self.home, source))?;
+        self.refuse_if_continued(id)?;
         // Newest first: what is left of a deletion that was cut short is a thread, and not a hole.
         for path in files.copies.iter().chain(files.segments.iter().rev()) {
             for path in [side_path(path), path.clone()] {
@@ -87,7 +100,34 @@ impl Store {
             }
             self.sync_above(path)?;
         }
+        self.blank_names(id)?;
         Ok(())
+    }
+
+    /// Writes space over the names that a thread had. The file is not made anew: others append to it.
+    fn blank_names(&self, id: ThreadId) -> Result<(), StoreError> {
+        let path = self.names_path();
+        let io = |source| StoreError::io(&path, source);
+        let about = |file: &dyn DiskFile| {
+            let length = file.metadata()?.length.min(NAMES_BYTES_MAX);
+            let bytes = read_range(file, 0, usize::try_from(length).unwrap_or(0))?;
+            Ok(lines_about(&bytes, id))
+        };
+        let file = match self.disk.open(&path, Mode::Read) {
+            Err(error) if missing(&error) => return Ok(()),
+            // What is no file has no names in it.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(()),
+            done => done.map_err(io)?,
+        };
+        let lines = about(&*file).map_err(io)?;
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let file = self.disk.open(&path, Mode::Edit).map_err(io)?;
+        for line in lines {
+            write_all_at(&*file, &vec![b' '; line.len()], line.start as u64).map_err(io)?;
+        }
+        file.sync_data().map_err(io)
     }
 
     /// Returns the names that threads were given, the latest of each.
@@ -126,22 +166,30 @@ impl Store {
         if length == 0 { self.sync_above(&path) } else { Ok(()) }
     }
 
-    /// Returns a thread that continues `id`, if there is one.
-    fn fork_of(&self, id: ThreadId) -> Result<Option<ThreadId>, StoreError> {
+    /// Refuses if a thread continues `id`, or may.
+    fn refuse_if_continued(&self, id: ThreadId) -> Result<(), ManageError> {
+        let mut unclear = None;
         for other in self.threads()?.filter(|other| other.id != id) {
             for path in &other.segments {
                 let io = |source| StoreError::io(path, source);
                 let file = match self.disk.open(path, Mode::Read) {
-                    Err(error) if unusable(&error) => continue,
+                    Err(error) if missing(&error) => continue,
+                    Err(error) if unusable(&error) => {
+                        unclear.get_or_insert(path.clone());
+                        continue;
+                    }
                     done => done.map_err(io)?,
                 };
-                let base = read_head(&*file).map_err(io)?.base;
-                if base.is_some_and(|base| base.thread_id == id) {
-                    return Ok(Some(other.id));
+                let head = read_head(&*file).map_err(io)?;
+                if head.base.as_ref().is_some_and(|base| base.thread_id == id) {
+                    return Err(ManageError::Referenced { id, fork: other.id });
+                }
+                if may_continue(path, &head) && file.metadata().map_err(io)?.length > 0 {
+                    unclear.get_or_insert(path.clone());
                 }
             }
         }
-        Ok(None)
+        unclear.map_or(Ok(()), |path| Err(ManageError::Unclear { id, path }))
     }
 
     fn move_files(
@@ -217,4 +265,13 @@ impl Store {
     fn names_path(&self) -> PathBuf {
         self.home.join(NAMES_FILE)
     }
+}
+
+/// Tells whether a file without a head that says so may still continue another thread. A later file of a
+/// thread continues that, and the first lines of one that continues nothing have the first ordinals.
+fn may_continue(path: &Path, head: &Head) -> bool {
+    let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
+    let later = name.is_some_and(|name| name.segment.is_some());
+    let clear = head.meta.is_some() || head.base.is_some() || head.plain;
+    !later && !clear && head.first.is_none_or(|first| first > 1)
 }

@@ -5,6 +5,23 @@ use std::collections::BTreeMap;
 use protocol::id::ThreadId;
 use serde::Deserialize;
 
+/// Returns where the lines about a thread are in the file, without their ends.
+pub(crate) fn lines_about(bytes: &[u8], id: ThreadId) -> Vec<std::ops::Range<usize>> {
+    #[derive(Deserialize)]
+    struct About {
+        id: ThreadId,
+    }
+    let mut at = 0;
+    let mut found = Vec::new();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        if serde_json::from_slice::<About>(line).is_ok_and(|about| about.id == id) {
+            found.push(at..at + line.len());
+        }
+        at += line.len() + 1;
+    }
+    found
+}
+
 /// Reads the names, the latest of each thread. A line that makes no sense is not ours to judge.
 pub(crate) fn read_names(bytes: &[u8]) -> BTreeMap<ThreadId, String> {
     #[derive(Deserialize)]
@@ -16,7 +33,7 @@ pub(crate) fn read_names(bytes: &[u8]) -> BTreeMap<ThreadId, String> {
     for line in bytes.split(|byte| *byte == b'\n') {
         let Ok(NameLine { id, thread_name }) = serde_json::from_slice(line) else { continue };
         let name = shown(&thread_name.unwrap_or_default());
-        match name.trim().is_empty() {
+        match name.is_empty() {
             true => names.remove(&id),
             false => names.insert(id, name),
         };
@@ -24,19 +41,42 @@ pub(crate) fn read_names(bytes: &[u8]) -> BTreeMap<ThreadId, String> {
     names
 }
 
-/// Returns a name as it is shown: not too long, on one line, and without what nobody can see.
-fn shown(name: &str) -> String {
+/// Returns a name as it is shown: not too long, on one line, and without what nobody can see. Whoever looks
+/// for a name means this one.
+pub fn shown(name: &str) -> String {
     let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
-    let visible = name.chars().filter(|c| !is_invisible(*c));
-    visible.map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let mut shown = String::with_capacity(name.len());
+    let mut rest = name.chars().peekable();
+    while let Some(c) = rest.next() {
+        let joins = c == JOINER
+            && shown.chars().next_back().is_some_and(is_picture)
+            && rest.peek().copied().is_some_and(is_picture);
+        if joins || !is_invisible(c) {
+            shown.push(if c.is_control() { ' ' } else { c });
+        }
+    }
+    shown.trim().to_owned()
+}
+
+/// Returns a name as it is compared where upper and lower case are the same.
+pub(crate) fn folded(name: &str) -> String {
+    name.to_lowercase()
 }
 
 /// Tells whether a character has no width, or changes the direction of those around it.
 fn is_invisible(c: char) -> bool {
     matches!(u32::from(c),
-        0x061c | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x2069 | 0xfeff)
+        0x00ad | 0x034f | 0x061c | 0x180e | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f
+        | 0x3164 | 0xfeff | 0xffa0 | 0xe0000..=0xe007f)
 }
 
+/// Tells whether a character can be part of a picture that is joined of several.
+fn is_picture(c: char) -> bool {
+    matches!(u32::from(c), 0x2190..=0x2bff | 0xfe0f | 0x1f000..=0x1faff)
+}
+
+/// Makes one picture of two.
+const JOINER: char = '\u{200d}';
 pub(crate) const NAMES_FILE: &str = "session_index.jsonl";
 /// More than this was not written by giving names to threads.
 pub(crate) const NAMES_BYTES_MAX: u64 = 64 << 20;
@@ -61,6 +101,9 @@ mod tests {
         check(&["a", "b"], Some("b"));
         check(&["a", ""], None);
         check(&["a", " \u{200b} "], None);
+        check(&["  a b\t"], Some("a b"));
+        check(&["👨\u{200d}👩\u{200d}👧 fam"], Some("👨\u{200d}👩\u{200d}👧 fam"));
+        check(&["a\u{200d}b\u{200d}"], Some("ab"));
         check(&["a\u{202e}b\u{2066}c\u{feff}"], Some("abc"));
         check(&["a\nb\u{1b}[31m"], Some("a b [31m"));
         check(&[&"x".repeat(600)], Some(&"x".repeat(512)));

@@ -39,6 +39,8 @@ pub(crate) struct Part {
     pub(crate) end_byte: u64,
     /// The first ordinal that does not count.
     pub(crate) end_ordinal: Option<u64>,
+    /// Whether it is known that it does not go as far as that, and was said.
+    pub(crate) short: bool,
     /// Whether it is the newest file of the thread that is read, and not one that it continues.
     pub(crate) own: bool,
 }
@@ -165,7 +167,7 @@ impl Part {
 
     fn outcome(&self, mut track: Track, mut order: Order, giver: &Giver<'_, '_>) -> Outcome {
         if let Some(end) = self.end_ordinal {
-            if order.expected < end && (order.numbered || !order.plain) {
+            if !self.short && order.expected < end && (order.numbered || !order.plain) {
                 order.gaps.push(order.expected..end);
             }
             // What comes after the end is no concern of whoever continues this file.
@@ -290,31 +292,51 @@ impl Part {
     /// Makes up a head from what the rest of the file, which is open, says.
     pub(crate) fn made_up(&self, file: &dyn DiskFile, numbered: bool) -> io::Result<SessionMeta> {
         let mut cwd = None;
+        let mut said = SessionMeta::default();
+        let mut at_start = true;
         scan(file, 0..self.end_byte, &mut |piece| {
-            if let Body::Line { decoded, .. } = &piece.body
-                && decoded.line.kind == kind::TURN_CONTEXT
-                && let Ok(context) = serde_json::from_str::<TurnContext>(decoded.line.payload.get())
-                && !context.cwd.is_empty()
-            {
-                cwd = Some(context.cwd);
-                return ControlFlow::Break(());
+            match &piece.body {
+                // What a checksum does not vouch for any more may still be read.
+                Body::Broken { bytes, .. } if at_start => said = damaged_head(bytes),
+                Body::Line { decoded, .. } if decoded.line.kind == kind::TURN_CONTEXT => {
+                    let context = serde_json::from_str::<TurnContext>(decoded.line.payload.get());
+                    cwd = context.ok().map(|context| context.cwd).filter(|cwd| !cwd.is_empty());
+                }
+                _ => {}
             }
-            ControlFlow::Continue(())
+            at_start = false;
+            let done = cwd.is_some() || !said.cwd.is_empty();
+            if done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
+        let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
+        // A head without a directory is refused by other programs.
+        let cwd = cwd.unwrap_or_else(|| "/".to_owned());
+        let forked_from = self.base.as_ref().map(|base| base.thread_id);
         Ok(SessionMeta {
             id: Some(self.thread),
-            session_id: Some(self.thread.to_string()),
-            timestamp: self.made.clone(),
-            // A head without a directory is refused by other programs.
-            cwd: cwd.unwrap_or_else(|| "/".to_owned()),
-            originator: "heddle".to_owned(),
-            cli_version: env!("CARGO_PKG_VERSION").to_owned(),
+            session_id: match said.id {
+                Some(_) => said.session_id,
+                None => Some(self.thread.to_string()),
+            },
+            timestamp: or(said.timestamp, &self.made),
+            cwd: or(said.cwd, &cwd),
+            originator: or(said.originator, "heddle"),
+            cli_version: or(said.cli_version, env!("CARGO_PKG_VERSION")),
             history_mode: numbered.then(|| PAGINATED.to_owned()),
-            forked_from_id: self.base.as_ref().map(|b| b.thread_id).filter(|id| *id != self.thread),
+            forked_from_id: said
+                .forked_from_id
+                .or_else(|| forked_from.filter(|id| *id != self.thread)),
             history_base: self.base.clone().filter(|base| base.end_byte_offset != u64::MAX),
-            ..SessionMeta::default()
+            ..said
         })
     }
+}
+
+/// Reads the fields of a head that is damaged and still JSON.
+fn damaged_head(bytes: &[u8]) -> SessionMeta {
+    let line = serde_json::from_slice::<Line<'_>>(bytes).ok();
+    let line = line.filter(|line| line.kind == kind::SESSION_META);
+    line.and_then(|line| serde_json::from_str(line.payload.get()).ok()).unwrap_or_default()
 }
 
 /// Gives lines out, the head first.

@@ -52,6 +52,16 @@ pub enum DamageKind {
     Head,
     /// The file that this one continues is missing.
     Base,
+    /// The file that this one continues is not what it was when that began: lines of it are gone, or are
+    /// others, and those that were written later are left out.
+    Changed,
+}
+
+impl DamageKind {
+    /// Tells whether this is about another file, so that no repair of this one can help.
+    pub(crate) fn is_elsewhere(self) -> bool {
+        matches!(self, Self::Base | Self::Changed)
+    }
 }
 
 /// Cuts a list to what is reported, and returns how much more there was.
@@ -73,6 +83,7 @@ impl fmt::Display for Damage {
             DamageKind::Gap => "lines are missing",
             DamageKind::Head => "the head is missing or damaged",
             DamageKind::Base => "what this file continues is missing",
+            DamageKind::Changed => "what this file continues is not what it was",
         };
         write!(f, "{}: {what}: {length} bytes at {offset}", file.display())?;
         match &self.missing {

@@ -59,7 +59,7 @@ pub enum StoreError {
         other: PathBuf,
     },
     /// The disk refused.
-    #[error("{} could not be used", path.display())]
+    #[error("{} could not be used{}", path.display(), advice(source))]
     Io {
         /// What could not be used.
         path: PathBuf,
@@ -98,6 +98,21 @@ pub enum OpenError {
     /// Its lines have no ordinals, so that no place in it can be named.
     #[error("the thread {0} was made by an older program and cannot be reverted; fork it instead")]
     Legacy(ThreadId),
+}
+
+/// Says what can be done about a disk that refuses: nothing, or words to put behind the error.
+pub fn advice(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::ReadOnlyFilesystem => {
+            "; make the disk writable, or set HEDDLE_HOME to a place that is"
+        }
+        Kind::PermissionDenied => {
+            "; give yourself the right to it, or set HEDDLE_HOME to another place"
+        }
+        Kind::StorageFull | Kind::QuotaExceeded => "; free some space, and try again",
+        _ => "",
+    }
 }
 
 impl StoreError {
@@ -142,23 +157,18 @@ impl Store {
         meta.history_mode.get_or_insert_with(|| PAGINATED.to_owned());
         let next = meta.history_base.as_ref().map_or(0, |base| base.end_ordinal_exclusive);
         let next = (meta.history_mode.as_deref() == Some(PAGINATED)).then_some(next);
-        Ok(self.create_with(id, meta, next, Vec::new()))
+        let copied = Vec::new();
+        let latest = jiff::Timestamp::UNIX_EPOCH;
+        Ok(self.create_with(Pending { home: self.home.clone(), id, meta, copied, latest }, next))
     }
 
-    pub(crate) fn create_with(
-        &self,
-        id: ThreadId,
-        mut meta: SessionMeta,
-        next: Option<u64>,
-        copied: Vec<u8>,
-    ) -> Log {
-        if meta.timestamp.is_empty() {
-            meta.timestamp = format_time(jiff::Timestamp::now());
+    pub(crate) fn create_with(&self, mut pending: Pending, next: Option<u64>) -> Log {
+        if pending.meta.timestamp.is_empty() {
+            pending.meta.timestamp = format_time(jiff::Timestamp::now());
         }
         let stamp = jiff::Zoned::now().strftime("%Y-%m-%dT%H-%M-%S").to_string();
-        let name = Name { id, segment: None, stamp };
+        let name = Name { id: pending.id, segment: None, stamp };
         let path = self.sessions().join(name.day()).join(name.file_name());
-        let pending = Pending { home: self.home.clone(), id, meta, copied };
         Log::pending(Arc::clone(&self.disk), path, pending, next)
     }
 

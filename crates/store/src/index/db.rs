@@ -1,7 +1,7 @@
 //! The database: its schema, how it is opened, and what its failures mean.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
@@ -38,18 +38,57 @@ pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
 
 /// Opens the database at `path`, and makes its tables if they are not those of this build.
 pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
+    make_private(path);
     let mut db = Connection::open(path)?;
     db.busy_timeout(BUSY_WAIT)?;
     db.pragma_update(None, "synchronous", "NORMAL")?;
-    if version(&db)? != SCHEMA_VERSION {
+    // What is deleted is written over.
+    db.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
+    let before = version(&db)?;
+    if before != SCHEMA_VERSION {
         // What is known of directories is read each time; large pages make that fewer reads. This is for
         // a file that is empty, and does nothing to another.
         db.pragma_update(None, "page_size", PAGE_BYTES)?;
         // Whoever comes second waits for the first, and finds the tables made.
         db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         make_tables(&mut db)?;
+        if before != 0 {
+            // An older build left what was deleted in pages that nobody uses. If somebody else is at it,
+            // whatever comes to be there is written over as it is used.
+            let _ = db.execute_batch("VACUUM");
+        }
     }
     Ok(db)
+}
+
+/// Makes the file, or the one that is there, and those that belong to it, one that only its owner can
+/// read: what is said in threads is in it. SQLite gives the files beside it the same mode.
+fn make_private(path: &Path) {
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+    // If this fails, opening the database says why.
+    let _ = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    for path in with_its_own(path) {
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        let mode = metadata.permissions().mode() & 0o7777;
+        if metadata.is_file() && mode & 0o077 != 0 {
+            let _ = fs::set_permissions(&path, fs::Permissions::from_mode(mode & 0o700));
+        }
+    }
+}
+
+/// Writes everything that is kept beside the database into it, so that nothing of what was deleted is left
+/// there either.
+pub(super) fn checkpoint(db: &Connection) -> rusqlite::Result<()> {
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
+
+/// Returns the path of a database, and those of the files that SQLite keeps beside it.
+fn with_its_own(path: &Path) -> impl Iterator<Item = PathBuf> {
+    ["", "-wal", "-shm", "-journal"].into_iter().map(|suffix| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        name.into()
+    })
 }
 
 /// Makes a database that lives and dies with the process.
@@ -62,10 +101,8 @@ pub(super) fn open_in_memory() -> rusqlite::Result<Connection> {
 /// Removes the database at `path`; tells whether nothing is left of it.
 pub(super) fn remove(path: &Path) -> bool {
     let mut gone = true;
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        gone &= match fs::remove_file(&name) {
+    for path in with_its_own(path) {
+        gone &= match fs::remove_file(&path) {
             Ok(()) => true,
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
         };
@@ -101,7 +138,7 @@ fn make_tables(db: &mut Connection) -> rusqlite::Result<()> {
 /// The file in the home.
 pub(super) const FILE_NAME: &str = "heddle_index.sqlite";
 /// A database of another version is emptied and filled again.
-pub(super) const SCHEMA_VERSION: i64 = 1;
+pub(super) const SCHEMA_VERSION: i64 = 2;
 const PAGE_BYTES: u32 = 16 * 1024;
 /// How long one attempt to write waits for another writer.
 const BUSY_WAIT: Duration = Duration::from_millis(500);
@@ -137,7 +174,7 @@ CREATE TABLE threads (
 CREATE INDEX threads_by_updated ON threads (archived, updated, id);
 CREATE INDEX threads_by_created ON threads (archived, created, id);
 CREATE INDEX threads_here_by_updated ON threads (cwd, archived, updated, id);
-CREATE TABLE names (id TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE names (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX names_by_name ON names (name);
 CREATE TABLE state (key TEXT PRIMARY KEY, size INTEGER, mtime INTEGER, inode INTEGER) WITHOUT ROWID;
 CREATE TABLE items (
@@ -152,4 +189,5 @@ CREATE INDEX items_by_thread ON items (thread);
 CREATE VIRTUAL TABLE words USING fts5(
     text, content='items', content_rowid='key', tokenize='unicode61 remove_diacritics 2'
 );
+INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
 ";

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use history::words;
 use memchr::memchr;
 use protocol::id::ThreadId;
-use protocol::rollout::{EventHead, HistoryBase, Line, kind};
+use protocol::rollout::{EventHead, HistoryBase, Line, kind, lenient};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -74,31 +74,31 @@ impl Role {
     }
 }
 
-/// The head of a file, as far as the index wants it.
+/// The head of a file, as far as the index wants it. One odd field costs nothing but itself.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Head<'a> {
-    #[serde(default, borrow)]
-    timestamp: Cow<'a, str>,
-    #[serde(default, borrow)]
-    cwd: Cow<'a, str>,
-    #[serde(default, borrow)]
-    model_provider: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "lenient")]
+    timestamp: String,
+    #[serde(default, deserialize_with = "lenient")]
+    cwd: String,
+    #[serde(default, deserialize_with = "lenient")]
+    model_provider: Option<String>,
     #[serde(default, borrow)]
     source: Option<&'a RawValue>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     forked_from_id: Option<ThreadId>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) forked_from_ordinal_exclusive: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) history_base: Option<HistoryBase>,
-    #[serde(default, borrow)]
-    git: Option<Git<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
+    git: Option<Git>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Git<'a> {
-    #[serde(default, borrow)]
-    branch: Option<Cow<'a, str>>,
+struct Git {
+    #[serde(default, deserialize_with = "lenient")]
+    branch: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -19,11 +19,12 @@ use rusqlite::{
 };
 
 use super::Progress;
+use super::letters;
 use super::scan::{self, Head, Item, Role, Summary};
 use super::walk::{ARCHIVE, File, Folder, Folders, Named, Stamp};
 use crate::Store;
 use crate::disk::open_file;
-use crate::names::{NAMES_BYTES_MAX, NAMES_FILE, read_names};
+use crate::names::{NAMES_BYTES_MAX, NAMES_FILE, folded, read_names};
 
 /// What must be done.
 #[derive(Debug, Default)]
@@ -235,9 +236,9 @@ pub(super) fn names(db: &mut Connection, home: &Path) -> rusqlite::Result<()> {
     }
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     change.execute_batch("DELETE FROM names")?;
-    let mut put = change.prepare("INSERT INTO names VALUES (?, ?)")?;
+    let mut put = change.prepare("INSERT INTO names VALUES (?, ?, ?)")?;
     for (id, name) in read_names(&bytes) {
-        put.execute((id.to_string(), name))?;
+        put.execute((id.to_string(), &name, folded(&name)))?;
     }
     drop(put);
     let sql = "INSERT OR REPLACE INTO state VALUES ('names', ?, ?, ?)";
@@ -465,8 +466,10 @@ fn put(
         Role::Agent => 1,
         Role::Command => 2,
     };
-    let key = put_item.insert((thread, ordinal.map(signed), signed(*turn), role, text))?;
-    put_words.execute((key, text))?;
+    // The text is kept as it is indexed, so that what was found can be marked in it.
+    let text = letters::apart(text);
+    let key = put_item.insert((thread, ordinal.map(signed), signed(*turn), role, &text))?;
+    put_words.execute((key, &text))?;
     Ok(())
 }
 

@@ -326,8 +326,14 @@ fn filters() {
     }
     let name =
         |number: u64, name: &str| json!({ "id": id(number), "thread_name": name }).to_string();
-    let names =
-        [name(0, "x"), name(1, "Fix 50% of it"), name(0, "fixed"), name(2, "no"), name(2, "")];
+    let names = [
+        name(0, "x"),
+        name(1, "Fix 50% of it"),
+        name(0, "fixed"),
+        name(2, "no"),
+        name(2, ""),
+        name(3, "Ärger"),
+    ];
     fs::write(home.path().join("session_index.jsonl"), names.join("\n") + "\n{broken\n").unwrap();
     let mut index = home.index();
     let mut check = |set: fn(&mut List), want: &[u64]| {
@@ -341,6 +347,7 @@ fn filters() {
     check(|list| list.filter.cwd = Some("/b".into()), &[2]);
     check(|list| list.filter.provider = Some("one".into()), &[0, 2, 3]);
     check(|list| list.filter.name = Some("FIX".into()), &[0, 1]);
+    check(|list| list.filter.name = Some("äRGER".into()), &[3]);
     check(|list| list.filter.name = Some("%".into()), &[1]);
     check(|list| list.filter.archived = true, &[]);
     check(|list| list.filter.since_ms = Some(script(2).made * 1000), &[2, 3]);
@@ -398,8 +405,8 @@ fn no_words_mean_anything_else() {
         ..script(1)
     });
     let mut index = home.index();
-    let long = "x".repeat(100_000);
-    let many = "word ".repeat(50_000);
+    let long = "x".repeat(4000);
+    let many = "word ".repeat(800);
     for words in [
         "",
         " ",
@@ -450,7 +457,112 @@ fn no_words_mean_anything_else() {
         let fine = words.is_empty() && got.is_ok();
         assert!(fine || matches!(got, Err(IndexError::Expression(_))), "{words:?} {got:?}");
     }
+    // What is not looked for is not left out in silence.
+    for words in ["x".repeat(5000), "word ".repeat(1000)] {
+        for raw in [false, true] {
+            let got = index.search(&Search { raw, ..search(&words) });
+            assert!(matches!(got, Err(IndexError::TooLong)), "{got:?}");
+        }
+    }
     assert!(index.is_on_disk(), "an expression is no reason to throw anything away");
+}
+
+#[test]
+fn texts_without_spaces_are_found_by_their_parts() {
+    let home = Home::new();
+    home.write(&Script {
+        said: vec!["今日は東京タワーのbug42を直す".into()], ..script(1)
+    });
+    home.write(&Script {
+        said: vec!["데이터베이스를 고쳤다, 京東 ไทยแลนด์".into()], ..script(2)
+    });
+    let mut index = home.index();
+    for (words, count) in [
+        ("東京", 2),
+        ("京東", 2),
+        ("東京 直す", 2),
+        ("タワー", 2),
+        ("bug42", 2),
+        ("のbug42を", 2),
+        ("東タ", 0),
+        ("베이스", 2),
+        ("แลนด์", 2),
+        ("京", 4),
+    ] {
+        assert_eq!(index.search(&search(words)).unwrap().len(), count, "{words}");
+    }
+    let hits = index.search(&search("京タワ")).unwrap();
+    let pieces: Vec<_> =
+        hits[0].snippet.iter().map(|piece| (piece.text.as_str(), piece.hit)).collect();
+    let text: String = pieces.iter().map(|(text, _)| *text).collect();
+    assert!(text.contains("今日は東京タワーのbug42を直す"), "{text}");
+    assert!(pieces.contains(&("京タワ", true)), "{pieces:?}");
+    for (words, count) in [("東京 OR 베이스", 4), ("タワ* NOT x", 2), ("\"京タ\" AND bug*", 2)]
+    {
+        let raw = Search { raw: true, ..search(words) };
+        assert_eq!(index.search(&raw).unwrap().len(), count, "{words}");
+    }
+}
+
+#[test]
+fn the_files_are_for_their_owner_only() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::new();
+    home.write(&script(1));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let check = || {
+        // It is open, so that all of its files are there.
+        let mut index = home.index();
+        index.sync().unwrap();
+        for entry in fs::read_dir(home.path()).unwrap() {
+            let path = entry.unwrap().path();
+            let ours = path.file_name().unwrap().to_str().unwrap().starts_with("heddle_index");
+            assert!(!ours || mode(&path) == 0o600, "{} {:o}", path.display(), mode(&path));
+        }
+    };
+    check();
+    fs::set_permissions(home.database(), fs::Permissions::from_mode(0o644)).unwrap();
+    check();
+}
+
+#[test]
+fn nothing_is_left_of_what_was_deleted() {
+    let home = Home::new();
+    let said =
+        |number: u64| (0..40).map(|turn| format!("secretword{number} tale {turn}")).collect();
+    for number in 1..4 {
+        home.write(&Script { said: said(number), ..script(number) });
+    }
+    let store = store::Store::new(home.path());
+    store.set_name(id(1), "secretname1").unwrap();
+    store.set_name(id(2), "secretname2").unwrap();
+    store.set_name(id(1), "secretname1 again").unwrap();
+    let mut index = home.index();
+    index.sync().unwrap();
+    assert_eq!(found(&home, "secretword1"), found(&home, "secretword2"));
+    store.delete(id(1)).unwrap();
+    index.forget().unwrap();
+    assert_eq!(found(&home, "secretword1") + found(&home, "secretname1"), 0);
+    assert!(found(&home, "secretword2") > 0 && found(&home, "secretname2") > 0);
+    assert_eq!(index.search(&search("secretword2")).unwrap().len(), 80);
+    assert_eq!(store.names().unwrap().len(), 1);
+    store.set_name(id(3), "third").unwrap();
+    assert_eq!(index.resolve("third").unwrap(), id(3));
+}
+
+/// Counts the files below a home that have a text in them.
+fn found(home: &Home, text: &str) -> usize {
+    let mut queue = vec![home.path().to_owned()];
+    let mut count = 0;
+    while let Some(path) = queue.pop() {
+        if path.is_dir() {
+            queue.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            let bytes = fs::read(path).unwrap();
+            count += usize::from(bytes.windows(text.len()).any(|window| window == text.as_bytes()));
+        }
+    }
+    count
 }
 
 #[test]
@@ -461,7 +573,12 @@ fn threads_are_found_by_id_beginning_and_name() {
     }
     let name =
         |number: u64, name: &str| json!({ "id": id(number), "thread_name": name }).to_string();
-    let names = [name(1, "twice"), name(2, "twice"), name(3, "once")];
+    let family = "👨\u{200d}👩\u{200d}👧 fam";
+    home.write(&script(4));
+    home.write(&script(5));
+    let shadow = id(1).to_string()[..8].to_owned();
+    let names =
+        [name(1, "twice"), name(2, "twice"), name(3, "once"), name(4, family), name(5, &shadow)];
     fs::write(home.path().join("session_index.jsonl"), names.join("\n")).unwrap();
     let mut index = home.index();
     let three = id(3).to_string();
@@ -470,9 +587,17 @@ fn threads_are_found_by_id_beginning_and_name() {
     for text in [&three, "once", beginning, &without_hyphens, &three.to_uppercase()] {
         assert_eq!(index.resolve(text).unwrap(), id(3), "{text}");
     }
-    for (text, several) in
-        [("twice", true), (&three[..5], true), ("01", false), ("never", false), ("", false)]
-    {
+    for text in [family, " \u{200b}👨\u{200d}👩\u{200d}👧 fam\t"] {
+        assert_eq!(index.resolve(text).unwrap(), id(4), "{text}");
+    }
+    for (text, several) in [
+        ("twice", true),
+        (&shadow, true),
+        (&three[..5], true),
+        ("01", false),
+        ("never", false),
+        ("", false),
+    ] {
         match index.resolve(text).unwrap_err() {
             ResolveError::Ambiguous { candidates, .. } => assert!(several && candidates.len() > 1),
             ResolveError::Unknown(_) => assert!(!several, "{text}"),

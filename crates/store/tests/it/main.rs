@@ -1,9 +1,11 @@
 //! Threads on disks of all kinds, from the outside.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod bases;
 mod calls;
 mod damage;
 mod disk;
+mod imports;
 mod index;
 mod index_home;
 mod power;

@@ -9,12 +9,12 @@ use store::{DamageKind, ImportOutcome, ManageError, OpenError, Store, StoreError
 use crate::disk::{EIO, Fault, MemDisk, What};
 use crate::record::{empty_home, id, message, new_thread, store, theirs};
 
-fn other(number: u8) -> ThreadId {
+pub(crate) fn other(number: u8) -> ThreadId {
     ThreadId::new(0x01a1_e26e_4000 + u64::from(number), [number; 10])
 }
 
 /// Reads a thread as the texts of its messages.
-fn texts(store: &Store, id: ThreadId) -> String {
+pub(crate) fn texts(store: &Store, id: ThreadId) -> String {
     let mut texts = Vec::new();
     let report = store.read(id, &mut |line| texts.extend(text(line))).unwrap();
     for damage in report.damage {
@@ -28,21 +28,21 @@ fn text(line: &Line<'_>) -> Option<String> {
     value["content"][0]["text"].as_str().map(str::to_owned)
 }
 
-fn say(log: &mut store::Log, words: &str) {
+pub(crate) fn say(log: &mut store::Log, words: &str) {
     words.split(' ').for_each(|word| log.append(&[message(word)]).unwrap());
 }
 
 /// Makes a thread that says the words.
-fn begin(disk: &MemDisk, id: ThreadId, words: &str) {
+pub(crate) fn begin(disk: &MemDisk, id: ThreadId, words: &str) {
     say(&mut store(disk).create(new_thread(id)).unwrap(), words);
 }
 
-fn fork(disk: &MemDisk, from: ThreadId, to: ThreadId, before: Option<u64>, words: &str) {
+pub(crate) fn fork(disk: &MemDisk, from: ThreadId, to: ThreadId, before: Option<u64>, words: &str) {
     let (mut log, _) = store(disk).fork(from, new_thread(to), before, &mut |_| {}).unwrap();
     say(&mut log, words);
 }
 
-fn revert(disk: &MemDisk, id: ThreadId, before: u64, words: &str) {
+pub(crate) fn revert(disk: &MemDisk, id: ThreadId, before: u64, words: &str) {
     say(&mut store(disk).revert(id, before, &mut |_| {}).unwrap().0, words);
 }
 
@@ -209,53 +209,6 @@ fn moves_cut_short() {
     check(|store| store.archive(id()).unwrap(), |store| store.unarchive(id()));
 }
 
-/// Several files of one thread in one import: none is written over by one that does not go on from it.
-#[test]
-fn imports_of_the_same_thread() {
-    let check = |files: &[(&str, &str)], outcomes: &str, kept: &str| {
-        let disk = empty_home();
-        let mut paths = Vec::new();
-        for (place, text) in files {
-            let path = format!("/from/{place}-{}.jsonl", id());
-            disk.put(&path, text.as_bytes());
-            paths.push(PathBuf::from(path));
-        }
-        let imported = store(&disk).import(&paths).unwrap();
-        let outcome = |file: &store::Imported| match &file.outcome {
-            ImportOutcome::Copied(_) => 'c',
-            ImportOutcome::Present => 'p',
-            ImportOutcome::Conflict(_) => 'x',
-            ImportOutcome::NotAThread | ImportOutcome::Failed(_) => '?',
-        };
-        let got: String = imported.iter().map(outcome).collect();
-        assert_eq!(got, outcomes, "{imported:?}");
-        let ours: Vec<_> =
-            disk.paths().into_iter().filter(|path| path.starts_with("/h/sessions")).collect();
-        assert_eq!(ours.len(), 1, "{ours:?}");
-        assert_eq!(disk.bytes(&ours[0]).unwrap(), kept.as_bytes());
-    };
-    let (one, two) = ("1/rollout-2026-11-16T03-37-16", "2/rollout-2026-11-16T03-37-16");
-    let later = "1/rollout-2026-11-16T04-37-16";
-    let archived = "archived_sessions/rollout-2026-11-16T03-37-16";
-    check(&[(one, "abc")], "c", "abc");
-    check(&[(one, "abc"), (two, "abc")], "cp", "abc");
-    check(&[(one, "abc"), (two, "ab")], "cp", "abc");
-    check(&[(one, "abc"), (two, "abcd")], "cc", "abcd");
-    check(&[(one, "abc"), (two, "abd")], "cx", "abc");
-    check(&[(one, "abc"), (two, "xbcd")], "cx", "abc");
-    check(&[(one, "abc"), (later, "abd")], "cx", "abc");
-    check(&[(one, "abc"), (archived, "abcd")], "cc", "abcd");
-
-    // What was set aside comes along.
-    let disk = empty_home();
-    let from = format!("/from/{one}-{}.jsonl", id());
-    disk.put(&from, b"abc");
-    disk.put(format!("{from}.damaged"), b"{}\n");
-    store(&disk).import(&[from.into()]).unwrap();
-    let path = store(&disk).find(id()).unwrap().unwrap().path;
-    assert_eq!(disk.bytes(format!("{}.damaged", path.display())).unwrap(), b"{}\n");
-}
-
 /// Files with a great many broken places: a report names some of them, a repair gets them all.
 #[test]
 fn much_damage() {
@@ -347,7 +300,8 @@ fn closed_files_and_directories() {
     assert_eq!(texts(&store(&disk), other(1)), "c, Base Some(0..3)");
     let report = store(&disk).fsck(Some(other(1)), false, &mut |_, _| {}).unwrap();
     assert_eq!(report.files[0].damage[0].what, DamageKind::Base);
-    store(&disk).delete(other(1)).unwrap();
+    let error = store(&disk).delete(other(1)).unwrap_err();
+    assert!(matches!(error, ManageError::Unclear { .. }), "{error}");
 }
 
 /// A place that the disk cannot read costs the lines in its blocks, and nothing else.
@@ -400,7 +354,7 @@ fn names_without_files() {
     store.set_name(id(), "x").unwrap_err();
     let mut index = store::index::Index::open(home.path(), |_| {}).unwrap();
     assert!(index.get(id()).unwrap().is_some());
-    // Links to directories are followed in a home, and not by an import.
+    // Links to directories are followed, in circles once.
     let day = path.parent().unwrap();
     let moved = home.path().join("moved");
     std::fs::rename(day, &moved).unwrap();
@@ -408,10 +362,12 @@ fn names_without_files() {
     symlink(home.path(), moved.join("circle")).unwrap();
     assert_eq!(store.threads().unwrap().len(), 2);
     let fresh = tempfile::tempdir().unwrap();
-    let imported = Store::new(fresh.path()).import(&[home.path().to_owned()]).unwrap();
-    assert_eq!(imported.len(), 2, "{imported:?}");
-    assert!(matches!(imported[0].outcome, ImportOutcome::Copied(_)), "{imported:?}");
-    assert!(matches!(imported[1].outcome, ImportOutcome::Failed(_)), "{imported:?}");
+    let imported = Store::new(fresh.path()).import(&[home.path().join("sessions")]).unwrap();
+    let outcome = |number: usize| &imported[number].outcome;
+    assert!(matches!(outcome(0), ImportOutcome::Failed(_)), "a link to nothing: {imported:?}");
+    assert!(matches!(outcome(1), ImportOutcome::Copied(_)), "{imported:?}");
+    assert!(matches!(outcome(2), ImportOutcome::Failed(_)), "a pipe: {imported:?}");
+    assert_eq!(imported.len(), 3, "{imported:?}");
 }
 
 /// Files that are made are private; one that is written anew keeps its mode.
@@ -581,4 +537,71 @@ fn strange_files() {
     check(format!("{head}{one}\n{two}\n").as_bytes(), 3, &[]);
     check(format!("{head}\n{one}\n").replacen("{\"times", "", 1).as_bytes(), 1, &[Head]);
     check(format!("{head}\n{}\n", line(u64::MAX)).as_bytes(), 2, &[Gap]);
+}
+
+/// A home that cannot be written to can be checked, and says why nothing else can be done.
+#[test]
+fn homes_that_cannot_be_written() {
+    let home = tempfile::tempdir().unwrap();
+    let disk = ReadOnly(home.path().to_owned());
+    let writable = Store::new(home.path());
+    say(&mut writable.create(new_thread(id())).unwrap(), "a b");
+    let store = Store::with_disk(home.path(), std::sync::Arc::new(disk));
+    assert!(store.fsck(None, true, &mut |_, _| {}).unwrap().is_clean());
+    let path = writable.find(id()).unwrap().unwrap().path;
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.len() - 60;
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let report = store.fsck(None, true, &mut |_, _| {}).unwrap();
+    assert_eq!(report.files[0].damage.len(), 1, "{report:?}");
+    let told = [
+        report.files[0].error.as_ref().unwrap().to_string(),
+        store.set_name(id(), "x").unwrap_err().to_string(),
+        store.archive(id()).unwrap_err().to_string(),
+        store.delete(id()).unwrap_err().to_string(),
+    ];
+    for told in told {
+        assert!(told.contains("HEDDLE_HOME"), "{told}");
+    }
+}
+
+/// The disk of this machine, to read only.
+#[derive(Debug)]
+struct ReadOnly(PathBuf);
+
+impl store::disk::Disk for ReadOnly {
+    fn open(
+        &self,
+        path: &std::path::Path,
+        mode: store::disk::Mode,
+    ) -> std::io::Result<std::sync::Arc<dyn store::disk::DiskFile>> {
+        match mode {
+            store::disk::Mode::Read => store::disk::RealDisk.open(path, mode),
+            _ => Err(read_only()),
+        }
+    }
+    fn rename(&self, _: &std::path::Path, _: &std::path::Path) -> std::io::Result<()> {
+        Err(read_only())
+    }
+    fn remove(&self, _: &std::path::Path) -> std::io::Result<()> {
+        Err(read_only())
+    }
+    fn create_dir(&self, _: &std::path::Path) -> std::io::Result<()> {
+        Err(read_only())
+    }
+    fn sync_dir(&self, _: &std::path::Path) -> std::io::Result<()> {
+        Err(read_only())
+    }
+    fn list(&self, path: &std::path::Path) -> std::io::Result<Vec<store::disk::Entry>> {
+        assert!(path.starts_with(&self.0));
+        store::disk::RealDisk.list(path)
+    }
+    fn metadata(&self, path: &std::path::Path) -> std::io::Result<store::disk::Metadata> {
+        store::disk::RealDisk.metadata(path)
+    }
+}
+
+fn read_only() -> std::io::Error {
+    std::io::ErrorKind::ReadOnlyFilesystem.into()
 }

@@ -160,6 +160,7 @@ fn damage_name(what: DamageKind) -> &'static str {
         DamageKind::Gap => "gap",
         DamageKind::Head => "head",
         DamageKind::Base => "base",
+        DamageKind::Changed => "changed",
     }
 }
 
