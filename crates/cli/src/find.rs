@@ -40,6 +40,8 @@ pub(crate) fn last(world: &World, all: bool) -> Result<ThreadId, Failure> {
 pub(crate) fn index_failure(error: IndexError) -> Failure {
     match error {
         IndexError::Failed(_) => Failure::failed(error),
-        IndexError::Expression(_) | IndexError::Order => Failure::usage(error),
+        IndexError::Expression(_) | IndexError::TooLong | IndexError::Order => {
+            Failure::usage(error)
+        }
     }
 }

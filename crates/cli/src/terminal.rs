@@ -83,9 +83,10 @@ pub(crate) fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
-/// Writes a time for programs.
+/// Writes a time for programs, always with milliseconds.
 pub(crate) fn time(ms: i64) -> String {
-    Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |time| time.to_string())
+    let time = Timestamp::from_millisecond(ms);
+    time.map_or_else(|_| String::new(), |time| time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
 /// Writes a time for people: local, to the minute.
@@ -146,12 +147,13 @@ mod tests {
     fn times_are_read() {
         let now: Zoned = "2026-11-16T12:00:00+01:00[+01:00]".parse().unwrap();
         for (text, want) in [
-            ("2d", Some("2026-11-14T11:00:00Z")),
-            ("90s", Some("2026-11-16T10:58:30Z")),
-            ("0h", Some("2026-11-16T11:00:00Z")),
-            ("2026-11-16", Some("2026-11-15T23:00:00Z")),
-            ("2026-11-16T10:30", Some("2026-11-16T09:30:00Z")),
-            ("2026-11-16T10:30:00Z", Some("2026-11-16T10:30:00Z")),
+            ("2d", Some("2026-11-14T11:00:00.000Z")),
+            ("90s", Some("2026-11-16T10:58:30.000Z")),
+            ("0h", Some("2026-11-16T11:00:00.000Z")),
+            ("2026-11-16", Some("2026-11-15T23:00:00.000Z")),
+            ("2026-11-16T10:30", Some("2026-11-16T09:30:00.000Z")),
+            ("2026-11-16T10:30:00Z", Some("2026-11-16T10:30:00.000Z")),
+            ("2026-11-16T10:30:00.12Z", Some("2026-11-16T10:30:00.120Z")),
             ("", None),
             ("d", None),
             ("-2d", None),

@@ -6,6 +6,8 @@ use std::fmt;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Turns {
     marks: Vec<Mark>,
+    /// How many there were before those.
+    forgotten: usize,
     /// Ids and words of all of them, in order: one allocation instead of two for each.
     text: String,
 }
@@ -52,22 +54,27 @@ struct Mark {
 }
 
 impl Turns {
-    /// Returns how many there are.
+    /// Returns how many there are, with those that were forgotten.
     pub fn len(&self) -> usize {
-        self.marks.len()
+        self.forgotten + self.marks.len()
+    }
+
+    /// Returns how many were forgotten: the oldest, if there are more than [`TURNS_MAX`].
+    pub fn forgotten(&self) -> usize {
+        self.forgotten
     }
 
     /// Tells whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.marks.is_empty()
+        self.len() == 0
     }
 
-    /// Returns a turn by its place.
+    /// Returns a turn by its place in the thread, from 0; none if it was forgotten.
     pub fn get(&self, index: usize) -> Option<Turn<'_>> {
-        self.marks.get(index).map(|mark| self.show(mark))
+        self.marks.get(index.checked_sub(self.forgotten)?).map(|mark| self.show(mark))
     }
 
-    /// Returns all of them in order.
+    /// Returns all that are remembered, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Turn<'_>> + ExactSizeIterator {
         self.marks.iter().map(|mark| self.show(mark))
     }
@@ -133,6 +140,8 @@ impl Turns {
             self.text.truncate(mark.at as usize);
             left -= u64::from(mark.words_bytes > 0);
         }
+        // Of what was forgotten it is not known in which the user spoke.
+        self.forgotten = self.forgotten.saturating_sub(usize::try_from(left).unwrap_or(usize::MAX));
     }
 
     /// Gives back memory that is not needed.
@@ -144,6 +153,7 @@ impl Turns {
     fn forget(&mut self, count: usize) {
         let cut = self.marks[count].at;
         self.marks.drain(..count);
+        self.forgotten += count;
         self.text.drain(..cut as usize);
         self.marks.iter_mut().for_each(|mark| mark.at -= cut);
     }
@@ -196,9 +206,16 @@ mod tests {
         for number in 0..=TURNS_MAX as u64 {
             turns.begin(&number.to_string(), Some(number), TurnEnd::Unknown);
         }
-        assert_eq!(turns.len(), TURNS_MAX / 2 + 1);
-        let first = turns.get(0).unwrap();
+        assert_eq!((turns.len(), turns.iter().len()), (TURNS_MAX + 1, TURNS_MAX / 2 + 1));
+        assert_eq!(turns.forgotten(), TURNS_MAX / 2);
+        // A place is that in the thread, whatever was forgotten.
+        assert_eq!(turns.get(TURNS_MAX / 2 - 1), None);
+        let first = turns.get(TURNS_MAX / 2).unwrap();
         assert_eq!((first.id, first.ordinal), ("32768", Some(32_768)));
+        assert_eq!(turns.get(TURNS_MAX).unwrap().id, "65536");
+        turns.said("words");
+        turns.roll_back(1);
+        assert_eq!((turns.len(), turns.forgotten()), (TURNS_MAX, TURNS_MAX / 2));
     }
 
     #[test]

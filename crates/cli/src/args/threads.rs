@@ -24,7 +24,7 @@ pub(crate) enum ThreadsCommand {
     /// Look for words in what was said, and in commands.
     #[command(after_help = SEARCH_HELP)]
     Search(SearchArgs),
-    /// Give a thread a name; an empty one takes it away.
+    /// Give a thread a name; an empty one takes it away. It must not look like the beginning of an id.
     Name {
         /// The thread.
         #[arg(value_name = "ID")]
@@ -36,7 +36,7 @@ pub(crate) enum ThreadsCommand {
     Archive(ThreadsArgs),
     /// Take threads back from the archive.
     Unarchive(ThreadsArgs),
-    /// Remove threads for good.
+    /// Remove threads for good, with their names and what the index has of them.
     Delete(DeleteArgs),
     /// Go back to an earlier turn. What came after it stays on disk and is no longer part of the thread.
     #[command(after_help = REVERT_HELP)]
@@ -90,7 +90,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
 
-    /// Only those whose name has this in it.
+    /// Only those whose name has this in it, whatever the case.
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
 
@@ -145,6 +145,7 @@ pub(crate) struct ShowArgs {
 
 const SEARCH_HELP: &str = "\
 All words must be in one message or command, in any order and case. Outputs of commands are not searched.
+Chinese, Japanese, Korean and other texts without spaces are found by any part of them.
 
 Examples:
   heddle threads search race condition
@@ -204,14 +205,14 @@ Examples:
   heddle threads revert 01a1e26e --to 3";
 
 #[derive(Debug, ClapArgs)]
+#[command(group = clap::ArgGroup::new("where").required(true).args(["turns", "to"]))]
 pub(crate) struct RevertArgs {
     /// The thread.
     #[arg(value_name = "ID")]
     pub(crate) thread: String,
 
     /// Take back this many turns.
-    #[arg(long, value_name = "N", required_unless_present = "to", conflicts_with = "to",
-          value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) turns: Option<u32>,
 
     /// Go back to the end of this turn: its number, or its id. 0 is before the first.
@@ -220,7 +221,8 @@ pub(crate) struct RevertArgs {
 }
 
 const EXPORT_HELP: &str = "\
-A file is imported by its name, so give a directory to have it named as it must be.
+A file is imported by its name, so give a directory to have it named as it must be; one that ends in a slash
+is made if it does not exist.
 
 Examples:
   heddle threads export 01a1e26e -o /tmp/for-a-colleague/
@@ -242,7 +244,8 @@ pub(crate) struct ExportArgs {
 }
 
 const IMPORT_HELP: &str = "\
-Threads that are already here are left as they are, and named.
+A thread that is here in an older version goes on as the one that is imported. One that is here and went on
+differently is left as it is, and named; the exit code is 1 then. Links are followed.
 
 Examples:
   heddle threads import rollout-2026-11-16T03-37-16-01a1e26e-392c-7690-abfb-eb0dc0cda447.jsonl

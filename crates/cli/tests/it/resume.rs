@@ -376,3 +376,57 @@ fn a_rolled_back_compaction_never_happened() {
     run(&lab, &["resume", thread, "q3"]);
     assert_eq!(sent(&server), ["q1", "a1", "q3"]);
 }
+
+/// What is in a home that a run makes is for its owner only.
+#[test]
+fn everything_in_a_home_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_server, lab) = start(json!([say("one"), say("two")]));
+    let first = run(&lab, &["first"]);
+    run(&lab, &["fork", &id(&first), "second"]);
+    threads(&lab, &["list", "--all"]);
+    let mut count = 0;
+    let mut queue = vec![lab.home.path().to_owned()];
+    while let Some(path) = queue.pop() {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        if metadata.is_dir() {
+            queue.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        // Those two are the lab's.
+        let lent = path == lab.home.path() || path.ends_with("config.toml");
+        let mode = metadata.permissions().mode();
+        assert!(lent || mode & 0o077 == 0, "{} {mode:o}", path.display());
+        count += usize::from(!lent);
+    }
+    assert!(count > 8, "{count}");
+}
+
+/// The end of a thread is lost, and it goes on: its fork takes nothing of that in, and says so.
+#[test]
+fn a_fork_of_what_is_gone() {
+    let (_server, lab) =
+        start(json!([say("one"), say("two"), say("forked"), say("other"), say("again")]));
+    let parent = id(&run(&lab, &["first turn"]));
+    let path = left(&lab)
+        .into_iter()
+        .find(|path| path.to_string_lossy().contains(&format!("{parent}.jsonl")))
+        .unwrap();
+    let before = fs::read(lab.home.path().join(&path)).unwrap();
+    run(&lab, &["resume", &parent, "second turn"]);
+    let fork = id(&run(&lab, &["fork", &parent, "third turn"]));
+    fs::write(lab.home.path().join(&path), before).unwrap();
+    run(&lab, &["resume", &parent, "an alien turn"]);
+    let shown = threads(&lab, &["show", &fork]).stdout;
+    assert!(!shown.contains("alien") && shown.contains("first turn"), "{shown}");
+    assert!(shown.contains("what this file continues is not what it was"), "{shown}");
+    let ended = run(&lab, &["resume", &fork, "go on"]);
+    assert!(ended.stdout.contains("is not what it was"), "{}", ended.stdout);
+    let mut command = lab.command(BINARY);
+    let ended = Run::start({
+        command.args(["threads", "fsck"]);
+        command
+    })
+    .end();
+    assert_eq!(ended.code, Some(1), "{}", ended.stdout);
+    assert!(ended.stdout.contains("is not what it was"), "{}", ended.stdout);
+}

@@ -144,7 +144,7 @@ fn lists() {
         ("turns", json!(2)),
         ("cwd", json!(here)),
         ("model", json!("gpt-test")),
-        ("created_at", json!("2026-11-03T12:00:00Z")),
+        ("created_at", json!("2026-11-03T12:00:00.000Z")),
         ("updated_at", json!("2026-11-03T12:01:00Z")),
         ("archived", json!(false)),
         ("name", Value::Null),
@@ -183,7 +183,8 @@ fn pages() {
 fn wrong_use_is_told() {
     let lab = lab();
     write(&lab, 1, Path::new("/w"), &["x"]);
-    let cases: [(&[&str], &str); 17] = [
+    let long = "word ".repeat(1000);
+    let cases: [(&[&str], &str); 22] = [
         (&["show", "nobody"], "there is no thread `nobody`"),
         (&["show", "01a"], "there is no thread `01a`"),
         (&["show", "01a1e26e-ffff-7690-abfb-eb0dc0cda447"], "there is no thread 01a1e26e-ffff"),
@@ -191,13 +192,21 @@ fn wrong_use_is_told() {
         (&["delete", "01a1e26e"], "add --yes"),
         (&["delete", "--yes", "nobody"], "there is no thread"),
         (&["name", "01a1e26e", "two\nlines"], "a name is one line"),
-        (&["name", "01a1e26e", "01a1e26e-ffff-7690-abfb-eb0dc0cda447"], "looks like an id"),
+        (
+            &["name", "01a1e26e", "01a1e26e-ffff-7690-abfb-eb0dc0cda447"],
+            "looks like the beginning of",
+        ),
+        (&["name", "01a1e26e", "01a1"], "looks like the beginning of an id"),
+        (&["name", "01a1e26e", "dead-BEEF"], "looks like the beginning of an id"),
+        (&["name", "01a1e26e", "\u{200b}\u{feff}"], "nothing of this name can be seen"),
         (&["list", "--since", "yesterday"], "--since: `yesterday` is not a time"),
         (&["list", "--cursor", "x"], "is not a place in a list"),
         (&["list", "-n", "0"], "0"),
         (&["search"], "WORD"),
         (&["search", "--raw", "a AND"], "cannot be understood"),
+        (&["search", &long], "too many words"),
         (&["revert", "01a1e26e"], "--turns"),
+        (&["revert", "01a1e26e"], "--to"),
         (&["revert", "01a1e26e", "--to", "9"], "there is no such turn; the last is 1"),
         (&["revert", "01a1e26e", "--turns", "2"], "there are only 1"),
         (&["import", "missing.jsonl"], "there is no "),
@@ -288,11 +297,42 @@ fn names_archives_and_deletes() {
     check(&lab, &["search", "--archived", "x"], 0, &["**x**"], &[]);
     check(&lab, &["unarchive", "the slow one", &id(2)], 0, &["is back"], &[]);
     assert!(path.exists());
+    let family = " 👨\u{200d}👩\u{200d}👧 Ärger ";
+    check(&lab, &["name", &id(2), family], 0, &["is called 👨\u{200d}👩\u{200d}👧 Ärger\n"], &[]);
+    for name in [family, family.trim()] {
+        check(&lab, &["show", name], 0, &[&id(2)], &[]);
+    }
+    check(&lab, &["list", "--all", "--name", "äRGER"], 0, &[&id(2), "!0001"], &[]);
     check(&lab, &["name", "the slow one", ""], 0, &["no name any more"], &[]);
     check(&lab, &["show", "the slow one"], 2, &[], &["there is no thread"]);
     check(&lab, &["delete", "-y", &id(1), "01a1e26e-0002"], 0, &["is deleted"], &[]);
     assert!(!path.exists());
     check(&lab, &["list", "--all"], 0, &[], &["there are no such threads"]);
+}
+
+/// What was deleted is in no file of the home any more.
+#[test]
+fn deletes_for_good() {
+    let lab = lab();
+    write(&lab, 1, Path::new("/w"), &["the secretword is out"]);
+    write(&lab, 2, Path::new("/w"), &["a plainword"]);
+    check(&lab, &["name", &id(1), "secretname"], 0, &[], &[]);
+    check(&lab, &["search", "secretword"], 0, &["**secretword**"], &[]);
+    check(&lab, &["list", "--all"], 0, &["secretname"], &[]);
+    check(&lab, &["delete", "--yes", &id(1)], 0, &["is deleted"], &[]);
+    let mut queue = vec![lab.home.path().to_owned()];
+    let mut plain = 0;
+    while let Some(path) = queue.pop() {
+        if path.is_dir() {
+            queue.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let bytes = fs::read(&path).unwrap();
+        let has = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(!has("secretword") && !has("secretname"), "{}", path.display());
+        plain += usize::from(has("plainword"));
+    }
+    assert!(plain >= 2, "the log and the index have what was not deleted");
 }
 
 #[test]
@@ -335,13 +375,50 @@ fn goes_elsewhere_and_comes_back() {
     assert_eq!(fs::read_dir(&out).unwrap().count(), 1, "nothing is left beside it");
     let ran = check(&lab, &["export", "01a1e26e"], 0, &["take me along"], &[]);
     assert_eq!(ran.stdout, fs::read_to_string(&file).unwrap());
-    check(&lab, &["export", "01a1e26e", "-o", "missing/dir/file"], 2, &[], &["missing/dir/file"]);
+    let missing = ["export", "01a1e26e", "-o", "missing/dir/file"];
+    check(&lab, &missing, 2, &[], &["missing/dir does not exist"]);
+    check(&lab, &["export", "01a1e26e", "-o", "made/dir/"], 0, &[], &[]);
+    assert!(lab.workspace.path().join("made/dir").join(path.file_name().unwrap()).is_file());
+    // What is beside it is not ours.
+    fs::write(lab.workspace.path().join("x.part"), "mine").unwrap();
+    check(&lab, &["export", "01a1e26e", "-o", "x"], 0, &[], &[]);
+    assert_eq!(fs::read_to_string(lab.workspace.path().join("x.part")).unwrap(), "mine");
 
     let other = crate::run::lab();
     let from = out.to_str().unwrap();
     check(&other, &["import", from], 0, &[&id(1), "1 of 1 imported"], &[]);
     check(&other, &["list", "--all"], 0, &["take me along"], &[]);
     check(&other, &["import", from], 0, &["is here already", "0 of 1"], &[]);
+
+    // It went on there, and then here, too.
+    let more = |file: &Path, words: &str| {
+        let mut text = fs::read_to_string(file).unwrap();
+        text += &json!({ "timestamp": "2026-11-16T12:00:00.000Z", "ordinal": 8, "type": "response_item",
+            "payload": { "type": "message", "role": "user",
+                         "content": [{ "type": "input_text", "text": words }] } })
+        .to_string();
+        fs::write(file, text + "\n").unwrap();
+    };
+    more(&file, "went on there");
+    let older = ["was here in an older version", "1 of 1"];
+    check(&other, &["import", from], 0, &older, &[]);
+    check(&other, &["show", &id(1)], 0, &["went on there"], &[]);
+    let ours = lab.workspace.path().join("made/dir").join(path.file_name().unwrap());
+    more(&ours, "went on elsewhere");
+    let ours = ours.to_str().unwrap();
+    check(&other, &["import", ours], 1, &["0 of 1"], &["another version", "import again"]);
+    check(&other, &["show", &id(1)], 0, &["went on there", "!elsewhere"], &[]);
+
+    // Nothing to import is not all well.
+    fs::create_dir(lab.workspace.path().join("empty")).unwrap();
+    let empty = lab.workspace.path().join("empty");
+    let packed = empty.join(format!("{}.zst", path.file_name().unwrap().to_str().unwrap()));
+    check(&other, &["import", empty.to_str().unwrap()], 1, &[], &["there are no threads in"]);
+    fs::write(&packed, "x").unwrap();
+    check(&other, &["import", empty.to_str().unwrap()], 1, &[], &["zstd -d"]);
+    let link = lab.workspace.path().join("link");
+    std::os::unix::fs::symlink(&out, &link).unwrap();
+    check(&other, &["import", link.to_str().unwrap()], 0, &["is here already"], &[]);
 }
 
 #[test]

@@ -25,15 +25,22 @@ pub(super) fn run(threads: &Threads, args: &FsckArgs) -> Result<ExitCode, Failur
         text.extend(report.files.iter().map(|file| to_json(file) + "\n"));
     } else {
         text.extend(report.files.iter().map(to_text));
-        let damaged = report.files.iter().filter(|file| !is_clean(file)).count();
+        let count = |of: fn(&FileReport) -> bool| report.files.iter().filter(|f| of(f)).count();
+        let damaged = count(|file| !file.damage.is_empty());
+        let unchecked = count(|file| file.damage.is_empty() && file.error.is_some());
         let lines: u64 = report.files.iter().map(|file| file.lines).sum();
         let files = report.files.len();
         text += &match damaged {
-            0 => format!("{files} files, {lines} lines: nothing is damaged\n"),
+            0 if unchecked > 0 => format!("{files} files, {lines} lines"),
+            0 => format!("{files} files, {lines} lines: nothing is damaged"),
             _ if args.repair => {
-                format!("{files} files, {lines} lines: {damaged} are still damaged\n")
+                format!("{files} files, {lines} lines: {damaged} are still damaged")
             }
-            _ => format!("{files} files, {lines} lines: {damaged} are damaged; add --repair\n"),
+            _ => format!("{files} files, {lines} lines: {damaged} are damaged; add --repair"),
+        };
+        text += &match unchecked {
+            0 => "\n".to_owned(),
+            _ => format!(": {unchecked} could not be checked\n"),
         };
     }
     print(&text)?;

@@ -7,6 +7,7 @@ use anyhow::anyhow;
 use faces::table::one_line;
 use history::{Fold, Turns};
 use protocol::id::ThreadId;
+use store::index::is_id_beginning;
 use store::{ManageError, OpenError, Store};
 
 use super::{Threads, list, print, store_failure};
@@ -16,14 +17,21 @@ use crate::find::index_failure;
 
 pub(super) fn name(threads: &Threads, thread: &str, name: &str) -> Result<ExitCode, Failure> {
     let id = threads.resolve(thread)?;
-    let name = name.trim();
-    if name.chars().any(char::is_control) || name.len() > NAME_BYTES_MAX {
+    let given = name.trim();
+    if given.chars().any(char::is_control) || given.len() > NAME_BYTES_MAX {
         return Err(Failure::usage(anyhow!(
             "a name is one line of at most {NAME_BYTES_MAX} bytes, without control characters"
         )));
     }
-    if name.parse::<ThreadId>().is_ok() {
-        return Err(Failure::usage(anyhow!("`{name}` looks like an id; choose another name")));
+    let shown = store::shown_name(given);
+    if shown.is_empty() && !given.is_empty() {
+        return Err(Failure::usage(anyhow!("nothing of this name can be seen; choose another")));
+    }
+    let name = shown.as_str();
+    if is_id_beginning(name) {
+        return Err(Failure::usage(anyhow!(
+            "`{name}` looks like the beginning of an id; choose a name that has other letters"
+        )));
     }
     threads.store.set_name(id, name).map_err(store_failure)?;
     match name {
@@ -52,7 +60,10 @@ pub(super) fn delete(threads: &Threads, args: &DeleteArgs) -> Result<ExitCode, F
         return Err(Failure::failed(anyhow!("nothing was deleted")));
     }
     let texts: Vec<_> = ids.iter().map(ToString::to_string).collect();
-    for_each(threads, &texts, "is deleted", Store::delete)
+    let done = for_each(threads, &texts, "is deleted", Store::delete);
+    // What was said is in the index, too.
+    threads.index()?.forget().map_err(index_failure)?;
+    done
 }
 
 /// Asks whether the threads are really to go.
@@ -123,22 +134,34 @@ pub(super) fn revert(threads: &Threads, args: &RevertArgs) -> Result<ExitCode, F
 
 /// Finds out how many turns stay.
 fn kept(turns: &Turns, args: &RevertArgs) -> anyhow::Result<usize> {
-    let total = turns.len();
+    let (total, forgotten) = (turns.len(), turns.forgotten());
+    let known = |kept: usize| {
+        // The first that goes must be one that is remembered.
+        let gone = kept >= forgotten;
+        gone.then_some(kept).ok_or_else(|| {
+            anyhow!(
+                "turn {kept} is too long ago: only the last {} of {total} turns are remembered; --to \
+                 {forgotten} goes back as far as can be",
+                total - forgotten
+            )
+        })
+    };
     if let Some(count) = args.turns {
         let count = usize::try_from(count)?;
-        return total.checked_sub(count).ok_or_else(|| {
+        let kept = total.checked_sub(count).ok_or_else(|| {
             anyhow!(
                 "--turns {count}: there are only {total}; --turns {total} takes back all of them"
             )
-        });
+        })?;
+        return known(kept);
     }
     let to = args.to.as_deref().unwrap_or_default();
     if let Ok(number) = to.parse::<usize>() {
         if number <= total {
-            return Ok(number);
+            return known(number);
         }
     } else if let Some(place) = turns.iter().position(|turn| !to.is_empty() && turn.id == to) {
-        return Ok(place + 1);
+        return Ok(forgotten + place + 1);
     }
     Err(anyhow!(
         "--to {to}: there is no such turn; the last is {total} (`heddle threads show` numbers them)"
@@ -162,3 +185,57 @@ fn open_failure(error: OpenError) -> Failure {
 
 /// What a name may be long.
 const NAME_BYTES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use protocol::rollout::{Line, Payload, kind};
+
+    use super::*;
+
+    fn turns(count: u64) -> Turns {
+        let mut fold = Fold::default();
+        for number in 1..=count {
+            let payload = format!(r#"{{"type":"task_started","turn_id":"turn-{number}"}}"#);
+            fold.line(&Line {
+                timestamp: "".into(),
+                ordinal: Some(number),
+                kind: kind::EVENT_MSG.into(),
+                payload: Payload::new(&payload),
+            });
+        }
+        fold.finish().turns
+    }
+
+    /// Turns are numbered as they are shown, however many there are and were forgotten.
+    #[test]
+    fn turns_are_found_by_number() {
+        let many = turns(70_000);
+        let few = turns(3);
+        let check = |turns: &Turns, how: Result<u32, &str>, want: Option<u64>| {
+            let (back, to) = (how.ok(), how.err().map(str::to_owned));
+            let args = RevertArgs { thread: String::new(), turns: back, to };
+            let kept = kept(turns, &args);
+            let first_gone = kept.as_ref().ok().map(|kept| {
+                turns.get(*kept).map_or(turns.len() as u64 + 1, |turn| turn.ordinal.unwrap())
+            });
+            assert_eq!(first_gone, want, "{args:?} {kept:?}");
+        };
+        check(&few, Ok(1), Some(3));
+        check(&few, Err("0"), Some(1));
+        check(&few, Err("3"), Some(4));
+        check(&few, Err("4"), None);
+        check(&few, Err("turn-2"), Some(3));
+        check(&many, Ok(1), Some(70_000));
+        check(&many, Err("69000"), Some(69_001));
+        check(&many, Err("turn-69000"), Some(69_001));
+        check(&many, Err("32768"), Some(32_769));
+        check(&many, Err("32767"), None);
+        check(&many, Err("5"), None);
+        check(&many, Ok(70_000), None);
+        check(&many, Err("turn-5"), None);
+        let error =
+            kept(&many, &RevertArgs { thread: String::new(), turns: None, to: Some("5".into()) });
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("too long ago") && error.contains("--to 32768"), "{error}");
+    }
+}

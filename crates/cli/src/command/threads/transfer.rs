@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
@@ -25,6 +25,12 @@ pub(super) fn export(threads: &Threads, args: &ExportArgs) -> Result<ExitCode, F
         }
         Some(path) => {
             let path = threads.world.directory.join(path);
+            // What ends in a slash can only be meant for a directory.
+            if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+                fs::create_dir_all(&path)
+                    .with_context(|| format!("the directory {} cannot be made", path.display()))
+                    .map_err(Failure::usage)?;
+            }
             // In a directory it gets the name that other programs know it by.
             let name = found.path.file_name().filter(|_| path.is_dir());
             let path = name.map_or(path.clone(), |name| path.join(name));
@@ -49,14 +55,23 @@ fn export_to(
         let error = anyhow!("{shown} exists; choose another name, or replace it with --force");
         return Err(Failure::usage(error));
     }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    let beside = PathBuf::from(beside);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if !folder.is_dir() {
+        let folder = folder.display();
+        return Err(Failure::usage(anyhow!(
+            "the directory {folder} does not exist; make it first"
+        )));
+    }
     let cannot = |error: std::io::Error| {
         Failure::failed(anyhow::Error::from(error).context(format!("{shown} could not be written")))
     };
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(&beside);
-    let file = file.with_context(|| format!("{}", beside.display())).map_err(Failure::usage)?;
+    // A name that nobody else has: what is there is not ours to write over.
+    let random = runtime::id::thread()
+        .map_err(|error| Failure::failed(anyhow!("no random numbers: {error}")))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+    let beside = path.with_file_name(format!(".{name}.{random}.part"));
+    let file = OpenOptions::new().write(true).create_new(true).open(&beside).map_err(cannot)?;
     let done = write(threads, id, file)
         .and_then(|report| fs::rename(&beside, path).map_err(cannot).map(|()| report));
     if done.is_err() {
@@ -90,26 +105,57 @@ pub(super) fn import(threads: &Threads, args: &ImportArgs) -> Result<ExitCode, F
                 copied += 1;
                 text.extend([&id, " imported\n"]);
             }
+            ImportOutcome::Extended(_) => {
+                copied += 1;
+                text.extend([&id, " was here in an older version, and goes on as this one now\n"]);
+            }
             ImportOutcome::Present => text.extend([&id, " is here already\n"]),
-            ImportOutcome::Conflict(other) => {
+            trouble => {
                 failed = true;
-                note(&format!(
-                    "{from}: another version of this thread is here and was left as it is: {}",
-                    plain(&other.to_string_lossy())
-                ));
+                note(&format!("{from}: {}", in_words(trouble)));
             }
-            ImportOutcome::NotAThread => {
-                failed = true;
-                note(&format!(
-                    "{from}: not a thread; files of threads are called rollout-TIME-ID.jsonl"
-                ));
-            }
-            ImportOutcome::Failed(error) => {
-                failed = true;
-                note(&format!("{from}: {error}"));
-            }
+        }
+        if let Some(damage) = &file.damage {
+            failed = true;
+            note(&format!(
+                "{id} was imported, but {}; import the thread that it continues as it was then",
+                plain(&damage.to_string())
+            ));
         }
     }
     print(&format!("{text}{copied} of {} imported\n", imported.len()))?;
     Ok(if failed { ExitCode::from(code::FAILED) } else { ExitCode::SUCCESS })
 }
+
+/// Says why a file was not imported, and what to do about it.
+fn in_words(outcome: &ImportOutcome) -> String {
+    match outcome {
+        ImportOutcome::Copied(_) | ImportOutcome::Extended(_) | ImportOutcome::Present => {
+            String::new()
+        }
+        ImportOutcome::Conflict(other) => format!(
+            "another version of this thread is here, which went on differently, and was left as it is: {}; \
+             to have this one instead, move that away (or export and delete the thread), and import again",
+            plain(&other.to_string_lossy())
+        ),
+        ImportOutcome::Held(holder) => {
+            format!("the thread is in use by {holder}; import again when that is done")
+        }
+        ImportOutcome::NotAThread => {
+            "not a thread; files of threads are called rollout-TIME-ID.jsonl".to_owned()
+        }
+        ImportOutcome::Packed => "packed, and was left out; unpack it first: zstd -d".to_owned(),
+        ImportOutcome::Empty => {
+            "there are no threads in this directory; files of threads are called \
+             rollout-TIME-ID.jsonl, and lie in `sessions` and `archived_sessions` of a home"
+                .to_owned()
+        }
+        ImportOutcome::Failed(error) => match store::advice(error) {
+            "" => error.to_string(),
+            advice => format!("{error}{advice}"),
+        },
+    }
+}
+
+/// How much of a file's name goes into that of the one beside it: names have bounds.
+const NAME_CHARS_MAX: usize = 40;
