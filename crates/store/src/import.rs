@@ -105,7 +105,7 @@ impl Store {
         }
         let Gathered { mut files, others: mut imported, .. } = gathered;
         // Older files of a thread first: what is newer must go on from what is here.
-        files.sort_by(|(_, a), (_, b)| (a.id, a.segment).cmp(&(b.id, b.segment)));
+        files.sort_by_key(|(_, name)| (name.id, name.segment));
         let mut here = self.here()?;
         for (from, name) in files {
             let id = Some(name.id);

@@ -145,7 +145,7 @@ fn lists() {
         ("cwd", json!(here)),
         ("model", json!("gpt-test")),
         ("created_at", json!("2026-11-03T12:00:00.000Z")),
-        ("updated_at", json!("2026-11-03T12:01:00Z")),
+        ("updated_at", json!("2026-11-03T12:01:00.000Z")),
         ("archived", json!(false)),
         ("name", Value::Null),
     ] {

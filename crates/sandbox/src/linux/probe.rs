@@ -1,10 +1,10 @@
 //! Whether a level works here: a sandbox is built and tried out, and what was found is noted.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -163,7 +163,8 @@ pub(crate) fn recall(helper: &Path, cache: &Path) -> Option<Level> {
 pub(crate) fn note(helper: &Path, cache: &Path, level: Level) {
     let Some(key) = key(helper) else { return };
     let Some(parent) = cache.parent() else { return };
-    let _ = fs::create_dir_all(parent);
+    // It may be the first that is made of a home, in which everything is private.
+    let _ = DirBuilder::new().recursive(true).mode(0o700).create(parent);
     let mut beside = OsString::from(cache);
     beside.push(format!(".{}", std::process::id()));
     let written = OpenOptions::new()
