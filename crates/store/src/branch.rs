@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::chain::{Chain, read_head};
 use crate::disk::{Mode, append_all};
-use crate::files::Name;
+use crate::files::{Name, missing};
 use crate::line::{begin, seal};
 use crate::log::{Log, Opened, Pending, WriteError, format_time};
 use crate::part::Given;
@@ -170,7 +170,11 @@ impl Store {
     fn settle(&self, chain: &Chain, cut: &Cut) -> Result<(), StoreError> {
         let part = &chain.parts[cut.part];
         let synced = part.open().and_then(|file| file.sync_data());
-        synced.map_err(|source| StoreError::io(&part.path, source))
+        synced.map_err(|source| match missing(&source) {
+            // Whoever deleted it did so while we read it.
+            true => StoreError::NotFound(part.thread),
+            false => StoreError::io(&part.path, source),
+        })
     }
 
     fn begin_segment(
