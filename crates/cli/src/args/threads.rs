@@ -144,7 +144,7 @@ pub(crate) struct ShowArgs {
 }
 
 const SEARCH_HELP: &str = "\
-All words must be in one message or command, in any order and case. Outputs of commands are not searched.
+All words must be in one message or command, in any order and case. Outputs of commands are not searched. \
 Chinese, Japanese, Korean and other texts without spaces are found by any part of them.
 
 Examples:
@@ -221,7 +221,7 @@ pub(crate) struct RevertArgs {
 }
 
 const EXPORT_HELP: &str = "\
-A file is imported by its name, so give a directory to have it named as it must be; one that ends in a slash
+A file is imported by its name, so give a directory to have it named as it must be; one that ends in a slash \
 is made if it does not exist.
 
 Examples:
@@ -244,7 +244,7 @@ pub(crate) struct ExportArgs {
 }
 
 const IMPORT_HELP: &str = "\
-A thread that is here in an older version goes on as the one that is imported. One that is here and went on
+A thread that is here in an older version goes on as the one that is imported. One that is here and went on \
 differently is left as it is, and named; the exit code is 1 then. Links are followed.
 
 Examples:
