@@ -268,6 +268,7 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
     };
     let sessions = Arc::new(sessions);
     let tools = toolset(&workspace, config, known.freeform_patch, &hosted, &sessions);
+    let window = config.model_context_window.or(known.context_window);
     let options = ThreadOptions {
         request: RequestOptions {
             model: model.clone(),
@@ -291,6 +292,7 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
         dialect,
         limits: Limits::default(),
         retry,
+        context_window: window,
         compact_at: config
             .model_auto_compact_token_limit
             .or(known.compact_at(config.model_context_window)),
@@ -304,7 +306,6 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
             ..TurnContext::default()
         },
     };
-    let window = config.model_context_window.or(known.context_window);
     let mut thread = Thread::new(id, client, tools, options, setup, past);
     let path = log.as_ref().map(|log| log.path().to_owned());
     if let Some(log) = log {

@@ -4,13 +4,18 @@
 //! project), what the user said in the turn that runs, and the list of steps while some are open. Of what the user said
 //! before, the newest stays. The rest is a summary's to tell, or, when there is none, only the newest
 //! part of it stays. Everything keeps its order.
+//!
+//! What stays takes no more than three quarters of the window, if that is known: half is for what is pinned and
+//! for what the user said, of which a quarter at most was said before, and a quarter is for the rest.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use history::{Entry, Origin};
+use history::{Entry, Origin, words};
 use protocol::open::{Open, Raw};
-use protocol::responses::{ContentPart, KnownItem, KnownPart, Message, ResponseItem};
+use protocol::responses::{
+    CallOutput, ContentPart, KnownItem, KnownPart, Message, OutputBody, ResponseItem,
+};
 use serde::Deserialize;
 use serde_json::value::to_raw_value;
 
@@ -24,6 +29,43 @@ pub const TAIL_BYTES_MAX: usize = 40_000;
 
 /// What a picture takes of the room.
 const IMAGE_WEIGHT: usize = 6_000;
+
+/// How much may stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Bytes of a history that fit into a request, as far as that is known.
+    pub(crate) window: Option<usize>,
+    /// Whether what stayed before did not fit either: nothing that was said in earlier turns stays then.
+    pub(crate) bare: bool,
+}
+
+impl Room {
+    /// Returns the bytes for what is pinned and for what the user said.
+    fn half(self) -> usize {
+        self.window.map_or(RETAINED_BYTES_MAX, |window| window / 2)
+    }
+
+    /// Returns the bytes for what the user said in earlier turns.
+    fn earlier(self) -> usize {
+        match self.bare {
+            true => 0,
+            false => RETAINED_BYTES_MAX.min(self.window.map_or(usize::MAX, |window| window / 4)),
+        }
+    }
+
+    /// Returns the bytes for the newest items, when there is no summary.
+    fn tail(self) -> usize {
+        match self.bare {
+            true => 0,
+            false => TAIL_BYTES_MAX.min(self.window.map_or(usize::MAX, |window| window / 4)),
+        }
+    }
+
+    /// Returns the bytes for a summary.
+    fn summary(self) -> usize {
+        self.window.map_or(usize::MAX, |window| window / 4)
+    }
+}
 
 /// What takes the place of all that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +92,7 @@ pub(crate) struct NewHistory {
     pub(crate) entries: Vec<Entry>,
     /// Where the turn that runs begins in it.
     pub(crate) turn: usize,
-    /// The text that stands for what was left out.
+    /// The text that stands for what was left out; empty if that is told already.
     pub(crate) message: String,
     /// Whether something that the user said in the turn that runs is not in it as it was.
     pub(crate) shortened_now: bool,
@@ -58,29 +100,22 @@ pub(crate) struct NewHistory {
 
 /// Makes the new history. None if something pinned would be lost, which must not happen.
 ///
-/// `turn` is where the turn that runs begins. What the user said in it is pinned up to about half of
-/// the `window`, which is in tokens; of a message beyond that, the beginning and the end stay.
+/// `turn` is where the turn that runs begins. What the user said in it is pinned as far as there is
+/// room; of a message beyond that, the beginning and the end stay.
 pub(crate) fn compact(
     entries: &[Entry],
     turn: usize,
     ending: Ending<'_>,
-    window: Option<u64>,
+    room: Room,
 ) -> Option<NewHistory> {
-    // A token is about four bytes.
-    let window = window.and_then(|tokens| usize::try_from(tokens.saturating_mul(4)).ok());
     let heads: Vec<Head<'_>> = entries.iter().map(Head::of).collect();
     let mut kept: Vec<Option<Raw>> = vec![None; entries.len()];
-    let mut pinned = Vec::new();
-    let mut pin = |index: usize, kept: &mut Vec<Option<Raw>>| {
+    let mut pinned = setup(entries);
+    pinned.extend(open_steps(&heads));
+    for &index in &pinned {
         kept[index] = Some(entries[index].wire.clone());
-        pinned.push(index);
-    };
-    for index in setup(entries) {
-        pin(index, &mut kept);
     }
-    for index in open_steps(&heads) {
-        pin(index, &mut kept);
-    }
+    let taken: usize = pinned.iter().map(|index| weight(&entries[*index].wire)).sum();
     // What was said now, then what was said before, both newest first. Of the first message that does
     // not fit, what fits of its text is kept: it may be the task itself. Nothing older than that, or
     // the order would lie.
@@ -88,38 +123,51 @@ pub(crate) fn compact(
         range.rev().filter(|index| entries[*index].origin == Origin::User)
     };
     let turn = turn.min(entries.len());
-    let mut room = window.map_or(0, |window| window / 2).max(RETAINED_BYTES_MAX);
+    // However much was set up, the task must be told.
+    let mut left = room.half().saturating_sub(taken).max(room.half() / 4);
     let mut shortened_now = false;
     for index in said(turn..entries.len()) {
         let weight = weight(&entries[index].wire);
-        if weight <= room {
-            room -= weight;
-            pin(index, &mut kept);
+        if weight <= left {
+            left -= weight;
+            kept[index] = Some(entries[index].wire.clone());
+            pinned.push(index);
         } else {
-            kept[index] = shortened(&entries[index].wire, room);
+            kept[index] = shortened(&entries[index].wire, left);
             shortened_now = true;
-            room = 0;
+            left = 0;
         }
     }
-    let mut room = room.min(RETAINED_BYTES_MAX);
+    let mut left = left.min(room.earlier());
     for index in said(0..turn) {
         let weight = weight(&entries[index].wire);
-        if weight <= room {
-            room -= weight;
+        if weight <= left {
+            left -= weight;
             kept[index] = Some(entries[index].wire.clone());
         } else {
-            kept[index] = shortened(&entries[index].wire, room);
-            room = 0;
+            kept[index] = shortened(&entries[index].wire, left);
+            left = 0;
         }
     }
     let message = match ending {
-        Ending::Summary(summary) => format!("{}\n\n{summary}", prompt::SUMMARY_PREFIX),
+        Ending::Summary(summary) => {
+            let summary = call::bound_text(summary.to_owned(), room.summary());
+            format!("{}\n\n{summary}", prompt::SUMMARY_PREFIX)
+        }
         Ending::Trimmed => {
-            let bytes_max = window.map_or(TAIL_BYTES_MAX, |window| TAIL_BYTES_MAX.min(window / 4));
-            for index in tail(entries, &heads, bytes_max) {
+            // What an earlier summary tells is told nowhere else.
+            if let Some(index) = earlier_summary(entries) {
+                kept[index] = shortened(&entries[index].wire, room.summary() / 2);
+            }
+            for index in tail(entries, &heads, room.tail()) {
                 kept[index] = Some(entries[index].wire.clone());
             }
-            prompt::SUMMARY_MISSING.to_owned()
+            // Of what is in no summary the model must know that it is gone.
+            let gone = |(entry, kept): (&Entry, &Option<Raw>)| {
+                entry.origin == Origin::Turn && kept.is_none()
+            };
+            let any = entries.iter().zip(&kept).any(gone);
+            if any { prompt::SUMMARY_MISSING.to_owned() } else { String::new() }
         }
     };
     let mut new: Vec<Entry> = entries
@@ -131,8 +179,10 @@ pub(crate) fn compact(
         return None;
     }
     let turn = kept[..turn].iter().flatten().count();
-    let wire = wire(&user_message(message.clone()));
-    new.push(Entry { wire, origin: Origin::Turn, maker: None });
+    if !message.is_empty() {
+        let wire = wire(&user_message(message.clone()));
+        new.push(Entry { wire, origin: Origin::Turn, maker: None });
+    }
     Some(NewHistory { entries: new, turn, message, shortened_now })
 }
 
@@ -153,6 +203,16 @@ fn setup(entries: &[Entry]) -> Vec<usize> {
     found.extend(newest.into_values());
     found.sort_unstable();
     found
+}
+
+/// Finds the newest summary in a history.
+fn earlier_summary(entries: &[Entry]) -> Option<usize> {
+    entries.iter().rposition(|entry| {
+        entry.origin == Origin::Turn
+            && entry.wire.as_str().contains(r#""role":"user""#)
+            && message(&entry.wire)
+                .is_some_and(|message| words::is_summary(&message.content.text()))
+    })
 }
 
 /// Tells whether everything pinned is in the new history as it was.
@@ -201,32 +261,40 @@ fn open_steps(heads: &[Head<'_>]) -> Vec<usize> {
     output.map(|output| vec![call, output]).unwrap_or_default()
 }
 
+/// Returns what can be summarised of a history that is too long to be summarised whole: the newest items, and
+/// what they would make no sense without, an earlier summary and the task. None if there are none.
+///
+/// Takes seven eighths of the window at most.
+pub(crate) fn abridge(entries: &[Entry], turn: usize, window: usize) -> Option<Vec<Raw>> {
+    // What was said in the turn that runs is carried over as it is; here it need not be whole.
+    let shorter = |(index, entry): (usize, &Entry)| match entry.origin {
+        Origin::Setup => None,
+        Origin::User if index >= turn && weight(&entry.wire) > window / 8 => {
+            Some(Entry { wire: shortened(&entry.wire, window / 8)?, ..entry.clone() })
+        }
+        _ => Some(entry.clone()),
+    };
+    let task = entries.get(turn..)?.iter().position(|entry| entry.origin == Origin::User);
+    let task = task.and_then(|index| shorter((turn + index, &entries[turn + index])));
+    let entries: Vec<Entry> = entries.iter().enumerate().filter_map(shorter).collect();
+    let heads: Vec<Head<'_>> = entries.iter().map(Head::of).collect();
+    let start = newest(&entries, &heads, window / 8 * 5);
+    let (old, new) = entries.split_at(start);
+    let summary = earlier_summary(old);
+    if summary.is_none() && new.iter().all(|entry| entry.origin != Origin::Turn) {
+        return None;
+    }
+    let note = wire(&user_message(prompt::SUMMARY_MISSING));
+    let summary = summary.and_then(|index| shortened(&old[index].wire, window / 8));
+    let task = task.filter(|task| old.contains(task)).map(|task| task.wire);
+    let new = new.iter().map(|entry| entry.wire.clone());
+    Some([note].into_iter().chain(summary).chain(task).chain(new).collect())
+}
+
 /// Finds the newest items that fit, beginning where no call is open. If all would, none does: a
 /// history that did not fit must get shorter.
 fn tail(entries: &[Entry], heads: &[Head<'_>], bytes_max: usize) -> std::ops::Range<usize> {
-    let mut bytes = 0;
-    let fits = |entry: &&Entry| {
-        bytes += entry.wire.as_str().len();
-        bytes <= bytes_max
-    };
-    let earliest = entries.len() - entries.iter().rev().take_while(fits).count();
-    let mut open: HashSet<&str> = HashSet::new();
-    let mut start = entries.len();
-    for (index, head) in heads.iter().enumerate() {
-        // An answer begins with its reasoning, which must not be torn from its calls; a message of
-        // the user is always a beginning.
-        let clean = open.is_empty() && entries[index].origin == Origin::User;
-        let after_outputs = open.is_empty() && index > 0 && heads[index - 1].is_output();
-        if index >= earliest && (clean || after_outputs) {
-            start = index;
-            break;
-        }
-        if head.is_call() {
-            open.insert(&head.call_id);
-        } else if head.is_output() {
-            open.remove(&*head.call_id);
-        }
-    }
+    let start = newest(entries, heads, bytes_max);
     let drops = |entry: &Entry| entry.origin == Origin::Turn;
     if !entries[..start].iter().any(drops) {
         return entries.len()..entries.len();
@@ -234,32 +302,71 @@ fn tail(entries: &[Entry], heads: &[Head<'_>], bytes_max: usize) -> std::ops::Ra
     start..entries.len()
 }
 
-/// Returns how much of the room a message takes. A picture is a few thousand bytes' worth of tokens,
+/// Finds where the newest items begin that fit, and no call is open.
+fn newest(entries: &[Entry], heads: &[Head<'_>], bytes_max: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |entry: &&Entry| {
+        bytes += entry.wire.as_str().len();
+        bytes <= bytes_max
+    };
+    let earliest = entries.len() - entries.iter().rev().take_while(fits).count();
+    let mut open: HashSet<&str> = HashSet::new();
+    for (index, head) in heads.iter().enumerate() {
+        // An answer begins with its reasoning, which must not be torn from its calls; a message of
+        // the user is always a beginning, and so is the first item of all.
+        let clean = open.is_empty() && entries[index].origin == Origin::User;
+        let after_outputs = open.is_empty() && index > 0 && heads[index - 1].is_output();
+        if index >= earliest && (clean || after_outputs || index == 0) {
+            return index;
+        }
+        if head.is_call() {
+            open.insert(&head.call_id);
+        } else if head.is_output() {
+            open.remove(&*head.call_id);
+        }
+    }
+    entries.len()
+}
+
+/// Returns how much of the room an item takes. A picture is a few thousand bytes' worth of tokens,
 /// however many bytes it is written with.
-fn weight(wire: &Raw) -> usize {
+pub(crate) fn weight(wire: &Raw) -> usize {
     let json = wire.as_str();
     if !json.contains(r#""input_image""#) {
         return json.len();
     }
-    let Some(message) = message(wire) else { return json.len() };
+    let parts = match serde_json::from_str::<ResponseItem>(json).map(Open::known) {
+        Ok(Some(KnownItem::Message(message))) => message.content.0,
+        Ok(Some(
+            KnownItem::FunctionCallOutput(CallOutput { output: OutputBody::Parts(parts), .. })
+            | KnownItem::CustomToolCallOutput(CallOutput {
+                output: OutputBody::Parts(parts), ..
+            }),
+        )) => parts,
+        _ => return json.len(),
+    };
     let part = |part: &ContentPart| match part {
         Open::Known(KnownPart::InputImage { .. }) => IMAGE_WEIGHT,
         Open::Known(KnownPart::InputText { text }) => text.len(),
         _ => 0,
     };
-    message.content.0.iter().map(part).sum()
+    parts.iter().map(part).sum()
 }
 
-/// Makes a message of the beginning and the end of another's text, with its pictures; none if there is
-/// no room for it.
+/// Makes a message of the beginning and the end of another's text, with as many of its pictures as there
+/// is room for; none if there is no room at all.
 fn shortened(wire: &Raw, bytes_max: usize) -> Option<Raw> {
     let message = message(wire)?;
-    let text = call::bound_text(message.content.text(), bytes_max);
+    let text = message.content.text();
+    // A picture may be what is talked about, but is nothing without what is said about it.
+    let pictures_max = bytes_max.saturating_sub(text.len().min(bytes_max / 2)) / IMAGE_WEIGHT;
+    let is_image = |part: &ContentPart| matches!(part, Open::Known(KnownPart::InputImage { .. }));
+    let images = message.content.0.into_iter().filter(is_image);
+    let mut parts: Vec<_> = images.take(pictures_max).collect();
+    let text = call::bound_text(text, bytes_max - parts.len() * IMAGE_WEIGHT);
     if bytes_max == 0 || text.is_empty() {
         return None;
     }
-    let is_image = |part: &ContentPart| matches!(part, Open::Known(KnownPart::InputImage { .. }));
-    let mut parts: Vec<_> = message.content.0.into_iter().filter(is_image).collect();
     parts.push(KnownPart::input_text(text));
     to_raw_value(&user_parts(parts)).ok().map(Raw::from)
 }
@@ -277,8 +384,9 @@ mod tests {
     use protocol::open::{Open, Raw};
     use protocol::responses::KnownPart;
 
-    use super::{Ending, RETAINED_BYTES_MAX, TAIL_BYTES_MAX, compact};
+    use super::{Ending, RETAINED_BYTES_MAX, Room, TAIL_BYTES_MAX, compact};
     use crate::context::{user_message, user_parts};
+    use crate::prompt;
 
     /// Makes an entry of `(origin letter, text)`, where `c` and `o` are a call and its output, and `p`
     /// and `q` those of the list of steps.
@@ -317,7 +425,7 @@ mod tests {
     #[track_caller]
     fn check(entries: &[(char, &str)], turn: usize, ending: Ending<'_>, want: &[&str]) {
         let entries: Vec<_> = entries.iter().map(entry).collect();
-        let new = compact(&entries, turn, ending, None).expect("nothing pinned is lost");
+        let new = compact(&entries, turn, ending, Room::default()).expect("nothing pinned is lost");
         let got: Vec<_> = new.entries.iter().map(|entry| entry.wire.as_str()).collect();
         assert_eq!(got.len(), want.len(), "{got:?}");
         for (got, want) in got.iter().zip(want) {
@@ -355,6 +463,58 @@ mod tests {
             sum,
             &["ask", "SUM"],
         );
+    }
+
+    /// Compacts with a window, and returns what is left, which must leave room.
+    #[track_caller]
+    fn within(window: usize, bare: bool, entries: &[(char, &str)], turn: usize) -> Vec<String> {
+        let entries: Vec<_> = entries.iter().map(entry).collect();
+        let long = "SUM ".repeat(window);
+        let [_, left] = [Ending::Summary(&long), Ending::Trimmed].map(|ending| {
+            let room = Room { window: Some(window), bare };
+            let new = compact(&entries, turn, ending, room).expect("nothing pinned is lost");
+            let left: Vec<_> = new.entries.iter().map(|it| it.wire.as_str().to_owned()).collect();
+            let bytes: usize = new.entries.iter().map(|it| super::weight(&it.wire)).sum();
+            // Around texts there is a little JSON; and what was set up may be more than its share.
+            let most =
+                window * 3 / 4 + 1_000 + super::weight(&entries[0].wire).saturating_sub(window / 4);
+            assert!(bytes <= most.min(window), "{bytes} of {window}, {:?}", ending.cause());
+            left
+        });
+        left
+    }
+
+    #[test]
+    fn with_a_window() {
+        let has = |left: &[String], words: &str| left.iter().any(|item| item.contains(words));
+        for window in [8_000, 16_000, 32_000, 400_000] {
+            let text = |name: &str, bytes: usize| format!("{name} {}", "x".repeat(bytes));
+            let (env, now) = (text("env", window / 8), text("NOW", window / 4));
+            let (first, second) = (text("FIRST", window / 8), text("SECOND", window / 16));
+            let told = format!("{} OLD SUM {}", prompt::SUMMARY_PREFIX, "x".repeat(window));
+            let work = text("work", window);
+            let thread = [
+                ('s', &*env),
+                ('t', &told),
+                ('u', &first),
+                ('t', &work),
+                ('i', "PICTURE"),
+                ('u', &second),
+                ('t', "done"),
+                ('u', &now),
+            ];
+            let left = within(window, false, &thread, 7);
+            for words in ["env", &now, &second, "OLD SUM"] {
+                assert!(has(&left, words), "{words} is not among {}", left.len());
+            }
+            let left = within(window, true, &thread, 7);
+            assert!(has(&left, "env") && has(&left, &now) && has(&left, "OLD SUM"));
+            assert!(!has(&left, "FIRST") && !has(&left, "SECOND"));
+            // What was set up fills half of the window: the task is still told.
+            let env = text("env", window / 2);
+            let left = within(window, true, &[('s', &env), ('u', &text("TASK", window))], 1);
+            assert!(has(&left, "TASK"));
+        }
     }
 
     #[test]

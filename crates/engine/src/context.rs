@@ -18,7 +18,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use history::words;
 
-use crate::compaction::{self, Ending};
+use crate::compaction::{self, Ending, Room};
 use crate::prompt;
 
 /// The history.
@@ -123,22 +123,44 @@ impl Context {
         self.entries.is_empty()
     }
 
-    /// Tells whether there is something of earlier turns that a compaction would leave out.
+    /// Tells whether there is something of earlier turns that a summary could tell.
     pub(crate) fn has_past(&self) -> bool {
-        let past = &self.entries[..self.turn.min(self.entries.len())];
-        past.iter().any(|entry| entry.origin == Origin::Turn)
+        self.past().iter().any(|entry| entry.origin == Origin::Turn)
+    }
+
+    /// Tells whether there is anything that a summary could tell.
+    pub(crate) fn has_work(&self) -> bool {
+        self.entries.iter().any(|entry| entry.origin == Origin::Turn)
+    }
+
+    /// Tells whether there is anything of earlier turns, but for what was set up.
+    pub(crate) fn has_turns(&self) -> bool {
+        self.past().iter().any(|entry| entry.origin != Origin::Setup)
+    }
+
+    fn past(&self) -> &[Entry] {
+        &self.entries[..self.turn.min(self.entries.len())]
+    }
+
+    /// Returns how much of the window the history takes, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        self.entries.iter().map(|entry| compaction::weight(&entry.wire)).sum()
+    }
+
+    /// Returns what can be summarised of a history that is too long to be summarised whole, if anything.
+    pub(crate) fn abridged(&self, window: Option<usize>) -> Option<Vec<Raw>> {
+        // A part must be shorter than the whole.
+        let weight = self.weight();
+        let window = window.map_or(weight, |window| window.min(weight));
+        compaction::abridge(&self.entries, self.turn, window)
     }
 
     /// Replaces the history by what is pinned and by what `ending` brings; returns what the log keeps
     /// of it, or none if the history was left as it was, because what is pinned would have been lost.
     ///
     /// Also tells whether something that the user said in the turn that runs had to be shortened.
-    pub(crate) fn compact(
-        &mut self,
-        ending: Ending<'_>,
-        window: Option<u64>,
-    ) -> Option<(Compacted, bool)> {
-        let compacted = compaction::compact(&self.entries, self.turn, ending, window)?;
+    pub(crate) fn compact(&mut self, ending: Ending<'_>, room: Room) -> Option<(Compacted, bool)> {
+        let compacted = compaction::compact(&self.entries, self.turn, ending, room)?;
         let history = compacted.entries.iter().map(|entry| entry.wire.clone()).collect();
         self.entries = compacted.entries;
         self.turn = compacted.turn;

@@ -82,12 +82,15 @@ fn instead(event: Event, message: &str) -> Event {
 mod tests {
     use protocol::event::Event;
     use protocol::id::ItemId;
-    use protocol::item::{Item, ItemBody};
+    use protocol::item::{CompactionReason, Item, ItemBody};
 
     use super::Outbox;
 
     fn completed(id: u64) -> Event {
-        Event::ItemCompleted(Item::new(ItemId(id), ItemBody::Compaction))
+        Event::ItemCompleted(Item::new(
+            ItemId(id),
+            ItemBody::Compaction { reason: CompactionReason::Requested },
+        ))
     }
 
     fn drain(outbox: &mut Outbox) -> String {

@@ -39,6 +39,34 @@ pub const COMPACTION_TRIMMED: &str = "\
 no summary could be made, so the history was cut: only its newest part is sent from now on. The log has all of it; \
 `heddle threads undo-compaction` brings it back";
 
+/// Told to the user when what stayed of a history was still too long.
+pub const COMPACTION_BARE: &str = "\
+the history was compacted and was still too long, so all that was said in earlier turns was left out. The log has all of \
+it; `heddle threads undo-compaction` brings it back";
+
+/// Told to the user when a summary tells only the end of a history.
+pub const COMPACTION_ABRIDGED: &str = "\
+the history was too long to be summarised whole: its oldest part is not in the summary. The log has all of it; a model \
+with a larger window can summarise it after `heddle threads undo-compaction`";
+
+/// Told to the user when a turn cannot be made to fit.
+pub const TURN_TOO_LONG: &str = "\
+what was set up and said in this turn does not fit into the model's context window, even without anything else: say less at \
+once, shorten the AGENTS.md files, or take a model with a larger window (-m)";
+
+/// Why there is no summary, when the model sent none.
+pub const SUMMARY_EMPTY: &str = "the model wrote no summary";
+
+/// Adds why something had to be done, in the words of whoever made us do it.
+pub fn because(what: &str, why: &str) -> String {
+    format!("{what} (the reason: {why})")
+}
+
+/// Told to the user when there is no summary, and the history was left as it was.
+pub fn not_summarised(why: &str) -> String {
+    format!("the history could not be summarised, and is as it was: {why}")
+}
+
 /// Told to the user when what they said now could not be carried over whole.
 pub const COMPACTION_SHORTENED: &str = "\
 what you said in this turn is too long for the context window: its middle was left out when the history was compacted";

@@ -27,9 +27,9 @@ use protocol::approval::{Answer, ApprovalRequest};
 use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey, ItemId};
-use protocol::item::{Item, ItemBody, Step};
+use protocol::item::{CompactionReason, Item, ItemBody, Step};
 use protocol::keep::Keep;
-use protocol::open::Open;
+use protocol::open::{Open, Raw};
 use protocol::responses::{Completion, KnownItem, OutputBody, ResponseItem, StreamEvent};
 use protocol::rollout::TotalledUsage;
 use protocol::usage::Usage;
@@ -42,6 +42,8 @@ use crate::context::{Context, Origin, developer_message, user_message};
 use crate::limits::Limits;
 use crate::prompt;
 use crate::retry::{self, Decision, Retry, RetryLimits};
+
+use compacting::Squeezed;
 
 /// What the world tells the turn.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,6 +141,9 @@ pub struct TurnOptions {
     pub limits: Limits,
     /// How often to retry.
     pub retry: RetryLimits,
+    /// Tokens of the context window that are there for the history, as far as that is known: what every
+    /// request carries beside it is not among them.
+    pub context_window: Option<u64>,
     /// Tokens in the context window at which history is compacted before a request.
     pub compact_at: Option<u64>,
     /// Tokens that the last answer left in the context window.
@@ -204,15 +209,21 @@ pub struct Turn {
     context_tokens: u64,
     /// Whether the turn is there for the compaction alone.
     only_compact: bool,
-    /// Whether the history was compacted because a request did not fit.
-    squeezed: bool,
+    /// Bytes of a history that fit into a request, as far as that is known.
+    window: Option<usize>,
+    /// Whether the history had anything of earlier turns when this one began.
+    had_turns: bool,
+    /// What has been done since the last answer to make the history fit.
+    squeezed: Squeezed,
     /// Whether no answer since the last compaction left room in the window.
     just_compacted: bool,
     /// Whether the user was told that compaction does not help.
     futile: bool,
     /// The last message of a summary, while one is sampled.
     summary: Option<String>,
-    compaction_item: Option<ItemId>,
+    /// What the summary is made of, if that is not the whole history.
+    abridged: Option<Vec<Raw>>,
+    compaction: Option<(ItemId, CompactionReason)>,
     summary_request: Box<RawValue>,
     limit_reached: Option<String>,
     requests: u32,
@@ -275,11 +286,12 @@ impl Turn {
         let mut turn = Self::new(context, options);
         turn.emit(Event::TurnStarted);
         turn.context.begin_turn();
+        turn.had_turns = turn.context.has_turns();
         setup.into_iter().for_each(|item| turn.push(Origin::Setup, item));
         // Before anything else: what the user wants must not depend on how a summary goes.
         said.into_iter().for_each(|item| turn.push(Origin::User, item));
         if turn.is_full() && turn.context.has_past() {
-            turn.begin_compaction();
+            turn.begin_compaction(CompactionReason::NearlyFull);
         } else {
             turn.sample(Purpose::Answer);
         }
@@ -291,11 +303,18 @@ impl Turn {
         let mut turn = Self::new(context, options);
         turn.only_compact = true;
         turn.emit(Event::TurnStarted);
-        turn.begin_compaction();
+        // Nothing is said in this turn.
+        turn.context.begin_turn();
+        turn.begin_compaction(CompactionReason::Requested);
         turn
     }
 
-    fn new(context: Context, options: TurnOptions) -> Self {
+    fn new(context: Context, mut options: TurnOptions) -> Self {
+        let window = compacting::window(&options);
+        // One output must not fill the window by itself.
+        let output_bytes_max = &mut options.limits.output_bytes_max;
+        *output_bytes_max =
+            window.map_or(*output_bytes_max, |window| (*output_bytes_max).min(window / 4));
         Self {
             state: State::Sampling(Purpose::Answer),
             actions: VecDeque::new(),
@@ -314,11 +333,14 @@ impl Turn {
             turn_usage: Usage::default(),
             context_tokens: options.context_tokens,
             only_compact: false,
-            squeezed: false,
+            window,
+            had_turns: false,
+            squeezed: Squeezed::No,
             just_compacted: false,
             futile: false,
             summary: None,
-            compaction_item: None,
+            abridged: None,
+            compaction: None,
             summary_request: to_raw_value(&user_message(prompt::SUMMARY_REQUEST))
                 .expect("a message is plain data"),
             limit_reached: None,
@@ -394,10 +416,14 @@ impl Turn {
 
     /// Returns what the request for `purpose` must carry as its input.
     pub fn input(&self, purpose: Purpose) -> Vec<&RawValue> {
-        let mut input = self.context.input();
-        if purpose == Purpose::Summary {
-            input.push(&self.summary_request);
+        if purpose == Purpose::Answer {
+            return self.context.input();
         }
+        let mut input = match &self.abridged {
+            Some(abridged) => abridged.iter().map(Raw::as_raw).collect(),
+            None => self.context.input(),
+        };
+        input.push(&self.summary_request);
         input
     }
 
@@ -445,7 +471,7 @@ impl Turn {
 
     fn decide(&mut self, purpose: Purpose, called: bool, completion: Completion) {
         if purpose == Purpose::Summary {
-            return self.compact();
+            return self.summarised();
         }
         let more = called || completion.end_turn == Some(false) || !self.steering.is_empty();
         if !more {
@@ -456,7 +482,7 @@ impl Turn {
             return self.sample(Purpose::Answer);
         }
         if !self.just_compacted {
-            return self.begin_compaction();
+            return self.begin_compaction(CompactionReason::NearlyFull);
         }
         // What is pinned fills the window by itself. Another summary would cost as much and help as little.
         if !std::mem::replace(&mut self.futile, true) {
@@ -474,23 +500,9 @@ impl Turn {
                 self.emit(Event::Retrying { attempt, limit, delay, reason });
                 delay
             }
-            // A history that cannot be summarised can still be cut. One that only could not be
-            // sent just now is kept: the next request would fail too, and then all would be lost.
-            Decision::GiveUp
-                if purpose == Purpose::Summary && compacting::cannot_be_summarised(error.class) =>
-            {
-                self.summary = None;
-                return self.compact();
-            }
-            // The provider knows better than we do how full the window is. What one turn alone does
-            // not fit into, it would not fit into again.
-            Decision::GiveUp
-                if error.class == ErrorClass::ContextFull
-                    && !self.squeezed
-                    && self.context.has_past() =>
-            {
-                self.squeezed = true;
-                return self.begin_compaction();
+            Decision::GiveUp if purpose == Purpose::Summary => return self.not_summarised(error),
+            Decision::GiveUp if error.class == ErrorClass::ContextFull => {
+                return self.squeeze(error);
             }
             Decision::GiveUp => return self.fail(error),
         };
@@ -533,6 +545,9 @@ impl Turn {
                 self.turn_usage += completion.usage;
                 self.context_tokens = completion.total_tokens;
                 self.just_compacted &= self.is_full();
+                if purpose == Purpose::Answer {
+                    self.squeezed = Squeezed::No;
+                }
                 let total_tokens = completion.total_tokens;
                 self.keep(Keep::Usage {
                     answer: TotalledUsage { usage: completion.usage, total_tokens },

@@ -120,7 +120,9 @@ fn has_beginning(body: &ItemBody) -> bool {
         | ItemBody::FileChange { .. }
         | ItemBody::WebSearch { .. }
         | ItemBody::TodoList { .. } => true,
-        ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::Compaction => false,
+        ItemBody::AgentMessage { .. }
+        | ItemBody::Reasoning { .. }
+        | ItemBody::Compaction { .. } => false,
     }
 }
 
@@ -154,7 +156,7 @@ fn details(body: &ItemBody) -> Option<Details> {
             };
             Details::TodoList { items: steps.iter().map(todo).collect() }
         }
-        ItemBody::Compaction => return None,
+        ItemBody::Compaction { .. } => return None,
     })
 }
 
@@ -166,7 +168,8 @@ mod tests {
     use protocol::event::Event::{self, *};
     use protocol::id::{ItemId, ThreadId};
     use protocol::item::{
-        Change, ChangeKind, Command, Item, ItemBody, Status, Step, StepStatus, WebSearchAction,
+        Change, ChangeKind, Command, CompactionReason, Item, ItemBody, Status, Step, StepStatus,
+        WebSearchAction,
     };
     use protocol::usage::Usage;
 
@@ -258,7 +261,10 @@ mod tests {
                 )),
                 ItemStarted(item(4, todo(StepStatus::InProgress))),
                 ItemUpdated(item(4, todo(StepStatus::Completed))),
-                ItemCompleted(item(9, ItemBody::Compaction)),
+                ItemCompleted(item(
+                    9,
+                    ItemBody::Compaction { reason: CompactionReason::NearlyFull },
+                )),
                 ItemDiscarded(ItemId(7)),
                 TurnInterrupted,
             ],

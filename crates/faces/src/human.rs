@@ -6,7 +6,7 @@
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::error::RetryAdvice;
 use protocol::event::Event;
-use protocol::item::{ChangeKind, Command, Item, ItemBody, Status, StepStatus};
+use protocol::item::{ChangeKind, Command, CompactionReason, Item, ItemBody, Status, StepStatus};
 use protocol::repair;
 use protocol::usage::Usage;
 
@@ -120,8 +120,13 @@ impl Human {
             ItemBody::Command(command) => self.labelled(Style::Cyan, "run", &command.command),
             ItemBody::WebSearch { query, .. } => self.labelled(Style::Cyan, "search", query),
             ItemBody::TodoList { .. } => self.todo(item),
-            ItemBody::Compaction => {
-                self.labelled(Style::Yellow, "compacting", "the context window is nearly full")
+            ItemBody::Compaction { reason } => {
+                let why = match reason {
+                    CompactionReason::Requested => "the history, as you wished",
+                    CompactionReason::NearlyFull => "the context window is nearly full",
+                    CompactionReason::Refused => "the endpoint finds the history too long",
+                };
+                self.labelled(Style::Yellow, "compacting", why)
             }
             _ => String::new(),
         }

@@ -186,7 +186,7 @@ impl Rollout {
             ItemBody::WebSearch { query, action, .. } => {
                 json!({"type": "WebSearch", "id": id, "query": query, "action": action})
             }
-            ItemBody::Compaction => json!({"type": "ContextCompaction", "id": id}),
+            ItemBody::Compaction { .. } => json!({"type": "ContextCompaction", "id": id}),
             // The call that set the steps is in the history.
             ItemBody::TodoList { .. } => return,
         };

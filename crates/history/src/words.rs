@@ -25,6 +25,12 @@ const SUMMARY_OF_CODEX: &str = "Another language model started to solve this pro
 /// How Codex opens a report about an agent that another one started.
 const NOTICE_OF_CODEX: &str = "<subagent_notification>";
 
+/// Tells whether a message that begins with this is a summary of what was said before it.
+pub fn is_summary(text: &str) -> bool {
+    let text = text.trim_start();
+    text.starts_with(SUMMARY_PREFIX) || text.starts_with(SUMMARY_OF_CODEX)
+}
+
 /// Openings of what was set up.
 pub(crate) const SETUP: &[&str] = &[ENVIRONMENT, AGENTS_MD, USER_INSTRUCTIONS];
 /// Openings of what came about in a turn.

@@ -75,7 +75,21 @@ pub enum ItemBody {
         steps: Vec<Step>,
     },
     /// The history was replaced by a summary of itself.
-    Compaction,
+    Compaction {
+        /// Why.
+        reason: CompactionReason,
+    },
+}
+
+/// Why a history is replaced by a shorter one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionReason {
+    /// The user wants it.
+    Requested,
+    /// The context window is nearly full.
+    NearlyFull,
+    /// The endpoint finds that it does not fit.
+    Refused,
 }
 
 /// A command that a tool runs.

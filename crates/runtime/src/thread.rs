@@ -68,6 +68,8 @@ pub struct ThreadOptions {
     pub limits: Limits,
     /// How often to retry.
     pub retry: RetryLimits,
+    /// Tokens that fit into the model's context window, if that is known.
+    pub context_window: Option<u64>,
     /// Tokens at which history is compacted.
     pub compact_at: Option<u64>,
     /// Decides the jitter of delays.
@@ -243,12 +245,22 @@ impl Thread {
             tools: self.tools.table(),
             limits: self.options.limits,
             retry: self.options.retry,
+            context_window: self.history_window(),
             compact_at: self.options.compact_at,
             context_tokens: self.context_tokens,
             usage: self.usage,
             numbers: self.numbers,
             seed: self.options.seed,
         }
+    }
+
+    /// Returns the part of the context window that instructions and tools leave to the history.
+    fn history_window(&self) -> Option<u64> {
+        let tools = serde_json::to_string(&self.tools.specs).map_or(0, |json| json.len());
+        let bytes = self.options.request.instructions.len() + tools;
+        let window = self.options.context_window?;
+        // However little that is: with none at all, nothing could be said.
+        Some(window.saturating_sub(bytes as u64 / TOKEN_BYTES).max(window / 4))
     }
 
     /// Ends every command that is still running, and lets go of the log.
@@ -293,6 +305,9 @@ impl Thread {
         self.client.encode(&request)
     }
 }
+
+/// About how many bytes a token stands for.
+const TOKEN_BYTES: u64 = 4;
 
 fn name_of(spec: &ToolSpec) -> Option<String> {
     match spec {

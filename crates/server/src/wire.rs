@@ -417,7 +417,7 @@ impl Body {
             ItemBody::WebSearch { query, action, .. } => {
                 Self::WebSearch { id, query: query.clone(), action: Some(search_action(action)) }
             }
-            ItemBody::Compaction => Self::ContextCompaction { id },
+            ItemBody::Compaction { .. } => Self::ContextCompaction { id },
             ItemBody::TodoList { .. } => return None,
         })
     }

@@ -40,17 +40,18 @@ impl WireError {
 /// Classifies an error that a stream reported.
 pub fn classify(error: &WireError) -> SampleError {
     let text = error.text();
+    let found = by_code(error, text);
+    // Not every endpoint has a code for this, and it must not be taken for a request that nothing helps.
+    let vague = matches!(found.class, ErrorClass::InvalidRequest | ErrorClass::Disconnected);
+    if vague && says_full(text) { context_full(text) } else { found }
+}
+
+fn by_code(error: &WireError, text: &str) -> SampleError {
     // A number says less than a word: it is the status that the answer would have had.
     let status = error.code.as_deref().and_then(|code| code.parse::<u16>().ok());
     let code = error.code.as_deref().filter(|_| status.is_none()).or(error.kind.as_deref());
     match code.unwrap_or_default() {
-        "context_length_exceeded" | "exceed_context_size_error" => SampleError::new(
-            ErrorClass::ContextFull,
-            format!(
-                "the conversation no longer fits into the model's context window; \
-                 start a new thread, or set `model_auto_compact_token_limit` lower ({text})"
-            ),
-        ),
+        "context_length_exceeded" | "exceed_context_size_error" => context_full(text),
         "insufficient_quota" => SampleError::new(
             ErrorClass::Quota,
             format!("the account has no quota left; check its plan and billing ({text})"),
@@ -89,6 +90,29 @@ pub fn classify(error: &WireError) -> SampleError {
             ),
         },
     }
+}
+
+fn context_full(text: &str) -> SampleError {
+    SampleError::new(
+        ErrorClass::ContextFull,
+        format!("the request does not fit into the model's context window ({text})"),
+    )
+}
+
+/// Tells whether a text for people says that a request is too long for the model.
+fn says_full(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let any = |words: &[&str]| words.iter().any(|words| text.contains(words));
+    any(&["prompt is too long", "maximum context length", "input token count"])
+        || any(&["context length", "context window", "context size"])
+            && any(&[
+                "exceed",
+                "too long",
+                "too large",
+                "longer than",
+                "larger than",
+                "greater than",
+            ])
 }
 
 fn rate_limited(text: &str) -> SampleError {
@@ -186,6 +210,17 @@ mod tests {
         );
         check(r#"{"code":"rate_limit_exceeded","message":"later"}"#, RateLimited, None);
         check(r#"{"code":"server_error","message":"x"}"#, Disconnected, None);
+        for text in [
+            "This model's maximum context length is 8192 tokens. However, you requested 9000",
+            "prompt is too long: 210000 tokens > 200000 maximum",
+            "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+            "request (9000 tokens) exceeds the available context size (8192 tokens)",
+        ] {
+            for code in ["400", r#""invalid_request_error""#, "null"] {
+                check(&format!(r#"{{"code":{code},"message":"{text}"}}"#), ContextFull, None);
+            }
+        }
+        check(r#"{"code":400,"message":"unknown field `context window`"}"#, InvalidRequest, None);
         check(r#"{"code":500}"#, Disconnected, None);
         check(r#"{"code":402,"message":"pay"}"#, Quota, None);
         check(r#"{"code":"403"}"#, Credentials, None);

@@ -21,6 +21,8 @@ pub struct Strict {
     /// Ids of items that the endpoint gave out together with reasoning, and the id of that: the one is
     /// refused without the other.
     pub requires: BTreeMap<String, String>,
+    /// Bytes that a history may take: the context window. As with many servers, only words tell what was wrong.
+    pub history_bytes_max: Option<usize>,
 }
 
 /// Why a request was refused.
@@ -48,6 +50,16 @@ impl Refusal {
 impl Strict {
     /// Checks a request for either API; the one with `messages` is for Chat Completions.
     pub fn check(&self, body: &Value) -> Result<(), Refusal> {
+        let history = body.get("messages").unwrap_or(&body["input"]);
+        let bytes = history.to_string().len();
+        if let Some(max) = self.history_bytes_max.filter(|max| bytes > *max) {
+            let message = format!(
+                "This model's maximum context length is {} tokens, and you sent {}.",
+                max / 4,
+                bytes / 4
+            );
+            return Err(Refusal { message, param: "input".to_owned() });
+        }
         if body.get("messages").is_some() {
             chat::check(body)
         } else {

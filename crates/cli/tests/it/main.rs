@@ -4,6 +4,7 @@
 mod app_server;
 mod bad_input;
 mod chat;
+mod compaction;
 mod conformance;
 mod daemon;
 mod decode;

@@ -59,7 +59,8 @@ fn every_broken_history_can_be_gone_on_with() {
 fn check(row: &Row) {
     let name = &row.name;
     let requires = row.requires.clone();
-    let rules = Strict { sealed_by: Some("own:".to_owned()), requires };
+    let sealed_by = Some("own:".to_owned());
+    let rules = Strict { sealed_by, requires, ..Strict::default() };
     let answer = script::response([script::message("fine")]);
     let server = ModelServer::strict(json!([answer]), rules).unwrap();
     let lab = lab_for(&server);

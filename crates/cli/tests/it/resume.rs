@@ -9,18 +9,18 @@ use testkit::{Lab, ModelServer, script};
 use crate::BINARY;
 use crate::run::{Ended, Run, exec, lab_for};
 
-fn say(text: &str) -> Value {
+pub(crate) fn say(text: &str) -> Value {
     script::response([script::message(text)])
 }
 
-fn start(script: Value) -> (ModelServer, Lab) {
+pub(crate) fn start(script: Value) -> (ModelServer, Lab) {
     let server = ModelServer::start(script).unwrap();
     let lab = lab_for(&server);
     (server, lab)
 }
 
 #[track_caller]
-fn run(lab: &Lab, args: &[&str]) -> Ended {
+pub(crate) fn run(lab: &Lab, args: &[&str]) -> Ended {
     let ended = Run::start(exec(lab, args)).end();
     assert_eq!(ended.code, Some(0), "{args:?}: {}\n{}", ended.stdout, ended.stderr);
     ended
@@ -35,13 +35,13 @@ fn threads(lab: &Lab, args: &[&str]) -> Ended {
     ended
 }
 
-fn id(ended: &Ended) -> String {
+pub(crate) fn id(ended: &Ended) -> String {
     let first: Value = serde_json::from_str(ended.stdout.lines().next().unwrap()).unwrap();
     first["thread_id"].as_str().unwrap().to_owned()
 }
 
 /// Returns the messages that the last request carried, without those about the environment.
-fn sent(server: &ModelServer) -> Vec<String> {
+pub(crate) fn sent(server: &ModelServer) -> Vec<String> {
     let body = server.requests().last().unwrap().body.clone();
     let text = |item: &Value| -> String {
         let parts = item["content"].as_array().into_iter().flatten();

@@ -5,3 +5,4 @@
 mod history;
 mod simulate;
 mod turn;
+mod window;

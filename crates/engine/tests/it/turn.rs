@@ -71,6 +71,7 @@ impl Default for Play {
                 tools: [tool("read", true), tool("write", false)].into(),
                 limits: Limits::default(),
                 retry: RetryLimits { request_max: 1, stream_max: 2 },
+                context_window: Some(50_000),
                 compact_at: None,
                 context_tokens: 0,
                 usage: Usage::default(),
@@ -114,6 +115,7 @@ impl Play {
             "argument_bytes_max" => self.options.limits.argument_bytes_max = number as usize,
             "argument_depth_max" => self.options.limits.argument_depth_max = number as usize,
             "output_bytes_max" => self.options.limits.output_bytes_max = number as usize,
+            "context_window" => self.options.context_window = Some(value),
             "compact_at" => self.options.compact_at = Some(value),
             "first_item" => self.options.numbers.item = value,
             _ => panic!("no option {name}"),
@@ -167,7 +169,10 @@ impl Play {
                     self.kept.check(&turn.input(Purpose::Answer));
                 }
                 // A new history need not begin as the old one did.
-                Action::Emit(Event::ItemCompleted(Item { body: ItemBody::Compaction, .. })) => {
+                Action::Emit(Event::ItemCompleted(Item {
+                    body: ItemBody::Compaction { .. },
+                    ..
+                })) => {
                     self.history = History::default();
                 }
                 Action::Finish(_) => {
@@ -341,6 +346,9 @@ fn read_error(class: &str) -> SampleError {
         "ContextFull" => ErrorClass::ContextFull,
         "Overloaded" => ErrorClass::Overloaded,
         "Quota" => ErrorClass::Quota,
+        "InvalidRequest" => ErrorClass::InvalidRequest,
+        "Incomplete" => ErrorClass::Incomplete,
+        "ContentPolicy" => ErrorClass::ContentPolicy,
         _ => panic!("no class {class}"),
     };
     SampleError::new(class, format!("{class:?}"))
@@ -428,7 +436,7 @@ fn brief_item(Item { id, body, .. }: &Item) -> String {
             let steps: Vec<_> = steps.iter().map(|step| step.text.as_str()).collect();
             format!("todo {}", steps.join(" "))
         }
-        ItemBody::Compaction => "compaction".into(),
+        ItemBody::Compaction { reason } => format!("compaction {reason:?}"),
         ItemBody::Command(command) if command.status == Status::Declined => {
             format!("declined {}", command.command)
         }

@@ -52,7 +52,8 @@ fn run(row: &Row, wire: Wire) -> (Vec<String>, Vec<String>) {
     };
     let items = row.items.iter().enumerate();
     let entries: Vec<Entry> = items.map(|(index, item)| entry(item.get(), maker(index))).collect();
-    let rules = Strict { sealed_by: Some("own:".to_owned()), requires: row.requires.clone() };
+    let (sealed_by, requires) = (Some("own:".to_owned()), row.requires.clone());
+    let rules = Strict { sealed_by, requires, ..Strict::default() };
     if !row.taken && wire == Wire::Responses {
         assert!(ask(&rules, wire, &entries).is_err(), "{name}: nothing is wrong with it");
     }

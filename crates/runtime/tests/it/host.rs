@@ -228,6 +228,7 @@ impl Host {
             dialect: None,
             limits: self.limits,
             retry: RetryLimits { request_max: 0, stream_max: 0 },
+            context_window: None,
             compact_at: None,
             seed: 1,
             turn_context: Default::default(),

@@ -217,6 +217,7 @@ impl Host {
             dialect: None,
             limits: Limits::default(),
             retry: RetryLimits { request_max: 0, stream_max: 0 },
+            context_window: None,
             compact_at: self.compact_at,
             seed: 1,
             turn_context: TurnContext::default(),

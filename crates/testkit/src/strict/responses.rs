@@ -236,6 +236,7 @@ mod tests {
         let rules = Strict {
             sealed_by: Some("own:".to_owned()),
             requires: [("fc_1".to_owned(), "rs_1".to_owned())].into(),
+            ..Strict::default()
         };
         let got = rules.check(&json!({ "model": "m", "input": items }));
         let got = got.err().map(|error| error.to_string()).unwrap_or_default();
