@@ -1,11 +1,9 @@
 //! Opening a thread: a new one, one that goes on, one that goes on from another.
 
-use std::collections::BTreeSet;
-
 use anyhow::anyhow;
 use engine::context::user_message;
 use engine::prompt;
-use history::{Checked, Entry, Fold, Folded, Origin, Profile};
+use history::{Checked, Entry, Fold, Folded, Ignored, Origin, Profile};
 use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::open::Raw;
@@ -14,7 +12,7 @@ use protocol::rollout::{CallReturned, Line, Record, SessionMeta};
 use runtime::Past;
 use serde_json::json;
 use serde_json::value::to_raw_value;
-use store::{Damage, Log, NewThread, OpenError, ReadReport, Store, StoreError};
+use store::{Log, NewThread, OpenError, ReadReport, Store, StoreError};
 
 use crate::failure::Failure;
 
@@ -113,16 +111,35 @@ pub(crate) fn open(
 }
 
 /// Brings back what compactions replaced in turns that were rolled back.
-fn settle(store: &Store, id: ThreadId, mut folded: Folded) -> Result<Folded, Failure> {
-    let mut without = BTreeSet::new();
+pub(crate) fn settle(store: &Store, id: ThreadId, folded: Folded) -> Result<Folded, Failure> {
+    settle_without(store, id, folded, Ignored::default())
+}
+
+/// Folds a thread as if a compaction, and all after it, had not happened.
+pub(crate) fn before(store: &Store, id: ThreadId, compaction: u64) -> Result<Folded, Failure> {
+    let ignored = Ignored { from: Some(compaction), ..Ignored::default() };
+    let folded = fold_again(store, id, &ignored)?;
+    settle_without(store, id, folded, ignored)
+}
+
+fn settle_without(
+    store: &Store,
+    id: ThreadId,
+    mut folded: Folded,
+    mut ignored: Ignored,
+) -> Result<Folded, Failure> {
     while !folded.rolled_back.is_empty() {
-        without.append(&mut folded.rolled_back);
-        let mut fold = Fold::without(without.clone());
-        let report = store.read(id, &mut |line| fold.line(line));
-        report.map_err(OpenError::Store).map_err(open_failure)?;
-        folded = fold.finish();
+        ignored.single.append(&mut folded.rolled_back);
+        folded = fold_again(store, id, &ignored)?;
     }
     Ok(folded)
+}
+
+fn fold_again(store: &Store, id: ThreadId, ignored: &Ignored) -> Result<Folded, Failure> {
+    let mut fold = Fold::ignoring(ignored.clone());
+    let report = store.read(id, &mut |line| fold.line(line));
+    report.map_err(OpenError::Store).map_err(open_failure)?;
+    Ok(fold.finish())
 }
 
 /// Notes in the log who makes items from now on, if that was somebody else: what only one provider can
@@ -203,7 +220,7 @@ fn opened(
     report: &ReadReport,
     profile: &Profile,
 ) -> Opened {
-    let mut told = damages(id, &report.damage, report.damage_more);
+    let mut told: Vec<_> = damages(id, report).into_iter().map(Event::Warning).collect();
     let last_model = folded.last.as_ref().map(|last| last.model.as_str());
     if let Some(last) = last_model.filter(|last| !last.is_empty() && *last != profile.maker.model) {
         let now = &profile.maker.model;
@@ -224,17 +241,15 @@ fn opened(
 }
 
 /// Names what could not be read.
-fn damages(id: ThreadId, damages: &[Damage], unlisted: u64) -> Vec<Event> {
-    let mut told: Vec<_> = damages
-        .iter()
-        .take(DAMAGES_NAMED_MAX)
-        .map(|damage| Event::Warning(damage.to_string()))
-        .collect();
-    let more = damages.len().saturating_sub(DAMAGES_NAMED_MAX) as u64 + unlisted;
+pub(crate) fn damages(id: ThreadId, report: &ReadReport) -> Vec<String> {
+    let ReadReport { damage, damage_more, .. } = report;
+    let named = damage.iter().take(DAMAGES_NAMED_MAX);
+    let mut told: Vec<_> = named.map(ToString::to_string).collect();
+    let more = damage.len().saturating_sub(DAMAGES_NAMED_MAX) as u64 + damage_more;
     if more > 0 {
-        told.push(Event::Warning(format!(
+        told.push(format!(
             "{more} more places of the thread's log are damaged: `heddle threads fsck {id}` lists them"
-        )));
+        ));
     }
     told
 }

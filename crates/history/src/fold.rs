@@ -81,7 +81,7 @@ pub struct Folded {
     /// the line that undid it, are not among them.
     pub compactions: Vec<u64>,
     /// Compactions that happened in turns which were rolled back. What they replaced is not in the history;
-    /// whoever wants it folds the lines again [`Fold::without`] them.
+    /// whoever wants it folds the lines again [`Fold::ignoring`] them.
     pub rolled_back: BTreeSet<u64>,
     /// The turns.
     pub turns: Turns,
@@ -111,6 +111,22 @@ impl Folded {
     }
 }
 
+/// Compactions that a fold takes as if they had not happened, by the numbers of their lines, which are counted
+/// as in [`Folded::compactions`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ignored {
+    /// This one and all after it.
+    pub from: Option<u64>,
+    /// Single ones: see [`Folded::rolled_back`].
+    pub single: BTreeSet<u64>,
+}
+
+impl Ignored {
+    fn has(&self, compaction: u64) -> bool {
+        self.from.is_some_and(|from| compaction >= from) || self.single.contains(&compaction)
+    }
+}
+
 /// The fold over the lines of a log. Give it every line in order, those of files that this one
 /// continues first.
 #[derive(Debug, Default)]
@@ -119,10 +135,8 @@ pub struct Fold {
     live: Live,
     /// Lines so far.
     lines: u64,
-    /// The first compaction that does not count.
-    ignored: Option<u64>,
-    /// Single ones that do not.
-    without: BTreeSet<u64>,
+    /// Compactions that do not count.
+    ignored: Ignored,
     /// Compactions, each with how many turns there were.
     compacted_in: Vec<(u64, usize)>,
     /// Whether the head is that of the own file for certain.
@@ -160,19 +174,9 @@ enum Head {
 }
 
 impl Fold {
-    /// Makes a fold for which a compaction and all after it did not happen: `line_number` is that of the
-    /// first one, counted as in [`Folded::compactions`].
-    pub fn ignoring_compactions(line_number: u64) -> Self {
-        Self { ignored: Some(line_number), ..Self::default() }
-    }
-
-    /// Makes a fold for which these compactions did not happen: see [`Folded::rolled_back`].
-    pub fn without(compactions: BTreeSet<u64>) -> Self {
-        Self { without: compactions, ..Self::default() }
-    }
-
-    fn counts(&self, compaction: u64) -> bool {
-        self.ignored.is_none_or(|from| compaction < from) && !self.without.contains(&compaction)
+    /// Makes a fold for which these compactions did not happen.
+    pub fn ignoring(ignored: Ignored) -> Self {
+        Self { ignored, ..Self::default() }
     }
 
     /// Says that the lines from here on are those of the thread's own file.
@@ -219,7 +223,7 @@ impl Fold {
                     self.folded.context_tokens = read.usage.total_tokens;
                 }
             }
-            kind::COMPACTED if self.counts(number) => {
+            kind::COMPACTED if !self.ignored.has(number) => {
                 let compacted = serde_json::from_str::<Compacted>(json).ok();
                 let says =
                     |it: &Compacted| it.replacement_history.is_some() || !it.message.is_empty();

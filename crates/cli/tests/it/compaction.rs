@@ -1,11 +1,13 @@
 //! Histories that are replaced by shorter ones, and brought back: nothing is lost without a word.
 
-use serde_json::json;
+use std::fs;
+
+use serde_json::{Value, json};
 use testkit::strict::Strict;
 use testkit::{Lab, ModelServer, script};
 
 use crate::BINARY;
-use crate::resume::{id, run, say, sent, start};
+use crate::resume::{id, log, run, say, sent, start, threads};
 use crate::run::{Ended, Run, exec, lab_for};
 
 /// Runs `heddle`, and expects a code and parts of what it says beside its output; those that begin with `!`
@@ -72,6 +74,78 @@ fn a_summary_that_is_refused_leaves_the_history() {
     check(&lab, &compact, 1, &empty);
     run(&lab, &["resume", &thread, "q2"]);
     assert_eq!(sent(&server), ["q1", "one", "q2"]);
+}
+
+#[test]
+fn damage_is_told_when_a_compaction_is_undone() {
+    let (_server, lab) =
+        start(json!([say("one"), say("SUM"), say("two"), say("SUM"), say("three")]));
+    let thread = id(&run(&lab, &["q1 and some more"]));
+    threads(&lab, &["compact", &thread]);
+    let file = log(&lab, &thread);
+    let whole = fs::read(&file).unwrap();
+    let undo = ["threads", "undo-compaction", &thread];
+    let lacks = "lacks what was in the damaged places";
+
+    // The end is torn: whoever opens the file next cuts it off.
+    run(&lab, &["resume", &thread, "q2"]);
+    let mut torn = fs::read(&file).unwrap();
+    torn.truncate(torn.len() - 40);
+    fs::write(&file, torn).unwrap();
+    check(&lab, &undo, 0, &["damage:", "the end is torn", lacks]);
+
+    // Something that the user said is not what was written.
+    let text = String::from_utf8(whole.clone()).unwrap();
+    fs::write(&file, text.replacen("q1 and some more", "q1 and some mare", 1)).unwrap();
+    check(&lab, &undo, 0, &["damage:", "a line is damaged", lacks]);
+
+    fs::write(&file, whole).unwrap();
+    check(&lab, &undo, 0, &["!damage", "!lacks"]);
+}
+
+#[test]
+fn what_a_rolled_back_compaction_replaced_comes_back_too() {
+    let (server, lab) = start(json!([say("new")]));
+    let thread = "01a1e26e-392c-7690-abfb-eb0dc0cda447";
+    let message = |role: &str, text: &str| {
+        let kind = if role == "user" { "input_text" } else { "output_text" };
+        json!({ "type": "message", "role": role, "content": [{ "type": kind, "text": text }] })
+    };
+    let event = |kind: &str, turn: u32| {
+        ("event_msg", json!({ "type": kind, "turn_id": format!("t{turn}") }))
+    };
+    let compacted = |said: &str| {
+        let summary = "Another language model started to solve this problem";
+        let history = json!([message("user", said), message("user", summary)]);
+        ("compacted", json!({ "message": "S", "replacement_history": history }))
+    };
+    let head = json!({ "id": thread, "timestamp": "2026-11-16T03:37:16.888Z", "cwd": "/w",
+        "originator": "x", "cli_version": "0", "history_mode": "paginated" });
+    let mut lines = vec![("session_meta", head)];
+    for turn in 1..=5 {
+        lines.push(event("task_started", turn));
+        lines.push(("response_item", message("user", &format!("q{turn}"))));
+        if turn == 3 || turn == 5 {
+            lines.push(compacted(&format!("q{turn}")));
+        }
+        lines.push(("response_item", message("assistant", &format!("a{turn}"))));
+        lines.push(event("task_complete", turn));
+        if turn == 3 {
+            lines.push(("event_msg", json!({ "type": "thread_rolled_back", "num_turns": 1 })));
+        }
+    }
+    let line = |(ordinal, (kind, payload)): (usize, &(&str, Value))| {
+        let time = "2026-11-16T03:37:16.888Z";
+        let line =
+            json!({ "timestamp": time, "ordinal": ordinal, "type": kind, "payload": payload });
+        format!("{line}\n")
+    };
+    let text: String = lines.iter().enumerate().map(line).collect();
+    let file = format!("sessions/2026/11/16/rollout-2026-11-16T03-37-16-{thread}.jsonl");
+    lab.home.write(&file, text).unwrap();
+    threads(&lab, &["undo-compaction", thread]);
+    run(&lab, &["resume", thread, "q6"]);
+    assert_eq!(sent(&server), ["q1", "a1", "q2", "a2", "q4", "a4", "q5", "a5", "q6"]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(crate) fn run(lab: &Lab, args: &[&str]) -> Ended {
 }
 
 #[track_caller]
-fn threads(lab: &Lab, args: &[&str]) -> Ended {
+pub(crate) fn threads(lab: &Lab, args: &[&str]) -> Ended {
     let mut command = lab.command(BINARY);
     command.arg("threads").args(args);
     let ended = Run::start(command).end();
@@ -69,7 +69,7 @@ fn left(lab: &Lab) -> Vec<PathBuf> {
     files
 }
 
-fn log(lab: &Lab, id: &str) -> PathBuf {
+pub(crate) fn log(lab: &Lab, id: &str) -> PathBuf {
     left(lab)
         .into_iter()
         .find(|path| path.to_string_lossy().ends_with(&format!("{id}.jsonl")))

@@ -8,13 +8,16 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use history::{Fold, Folded, Origin, heal};
+use history::{Fold, Folded, Ignored, Origin, heal};
 use protocol::rollout::Line;
 
 fn fold(log: &str) -> Folded {
     let ignored = log.lines().next().and_then(|line| line.strip_prefix("# ignore "));
     let mut fold = match ignored {
-        Some(number) => Fold::ignoring_compactions(number.parse().unwrap()),
+        Some(number) => {
+            let from = Some(number.parse().unwrap());
+            Fold::ignoring(Ignored { from, ..Ignored::default() })
+        }
         None => Fold::default(),
     };
     for line in log.lines() {

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use history::{Fold, Folded};
-use protocol::id::ThreadId;
+use faces::human::plain;
+use history::Fold;
 use protocol::rollout::{Compacted, RESTORED, Record};
 
-use super::{Threads, note, print, store_failure};
+use super::{Threads, note, print};
 use crate::failure::Failure;
 use crate::past;
 
@@ -16,13 +16,18 @@ use crate::past;
 pub(super) fn run(threads: &Threads, thread: &str) -> Result<ExitCode, Failure> {
     let id = threads.resolve(thread)?;
     let mut fold = Fold::default();
-    let (mut log, _) =
+    let (mut log, report) =
         threads.store.open(id, &mut |line| fold.line(line)).map_err(past::open_failure)?;
-    let compacted = fold.finish();
+    // Opening has mended what it could, so nobody else will hear of it.
+    let damages = past::damages(id, &report);
+    for damage in &damages {
+        note(&format!("damage: {}", plain(damage)));
+    }
+    let compacted = past::settle(&threads.store, id, fold.finish())?;
     let Some(&number) = compacted.compactions.last() else {
         return Err(Failure::usage(anyhow!("the thread {id} has no compaction to undo")));
     };
-    let folded = ignoring(threads, id, number)?;
+    let folded = past::before(&threads.store, id, number)?;
     let history = folded.replacement_history();
     let (before, after) = (compacted.entries.len(), history.len());
     let record = Compacted {
@@ -33,6 +38,9 @@ pub(super) fn run(threads: &Threads, thread: &str) -> Result<ExitCode, Failure> 
     log.append(&[Record::Compacted(Box::new(record))]).map_err(Failure::failed)?;
     log.syncer().sync().map_err(Failure::failed)?;
     log.close();
+    if !damages.is_empty() {
+        note("the history that was brought back lacks what was in the damaged places");
+    }
     if let Some(left_out) = folded.left_out.repair() {
         note(&left_out.to_string());
     }
@@ -41,10 +49,4 @@ pub(super) fn run(threads: &Threads, thread: &str) -> Result<ExitCode, Failure> 
          window (-m), or raise model_auto_compact_token_limit",
     );
     print(&format!("{id}: the history has {after} items again, after {before}\n"))
-}
-
-fn ignoring(threads: &Threads, id: ThreadId, number: u64) -> Result<Folded, Failure> {
-    let mut fold = Fold::ignoring_compactions(number);
-    threads.store.read(id, &mut |line| fold.line(line)).map_err(store_failure)?;
-    Ok(fold.finish())
 }
