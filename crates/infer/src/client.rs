@@ -97,12 +97,12 @@ pub enum StartError {
     #[error(transparent)]
     Home(#[from] HomeError),
     /// It could not be started.
-    #[error("{} could not be started: {source}", exe.display())]
+    #[error("{} could not be started: {reason}", exe.display())]
     Spawn {
         /// The program.
         exe: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        reason: io::Error,
     },
     /// It ended again.
     #[error("the daemon ended ({status}){}", last_words_or(said, log))]
@@ -356,7 +356,7 @@ fn wait(
 /// Starts a daemon that outlives us.
 fn spawn(home: &Home, launch: &Launch<'_>) -> Result<Child, StartError> {
     home.make()?;
-    let failed = |source| StartError::Spawn { exe: launch.exe.to_owned(), source };
+    let failed = |reason| StartError::Spawn { exe: launch.exe.to_owned(), reason };
     let stderr = OpenOptions::new()
         .create(true)
         .truncate(true)

@@ -52,20 +52,20 @@ pub enum SpawnError {
     #[error("there is no command to run")]
     Empty,
     /// The system refused a pipe or a terminal.
-    #[error("no {what} could be opened: {source}")]
+    #[error("no {what} could be opened: {reason}")]
     Connect {
         /// What was asked for.
         what: &'static str,
         /// The system's reason.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The working directory is not there.
-    #[error("the working directory {} cannot be used: {source}", cwd.display())]
+    #[error("the working directory {} cannot be used: {reason}", cwd.display())]
     Directory {
         /// The directory.
         cwd: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        reason: io::Error,
     },
     /// There is no sandbox that would keep the process to its profile.
     #[error("the sandbox could not be built: {reason}")]
@@ -74,12 +74,12 @@ pub enum SpawnError {
         reason: String,
     },
     /// The program is not there, or may not be run.
-    #[error("{program} could not be started: {source}")]
+    #[error("{program} could not be started: {reason}")]
     Start {
         /// The program.
         program: String,
         /// The system's reason.
-        source: io::Error,
+        reason: io::Error,
     },
 }
 
@@ -114,11 +114,11 @@ impl Process {
         input: Option<OwnedFd>,
     ) -> Result<Self, SpawnError> {
         let program = request.argv.first().ok_or(SpawnError::Empty)?;
-        let connect = |what| move |source: io::Error| SpawnError::Connect { what, source };
-        if let Err(source) = std::fs::metadata(&request.cwd).and_then(|found| {
+        let connect = |what| move |reason: io::Error| SpawnError::Connect { what, reason };
+        if let Err(reason) = std::fs::metadata(&request.cwd).and_then(|found| {
             if found.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
         }) {
-            return Err(SpawnError::Directory { cwd: request.cwd.clone(), source });
+            return Err(SpawnError::Directory { cwd: request.cwd.clone(), reason });
         }
         let (mut command, word) = match request.permit.profile().mode {
             SandboxMode::DangerFullAccess => (plain(request), None),
@@ -145,7 +145,7 @@ impl Process {
             }
         };
         let fd = ours.map(nonblocking).transpose().map_err(connect("pipe or terminal"))?;
-        let start = |source| SpawnError::Start { program: program.clone(), source };
+        let start = |reason| SpawnError::Start { program: program.clone(), reason };
         let child = Command::from(command).spawn().map_err(start)?;
         let leader = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let leader = leader.ok_or_else(|| start(io::ErrorKind::NotFound.into()))?;

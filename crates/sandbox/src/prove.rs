@@ -96,12 +96,12 @@ pub enum ProveError {
     #[error("there is no attempt `{0}`")]
     Unknown(String),
     /// The directory for the grounds cannot be used.
-    #[error("no ground can be made in {}: {source}", base.display())]
+    #[error("no ground can be made in {}: {reason}", base.display())]
     Ground {
         /// The directory.
         base: PathBuf,
         /// The system's reason.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// The sandbox cannot be had on this machine.
     #[error("this sandbox cannot be had here: {0}")]
@@ -127,7 +127,7 @@ pub fn attempt(name: &str, ground: &Path) -> Result<String, ProveError> {
     let text = std::fs::read(ground);
     let read = text.and_then(|text| Ok(serde_json::from_slice::<Ground>(&text)?));
     let ground =
-        read.map_err(|source| ProveError::Ground { base: ground.to_path_buf(), source })?;
+        read.map_err(|reason| ProveError::Ground { base: ground.to_path_buf(), reason })?;
     Ok(tell(&match (row.run)(&ground) {
         Ok(what) => Told::Done(what),
         Err(Refused::Errno(number)) => Told::Refused(errno_name(number)),
@@ -178,7 +178,7 @@ pub async fn run(proof: Proof, mut report: impl FnMut(Row)) -> Result<(), ProveE
 
 fn make_ground(proof: &Proof) -> Result<Live, ProveError> {
     Live::make(&proof.base)
-        .map_err(|source| ProveError::Ground { base: proof.base.clone(), source })
+        .map_err(|reason| ProveError::Ground { base: proof.base.clone(), reason })
 }
 
 /// Makes one attempt; returns the ground too if it is as good as new.

@@ -48,9 +48,9 @@ pub(crate) fn command(
     };
     let spec = spec.encode().map_err(|error| SpawnError::Start {
         program: request.argv.first().cloned().unwrap_or_default(),
-        source: io::Error::new(io::ErrorKind::InvalidInput, error),
+        reason: io::Error::new(io::ErrorKind::InvalidInput, error),
     })?;
-    let connect = |source| SpawnError::Connect { what: "pipe", source };
+    let connect = |reason| SpawnError::Connect { what: "pipe", reason };
     let spec = to_memory(&spec).map_err(connect)?;
     let (word, told) = io::pipe().map_err(connect)?;
     let mut command = Command::new(&sandbox.helper);
@@ -94,8 +94,8 @@ pub(crate) async fn begun(word: Word, request: &SpawnRequest) -> Result<(), Spaw
     Err(match trouble.kind {
         TroubleKind::Setup => SpawnError::Sandbox { reason: trouble.to_string() },
         TroubleKind::Directory => {
-            SpawnError::Directory { cwd: request.cwd.clone(), source: trouble.error }
+            SpawnError::Directory { cwd: request.cwd.clone(), reason: trouble.error }
         }
-        TroubleKind::Program => SpawnError::Start { program: trouble.what, source: trouble.error },
+        TroubleKind::Program => SpawnError::Start { program: trouble.what, reason: trouble.error },
     })
 }

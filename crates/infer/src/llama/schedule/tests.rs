@@ -66,6 +66,17 @@ fn a_second_turn_reads_what_is_new() {
 }
 
 #[test]
+fn what_is_in_doubt_is_not_used_again() {
+    let mut schedule = Schedule::new(LIMITS);
+    schedule.submit(1, vec![1, 2, 3], Some("a".into()));
+    admit(&mut schedule);
+    assert_eq!(schedule.spoil(1), Some(Order::Cut { slot: 0, keep: 0 }));
+    assert_eq!(schedule.spoil(1), None);
+    schedule.submit(2, vec![1, 2, 3, 4], Some("a".into()));
+    assert_eq!(admit(&mut schedule), (vec![(2, 0)], vec![]));
+}
+
+#[test]
 fn without_a_key_what_goes_on_is_recognised() {
     let mut schedule = Schedule::new(LIMITS);
     schedule.submit(1, vec![1, 2, 3], None);
