@@ -11,8 +11,9 @@ use serde::Deserialize;
 
 use crate::disk::{DiskFile, read_range};
 use crate::files::{Name, ThreadFiles, unusable};
+use crate::head::is_head;
 use crate::line::{decode, hint, written};
-use crate::part::{Part, is_head};
+use crate::part::Part;
 use crate::read::{Damage, DamageKind};
 use crate::scan::{Body, scan};
 use crate::side::Known;

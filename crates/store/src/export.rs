@@ -9,8 +9,8 @@ use protocol::rollout::kind;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::head::is_head;
 use crate::line::{begin, seal};
-use crate::part::is_head;
 use crate::read::ReadReport;
 use crate::scan::{Body, scan};
 use crate::store::{Store, StoreError};

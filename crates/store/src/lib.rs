@@ -8,6 +8,7 @@ pub mod disk;
 mod export;
 mod files;
 mod fsck;
+mod head;
 mod import;
 pub mod index;
 mod line;

@@ -12,12 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use protocol::id::ThreadId;
-use protocol::rollout::{
-    EventHead, HistoryBase, Line, PAGINATED, Record, SessionMeta, TurnContext, kind,
-};
+use protocol::rollout::{EventHead, HistoryBase, Line, Record, kind};
 use serde::Deserialize;
 
 use crate::disk::{Disk, DiskFile, Mode, read_range};
+use crate::head::is_head;
 use crate::line::{Decoded, Hint, decode, encode, hint};
 use crate::read::{DAMAGE_MAX, Damage, DamageKind};
 use crate::scan::{Body, Piece, scan};
@@ -288,55 +287,6 @@ impl Part {
         let file = Arc::clone(&self.path);
         Damage { file, offset, length, ordinal, missing: None, kind: None, turn: None, what }
     }
-
-    /// Makes up a head from what the rest of the file, which is open, says.
-    pub(crate) fn made_up(&self, file: &dyn DiskFile, numbered: bool) -> io::Result<SessionMeta> {
-        let mut cwd = None;
-        let mut said = SessionMeta::default();
-        let mut at_start = true;
-        scan(file, 0..self.end_byte, &mut |piece| {
-            match &piece.body {
-                // What a checksum does not vouch for any more may still be read.
-                Body::Broken { bytes, .. } if at_start => said = damaged_head(bytes),
-                Body::Line { decoded, .. } if decoded.line.kind == kind::TURN_CONTEXT => {
-                    let context = serde_json::from_str::<TurnContext>(decoded.line.payload.get());
-                    cwd = context.ok().map(|context| context.cwd).filter(|cwd| !cwd.is_empty());
-                }
-                _ => {}
-            }
-            at_start = false;
-            let done = cwd.is_some() || !said.cwd.is_empty();
-            if done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
-        // A head without a directory is refused by other programs.
-        let cwd = cwd.unwrap_or_else(|| "/".to_owned());
-        let forked_from = self.base.as_ref().map(|base| base.thread_id);
-        Ok(SessionMeta {
-            id: Some(self.thread),
-            session_id: match said.id {
-                Some(_) => said.session_id,
-                None => Some(self.thread.to_string()),
-            },
-            timestamp: or(said.timestamp, &self.made),
-            cwd: or(said.cwd, &cwd),
-            originator: or(said.originator, "heddle"),
-            cli_version: or(said.cli_version, env!("CARGO_PKG_VERSION")),
-            history_mode: numbered.then(|| PAGINATED.to_owned()),
-            forked_from_id: said
-                .forked_from_id
-                .or_else(|| forked_from.filter(|id| *id != self.thread)),
-            history_base: self.base.clone().filter(|base| base.end_byte_offset != u64::MAX),
-            ..said
-        })
-    }
-}
-
-/// Reads the fields of a head that is damaged and still JSON.
-fn damaged_head(bytes: &[u8]) -> SessionMeta {
-    let line = serde_json::from_slice::<Line<'_>>(bytes).ok();
-    let line = line.filter(|line| line.kind == kind::SESSION_META);
-    line.and_then(|line| serde_json::from_str(line.payload.get()).ok()).unwrap_or_default()
 }
 
 /// Gives lines out, the head first.
@@ -428,12 +378,6 @@ impl Giver<'_, '_> {
         (self.sink)(&Given { line: &decoded.line, bytes: &bytes, end: 0 });
         Ok(())
     }
-}
-
-/// Tells whether a line can be the head of a file.
-pub(crate) fn is_head(line: &Line<'_>) -> bool {
-    line.kind == kind::SESSION_META
-        && serde_json::from_str::<SessionMeta>(line.payload.get()).is_ok()
 }
 
 /// What is expected next.
