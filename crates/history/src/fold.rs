@@ -288,7 +288,7 @@ impl Fold {
             return self.push(Text::Ready(raw), Class::Model, Origin::Turn, None);
         };
         let class = item::class(&item);
-        let origin = item::origin(&item, replaces || !self.spoken);
+        let origin = item::origin(&item, payload.get(), replaces || !self.spoken);
         let maker = match class {
             Class::Model if replaces => self.signed(payload.get()).or(self.maker),
             Class::Model => self.maker,

@@ -97,22 +97,12 @@ pub(crate) fn class(item: &KnownItem) -> Class {
     }
 }
 
-/// Tells where an item comes from. Before the user has spoken, and in a history that replaces another,
-/// what we told the model is set-up.
-pub(crate) fn origin(item: &KnownItem, before_user: bool) -> Origin {
+/// Tells where an item comes from that was read of `json`. Before the user has spoken, and in a history that
+/// replaces another, what we told the model is set-up.
+pub(crate) fn origin(item: &KnownItem, json: &str, before_user: bool) -> Origin {
     let KnownItem::Message(message) = item else { return Origin::Turn };
     match message.role.as_str() {
-        USER => {
-            let text = opening(message);
-            let opens = |openings: &[&str]| openings.iter().any(|words| text.starts_with(words));
-            if opens(words::SETUP) {
-                Origin::Setup
-            } else if opens(words::TURN) {
-                Origin::Turn
-            } else {
-                Origin::User
-            }
-        }
+        USER => words::origin(opening(message), &words::kinds(json), before_user),
         ASSISTANT => Origin::Turn,
         _ if before_user => Origin::Setup,
         _ => Origin::Turn,
@@ -188,7 +178,7 @@ mod tests {
         let check = |json: &str, want: bool| {
             assert_eq!(is_models(json), want, "{json}");
             if want && let Ok(item) = read(json) {
-                assert_eq!((class(&item), origin(&item, true)), (Class::Model, Origin::Turn));
+                assert_eq!((class(&item), origin(&item, json, true)), (Class::Model, Origin::Turn));
             }
         };
         check(r#"{"type":"function_call","name":"f","arguments":"{}","call_id":"c"}"#, true);

@@ -1,5 +1,12 @@
 //! How messages begin that stand in the user's place and that no user wrote. Whoever writes such a
-//! message takes its first words from here, so that they are known again when the log is read.
+//! message takes its first words from here, so that they are known again when the log is read; whoever counts
+//! what users said asks [`is_users`], so that all count the same.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use crate::fold::Origin;
 
 /// Opens what is said about the place of work.
 pub const ENVIRONMENT: &str = "<environment_context>";
@@ -25,14 +32,101 @@ const SUMMARY_OF_CODEX: &str = "Another language model started to solve this pro
 /// How Codex opens a report about an agent that another one started.
 const NOTICE_OF_CODEX: &str = "<subagent_notification>";
 
+/// How Codex opens a command that the user ran beside the model.
+const COMMAND_OF_CODEX: &str = "<user_shell_command>";
+
 /// Tells whether a message that begins with this is a summary of what was said before it.
 pub fn is_summary(text: &str) -> bool {
     let text = text.trim_start();
     text.starts_with(SUMMARY_PREFIX) || text.starts_with(SUMMARY_OF_CODEX)
 }
 
+/// Tells whether a message in the user's place is the user's own. `kinds` is what the log says about its
+/// parts, if anything: see [`kinds`].
+pub fn is_users<S: AsRef<str>>(text: &str, kinds: &[S]) -> bool {
+    origin(text, kinds, false) == Origin::User
+}
+
+/// Tells where a message in the user's place comes from.
+pub(crate) fn origin<S: AsRef<str>>(text: &str, kinds: &[S], before_user: bool) -> Origin {
+    let text = text.trim_start();
+    let opens = |openings: &[&str]| openings.iter().any(|words| text.starts_with(words));
+    let has = |wanted: fn(&str) -> bool| kinds.iter().any(|kind| wanted(kind.as_ref()));
+    if has(|kind| kind.starts_with("user.")) {
+        return Origin::User;
+    }
+    if opens(SETUP) {
+        return Origin::Setup;
+    }
+    if opens(TURN) {
+        return Origin::Turn;
+    }
+    // Parts that the writer of the log had no word for may be anybody's.
+    let others = !kinds.is_empty() && !has(|kind| kind == "unknown");
+    match (others, before_user) {
+        (false, _) => Origin::User,
+        (true, true) => Origin::Setup,
+        (true, false) => Origin::Turn,
+    }
+}
+
+/// Reads what a log says about the parts of a message, a word for each. Only newer files of Codex have that.
+pub fn kinds(item: &str) -> Vec<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Item<'a> {
+        #[serde(borrow, rename = "internal_chat_message_metadata_passthrough")]
+        marks: Marks<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Marks<'a> {
+        #[serde(borrow)]
+        content_item_kinds: Vec<Cow<'a, str>>,
+    }
+    if !item.contains(r#""content_item_kinds""#) {
+        return Vec::new();
+    }
+    serde_json::from_str::<Item<'_>>(item).map_or(Vec::new(), |item| item.marks.content_item_kinds)
+}
+
 /// Openings of what was set up.
-pub(crate) const SETUP: &[&str] = &[ENVIRONMENT, AGENTS_MD, USER_INSTRUCTIONS];
+const SETUP: &[&str] = &[ENVIRONMENT, AGENTS_MD, USER_INSTRUCTIONS];
 /// Openings of what came about in a turn.
-pub(crate) const TURN: &[&str] =
-    &[SUMMARY_PREFIX, SUMMARY_MISSING, TURN_ABORTED, SUMMARY_OF_CODEX, NOTICE_OF_CODEX];
+const TURN: &[&str] = &[
+    SUMMARY_PREFIX,
+    SUMMARY_MISSING,
+    TURN_ABORTED,
+    SUMMARY_OF_CODEX,
+    NOTICE_OF_CODEX,
+    COMMAND_OF_CODEX,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_a_message_is() {
+        let check = |text: &str, kinds: &[&str], want: Origin| {
+            assert_eq!(origin(text, kinds, false), want, "{text} {kinds:?}");
+        };
+        check("fix it", &[], Origin::User);
+        check("<b>fix</b> it", &["unknown"], Origin::User);
+        check("\n<environment_context>", &[], Origin::Setup);
+        check("<turn_aborted>", &["unknown"], Origin::Turn);
+        check("<user_shell_command>ls", &[], Origin::Turn);
+        check("Another language model started to solve this problem and", &[], Origin::Turn);
+        // The log knows better.
+        check("<environment_context> is what I ask about", &["user.text"], Origin::User);
+        check("something", &["compaction.summary"], Origin::Turn);
+        check("something", &["plugin.note", "user.image"], Origin::User);
+        assert_eq!(origin("something", &["skills.list"], true), Origin::Setup);
+    }
+
+    #[test]
+    fn what_the_log_says() {
+        let item = r#"{"x":1,"internal_chat_message_metadata_passthrough":{"content_item_kinds":["user.text"]}}"#;
+        assert_eq!(kinds(item), ["user.text"]);
+        assert!(kinds(r#"{"content_item_kinds":3}"#).is_empty());
+        assert!(kinds("{}").is_empty());
+    }
+}

@@ -468,3 +468,40 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     assert!(output.status.success(), "{output:?}");
     assert!(output.stderr.is_empty(), "{output:?}");
 }
+
+/// What stands in the user's place and no user wrote begins no turn, whoever counts them.
+#[test]
+fn all_count_the_same_turns() {
+    let lab = lab();
+    let said = [
+        "first question",
+        "<subagent_notification>{}</subagent_notification>",
+        "<user_shell_command>ls</user_shell_command>",
+        "Another language model started to solve this problem and left this",
+        "second question",
+    ];
+    let line = |kind: &str, payload: Value| {
+        format!(
+            "{}\n",
+            json!({ "timestamp": "2026-11-02T12:00:00.000Z", "type": kind, "payload": payload })
+        )
+    };
+    let head = json!({ "id": id(1), "timestamp": "2026-11-02T12:00:00.000Z", "cwd": "/w", "originator": "x", "cli_version": "0" });
+    let mut text = line("session_meta", head);
+    for said in said {
+        let content = json!([{ "type": "input_text", "text": said }]);
+        text += &line(
+            "response_item",
+            json!({ "type": "message", "role": "user", "content": content }),
+        );
+    }
+    let name = format!("sessions/2026/11/02/rollout-2026-11-02T12-00-00-{}.jsonl", id(1));
+    lab.home.write(&name, text).unwrap();
+    let shown = check(&lab, &["show", &id(1), "--json"], 0, &["second question"], &[]);
+    let lines = json_lines(&shown.stdout);
+    assert_eq!(lines.iter().filter(|line| line["type"] == "turn").count(), 2, "{}", shown.stdout);
+    let found = check(&lab, &["search", "second", "--json"], 0, &["second question"], &[]);
+    assert_eq!(json_lines(&found.stdout)[0]["turn"], 2, "{}", found.stdout);
+    let listed = check(&lab, &["list", "--all", "--json"], 0, &[], &[]);
+    assert_eq!(json_lines(&listed.stdout)[0]["turns"], 2, "{}", listed.stdout);
+}

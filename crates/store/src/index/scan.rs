@@ -122,14 +122,6 @@ struct Said<'a> {
     arguments: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     action: Option<&'a RawValue>,
-    #[serde(default, borrow, rename = "internal_chat_message_metadata_passthrough")]
-    marks: Option<Marks<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Marks<'a> {
-    #[serde(default, borrow)]
-    content_item_kinds: Vec<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
@@ -291,7 +283,7 @@ impl Summary {
         let (role, text) = match (&*said.kind, said.role.as_deref()) {
             ("message", Some("user")) => {
                 let text = content_text(said.content);
-                if is_setup(said.marks.as_ref(), &text) {
+                if !words::is_users(&text, &words::kinds(json)) {
                     return;
                 }
                 self.said += 1;
@@ -398,17 +390,6 @@ pub(super) fn made_milliseconds(made: &str) -> Option<i64> {
     Some(zoned.timestamp().as_millisecond())
 }
 
-/// Tells whether a message in the user's name is what a program says about itself.
-fn is_setup(marks: Option<&Marks<'_>>, text: &str) -> bool {
-    if let Some(marks) = marks
-        && !marks.content_item_kinds.is_empty()
-    {
-        let kinds = &marks.content_item_kinds;
-        return !kinds.iter().any(|kind| kind.starts_with("user.") || kind == "unknown");
-    }
-    SETUP_STARTS.iter().any(|start| text.trim_start().starts_with(start))
-}
-
 fn content_text(content: Option<&RawValue>) -> String {
     let Some(json) = content.map(RawValue::get) else { return String::new() };
     if let Ok(parts) = serde_json::from_str::<Vec<Part<'_>>>(json) {
@@ -447,17 +428,6 @@ fn bounded(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// What texts in the user's name begin with that no user wrote.
-const SETUP_STARTS: [&str; 8] = [
-    words::ENVIRONMENT,
-    words::AGENTS_MD,
-    words::USER_INSTRUCTIONS,
-    words::TURN_ABORTED,
-    words::SUMMARY_PREFIX,
-    words::SUMMARY_MISSING,
-    "<subagent_notification>",
-    "<user_shell_command>",
-];
 /// Characters of a preview.
 pub(super) const PREVIEW_CHARS_MAX: usize = 200;
 /// Bytes of one item that can be searched for.

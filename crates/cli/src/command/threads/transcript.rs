@@ -72,7 +72,7 @@ impl Transcript {
         let json = line.payload.get();
         let said = match &*line.kind {
             kind::RESPONSE_ITEM => match serde_json::from_str(json) {
-                Ok(item) => self.item(item),
+                Ok(item) => self.item(item, json),
                 Err(_) => vec![(Kind::Other, "an item that cannot be read".to_owned())],
             },
             kind::EVENT_MSG => self.event(json),
@@ -117,7 +117,7 @@ impl Transcript {
         }
     }
 
-    fn item(&mut self, item: ResponseItem) -> Vec<(Kind, String)> {
+    fn item(&mut self, item: ResponseItem, json: &str) -> Vec<(Kind, String)> {
         let item = match item {
             Open::Known(item) => item,
             Open::Unknown(raw) => {
@@ -129,7 +129,7 @@ impl Transcript {
                 let text = parts_text(&message.content.0);
                 match message.role.as_str() {
                     "assistant" => vec![(Kind::Agent, text)],
-                    "user" if OPENINGS.iter().any(|words| text.trim_start().starts_with(words)) => {
+                    "user" if !words::is_users(&message.content.text(), &words::kinds(json)) => {
                         Vec::new()
                     }
                     "user" => {
@@ -216,16 +216,6 @@ fn command(arguments: &str) -> Option<String> {
         _ => None,
     }
 }
-
-/// How messages begin that stand in the user's place and that no user wrote.
-const OPENINGS: [&str; 6] = [
-    words::ENVIRONMENT,
-    words::AGENTS_MD,
-    words::USER_INSTRUCTIONS,
-    words::TURN_ABORTED,
-    words::SUMMARY_PREFIX,
-    words::SUMMARY_MISSING,
-];
 
 #[cfg(test)]
 mod tests {
