@@ -217,16 +217,11 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
     let provider = endpoint.name.clone();
     let instructions = instructions(world, config)?;
     let meta = SessionMeta {
-        cwd: world.directory.display().to_string(),
         originator: originator.to_owned(),
-        cli_version: env!("CARGO_PKG_VERSION").to_owned(),
         source: raw(&source),
         model_provider: Some(provider.clone()),
         base_instructions: Some(BaseInstructions { text: instructions.clone() }),
-        history_mode: Some(PAGINATED.to_owned()),
-        git: runtime::project::git_head(&world.directory)
-            .and_then(|head| raw(&json!({"commit_hash": head.commit, "branch": head.branch}))),
-        ..SessionMeta::default()
+        ..session_meta(world)
     };
     let wire = match endpoint.wire_api {
         WireApi::Responses => Wire::Responses,
@@ -273,21 +268,8 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
         request: RequestOptions {
             model: model.clone(),
             instructions,
-            effort: config
-                .model_reasoning_effort
-                .map_or(known.effort, |effort| Some(effort.as_str()))
-                .map(str::to_owned),
-            summary: config
-                .model_reasoning_summary
-                .map_or(known.summary, |summary| Some(summary.as_str()))
-                .filter(|summary| *summary != "none")
-                .map(str::to_owned),
-            verbosity: config
-                .model_verbosity
-                .map_or(known.verbosity, |verbosity| Some(verbosity.as_str()))
-                .map(str::to_owned),
-            service_tier: config.service_tier.clone(),
             output_schema,
+            ..request_options(config, &known)
         },
         dialect,
         limits: Limits::default(),
@@ -314,6 +296,39 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
     }
     let profile = workspace.gate.profile().clone();
     Ok(Ready { thread, model, provider, sandbox, sessions, profile, window, path, told })
+}
+
+/// Says what a thread that begins here is, as far as that depends on the place.
+fn session_meta(world: &World) -> SessionMeta {
+    SessionMeta {
+        cwd: world.directory.display().to_string(),
+        cli_version: env!("CARGO_PKG_VERSION").to_owned(),
+        history_mode: Some(PAGINATED.to_owned()),
+        git: runtime::project::git_head(&world.directory)
+            .and_then(|head| raw(&json!({"commit_hash": head.commit, "branch": head.branch}))),
+        ..SessionMeta::default()
+    }
+}
+
+/// Decides what every request asks for: what the configuration says, else what is known of the model.
+fn request_options(config: &Config, known: &ModelProfile) -> RequestOptions {
+    RequestOptions {
+        effort: config
+            .model_reasoning_effort
+            .map_or(known.effort, |effort| Some(effort.as_str()))
+            .map(str::to_owned),
+        summary: config
+            .model_reasoning_summary
+            .map_or(known.summary, |summary| Some(summary.as_str()))
+            .filter(|summary| *summary != "none")
+            .map(str::to_owned),
+        verbosity: config
+            .model_verbosity
+            .map_or(known.verbosity, |verbosity| Some(verbosity.as_str()))
+            .map(str::to_owned),
+        service_tier: config.service_tier.clone(),
+        ..RequestOptions::default()
+    }
 }
 
 /// Where the model is, and what that makes of the configuration.

@@ -79,7 +79,7 @@ pub struct ThreadOptions {
 }
 
 /// What every request carries.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RequestOptions {
     /// The model.
     pub model: String,

@@ -5,8 +5,9 @@
 //! the rule file, and holds at once.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -291,9 +292,10 @@ fn says(rule: &PrefixRule, prefix: &[String]) -> bool {
 /// Appends a line with one write, so that another heddle's line is before it or after it.
 fn append(file: &Path, line: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let mut opened = OpenOptions::new().read(true).append(true).create(true).open(file)?;
+    let mut open = OpenOptions::new();
+    let mut opened = open.read(true).append(true).create(true).mode(0o600).open(file)?;
     let mut text = String::new();
     // A last line that somebody left open would swallow ours.
     let mut last = [b'\n'];
