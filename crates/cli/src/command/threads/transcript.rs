@@ -58,12 +58,14 @@ impl Kind {
     }
 }
 
-/// Makes entries of lines. Keeps no more than where it is.
+/// Makes entries of lines. Keeps no more than where it is. Turns are counted as [`history::fold`] counts them, since
+/// their numbers are what a person goes back by.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
-    turn: u64,
-    /// Whether the log marks its turns; older ones do not, and what the user says begins one.
-    marked: bool,
+    /// The turns so far: whether the user spoke in each.
+    spoke: Vec<bool>,
+    /// The id of the turn that is open. Without one, what the user says begins a turn: older logs mark none.
+    open: Option<String>,
 }
 
 impl Transcript {
@@ -83,23 +85,26 @@ impl Transcript {
             kind::TOMBSTONE => vec![(Kind::Damaged, String::new())],
             _ => Vec::new(),
         };
-        let (turn, ordinal) = (self.turn, line.ordinal);
+        let (turn, ordinal) = (self.spoke.len() as u64, line.ordinal);
         said.into_iter().map(|(kind, text)| Entry { turn, ordinal, kind, text }).collect()
     }
 
     fn event(&mut self, json: &str) -> Vec<(Kind, String)> {
         let Ok(head) = serde_json::from_str::<EventHead<'_>>(json) else { return Vec::new() };
         match &*head.kind {
-            "task_started" => {
-                self.marked = true;
-                self.turn += 1;
-                vec![(Kind::Turn, head.turn_id.unwrap_or_default().into_owned())]
+            "task_started" | "turn_started" => {
+                let id = head.turn_id.unwrap_or_default().into_owned();
+                self.spoke.push(false);
+                self.open = Some(id.clone());
+                vec![(Kind::Turn, id)]
             }
             "turn_aborted" => {
+                self.ended(head.turn_id.as_deref());
                 let reason = field(json, "reason").unwrap_or_else(|| "interrupted".to_owned());
                 vec![(Kind::Ended, reason)]
             }
-            "task_complete" => {
+            "task_complete" | "turn_complete" => {
+                self.ended(head.turn_id.as_deref());
                 let error: Option<Value> =
                     serde_json::from_str::<Complete>(json).ok().and_then(|c| c.error);
                 error
@@ -110,11 +115,20 @@ impl Transcript {
             }
             "thread_rolled_back" => {
                 let count = serde_json::from_str::<RolledBack>(json).map_or(0, |it| it.num_turns);
-                self.turn = self.turn.saturating_sub(count);
+                let mut left = count;
+                while left > 0
+                    && let Some(spoke) = self.spoke.pop()
+                {
+                    left -= u64::from(spoke);
+                }
                 vec![(Kind::RolledBack, format!("{count} turns"))]
             }
             _ => Vec::new(),
         }
+    }
+
+    fn ended(&mut self, id: Option<&str>) {
+        self.open.take_if(|open| id.is_none_or(|id| open.is_empty() || open == id));
     }
 
     fn item(&mut self, item: ResponseItem, json: &str) -> Vec<(Kind, String)> {
@@ -134,9 +148,12 @@ impl Transcript {
                     }
                     "user" => {
                         let mut said = Vec::new();
-                        if !self.marked {
-                            self.turn += 1;
+                        if self.open.is_none() {
+                            self.spoke.push(false);
                             said.push((Kind::Turn, String::new()));
+                        }
+                        if let Some(spoke) = self.spoke.last_mut() {
+                            *spoke |= !message.content.text().trim().is_empty();
                         }
                         said.push((Kind::User, text));
                         said
@@ -291,10 +308,29 @@ mod tests {
                 (2, "turn", ""),
                 (2, "ended", "interrupted"),
                 (2, "compaction", "sum"),
-                (1, "rolled_back", "1 turns"),
-                (1, "damaged", ""),
+                (0, "rolled_back", "1 turns"),
+                (0, "damaged", ""),
             ],
         );
+    }
+
+    /// Whoever goes back to a turn counts them by what is shown.
+    #[test]
+    fn turns_are_those_of_the_history() {
+        let logs = concat!(env!("CARGO_MANIFEST_DIR"), "/../history/tests/data/logs");
+        let files = std::fs::read_dir(logs).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<_> =
+            files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).collect();
+        assert!(files.len() > 20);
+        for path in files {
+            let (mut transcript, mut fold) = (Transcript::default(), history::Fold::default());
+            for line in std::fs::read_to_string(&path).unwrap().lines() {
+                let Ok(line) = serde_json::from_str(line) else { continue };
+                transcript.line(&line);
+                fold.line(&line);
+            }
+            assert_eq!(transcript.spoke.len(), fold.finish().turns.len(), "{}", path.display());
+        }
     }
 
     #[test]
