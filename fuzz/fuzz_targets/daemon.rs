@@ -2,7 +2,6 @@
 #![no_main]
 
 #[path = "../../crates/infer/tests/it/scripted.rs"]
-#[expect(dead_code, reason = "only the engine is needed here")]
 mod scripted;
 
 use std::sync::Arc;
@@ -53,6 +52,7 @@ fn server() -> Arc<Server> {
         limits: Limits::default(),
         model: "tiny".to_owned(),
         file: None,
+        settings: Vec::new(),
         standing,
         tools: Tools::new(Settings::default()).expect("no tools"),
         forced_calls: true,

@@ -6,7 +6,7 @@ use history::{Entry, Fold, Maker, Origin, Profile, Wire, check, heal};
 use libfuzzer_sys::fuzz_target;
 use protocol::chat;
 use protocol::responses::Request;
-use protocol::rollout::Line;
+use protocol::rollout::{Line, Payload};
 use serde_json::value::{RawValue, to_raw_value};
 use testkit::Strict;
 
@@ -18,6 +18,7 @@ fuzz_target!(|text: &str| {
         } else if let Ok(payload) = serde_json::from_str::<&RawValue>(line) {
             // Most of what can be wrong is in items: no need to guess the envelope.
             let kind = "response_item".into();
+            let payload = Payload::new(payload.get());
             fold.line(&Line { timestamp: "".into(), ordinal: None, kind, payload });
         }
     }

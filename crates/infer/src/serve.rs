@@ -320,9 +320,17 @@ impl Server {
         &self.log
     }
 
-    /// Serves one connection to its end, or until its client is gone. Where that cannot be told from a client that has
-    /// only said all it has to say, that is the end as well.
-    async fn connection<I>(self: Arc<Self>, stream: I, door: Door, hangup: Option<Hangup>)
+    /// Serves one connection to its end. A client that has said all it has to say counts as gone.
+    pub async fn connection<I>(self: Arc<Self>, stream: I, door: Door)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        self.watched(stream, door, None).await;
+    }
+
+    /// Serves one connection to its end, or until its client is gone, where that can be told from one that has only
+    /// said all it has to say.
+    async fn watched<I>(self: Arc<Self>, stream: I, door: Door, hangup: Option<Hangup>)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {

@@ -62,9 +62,9 @@ pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<O
                 Client::Socket(stream) => {
                     // Without a watch, a client that shuts down its sending end counts as gone.
                     let hangup = Hangup::new(&stream).ok();
-                    server.connection(stream, Door::Socket, hangup).await;
+                    server.watched(stream, Door::Socket, hangup).await;
                 }
-                Client::Port(stream) => server.connection(stream, Door::Port, None).await,
+                Client::Port(stream) => server.connection(stream, Door::Port).await,
             }
             drop(permit);
         });
