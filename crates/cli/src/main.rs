@@ -35,6 +35,8 @@ fn main() -> ExitCode {
             let suggested = refusal.get(ContextKind::SuggestedArg).map(ToString::to_string);
             if suggested.is_some_and(|flag| flag.trim_start_matches('-') == args::BYPASS_ALIAS) {
                 refusal.remove(ContextKind::SuggestedArg);
+                // It is made of the suggestion.
+                refusal.remove(ContextKind::Usage);
             }
             if refusal.use_stderr() {
                 user_input::drain();
