@@ -1,7 +1,7 @@
 //! What a thread continues: forks continue another thread, reverts an older file of their own.
 
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -189,16 +189,7 @@ impl Store {
             // A head that could not be read is a damage of its own, and tells no place to look at.
             let named = head.meta.is_some() || missing.is_some();
             part.short = missing.is_some();
-            let damage = named.then(|| Damage {
-                file: Arc::clone(&above.path),
-                offset: 0,
-                length: 0,
-                ordinal: missing.as_ref().map(|missing| missing.start),
-                missing,
-                kind: None,
-                turn: None,
-                what: DamageKind::Changed,
-            });
+            let damage = named.then(|| about_base(above, missing, DamageKind::Changed));
             return Ok(Some(Base { part, damage }));
         }
         Ok(None)
@@ -207,7 +198,11 @@ impl Store {
 
 /// Says that what a file continues is missing.
 pub(crate) fn missing_base(part: &Part) -> Damage {
-    let missing = (part.start > 0).then_some(0..part.start);
+    about_base(part, (part.start > 0).then_some(0..part.start), DamageKind::Base)
+}
+
+/// Says what is wrong with what a file continues, and which lines are not there because of it.
+fn about_base(part: &Part, missing: Option<Range<u64>>, what: DamageKind) -> Damage {
     Damage {
         file: Arc::clone(&part.path),
         offset: 0,
@@ -216,7 +211,7 @@ pub(crate) fn missing_base(part: &Part) -> Damage {
         missing,
         kind: None,
         turn: None,
-        what: DamageKind::Base,
+        what,
     }
 }
 
