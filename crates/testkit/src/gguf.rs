@@ -31,7 +31,7 @@ pub enum Value {
     I32s(Vec<i32>),
 }
 
-/// Weights, all of them 32 bit floats.
+/// Weights.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     /// Its name.
@@ -40,17 +40,33 @@ pub struct Tensor {
     pub shape: Vec<u64>,
     /// Its content.
     pub data: Vec<f32>,
+    /// How it is written.
+    pub packing: Packing,
+}
+
+/// How weights are written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Packing {
+    /// As they are.
+    F32,
+    /// As 4 bits each, with a scale and a minimum for every 32 (`Q4_1`).
+    FourBits,
 }
 
 /// Makes a transformer with two layers that speaks ChatML.
 pub fn llama(seed: u64) -> Gguf {
+    llama_of_width(seed, FEED_FORWARD)
+}
+
+/// Makes one whose layers are so wide inside.
+pub fn llama_of_width(seed: u64, feed_forward: u32) -> Gguf {
     let mut model = Gguf::new("llama", "Tiny", &CHATML, "gpt-2", CHATML_TEMPLATE);
-    model.set("llama.feed_forward_length", Value::U32(FEED_FORWARD));
+    model.set("llama.feed_forward_length", Value::U32(feed_forward));
     model.set("llama.vocab_size", Value::U32(model.vocabulary()));
     model.special("<|im_start|>", "<|im_end|>");
     let mut weights = Weights::new(seed);
     weights.ends(&mut model);
-    let (wide, narrow) = (u64::from(EMBEDDING), u64::from(FEED_FORWARD));
+    let (wide, narrow) = (u64::from(EMBEDDING), u64::from(feed_forward));
     for layer in 0..LAYERS {
         let name = |part: &str| format!("blk.{layer}.{part}.weight");
         model.tensors.push(weights.ones(name("attn_norm"), wide));
@@ -162,6 +178,27 @@ impl Gguf {
         self
     }
 
+    /// Packs all matrices whose rows can be, and sets each weight to what is left of it.
+    #[must_use]
+    pub fn pack(mut self) -> Self {
+        for tensor in &mut self.tensors {
+            if tensor.shape.len() > 1 && tensor.shape[0].is_multiple_of(BLOCK as u64) {
+                tensor.packing = Packing::FourBits;
+                tensor.data = tensor.blocks().flat_map(|block| block.unpacked()).collect();
+            }
+        }
+        self
+    }
+
+    /// Unpacks all matrices: the same weights, in more space.
+    #[must_use]
+    pub fn unpack(mut self) -> Self {
+        for tensor in &mut self.tensors {
+            tensor.packing = Packing::F32;
+        }
+        self
+    }
+
     /// Returns the bytes of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = b"GGUF".to_vec();
@@ -179,13 +216,17 @@ impl Gguf {
             for extent in &tensor.shape {
                 out.extend_from_slice(&extent.to_le_bytes());
             }
-            out.extend_from_slice(&0_u32.to_le_bytes());
+            let kind: u32 = match tensor.packing {
+                Packing::F32 => 0,
+                Packing::FourBits => 3,
+            };
+            out.extend_from_slice(&kind.to_le_bytes());
             out.extend_from_slice(&offset.to_le_bytes());
-            offset += (tensor.data.len() as u64 * 4).next_multiple_of(ALIGNMENT as u64);
+            offset += (tensor.to_bytes().len() as u64).next_multiple_of(ALIGNMENT as u64);
         }
         for tensor in &self.tensors {
             out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
-            out.extend(tensor.data.iter().flat_map(|weight| weight.to_le_bytes()));
+            out.extend(tensor.to_bytes());
         }
         out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
         out
@@ -241,6 +282,61 @@ impl Gguf {
     }
 }
 
+impl Tensor {
+    fn to_bytes(&self) -> Vec<u8> {
+        match self.packing {
+            Packing::F32 => self.data.iter().flat_map(|weight| weight.to_le_bytes()).collect(),
+            Packing::FourBits => self.blocks().flat_map(|block| block.to_bytes()).collect(),
+        }
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = Block> {
+        self.data.chunks_exact(BLOCK).map(Block::new)
+    }
+}
+
+/// Weights of 4 bits: each is `scale * number + minimum`.
+struct Block {
+    scale: f32,
+    minimum: f32,
+    numbers: [u8; BLOCK],
+}
+
+impl Block {
+    fn new(weights: &[f32]) -> Self {
+        let least = weights.iter().copied().fold(f32::INFINITY, f32::min);
+        let most = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let (scale, minimum) = (short((most - least) / 15.0), short(least));
+        let number = |at: usize| ((weights[at] - minimum) / scale).round().clamp(0.0, 15.0) as u8;
+        Self { scale, minimum, numbers: std::array::from_fn(number) }
+    }
+
+    fn unpacked(&self) -> [f32; BLOCK] {
+        self.numbers.map(|number| self.scale * f32::from(number) + self.minimum)
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let (low, high) = self.numbers.split_at(BLOCK / 2);
+        let mut out = half(self.scale).to_le_bytes().to_vec();
+        out.extend(half(self.minimum).to_le_bytes());
+        out.extend(low.iter().zip(high).map(|(low, high)| low | high << 4));
+        out
+    }
+}
+
+/// Cuts a number to what a float of 16 bits holds of it, unless it is too small or too large for one.
+fn short(number: f32) -> f32 {
+    f32::from_bits(number.to_bits() & !0x1fff)
+}
+
+/// Returns the float of 16 bits that is a [`short`] number.
+fn half(number: f32) -> u16 {
+    let bits = number.to_bits();
+    let (sign, exponent, fraction) = (bits >> 31, bits >> 23 & 0xff, bits >> 13 & 0x3ff);
+    assert!((113..143).contains(&exponent), "{number} is not in the range of 16 bits");
+    (sign << 15 | (exponent - 112) << 10 | fraction) as u16
+}
+
 /// Random weights; same seed, same weights.
 struct Weights(u64);
 
@@ -258,7 +354,7 @@ impl Weights {
     }
 
     fn ones(&mut self, name: String, width: u64) -> Tensor {
-        Tensor { name, shape: vec![width], data: vec![1.0; width as usize] }
+        Tensor { name, shape: vec![width], data: vec![1.0; width as usize], packing: Packing::F32 }
     }
 
     /// Makes weights that keep what goes through them about as large as it was.
@@ -266,7 +362,7 @@ impl Weights {
         let reach = (3.0 / shape[0] as f32).sqrt();
         let count = shape.iter().product::<u64>();
         let data = (0..count).map(|_| (self.next() * 2.0 - 1.0) * reach).collect();
-        Tensor { name, shape: shape.to_vec(), data }
+        Tensor { name, shape: shape.to_vec(), data, packing: Packing::F32 }
     }
 
     /// Returns a number from 0 to 1 (SplitMix64).
@@ -354,6 +450,8 @@ const HEADS_KV: u32 = 2;
 const KV_WIDTH: u64 = (EMBEDDING / HEADS * HEADS_KV) as u64;
 const EXPERTS: u64 = 4;
 const ALIGNMENT: usize = 32;
+/// Weights that have a scale in common.
+const BLOCK: usize = 32;
 const NORMAL: i32 = 1;
 const CONTROL: i32 = 3;
 

@@ -6,6 +6,8 @@ mod crowd;
 mod garbage;
 mod gguf;
 mod hub;
+#[cfg(feature = "llama")]
+mod kernels;
 mod life;
 mod limits;
 #[cfg(feature = "llama")]
