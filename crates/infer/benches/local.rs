@@ -68,7 +68,7 @@ fn main() {
         let bound = speed(vec![start(&engine, "a", Some(GRAMMAR))]);
         let four = speed(["a", "b", "c", "d"].map(|name| start(&engine, name, None)).into());
         let crowded = speed(vec![start(&engine, "a", None)]);
-        let read = reading(&engine, round);
+        let (read, after) = reading(&engine, round);
         let one_agent = agents(&engine, &format!("{round} for one"), 1);
         let four_agents = agents(&engine, &format!("{round} for four"), 4);
         drop(engine);
@@ -81,6 +81,7 @@ fn main() {
             plain_four,
             crowded,
             read,
+            after,
             one_agent,
             four_agents,
         });
@@ -88,12 +89,14 @@ fn main() {
     let of = |what: fn(&Round) -> f64| median(rounds.iter().map(what).collect());
     println!(
         "tokens/s: {:.1} for one session, {:.1} for llama.cpp by itself, {:.1} under a grammar, \
-         {:.1} for four sessions; a prompt is read at {:.0}\n",
+         {:.1} for four sessions; {:.0} where a prompt of 1,000 tokens is read, {:.1} \
+         after it\n",
         of(|round| round.own),
         of(|round| round.plain),
         of(|round| round.bound),
         of(|round| round.four),
         of(|round| round.read),
+        of(|round| round.after),
     );
     println!("{:<60} {:>8} {:>8}", "what", "measured", "target");
     let at_least = Target::AtLeast;
@@ -119,6 +122,7 @@ struct Round {
     plain_four: f64,
     crowded: f64,
     read: f64,
+    after: f64,
     one_agent: f64,
     four_agents: f64,
 }
@@ -178,16 +182,16 @@ fn speed(started: Vec<Generation>) -> f64 {
     (times.len() - 1) as f64 / span.as_secs_f64()
 }
 
-/// Returns the tokens per second at which a prompt is read that begins like no other.
-fn reading(engine: &Llama, round: usize) -> f64 {
-    let text = format!("{round}: {}", "Read files before you change them. ".repeat(150));
+/// Returns the tokens per second at which a long prompt is read that begins like no other, and those that are said after it.
+fn reading(engine: &Llama, round: usize) -> (f64, f64) {
+    let text = format!("{round}: {}", "Read files before you change them. ".repeat(143));
     let prompt = engine.tokenise(&[Piece::Text(text)]);
     let tokens = prompt.len();
     let begun = Instant::now();
-    let job = Job { prompt, output_tokens_max: Some(1), ..Job::default() };
+    let job = Job { prompt, output_tokens_max: Some(AGENT_TOKENS), ..Job::default() };
     let mut generation = engine.start(job).expect("there is room");
-    while generation.steps.blocking_recv().is_some() {}
-    tokens as f64 / begun.elapsed().as_secs_f64()
+    while !matches!(generation.steps.blocking_recv(), Some(Step::Token(_)) | None) {}
+    (tokens as f64 / begun.elapsed().as_secs_f64(), speed(vec![generation]))
 }
 
 /// Returns the answers per second of agents that have the same instructions, which nobody has read yet.

@@ -3,23 +3,39 @@
 
 set(HEDDLE_KERNELS "${CMAKE_CURRENT_LIST_DIR}")
 
-function(heddle_add_kernels)
-    # Where this is off, ggml asks nobody for a better kernel.
-    if (NOT GGML_LLAMAFILE)
-        return()
-    endif()
-    set(asked "${CMAKE_CURRENT_SOURCE_DIR}/src/ggml-cpu/llamafile/sgemm.cpp")
-    if (NOT TARGET ggml-cpu OR NOT EXISTS "${asked}")
+# Which kernels these are: the sum of the sums of these files.
+set(HEDDLE_SUM "")
+foreach (file IN ITEMS attention.cpp heddle.cmake q4_1.cpp)
+    file(SHA256 "${HEDDLE_KERNELS}/${file}" sum)
+    string(APPEND HEDDLE_SUM "${sum}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${HEDDLE_KERNELS}/${file}")
+endforeach()
+string(SHA256 HEDDLE_SUM "${HEDDLE_SUM}")
+string(SUBSTRING "${HEDDLE_SUM}" 0 8 HEDDLE_SUM)
+
+# Gives a function that ggml defines in FILE another name, so that calls of it are calls of ours.
+function(heddle_replace file function name)
+    set(path "${CMAKE_CURRENT_SOURCE_DIR}/src/ggml-cpu/${file}")
+    if (NOT TARGET ggml-cpu OR NOT EXISTS "${path}")
         message(FATAL_ERROR "ggml has changed: ${HEDDLE_KERNELS}/heddle.cmake does not know where to put its kernels")
     endif()
-    # Ours has the name that ggml calls, and calls ggml's own by this one.
-    set_property(SOURCE "${asked}" TARGET_DIRECTORY ggml-cpu
-        APPEND PROPERTY COMPILE_DEFINITIONS llamafile_sgemm=ggml_llamafile_sgemm)
-    target_sources(ggml-cpu PRIVATE "${HEDDLE_KERNELS}/q4_1.cpp")
+    set_property(SOURCE "${path}" TARGET_DIRECTORY ggml-cpu APPEND PROPERTY COMPILE_DEFINITIONS ${function}=${name})
+endfunction()
+
+function(heddle_add_kernels)
+    heddle_replace(ops.cpp ggml_compute_forward_flash_attn_ext ggml_own_flash_attn_ext)
+    target_sources(ggml-cpu PRIVATE "${HEDDLE_KERNELS}/attention.cpp")
+    set_property(SOURCE "${HEDDLE_KERNELS}/attention.cpp" TARGET_DIRECTORY ggml-cpu
+        APPEND PROPERTY COMPILE_DEFINITIONS "HEDDLE_KERNELS=\"${HEDDLE_SUM}\"")
+    # Where this is off, ggml asks nobody for a better kernel.
+    if (GGML_LLAMAFILE)
+        heddle_replace(llamafile/sgemm.cpp llamafile_sgemm ggml_llamafile_sgemm)
+        target_sources(ggml-cpu PRIVATE "${HEDDLE_KERNELS}/q4_1.cpp")
+    endif()
 endfunction()
 
 if (CMAKE_VERSION VERSION_LESS 3.19)
-    message(WARNING "this CMake is too old to build heddle's kernels (3.19): models of type Q4_1 will be slower")
+    message(WARNING "this CMake is too old to build heddle's kernels (3.19): models will be slower")
 else()
     cmake_language(DEFER CALL heddle_add_kernels)
 endif()

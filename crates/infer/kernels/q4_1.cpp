@@ -20,7 +20,7 @@ extern "C" bool ggml_llamafile_sgemm(const ggml_compute_params *, int64_t, int64
                                      const void *, int64_t, void *, int64_t, int, int, int);
 
 // The processors that heddle is built for (x86-64-v3). For others ggml's own is left to it.
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#if defined(__GNUC__) && defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define HEDDLE_Q4_1
 
 #include <immintrin.h>

@@ -53,27 +53,51 @@ pub enum Packing {
     FourBits,
 }
 
-/// Makes a transformer with two layers that speaks ChatML.
-pub fn llama(seed: u64) -> Gguf {
-    llama_of_width(seed, FEED_FORWARD)
+/// Sizes of a model that kernels care about.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// How wide layers are inside.
+    pub feed_forward: u32,
+    /// How wide a head is.
+    pub head: u32,
+    /// Heads, and those of them that keep something in memory.
+    pub heads: (u32, u32),
 }
 
-/// Makes one whose layers are so wide inside.
-pub fn llama_of_width(seed: u64, feed_forward: u32) -> Gguf {
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { feed_forward: FEED_FORWARD, head: HEAD, heads: (HEADS, HEADS_KV) }
+    }
+}
+
+/// Makes a transformer with two layers that speaks ChatML.
+pub fn llama(seed: u64) -> Gguf {
+    llama_of(seed, Sizes::default())
+}
+
+/// Makes one of these sizes.
+pub fn llama_of(seed: u64, sizes: Sizes) -> Gguf {
+    let Sizes { feed_forward, head, heads: (heads, heads_kv) } = sizes;
     let mut model = Gguf::new("llama", "Tiny", &CHATML, "gpt-2", CHATML_TEMPLATE);
+    for key in ["attention.key_length", "attention.value_length", "rope.dimension_count"] {
+        model.set(&format!("llama.{key}"), Value::U32(head));
+    }
+    model.set("llama.attention.head_count", Value::U32(heads));
+    model.set("llama.attention.head_count_kv", Value::U32(heads_kv));
     model.set("llama.feed_forward_length", Value::U32(feed_forward));
     model.set("llama.vocab_size", Value::U32(model.vocabulary()));
     model.special("<|im_start|>", "<|im_end|>");
     let mut weights = Weights::new(seed);
     weights.ends(&mut model);
     let (wide, narrow) = (u64::from(EMBEDDING), u64::from(feed_forward));
+    let (asked, kept) = (u64::from(head * heads), u64::from(head * heads_kv));
     for layer in 0..LAYERS {
         let name = |part: &str| format!("blk.{layer}.{part}.weight");
         model.tensors.push(weights.ones(name("attn_norm"), wide));
-        model.tensors.push(weights.random(name("attn_q"), &[wide, wide]));
-        model.tensors.push(weights.random(name("attn_k"), &[wide, KV_WIDTH]));
-        model.tensors.push(weights.random(name("attn_v"), &[wide, KV_WIDTH]));
-        model.tensors.push(weights.random(name("attn_output"), &[wide, wide]));
+        model.tensors.push(weights.random(name("attn_q"), &[wide, asked]));
+        model.tensors.push(weights.random(name("attn_k"), &[wide, kept]));
+        model.tensors.push(weights.random(name("attn_v"), &[wide, kept]));
+        model.tensors.push(weights.random(name("attn_output"), &[asked, wide]));
         model.tensors.push(weights.ones(name("ffn_norm"), wide));
         model.tensors.push(weights.random(name("ffn_gate"), &[wide, narrow]));
         model.tensors.push(weights.random(name("ffn_up"), &[wide, narrow]));
@@ -90,7 +114,7 @@ pub fn gpt_oss(seed: u64) -> Gguf {
         ("expert_count", EXPERTS as u32),
         ("expert_used_count", 2),
         ("expert_feed_forward_length", FEED_FORWARD),
-        ("attention.sliding_window", 128),
+        ("attention.sliding_window", 32),
     ] {
         model.set(&format!("gpt-oss.{key}"), Value::U32(value));
     }
@@ -134,9 +158,9 @@ impl Gguf {
             ("block_count", LAYERS),
             ("attention.head_count", HEADS),
             ("attention.head_count_kv", HEADS_KV),
-            ("attention.key_length", EMBEDDING / HEADS),
-            ("attention.value_length", EMBEDDING / HEADS),
-            ("rope.dimension_count", EMBEDDING / HEADS),
+            ("attention.key_length", HEAD),
+            ("attention.value_length", HEAD),
+            ("rope.dimension_count", HEAD),
         ] {
             model.set(&format!("{architecture}.{key}"), Value::U32(value));
         }
@@ -447,7 +471,8 @@ const FEED_FORWARD: u32 = 128;
 const LAYERS: u32 = 2;
 const HEADS: u32 = 4;
 const HEADS_KV: u32 = 2;
-const KV_WIDTH: u64 = (EMBEDDING / HEADS * HEADS_KV) as u64;
+const HEAD: u32 = EMBEDDING / HEADS;
+const KV_WIDTH: u64 = (HEAD * HEADS_KV) as u64;
 const EXPERTS: u64 = 4;
 const ALIGNMENT: usize = 32;
 /// Weights that have a scale in common.

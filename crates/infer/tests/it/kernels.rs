@@ -11,107 +11,164 @@ use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::token::LlamaToken;
+use memchr::memmem;
 use ring::digest;
-use testkit::gguf::{Gguf, llama_of_width};
+use testkit::gguf::{Gguf, Sizes, gpt_oss, llama_of};
 
-/// Reads `tokens` in batches of `batch`, and returns what the model makes of every one of them.
-fn logits(model: &Gguf, tokens: &[i32], batch: usize, threads: i32) -> Vec<f32> {
+/// How a text is read.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// Tokens at a time.
+    batch: usize,
+    threads: i32,
+    /// Texts that are read in turns, a token each.
+    texts: i32,
+    /// Whether these have one memory.
+    unified: bool,
+    /// Whether by attention as it is in a kernel of its own, or in the parts that it is made of.
+    attention: bool,
+}
+
+/// Reads `tokens`, and returns what the model makes of every one of them.
+fn logits(model: &Gguf, tokens: &[i32], reading: Reading) -> Vec<Vec<f32>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     model.write(&path).unwrap();
     let model = LlamaModel::load_from_file(&BACKEND, &path, &LlamaModelParams::default()).unwrap();
     let params = LlamaContextParams::default()
-        .with_n_ctx(NonZeroU32::new(256))
-        .with_n_threads(threads)
-        .with_n_threads_batch(threads);
+        .with_n_ctx(NonZeroU32::new(512))
+        .with_n_seq_max(4)
+        .with_kv_unified(reading.unified)
+        .with_flash_attention_policy(i32::from(reading.attention))
+        .with_n_threads(reading.threads)
+        .with_n_threads_batch(reading.threads);
     let mut context = model.new_context(&BACKEND, params).unwrap();
     let mut made = Vec::new();
     let positions: Vec<_> = (0..).zip(tokens).collect();
-    for some in positions.chunks(batch) {
+    for some in positions.chunks(reading.batch) {
         let mut batch = LlamaBatch::new(some.len(), 1);
-        for &(position, &token) in some {
-            batch.add(LlamaToken(token), position, &[0], true).unwrap();
+        for &(at, &token) in some {
+            let (position, text) = (at / reading.texts, at % reading.texts);
+            batch.add(LlamaToken(token), position, &[text], true).unwrap();
         }
         context.decode(&mut batch).unwrap();
-        for row in 0..batch.n_tokens() {
-            made.extend_from_slice(context.get_logits_ith(row));
-        }
+        made.extend((0..batch.n_tokens()).map(|row| context.get_logits_ith(row).to_vec()));
     }
     made
 }
 
-/// Checks that packed weights give what the same weights give as they are: about, since what they are multiplied with
-/// is rounded to 8 bits. A single row or column that is wrong is seen.
+/// Checks that nowhere is more than a part of `slack` between what is made of each token.
 #[track_caller]
-fn check(feed_forward: u32, batch: usize, threads: i32) {
-    let packed = llama_of_width(u64::from(feed_forward), feed_forward).pack();
-    let tokens: Vec<i32> = (0..35).map(|at| at * 7 % 260).collect();
-    let got = logits(&packed, &tokens, batch, threads);
-    let want = logits(&packed.unpack(), &tokens, batch, threads);
-    let square =
-        |values: &mut dyn Iterator<Item = f32>| values.map(|value| value * value).sum::<f32>();
-    let row = want.len() / tokens.len();
-    for (at, (got, want)) in got.chunks(row).zip(want.chunks(row)).enumerate() {
-        let off = square(&mut got.iter().zip(want).map(|(got, want)| got - want));
-        let off = (off / square(&mut want.iter().copied())).sqrt();
-        assert!(off < 0.06, "token {at} in batches of {batch}, width {feed_forward}: {off} off");
+fn check(got: &[Vec<f32>], want: &[Vec<f32>], slack: f32, what: &str) {
+    let length = |values: &mut dyn Iterator<Item = f32>| {
+        values.map(|value| value * value).sum::<f32>().sqrt()
+    };
+    assert_eq!(got.len(), want.len());
+    for (at, (got, want)) in got.iter().zip(want).enumerate() {
+        let off = length(&mut got.iter().zip(want).map(|(got, want)| got - want));
+        let off = off / length(&mut want.iter().copied());
+        assert!(off < slack, "{what}: {off} off at token {at}");
     }
 }
 
+/// Packed weights give what the same weights give as they are: about, since what they are multiplied with is rounded to 8
+/// bits. In the narrow ones a single row or column that is wrong is seen.
 #[test]
 fn packed_weights_multiply_as_they_are() {
     loaded();
     // Rows that are no multiple of eight; more columns than a panel has.
     for feed_forward in [45, 128, 2144] {
-        for (batch, threads) in
-            [(1, 1), (2, 1), (3, 2), (4, 1), (5, 2), (6, 1), (7, 2), (35, 1), (35, 2)]
-        {
-            check(feed_forward, batch, threads);
+        let packed = llama_of(7, Sizes { feed_forward, ..Sizes::default() }).pack();
+        let want = logits(&packed.clone().unpack(), &tokens(35), Reading { batch: 35, ..READING });
+        for (batch, threads) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 2), (35, 2)] {
+            let reading = Reading { batch, threads, ..READING };
+            let got = logits(&packed, &tokens(35), reading);
+            check(&got, &want, 0.06, &format!("{reading:?}, width {feed_forward}"));
         }
     }
 }
 
-/// An answer does not depend on what else is in its batch.
+/// Attention is what it is made of. Heads of 12 and of 264 are left to ggml.
 #[test]
-fn a_column_does_not_see_the_others() {
+fn attention_is_what_it_is_made_of() {
     loaded();
-    let model = llama_of_width(3, 128).pack();
-    let tokens: Vec<i32> = (0..24).collect();
-    let alone = logits(&model, &tokens[..1], 1, 1);
-    for batch in [2, 3, 4, 5, 8, 24] {
-        let first = &logits(&model, &tokens, batch, 1)[..alone.len()];
-        assert!(first == alone, "in batches of {batch}");
+    let mut models = vec![("gpt-oss".to_owned(), gpt_oss(5))];
+    for (head, heads) in [
+        (8, (4, 4)),
+        (8, (34, 2)),
+        (12, (4, 2)),
+        (16, (4, 2)),
+        (40, (3, 1)),
+        (256, (2, 1)),
+        (264, (2, 1)),
+    ] {
+        let model = llama_of(5, Sizes { head, heads, ..Sizes::default() });
+        models.push((format!("{heads:?} heads of {head}"), model));
+    }
+    for (name, model) in models {
+        for (texts, unified) in [(1, true), (3, true), (3, false)] {
+            let reading = Reading { batch: 80, texts, unified, ..READING };
+            let want = logits(&model, &tokens(80), Reading { attention: false, ..reading });
+            for (batch, threads) in [(1, 1), (7, 2), (20, 1), (80, 2)] {
+                let reading = Reading { batch, threads, ..reading };
+                let got = logits(&model, &tokens(80), reading);
+                check(&got, &want, 0.01, &format!("{reading:?}, {name}"));
+            }
+        }
     }
 }
 
-/// Cargo does not see when our kernels change, but it sees when this does.
+/// An answer does not depend on what else is in its batch, as long as that is not a long prompt.
+#[test]
+fn a_token_does_not_see_the_batch() {
+    loaded();
+    let model = llama_of(3, Sizes::default()).pack();
+    let alone = logits(&model, &tokens(60), Reading { texts: 3, ..READING });
+    for batch in [2, 3, 4, 5, 8, 15] {
+        let made = logits(&model, &tokens(60), Reading { batch, texts: 3, ..READING });
+        assert!(made == alone, "in batches of {batch}");
+    }
+}
+
+/// Cargo does not see when our kernels change, but it sees when their sum does; and they are in what was built.
 #[test]
 fn the_build_knows_which_kernels_it_has() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files: Vec<_> =
         fs::read_dir(here.join("kernels")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    let all: Vec<u8> = files.iter().flat_map(|path| fs::read(path).unwrap()).collect();
-    let sum = digest::digest(&digest::SHA256, &all);
-    let want: String = sum.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = |bytes: &[u8]| -> String {
+        let sum = digest::digest(&digest::SHA256, bytes);
+        sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let sums: String = files.iter().map(|path| hex(&fs::read(path).unwrap())).collect();
+    let sum = &hex(sums.as_bytes())[..8];
     let path = here.join("../../.cargo/config.toml");
     let config = fs::read_to_string(&path).unwrap();
-    let line = |sum: &str| format!("GGML_HEDDLE_KERNELS = \"{sum}\"");
+    let line = format!("GGML_HEDDLE_KERNELS = \"{sum}\"");
     let old = config.lines().find(|line| line.starts_with("GGML_HEDDLE_KERNELS")).unwrap();
     if std::env::var_os("UPDATE").is_some() {
-        fs::write(&path, config.replace(old, &line(&want))).unwrap();
-    } else {
-        assert_eq!(old, line(&want), "run it with UPDATE=1");
+        return fs::write(&path, config.replace(old, &line)).unwrap();
     }
+    assert_eq!(old, line, "run it with UPDATE=1");
+    let built = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let built = memmem::find(&built, format!("heddle kernels {sum}").as_bytes());
+    assert!(built.is_some(), "llama.cpp was built without these: cargo clean -p llama-cpp-sys-2");
+}
+
+fn tokens(count: i32) -> Vec<i32> {
+    (0..count).map(|at| at * 7 % 260).collect()
 }
 
 /// Starts the backend as the engine does, once.
 fn loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
-    llama_of_width(1, 128).write(&path).unwrap();
+    llama_of(1, Sizes::default()).write(&path).unwrap();
     Llama::load(&path, &Options { threads: Some(1), ..Options::default() }, &mut |_| ()).unwrap();
 }
 
 /// The engine has started it. This must never be dropped, which would end it.
 static BACKEND: LlamaBackend = LlamaBackend {};
+
+const READING: Reading = Reading { batch: 1, threads: 1, texts: 1, unified: true, attention: true };
