@@ -118,6 +118,36 @@ fn attention_is_what_it_is_made_of() {
     }
 }
 
+/// What a text has in memory does not reach another text, not even if it is no number any more.
+#[test]
+fn a_text_that_overflows_is_alone_with_it() {
+    loaded();
+    // One token is unlike all others, and what attention remembers of it is beyond 16 bits.
+    let mut model = llama_of(9, Sizes::default());
+    let mut spoil = |name: &str, spoil: &dyn Fn(usize, &mut [f32])| {
+        let tensor = model.tensors.iter_mut().find(|tensor| tensor.name == name).unwrap();
+        let width = tensor.shape[0] as usize;
+        tensor.data.chunks_mut(width).enumerate().for_each(|(row, weights)| spoil(row, weights));
+    };
+    const ODD: i32 = 261;
+    spoil("token_embd.weight", &|token, weights| {
+        if token == ODD as usize {
+            weights.fill(0.0);
+        }
+        weights[0] = f32::from(token == ODD as usize);
+    });
+    spoil("blk.0.attn_v.weight", &|_, weights| weights[0] = 1e6);
+    let mut tokens = tokens(80);
+    tokens[2] = ODD;
+    for batch in [7, 20, 80] {
+        let made = logits(&model, &tokens, Reading { batch, texts: 3, ..READING });
+        for (at, made) in made.iter().enumerate() {
+            let finite = made.iter().all(|value| value.is_finite());
+            assert_eq!(finite, at % 3 != 2, "token {at} in batches of {batch}");
+        }
+    }
+}
+
 /// An answer does not depend on what else is in its batch, as long as that is not a long prompt.
 #[test]
 fn a_token_does_not_see_the_batch() {
