@@ -159,7 +159,7 @@ impl Store {
                 let length = bytes.len() as u64;
                 let opened = Opened { file, lock: Some(lock), length, latest, folders: Vec::new() };
                 let next = Some(next.saturating_add(1));
-                Ok((Log::opened(Arc::clone(&self.disk), path, opened, next), report))
+                Ok((Log::opened(Arc::clone(&self.disk), &self.home, path, opened, next), report))
             }
             Err(source) => Err(unwritable(report, source)),
         }

@@ -10,6 +10,7 @@ use protocol::rollout::{HistoryBase, Line, SessionMeta, kind, lenient};
 use serde::Deserialize;
 
 use crate::disk::{DiskFile, read_range};
+use crate::end::End;
 use crate::files::{Name, ThreadFiles, unusable};
 use crate::head::is_head;
 use crate::line::{decode, hint, written};
@@ -57,6 +58,8 @@ impl Store {
         let mut chain = Chain::default();
         let mut part = self.part(&files.path)?;
         part.own = true;
+        // Before the file is read, as whoever writes it goes on meanwhile.
+        part.end = End::read(&*self.disk, &self.home, &files.path);
         loop {
             let io = |source| StoreError::io(&part.path, source);
             let head = part.open().and_then(|file| read_head(&*file)).map_err(io)?;
@@ -124,6 +127,7 @@ impl Store {
             end_ordinal: None,
             short: false,
             own: false,
+            end: None,
         })
     }
 

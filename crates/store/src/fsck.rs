@@ -11,6 +11,7 @@ use protocol::rollout::{Record, Tombstone};
 
 use crate::chain::{Chain, begun, guess_base, missing_base, read_head};
 use crate::disk::{DiskFile, Mode, append_all, read_range, write_all_at};
+use crate::end::{End, EndNote};
 use crate::files::{Name, ThreadFiles};
 use crate::head::is_head;
 use crate::line::{begin, seal};
@@ -165,6 +166,7 @@ impl Store {
         let io = |source| StoreError::io(&path, source);
         let mut part = self.part(&path)?;
         part.own = true;
+        part.end = End::read(&*self.disk, &self.home, &path);
         let head = part.open().and_then(|file| read_head(&*file)).map_err(io)?;
         part.base = head.base.clone().or_else(|| guess_base(&path, &head));
         report.damage.clear();
@@ -195,7 +197,7 @@ impl Store {
         let known = Known::read(&*self.disk, &path).map_err(io)?;
         let given_up = |damage: &Damage| {
             let missing = damage.missing.as_ref();
-            damage.what == DamageKind::Gap && missing.is_some_and(|missing| known.gave_up(missing))
+            damage.what.is_missing() && missing.is_some_and(|missing| known.gave_up(missing))
         };
         let damage = outcome.damage.iter().filter(|damage| !given_up(damage));
         report.damage.extend(damage.cloned());
@@ -291,6 +293,10 @@ impl Store {
         file.sync_data()?;
         self.disk.copy_mode(path, &hidden)?;
         self.disk.rename(&hidden, path)?;
+        if let Some(end) = part.end {
+            let end = End { bytes: head.len() as u64 + at, last: None, ..end };
+            EndNote::new(&self.home, path).write(&*self.disk, end);
+        }
         self.disk.sync_dir(path.parent().unwrap_or(Path::new("")))
     }
 }

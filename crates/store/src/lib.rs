@@ -5,6 +5,7 @@
 mod branch;
 mod chain;
 pub mod disk;
+mod end;
 mod export;
 mod files;
 mod fsck;

@@ -10,6 +10,7 @@ use protocol::id::ThreadId;
 use protocol::rollout::{Record, SessionMeta};
 
 use crate::disk::{Disk, DiskFile, Mode, create_dirs, up_to_home};
+use crate::end::{End, EndNote};
 use crate::line::encode;
 use crate::lock::{Lock, Taken, branching};
 use crate::store::{Store, StoreError};
@@ -69,6 +70,10 @@ struct Shared {
     file: Mutex<Option<Arc<dyn DiskFile>>>,
     /// Directories whose names are not on disk yet.
     folders: Mutex<Vec<PathBuf>>,
+    /// Where the last line that was appended ends; none before the first one.
+    end: Mutex<Option<End>>,
+    /// Where the last line that was synced ends.
+    note: Mutex<EndNote>,
     broken: AtomicBool,
 }
 
@@ -155,7 +160,7 @@ impl Log {
         pending: Pending,
         next: Option<u64>,
     ) -> Self {
-        let shared = Shared::new(&disk, &path, None, Vec::new());
+        let shared = Shared::new(&disk, &pending.home, &path, None, Vec::new());
         let latest = pending.latest;
         Self {
             disk,
@@ -173,12 +178,13 @@ impl Log {
     /// A log that goes on.
     pub(crate) fn opened(
         disk: Arc<dyn Disk>,
+        home: &Path,
         path: PathBuf,
         opened: Opened,
         next: Option<u64>,
     ) -> Self {
         let Opened { file, lock, length, latest, folders } = opened;
-        let shared = Shared::new(&disk, &path, Some(file), folders);
+        let shared = Shared::new(&disk, home, &path, Some(file), folders);
         Self { disk, path, pending: None, lock, shared, next, length, uncut: false, latest }
     }
 
@@ -214,6 +220,10 @@ impl Log {
         self.pending = None;
         self.length += bytes.len() as u64;
         (self.next, self.latest) = (next, latest);
+        let last = bytes.trim_ascii_end();
+        let last = &last[memchr::memrchr(b'\n', last).map_or(0, |end| end + 1)..];
+        let last = Some(crc32c::crc32c(last));
+        *lock(&self.shared.end) = Some(End { bytes: self.length, next, last });
         Ok(())
     }
 
@@ -322,6 +332,7 @@ impl Log {
 impl Shared {
     fn new(
         disk: &Arc<dyn Disk>,
+        home: &Path,
         path: &Path,
         file: Option<Arc<dyn DiskFile>>,
         folders: Vec<PathBuf>,
@@ -331,6 +342,8 @@ impl Shared {
             path: path.to_owned(),
             file: Mutex::new(file),
             folders: Mutex::new(folders),
+            end: Mutex::new(None),
+            note: Mutex::new(EndNote::new(home, path)),
             broken: AtomicBool::new(false),
         })
     }
@@ -357,6 +370,8 @@ impl Shared {
     }
 
     fn sync_file(&self, file: &dyn DiskFile) -> io::Result<()> {
+        // Before the sync: what is appended meanwhile need not be on disk after it.
+        let end = *lock(&self.end);
         file.sync_data()?;
         if file.metadata()?.links == 0 {
             return Err(io::ErrorKind::NotFound.into());
@@ -366,6 +381,9 @@ impl Shared {
             self.disk.sync_dir(folder)?;
         }
         folders.clear();
+        if let Some(end) = end {
+            lock(&self.note).write(&*self.disk, end);
+        }
         Ok(())
     }
 }

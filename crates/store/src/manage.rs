@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::chain::{Head, read_head};
 use crate::disk::{DiskFile, Mode, append_all, create_dirs, read_range, up_to_home, write_all_at};
+use crate::end::forget;
 use crate::files::{Name, ThreadFiles, missing, unusable};
 use crate::import::{Likeness, compare};
 use crate::lock::{Lock, Taken, branching};
@@ -98,6 +99,7 @@ impl Store {
                     done => done.map_err(|source| StoreError::io(&path, source))?,
                 }
             }
+            forget(&*self.disk, &self.home, path).map_err(|source| StoreError::io(path, source))?;
             self.sync_above(path)?;
         }
         self.blank_names(id)?;

@@ -8,6 +8,7 @@ use protocol::id::ThreadId;
 use protocol::rollout::{Line, Record, Tombstone};
 
 use crate::disk::{Mode, append_all};
+use crate::end::{End, EndNote};
 use crate::line::encode;
 use crate::lock::{Lock, Taken};
 use crate::log::{Log, Opened, WriteError, format_time};
@@ -42,7 +43,7 @@ impl Store {
         match opened {
             Ok((opened, next)) => {
                 let disk = Arc::clone(&self.disk);
-                Ok((Log::opened(disk, part.path.to_path_buf(), opened, next), report))
+                Ok((Log::opened(disk, &self.home, part.path.to_path_buf(), opened, next), report))
             }
             Err(source) => {
                 let source = WriteError::new(&part.path, source);
@@ -102,6 +103,12 @@ impl Store {
             return Err(error);
         }
         length += ending.len() as u64;
+        if let Some(end) = part.end {
+            // What was cut off here has been named, and is not missed a second time. Nothing is claimed that
+            // was not before: what was just written is not on disk yet.
+            let end = End { bytes: end.bytes.min(length), next: end.next, last: None };
+            EndNote::new(&self.home, &part.path).write(&*self.disk, end);
+        }
         Ok((Opened { file, lock, length, latest, folders: Vec::new() }, next))
     }
 }

@@ -16,6 +16,7 @@ use protocol::rollout::{EventHead, HistoryBase, Line, Record, kind};
 use serde::Deserialize;
 
 use crate::disk::{Disk, DiskFile, Mode, read_range};
+use crate::end::End;
 use crate::head::is_head;
 use crate::line::{Decoded, Hint, decode, encode, hint};
 use crate::read::{DAMAGE_MAX, Damage, DamageKind};
@@ -42,6 +43,8 @@ pub(crate) struct Part {
     pub(crate) short: bool,
     /// Whether it is the newest file of the thread that is read, and not one that it continues.
     pub(crate) own: bool,
+    /// Where it ended when it was last known to be on disk.
+    pub(crate) end: Option<End>,
 }
 
 /// A line that is given out.
@@ -86,7 +89,7 @@ impl Part {
         let file = &*self.open()?;
         let mut giver =
             Giver { part: self, file, sink, lines: 0, headed: None, timestamp: String::new() };
-        let mut track = Track { turn: turn.clone(), ..Track::default() };
+        let mut track = Track { turn: turn.clone(), awaited: self.end, ..Track::default() };
         let mut order = Order::new(self.start);
         let mut irregular = None;
         let mut failed = Ok(());
@@ -122,7 +125,7 @@ impl Part {
 
     /// Reads the whole file to learn what is where.
     fn survey(&self, file: &dyn DiskFile, turn: Option<String>) -> io::Result<Survey> {
-        let mut track = Track { turn, ..Track::default() };
+        let mut track = Track { turn, awaited: self.end, ..Track::default() };
         let mut entries: Vec<Entry> = Vec::new();
         let mut in_order = true;
         let mut highest = None;
@@ -191,6 +194,10 @@ impl Part {
                 order.gaps.push(order.expected..next);
             }
         }
+        let cut = self.cut(&track, &order, next, plain);
+        if let Some(Cut { missing: Some(missing) }) = &cut {
+            next = missing.end;
+        }
         // A line that says it is one that cannot be there is not believed.
         let believable = self.start..next.max(self.end_ordinal.unwrap_or(0));
         for broken in &mut track.broken {
@@ -212,6 +219,10 @@ impl Part {
                 }
             }
         }
+        if let Some(Cut { missing }) = cut {
+            let first = missing.as_ref().map(|missing| missing.start);
+            damage.push(Damage { missing, ..self.damage(DamageKind::Cut, track.end, 0, first) });
+        }
         let plain = plain && giver.lines > 0;
         Outcome {
             damage,
@@ -223,6 +234,22 @@ impl Part {
             headed,
             timestamp: giver.timestamp.clone(),
         }
+    }
+
+    /// Tells what is missing of what is known to have been on disk. `next` is the first ordinal that the file
+    /// itself knows nothing of.
+    fn cut(&self, track: &Track, order: &Order, next: u64, plain: bool) -> Option<Cut> {
+        let end = self.end.filter(|_| self.own)?;
+        if let Some(synced) = end.next.filter(|_| !plain)
+            && next < synced
+        {
+            return Some(Cut { missing: Some(next..synced) });
+        }
+        // Somebody may also have gone on from a file that was cut, and used the same ordinals. What is
+        // broken explains by itself why a line is not there.
+        let sound = track.broken.is_empty() && order.gaps.is_empty();
+        let gone = track.end < end.bytes || (end.last.is_some() && !track.met);
+        (sound && gone).then_some(Cut { missing: None })
     }
 
     /// Puts what is broken and what is missing together: a damage names the ordinals that it cost.
@@ -421,6 +448,13 @@ impl Order {
     }
 }
 
+/// Lines that are gone from the end of a file.
+#[derive(Debug)]
+struct Cut {
+    /// Their ordinals, if they are missing and were not used again.
+    missing: Option<Range<u64>>,
+}
+
 /// What is noticed on the way through a file.
 #[derive(Debug, Default)]
 struct Track {
@@ -433,6 +467,9 @@ struct Track {
     unfollowed: usize,
     open: bool,
     end: u64,
+    /// The line that was last in the file when that was synced, and whether it has come.
+    awaited: Option<End>,
+    met: bool,
 }
 
 /// Something that is not a line, and what is around it.
@@ -455,9 +492,12 @@ impl Track {
     fn piece(&mut self, piece: &Piece<'_>) {
         self.end = piece.offset + piece.length;
         match &piece.body {
-            Body::Line { decoded, open, .. } => {
+            Body::Line { decoded, open, bytes } => {
                 self.open = *open;
                 self.joins = false;
+                if let Some(awaited) = self.awaited.filter(|awaited| awaited.bytes == self.end) {
+                    self.met = awaited.last.is_none_or(|last| last == crc32c::crc32c(bytes));
+                }
                 if let Some(ordinal) = decoded.line.ordinal {
                     self.broken[self.unfollowed..].iter_mut().for_each(|broken| {
                         broken.after = Some(ordinal);

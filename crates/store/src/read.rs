@@ -48,6 +48,8 @@ pub enum DamageKind {
     Line,
     /// Lines are missing.
     Gap,
+    /// Lines that were on disk are missing at the end, which is otherwise whole.
+    Cut,
     /// The head of the file is missing or damaged; it was made up from the rest.
     Head,
     /// The file that this one continues is missing.
@@ -58,6 +60,11 @@ pub enum DamageKind {
 }
 
 impl DamageKind {
+    /// Tells whether lines are gone without a trace but their numbers.
+    pub(crate) fn is_missing(self) -> bool {
+        matches!(self, Self::Gap | Self::Cut)
+    }
+
     /// Tells whether this is about another file, so that no repair of this one can help.
     pub(crate) fn is_elsewhere(self) -> bool {
         matches!(self, Self::Base | Self::Changed)
@@ -81,11 +88,15 @@ impl fmt::Display for Damage {
             DamageKind::TornTail => "the end is torn",
             DamageKind::Line => "a line is damaged",
             DamageKind::Gap => "lines are missing",
+            DamageKind::Cut => "the end is missing, although it was on disk",
             DamageKind::Head => "the head is missing or damaged",
             DamageKind::Base => "what this file continues is missing",
             DamageKind::Changed => "what this file continues is not what it was",
         };
-        write!(f, "{}: {what}: {length} bytes at {offset}", file.display())?;
+        match self.what {
+            DamageKind::Cut => write!(f, "{}: {what}: from byte {offset} on", file.display())?,
+            _ => write!(f, "{}: {what}: {length} bytes at {offset}", file.display())?,
+        }
         match &self.missing {
             Some(missing) if missing.end - missing.start > 1 => {
                 write!(f, ", lines {} to {}", missing.start, missing.end - 1)?;

@@ -195,7 +195,7 @@ impl Store {
             let outcome = part.read(&mut turn, &mut |given| sink(index, given)).map_err(io)?;
             report.lines += outcome.lines;
             report.bytes += outcome.bytes;
-            let is_gap = |damage: &Damage| damage.what == DamageKind::Gap;
+            let is_gap = |damage: &Damage| damage.what.is_missing();
             // A repair that gave lines up has said so.
             let known = match outcome.damage.iter().any(is_gap) {
                 true => Known::read(&*self.disk, &part.path).map_err(io)?,

@@ -136,6 +136,30 @@ fn a_damaged_line_is_named_and_the_rest_goes_on() {
 }
 
 #[test]
+fn a_turn_that_was_cut_off_cleanly_is_named() {
+    let (_server, lab) = start(json!([say("one"), say("two"), say("three")]));
+    let first = run(&lab, &["first"]);
+    let id = id(&first);
+    run(&lab, &["resume", &id, "second"]);
+    let path = log(&lab, &id);
+    let text = fs::read_to_string(&path).unwrap();
+    let turn = text.rfind("\"type\":\"task_started\"").unwrap();
+    let kept = text[..turn].rfind('\n').unwrap() + 1;
+    fs::write(&path, &text[..kept]).unwrap();
+
+    let shown = threads(&lab, &["show", &id]);
+    assert!(shown.stderr.contains("the end is missing"), "{}{}", shown.stdout, shown.stderr);
+    let ended = run(&lab, &["resume", &id, "third"]);
+    assert!(ended.stderr.contains("the end is missing"), "{}", ended.stderr);
+    // It is not forgotten because the thread went on.
+    let mut command = lab.command(BINARY);
+    command.args(["threads", "fsck", &id]);
+    let checked = Run::start(command).end();
+    assert_eq!(checked.code, Some(1), "{}{}", checked.stdout, checked.stderr);
+    assert!(checked.stdout.contains("lines are missing"), "{}", checked.stdout);
+}
+
+#[test]
 fn a_thread_that_somebody_has_is_not_touched() {
     let hang = json!({ "events": [script::created()], "hang_ms": 60_000 });
     let (_server, lab) = start(json!([say("one"), hang]));

@@ -5,6 +5,7 @@ mod bases;
 mod calls;
 mod damage;
 mod disk;
+mod ends;
 mod imports;
 mod index;
 mod index_home;

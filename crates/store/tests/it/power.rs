@@ -29,7 +29,9 @@ fn check(seed: u64) {
         let mut found = String::new();
         if store(&disk).find(id()).unwrap().is_some() {
             let sink = &mut |line: &protocol::rollout::Line<'_>| found += line.payload.get();
-            store(&disk).read(id(), sink).unwrap();
+            let report = store(&disk).read(id(), sink).unwrap();
+            let missed = |damage: &store::Damage| damage.what == store::DamageKind::Cut;
+            assert!(!report.damage.iter().any(missed), "seed {seed}, round {round}: {report:?}");
         }
         for line in &durable {
             assert!(found.contains(line), "seed {seed}, round {round}: lost: {line:.20}");

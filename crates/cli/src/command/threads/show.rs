@@ -158,6 +158,7 @@ fn damage_name(what: DamageKind) -> &'static str {
         DamageKind::TornTail => "torn_tail",
         DamageKind::Line => "line",
         DamageKind::Gap => "gap",
+        DamageKind::Cut => "cut",
         DamageKind::Head => "head",
         DamageKind::Base => "base",
         DamageKind::Changed => "changed",

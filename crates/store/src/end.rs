@@ -1,0 +1,135 @@
+//! Where a log ended when it was last known to be on disk.
+//!
+//! A file that was cut off where a line ends looks like any other. So the end that was synced is noted
+//! elsewhere: `thread-ends/NAME.end`, one line of a fixed length, written after a sync of the log has
+//! succeeded. The note itself is never synced: a power cut can leave an old one, or one that cannot be
+//! read and then says nothing, but none that claims more than is on disk.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::disk::{Disk, DiskFile, Mode, create_dirs, read_range, write_all_at};
+use crate::open::file_name;
+
+/// The end of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// How long the file is.
+    pub(crate) bytes: u64,
+    /// The first ordinal that was not used; none if lines have no ordinals.
+    pub(crate) next: Option<u64>,
+    /// The checksum of the last line, without its line break.
+    pub(crate) last: Option<u32>,
+}
+
+/// The note of where a log ends, kept by whoever writes the log.
+#[derive(Debug)]
+pub(crate) struct EndNote {
+    path: PathBuf,
+    file: Option<Arc<dyn DiskFile>>,
+    written: Option<End>,
+}
+
+impl EndNote {
+    pub(crate) fn new(home: &Path, log: &Path) -> Self {
+        Self { path: path(home, log), file: None, written: None }
+    }
+
+    /// Writes the note. Without it nothing is lost but a warning, so a disk that refuses is no failure.
+    pub(crate) fn write(&mut self, disk: &dyn Disk, end: End) {
+        if self.written == Some(end) || self.try_write(disk, end).is_err() {
+            return;
+        }
+        self.written = Some(end);
+    }
+
+    fn try_write(&mut self, disk: &dyn Disk, end: End) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let open = || disk.open(&self.path, Mode::Lock);
+                let file = match open() {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        create_dirs(disk, self.path.parent().unwrap_or(Path::new("")))?;
+                        open()?
+                    }
+                    done => done?,
+                };
+                none.insert(file)
+            }
+        };
+        write_all_at(&**file, encode(end).as_bytes(), 0)
+    }
+}
+
+impl End {
+    /// Reads the note about a log. One that is not there, or is not whole, says nothing.
+    pub(crate) fn read(disk: &dyn Disk, home: &Path, log: &Path) -> Option<Self> {
+        let file = disk.open(&path(home, log), Mode::Read).ok()?;
+        decode(&read_range(&*file, 0, NOTE_BYTES).ok()?)
+    }
+}
+
+/// Removes the note about a log.
+pub(crate) fn forget(disk: &dyn Disk, home: &Path, log: &Path) -> io::Result<()> {
+    match disk.remove(&path(home, log)) {
+        Err(error) if !crate::files::missing(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn path(home: &Path, log: &Path) -> PathBuf {
+    // Under another name than the log's, so that whoever looks for logs in a home does not find it.
+    home.join(FOLDER).join(file_name(&log.with_extension("end")))
+}
+
+fn encode(end: End) -> String {
+    let next = end.next.map_or_else(|| "-".to_owned(), |next| next.to_string());
+    let last = end.last.map_or_else(|| "-".to_owned(), |last| format!("{last:08x}"));
+    let text = format!("{:>20} {next:>20} {last:>8}", end.bytes);
+    format!("{text} {:08x}\n", crc32c::crc32c(text.as_bytes()))
+}
+
+fn decode(bytes: &[u8]) -> Option<End> {
+    let line = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+    let (text, sum) = line.rsplit_once(' ')?;
+    if u32::from_str_radix(sum, 16).ok()? != crc32c::crc32c(text.as_bytes()) {
+        return None;
+    }
+    let mut words = text.split_ascii_whitespace();
+    let bytes = words.next()?.parse().ok()?;
+    let next = words.next()?;
+    let next = if next == "-" { None } else { Some(next.parse().ok()?) };
+    let last = words.next()?;
+    let last = if last == "-" { None } else { Some(u32::from_str_radix(last, 16).ok()?) };
+    words.next().is_none().then_some(End { bytes, next, last })
+}
+
+const FOLDER: &str = "thread-ends";
+/// Two numbers of up to 20 digits, two checksums, and what is between and after them.
+const NOTE_BYTES: usize = 20 + 1 + 20 + 1 + 8 + 1 + 8 + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_read_back_and_damaged_ones_say_nothing() {
+        for end in [
+            End { bytes: 0, next: None, last: None },
+            End { bytes: 7, next: Some(0), last: Some(0) },
+            End { bytes: u64::MAX, next: Some(u64::MAX), last: Some(u32::MAX) },
+        ] {
+            let note = encode(end);
+            assert_eq!(note.len(), NOTE_BYTES);
+            assert_eq!(decode(note.as_bytes()), Some(end));
+            for at in 0..note.len() {
+                let mut bytes = note.clone().into_bytes();
+                assert_eq!(decode(&bytes[..at]), None, "cut at {at}");
+                bytes[at] ^= 1;
+                assert_ne!(decode(&bytes), Some(End { bytes: 1, ..end }), "flipped at {at}");
+            }
+        }
+    }
+}
