@@ -3,6 +3,19 @@
 
 set(HEDDLE_KERNELS "${CMAKE_CURRENT_LIST_DIR}")
 
+# x86-64-v3, processors of 2013 and newer, as ggml for plain x86-64 is several times slower; `heddle daemon` checks the
+# processor before it loads a model. Here and not in variables of Cargo, which hold for every target.
+if (CMAKE_OSX_ARCHITECTURES)
+    set(HEDDLE_PROCESSOR "${CMAKE_OSX_ARCHITECTURES}")
+else()
+    set(HEDDLE_PROCESSOR "${CMAKE_SYSTEM_PROCESSOR}")
+endif()
+if (HEDDLE_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+    foreach (feature IN ITEMS SSE42 AVX AVX2 BMI2 F16C FMA)
+        set(GGML_${feature} ON CACHE BOOL "ggml: enable ${feature}")
+    endforeach()
+endif()
+
 # Which kernels these are: the sum of the sums of these files.
 set(HEDDLE_SUM "")
 foreach (file IN ITEMS attention.cpp heddle.cmake q4_1.cpp)

@@ -15,6 +15,7 @@ mod process;
 pub mod prove;
 mod pty;
 mod sandbox;
+#[cfg(target_os = "linux")]
 mod spec;
 
 #[cfg(target_os = "linux")]

@@ -201,6 +201,10 @@ impl Process {
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     leader: Pid,
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "sessions are found in /proc")
+    )]
     kind: Io,
     /// Whether the leader is a supervisor, which passes signals on and ends what it supervises.
     supervised: bool,

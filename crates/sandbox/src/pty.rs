@@ -11,7 +11,16 @@ const SIZE: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel:
 
 /// Opens a terminal and returns (ours, theirs).
 pub(crate) fn open_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    #[cfg(target_os = "linux")]
+    let ours = openpt(flags | OpenptFlags::CLOEXEC)?;
+    // Elsewhere it cannot be asked for at once; a process that is started in between would inherit it.
+    #[cfg(not(target_os = "linux"))]
+    let ours = {
+        let ours = openpt(flags)?;
+        rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC)?;
+        ours
+    };
     grantpt(&ours)?;
     unlockpt(&ours)?;
     let name = ptsname(&ours, Vec::new())?;

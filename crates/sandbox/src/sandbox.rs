@@ -25,6 +25,7 @@ impl Level {
         }
     }
 
+    #[cfg(target_os = "linux")]
     pub(crate) fn named(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.name().as_bytes() == name)
     }

@@ -11,7 +11,7 @@ use crate::disk::{Disk, RealDisk};
 use crate::files::Name;
 use crate::log::{Log, Pending, WriteError, format_time};
 use crate::part::{Given, Outcome};
-use crate::read::{DAMAGE_MAX, Damage, DamageKind, ReadReport};
+use crate::read::{DAMAGE_MAX, Damage, ReadReport};
 use crate::side::Known;
 
 /// The threads of a home.
