@@ -21,7 +21,10 @@ impl Came {
     pub(crate) fn count(&mut self, event: Event<'_>) {
         match event {
             Event::ToolArgs { text, .. } => self.args += black_box(text).len(),
-            Event::Text(text) | Event::Reasoning(text) | Event::Plan(text) => {
+            Event::Text(text)
+            | Event::Reasoning(text)
+            | Event::Commentary(text)
+            | Event::Plan(text) => {
                 self.text += black_box(text).len();
             }
             _ => {}

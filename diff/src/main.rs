@@ -151,7 +151,7 @@ fn part(message: &Message) -> Option<Part> {
             let name = recipient.strip_prefix("functions.").unwrap_or(recipient);
             Part::Call(name.to_owned(), text)
         }
-        (None, Some("analysis")) => Part::Reasoning(text),
+        (None, Some("analysis" | "commentary")) => Part::Reasoning(text),
         (None, _) => Part::Text(text),
     })
 }

@@ -65,6 +65,7 @@ pub(crate) fn render(
             }
             Message::Reasoning(_) if answered.is_some_and(|answer| at < answer) => {}
             Message::Reasoning(text) => out.message("assistant", None, Some("analysis"), text),
+            Message::Commentary(text) => out.message("assistant", None, Some("commentary"), text),
             Message::Call { id, name, arguments, free } => {
                 called.insert(id.as_str(), name.as_str());
                 out.call(name, arguments, *free);
@@ -88,7 +89,7 @@ fn finals(messages: &[Message]) -> Vec<bool> {
     for (at, message) in messages.iter().enumerate().rev() {
         match message {
             Message::Assistant(_) => finals[at] = !calls_next,
-            Message::Reasoning(_) => {}
+            Message::Reasoning(_) | Message::Commentary(_) => {}
             other => calls_next = matches!(other, Message::Call { .. }),
         }
     }

@@ -116,6 +116,8 @@ pub struct Token<'a> {
 pub enum Delta<'a> {
     /// Of what the model thinks.
     Reasoning(&'a str),
+    /// Of what it says on the way, such as before a call: progress, and never the answer.
+    Commentary(&'a str),
     /// Of what it says.
     Text(&'a str),
     /// A call begins.

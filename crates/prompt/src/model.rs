@@ -350,6 +350,7 @@ fn compose_raw(request: &Request) -> Prompt {
         | Message::Developer(text)
         | Message::User(text)
         | Message::Assistant(text)
+        | Message::Commentary(text)
         | Message::Output { text, .. } => Some(text.as_str()),
         Message::Reasoning(_) | Message::Call { .. } => None,
     });

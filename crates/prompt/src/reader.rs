@@ -105,7 +105,8 @@ impl Reader {
     pub fn push(&mut self, token: Token<'_>, sink: &mut dyn FnMut(Delta<'_>)) {
         let mut thought = false;
         let mut sink = |delta: Delta<'_>| {
-            thought |= matches!(delta, Delta::Reasoning(_));
+            // Whatever is no answer counts as reasoning.
+            thought |= matches!(delta, Delta::Reasoning(_) | Delta::Commentary(_));
             sink(delta);
         };
         let is_special = token.special || self.ids.contains(&token.id);
@@ -201,11 +202,12 @@ struct Out {
 enum Kind {
     Text,
     Reasoning,
+    Commentary,
     Call,
 }
 
 /// Stands between two messages of one kind, which become one.
-const GAP: &str = "\n\n";
+pub(crate) const GAP: &str = "\n\n";
 
 impl Out {
     /// Notes an event, and tells whether it goes on with another message of the same kind.
@@ -213,6 +215,7 @@ impl Out {
         let kind = match event {
             Event::Text(_) => Kind::Text,
             Event::Reasoning(_) => Kind::Reasoning,
+            Event::Commentary(_) => Kind::Commentary,
             Event::ToolStart { .. } => Kind::Call,
             _ => return false,
         };
@@ -234,6 +237,12 @@ impl Out {
                     sink(Delta::Reasoning(GAP));
                 }
                 sink(Delta::Reasoning(text));
+            }
+            Event::Commentary(text) => {
+                if follows {
+                    sink(Delta::Commentary(GAP));
+                }
+                sink(Delta::Commentary(text));
             }
             Event::ToolStart { index, name, .. } => {
                 self.held = self.unwrapped.iter().any(|free| free == name).then(String::new);

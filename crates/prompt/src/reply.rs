@@ -107,10 +107,14 @@ struct Entry {
 enum Item {
     Message(String),
     Reasoning(String),
+    /// What was said on the way: an item of its own, so that nobody takes it for the answer.
+    Commentary(String),
     /// A call, by number.
     Call(usize),
     Output {
         call_id: String,
+        /// The tool, as far as the call is known.
+        name: Option<String>,
         text: String,
     },
 }
@@ -181,9 +185,13 @@ impl Reply {
             return;
         }
         match delta {
-            Delta::Text("") | Delta::Reasoning("") | Delta::Arguments { text: "", .. } => {}
+            Delta::Text("")
+            | Delta::Reasoning("")
+            | Delta::Commentary("")
+            | Delta::Arguments { text: "", .. } => {}
             Delta::Text(text) => self.say(text, Item::Message, out),
             Delta::Reasoning(text) => self.say(text, Item::Reasoning, out),
+            Delta::Commentary(text) => self.say(text, Item::Commentary, out),
             Delta::Call { index, name } => {
                 if let Some(call) = self.find(index) {
                     self.end_call(call, false, out);
@@ -211,10 +219,12 @@ impl Reply {
             return;
         }
         self.close_text(Status::Completed, out);
-        if let Some(call) = self.calls.iter().rposition(|call| call.id == call_id) {
+        let call = self.calls.iter().rposition(|call| call.id == call_id);
+        if let Some(call) = call {
             self.slots[call].answered = true;
         }
-        let item = Item::Output { call_id: call_id.to_owned(), text: text.to_owned() };
+        let name = call.map(|call| self.calls[call].name.clone());
+        let item = Item::Output { call_id: call_id.to_owned(), name, text: text.to_owned() };
         let entry = self.add(item, out);
         let status = if completed { Status::Completed } else { Status::Failed };
         self.done(entry, status, out);
@@ -285,7 +295,9 @@ impl Reply {
                 entry
             }
         };
-        if let Item::Message(said) | Item::Reasoning(said) = &mut self.entries[entry].item {
+        if let Item::Message(said) | Item::Reasoning(said) | Item::Commentary(said) =
+            &mut self.entries[entry].item
+        {
             said.push_str(text);
         }
         self.tell(Said::Piece(entry, text), out);

@@ -107,6 +107,8 @@ pub enum Message {
     Assistant(String),
     /// By the model to itself.
     Reasoning(String),
+    /// By the model on the way to its answer, such as before a call.
+    Commentary(String),
     /// A call that the model made.
     Call {
         /// Its id.

@@ -196,6 +196,10 @@ struct WireItem<'a> {
     #[serde(borrow)]
     summary: Option<&'a RawValue>,
     #[serde(borrow)]
+    encrypted_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    phase: Option<&'a RawValue>,
+    #[serde(borrow)]
     call_id: Option<&'a RawValue>,
     #[serde(borrow)]
     namespace: Option<&'a RawValue>,
@@ -254,7 +258,7 @@ fn item(node: Node<'_>, messages: &mut Vec<Message>, tools: &mut Tools) -> Read<
     messages.push(match &*kind {
         "message" => message(node, &wire)?,
         "reasoning" => match reasoning(node, &wire)? {
-            Some(text) => Message::Reasoning(text),
+            Some(thought) => thought,
             None => return Ok(()),
         },
         "function_call" => {
@@ -309,17 +313,33 @@ fn message(node: Node<'_>, wire: &WireItem<'_>) -> Read<Message> {
         "system" => Message::System,
         "developer" => Message::Developer,
         "user" => Message::User,
+        "assistant" if is_commentary(node, wire)? => Message::Commentary,
         "assistant" => Message::Assistant,
         other => return Err(role.invalid(format_args!("`{}` is unknown", short(other)))),
     };
     content.content().map(of)
 }
 
+/// Tells whether a message was said on the way to an answer.
+fn is_commentary(node: Node<'_>, wire: &WireItem<'_>) -> Read<bool> {
+    let phase = node.field("phase", wire.phase).opt(Node::string)?;
+    Ok(phase.as_deref() == Some("commentary"))
+}
+
 /// Returns the reasoning in the clear, or what is said of it; what is locked up says nothing here.
-fn reasoning(node: Node<'_>, wire: &WireItem<'_>) -> Read<Option<String>> {
+///
+/// Our own commentary is an item with nothing but a summary, and comes back as what it was.
+fn reasoning(node: Node<'_>, wire: &WireItem<'_>) -> Read<Option<Message>> {
     let content = node.field("content", wire.content).opt(Node::content)?;
     let summary = node.field("summary", wire.summary).opt(Node::content)?;
-    Ok(content.into_iter().chain(summary).find(|text| !text.is_empty()))
+    let is_said = |text: &String| !text.is_empty();
+    let is_locked = node.field("encrypted_content", wire.encrypted_content).get().is_some();
+    Ok(match (content.filter(is_said), summary.filter(is_said)) {
+        (Some(text), _) => Some(Message::Reasoning(text)),
+        (None, Some(text)) if is_locked => Some(Message::Reasoning(text)),
+        (None, Some(text)) => Some(Message::Commentary(text)),
+        (None, None) => None,
+    })
 }
 
 fn call(

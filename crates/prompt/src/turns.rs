@@ -138,7 +138,8 @@ impl<'a> Turns<'a> {
                 self.rules(self.names.guard(text), role);
             }
             Message::User(text) => self.user(self.names.guard(text)),
-            Message::Assistant(more) => {
+            // Templates know no other place for what was said on the way.
+            Message::Assistant(more) | Message::Commentary(more) => {
                 let more = self.names.guard(more);
                 let (text, _, _) = self.assistant();
                 join(text, &more);

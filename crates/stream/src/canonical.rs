@@ -1,7 +1,8 @@
 //! Events in the form in which two runs can be compared, and people read them.
 //!
 //! Adjacent pieces of one kind are one, empty pieces none; what belongs to a call stands where the call
-//! began, an id that came late with it. Token counts are left out.
+//! began, an id that came late with it. Token counts are left out. Commentary is reasoning here: scripts ask what the
+//! answer is and what is not.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -83,7 +84,9 @@ impl From<Event<'_>> for Kind {
         let owned = |text: &str| text.to_owned();
         match event {
             Event::Text(text) => Self::Text { text: owned(text) },
-            Event::Reasoning(text) => Self::Reasoning { text: owned(text) },
+            Event::Reasoning(text) | Event::Commentary(text) => {
+                Self::Reasoning { text: owned(text) }
+            }
             Event::ReasoningSignature(text) => Self::ReasoningSignature { text: owned(text) },
             Event::Refusal(text) => Self::Refusal { text: owned(text) },
             Event::PlanStart => Self::PlanStart,

@@ -15,6 +15,9 @@ pub enum Event<'a> {
     Text(&'a str),
     /// A piece of the reasoning.
     Reasoning(&'a str),
+    /// A piece of what the model says on the way, such as a word before a call: progress for whoever watches, and never
+    /// part of the answer. Dialects with channels have it.
+    Commentary(&'a str),
     /// A provider's seal on the reasoning, which it wants back unchanged.
     ReasoningSignature(&'a str),
     /// A piece of a refusal.

@@ -14,6 +14,7 @@ fn check(name: &str, tools: &Tools, before: &str, repeated: &str) {
         let mut sink = |event: Event<'_>, _| match event {
             Event::Text(text)
             | Event::Reasoning(text)
+            | Event::Commentary(text)
             | Event::Plan(text)
             | Event::ToolArgs { text, .. } => {
                 bytes += text.len();

@@ -131,6 +131,23 @@ fn an_answer() {
     assert!(tools.iter().all(|tool| tool["type"] == "function"), "{tools:#?}");
 }
 
+/// What a model says on the way is progress and never the answer, also if it says nothing else.
+#[test]
+fn commentary_is_no_answer() {
+    let look = "<|channel|>commentary<|message|>I look.<|end|>";
+    let call = "<|start|>assistant<|channel|>commentary to=functions.exec_command \
+                <|constrain|>json<|message|>{\"cmd\":\"echo hi\"}<|call|>";
+    let done = "<|channel|>final<|message|>Done.<|return|>";
+    let script = json!([answer([text(look), text(call)]), answer([text(done)])]);
+    let provider = "dialect = \"harmony\"\n";
+    let items = ["reasoning: I look.", "command_execution: hi", "agent_message: Done."];
+    check(script, provider, &items);
+    let ran = run(json!([answer([text(look)])]), provider, &["-o", "out.txt"]);
+    assert_eq!(ran.ended.code, Some(0), "{:#?}", ran.ended);
+    assert_eq!(completed(&ran.ended), ["reasoning: I look."], "{:#?}", ran.ended);
+    assert_eq!(ran.lab.workspace.read("out.txt").unwrap_or_default(), "");
+}
+
 #[test]
 fn what_the_user_asks_for() {
     let asked = ["-c", "model_reasoning_effort=\"low\"", "-c", "web_search=\"live\""];

@@ -4,6 +4,7 @@
 mod app_server;
 mod bad_input;
 mod chat;
+mod commentary;
 mod compaction;
 mod conformance;
 mod daemon;

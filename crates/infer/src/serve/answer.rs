@@ -252,6 +252,7 @@ struct Answer {
 #[derive(Default)]
 struct Said {
     reasoning: String,
+    commentary: String,
     text: String,
 }
 
@@ -421,6 +422,10 @@ impl Answer {
                 said.reasoning.push_str(text);
                 delta
             }
+            Delta::Commentary(text) => {
+                said.commentary.push_str(text);
+                delta
+            }
             Delta::Text(text) => {
                 said.text.push_str(text);
                 delta
@@ -453,6 +458,9 @@ impl Answer {
         let messages = &mut Arc::make_mut(&mut self.request).messages;
         if !said.reasoning.is_empty() {
             messages.push(Message::Reasoning(said.reasoning));
+        }
+        if !said.commentary.is_empty() {
+            messages.push(Message::Commentary(said.commentary));
         }
         if !said.text.is_empty() {
             messages.push(Message::Assistant(said.text));

@@ -1,8 +1,10 @@
-//! An answer in the words of Chat Completions.
+//! An answer in the words of Chat Completions. Commentary is part of `reasoning_content`: there is no other place for what
+//! is not the answer.
 
 use serde::Serialize;
 
 use super::{End, Id, Item, Reply, Said, to_json};
+use crate::reader::GAP;
 use crate::refusal::error_body;
 use crate::request::Usage;
 
@@ -12,11 +14,20 @@ pub(super) fn write(reply: &Reply, said: Said<'_>, out: &mut Vec<u8>) {
         Said::Began => Delta { role: Some("assistant"), content: Some(""), ..Delta::default() },
         Said::Added(at) => match &reply.entries[at].item {
             Item::Call(call) => Delta::of_call(Call::whole(reply, *call, "")),
-            Item::Message(_) | Item::Reasoning(_) | Item::Output { .. } => return,
+            Item::Reasoning(_) | Item::Commentary(_)
+                if reply.entries[..at].iter().any(|entry| thought(&entry.item).is_some()) =>
+            {
+                Delta { reasoning_content: Some(GAP), ..Delta::default() }
+            }
+            Item::Message(_) | Item::Reasoning(_) | Item::Commentary(_) | Item::Output { .. } => {
+                return;
+            }
         },
         Said::Piece(at, text) => match &reply.entries[at].item {
             Item::Message(_) => Delta { content: Some(text), ..Delta::default() },
-            Item::Reasoning(_) => Delta { reasoning_content: Some(text), ..Delta::default() },
+            Item::Reasoning(_) | Item::Commentary(_) => {
+                Delta { reasoning_content: Some(text), ..Delta::default() }
+            }
             Item::Call(call) => Delta::of_call(Call::more(reply, *call, text)),
             Item::Output { .. } => return,
         },
@@ -44,14 +55,15 @@ pub(super) fn body(reply: &Reply) -> Vec<u8> {
     if let Some(body) = failure(reply) {
         return body;
     }
-    let (mut content, mut thought) = (None::<String>, None::<String>);
+    let mut content = None::<String>;
     for entry in &reply.entries {
-        match &entry.item {
-            Item::Message(text) => content.get_or_insert_default().push_str(text),
-            Item::Reasoning(text) => thought.get_or_insert_default().push_str(text),
-            Item::Call(_) | Item::Output { .. } => {}
+        if let Item::Message(text) = &entry.item {
+            content.get_or_insert_default().push_str(text);
         }
     }
+    let thoughts: Vec<&str> =
+        reply.entries.iter().filter_map(|entry| thought(&entry.item)).collect();
+    let thought = (!thoughts.is_empty()).then(|| thoughts.join(GAP));
     let calls = (0..reply.calls.len())
         .map(|call| Call { index: None, ..Call::whole(reply, call, &reply.calls[call].arguments) });
     let message = Message {
@@ -74,6 +86,14 @@ pub(super) fn body(reply: &Reply) -> Vec<u8> {
     };
     to_json(&completion, &mut out);
     out
+}
+
+/// Returns what an item says that is not the answer.
+fn thought(item: &Item) -> Option<&str> {
+    match item {
+        Item::Reasoning(text) | Item::Commentary(text) => Some(text),
+        Item::Message(_) | Item::Call(_) | Item::Output { .. } => None,
+    }
 }
 
 fn failure(reply: &Reply) -> Option<Vec<u8>> {

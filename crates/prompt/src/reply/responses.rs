@@ -1,4 +1,7 @@
 //! An answer in the words of the Responses API.
+//!
+//! Commentary is an item of reasoning whose text is its summary: the part of reasoning that clients show while an answer
+//! is made, and none takes for the answer.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -17,17 +20,29 @@ pub(super) fn write(reply: &Reply, sequence: u64, said: Said<'_>, out: &mut Vec<
         }
         Said::Added(at) => added(reply, at, &mut frames),
         Said::Piece(at, text) => {
-            let (of, content_index) = match &reply.entries[at].item {
-                Item::Message(_) => ("response.output_text.delta", Some(0)),
-                Item::Reasoning(_) => ("response.reasoning_text.delta", Some(0)),
-                Item::Call(call) if reply.slots[*call].free => {
-                    ("response.custom_tool_call_input.delta", None)
+            let (mut content_index, mut summary_index) = (None, None);
+            let of = match &reply.entries[at].item {
+                Item::Message(_) => {
+                    content_index = Some(0);
+                    "response.output_text.delta"
                 }
-                Item::Call(_) => ("response.function_call_arguments.delta", None),
+                Item::Reasoning(_) => {
+                    content_index = Some(0);
+                    "response.reasoning_text.delta"
+                }
+                Item::Commentary(_) => {
+                    summary_index = Some(0);
+                    "response.reasoning_summary_text.delta"
+                }
+                Item::Call(call) if reply.slots[*call].free => {
+                    "response.custom_tool_call_input.delta"
+                }
+                Item::Call(_) => "response.function_call_arguments.delta",
                 Item::Output { .. } => return frames.sequence,
             };
             let logprobs = matches!(reply.entries[at].item, Item::Message(_)).then_some([]);
-            let event = Event { content_index, delta: Some(text), logprobs, ..Event::new(of) };
+            let delta = Some(text);
+            let event = Event { content_index, summary_index, delta, logprobs, ..Event::new(of) };
             frames.push(event.of(reply, at));
         }
         Said::Done(at) => done(reply, at, &mut frames),
@@ -58,8 +73,7 @@ fn added(reply: &Reply, at: usize, frames: &mut Frames<'_>) {
     };
     frames.push(event);
     if let Some(part) = part(&reply.entries[at], true) {
-        let event = Event { content_index: Some(0), part: Some(part), ..Event::new(PART_ADDED) };
-        frames.push(event.of(reply, at));
+        frames.push(Event::of_part(part, [PART_ADDED, SUMMARY_ADDED]).of(reply, at));
     }
 }
 
@@ -77,6 +91,11 @@ fn done(reply: &Reply, at: usize, frames: &mut Frames<'_>) {
             text: Some(text),
             ..Event::new("response.reasoning_text.done")
         }),
+        Item::Commentary(text) => Some(Event {
+            summary_index: Some(0),
+            text: Some(text),
+            ..Event::new("response.reasoning_summary_text.done")
+        }),
         Item::Call(call) => {
             let text = Some(reply.calls[*call].arguments.as_str());
             Some(match reply.slots[*call].free {
@@ -92,8 +111,7 @@ fn done(reply: &Reply, at: usize, frames: &mut Frames<'_>) {
         frames.push(event.of(reply, at));
     }
     if let Some(part) = part(entry, false) {
-        let event = Event { content_index: Some(0), part: Some(part), ..Event::new(PART_DONE) };
-        frames.push(event.of(reply, at));
+        frames.push(Event::of_part(part, [PART_DONE, SUMMARY_DONE]).of(reply, at));
     }
     frames.push(Event {
         output_index: Some(at),
@@ -104,6 +122,8 @@ fn done(reply: &Reply, at: usize, frames: &mut Frames<'_>) {
 
 const PART_ADDED: &str = "response.content_part.added";
 const PART_DONE: &str = "response.content_part.done";
+const SUMMARY_ADDED: &str = "response.reasoning_summary_part.added";
+const SUMMARY_DONE: &str = "response.reasoning_summary_part.done";
 
 struct Frames<'a> {
     sequence: u64,
@@ -134,6 +154,8 @@ struct Event<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     content_index: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    summary_index: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     delta: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
@@ -156,6 +178,17 @@ impl<'a> Event<'a> {
         Self { kind, ..Self::default() }
     }
 
+    /// Tells of the only part of an item; parts of contents and of summaries are told of by different words.
+    fn of_part(part: WirePart<'a>, [content, summary]: [&'static str; 2]) -> Self {
+        let is_summary = matches!(part, WirePart::Summary { .. });
+        Self {
+            content_index: (!is_summary).then_some(0),
+            summary_index: is_summary.then_some(0),
+            part: Some(part),
+            ..Self::new(if is_summary { summary } else { content })
+        }
+    }
+
     /// Says which item it is about.
     fn of(self, reply: &'a Reply, at: usize) -> Self {
         Self { item_id: Some(item_id(reply, at)), output_index: Some(at), ..self }
@@ -163,10 +196,14 @@ impl<'a> Event<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum WirePart<'a> {
-    OutputText { annotations: [(); 0], logprobs: [(); 0], text: &'a str },
-    ReasoningText { text: &'a str },
+    #[serde(rename = "output_text")]
+    Output { annotations: [(); 0], logprobs: [(); 0], text: &'a str },
+    #[serde(rename = "reasoning_text")]
+    Reasoning { text: &'a str },
+    #[serde(rename = "summary_text")]
+    Summary { text: &'a str },
 }
 
 #[derive(Serialize)]
@@ -181,7 +218,7 @@ enum WireItem<'a> {
     Reasoning {
         id: Id<'a>,
         status: Status,
-        summary: [(); 0],
+        summary: Vec<WirePart<'a>>,
         content: Vec<WirePart<'a>>,
     },
     FunctionCall {
@@ -206,6 +243,10 @@ enum WireItem<'a> {
         id: Id<'a>,
         status: Status,
         call_id: &'a str,
+        /// No field of the API, whose clients leave what they do not know alone: a call and what came of it can be shown
+        /// without looking the call up.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<&'a str>,
         output: &'a str,
     },
 }
@@ -213,7 +254,7 @@ enum WireItem<'a> {
 fn item_id(reply: &Reply, at: usize) -> Id<'_> {
     let prefix = match &reply.entries[at].item {
         Item::Message(_) => "msg_",
-        Item::Reasoning(_) => "rs_",
+        Item::Reasoning(_) | Item::Commentary(_) => "rs_",
         Item::Call(call) if reply.slots[*call].free => "ctc_",
         Item::Call(_) => "fc_",
         Item::Output { .. } => "fco_",
@@ -228,7 +269,12 @@ fn item(reply: &Reply, at: usize, is_new: bool) -> WireItem<'_> {
     let content = || if is_new { Vec::new() } else { part(entry, false).into_iter().collect() };
     match &entry.item {
         Item::Message(_) => WireItem::Message { id, status, role: "assistant", content: content() },
-        Item::Reasoning(_) => WireItem::Reasoning { id, status, summary: [], content: content() },
+        Item::Reasoning(_) => {
+            WireItem::Reasoning { id, status, summary: Vec::new(), content: content() }
+        }
+        Item::Commentary(_) => {
+            WireItem::Reasoning { id, status, summary: content(), content: Vec::new() }
+        }
         Item::Call(number) => {
             let (call, slot) = (&reply.calls[*number], &reply.slots[*number]);
             let call_id = &*call.id;
@@ -248,8 +294,9 @@ fn item(reply: &Reply, at: usize, is_new: bool) -> WireItem<'_> {
                 }
             }
         }
-        Item::Output { call_id, text } => {
-            WireItem::FunctionCallOutput { id, status, call_id, output: text }
+        Item::Output { call_id, name, text } => {
+            let name = name.as_deref();
+            WireItem::FunctionCallOutput { id, status, call_id, name, output: text }
         }
     }
 }
@@ -258,9 +305,10 @@ fn part(entry: &Entry, is_new: bool) -> Option<WirePart<'_>> {
     let shown = |text| if is_new { "" } else { text };
     match &entry.item {
         Item::Message(text) => {
-            Some(WirePart::OutputText { annotations: [], logprobs: [], text: shown(text) })
+            Some(WirePart::Output { annotations: [], logprobs: [], text: shown(text) })
         }
-        Item::Reasoning(text) => Some(WirePart::ReasoningText { text: shown(text) }),
+        Item::Reasoning(text) => Some(WirePart::Reasoning { text: shown(text) }),
+        Item::Commentary(text) => Some(WirePart::Summary { text: shown(text) }),
         Item::Call(_) | Item::Output { .. } => None,
     }
 }

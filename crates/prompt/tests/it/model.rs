@@ -64,19 +64,23 @@ fn where_reasoning_begins() {
 /// Messages that follow each other do not run together.
 #[test]
 fn messages_stay_apart() {
-    let check = |said: &str, reasoning: &str, text: &str| {
+    let check = |said: &str, reasoning: &str, commentary: &str, text: &str| {
         let model = model("harmony", HashMap::new());
         let prompt = model.compose(&request_of(json!({"tools": [{"name": "f"}]}))).unwrap();
         let answer = read(&model, &prompt, tokens(said), Ending::Stop);
-        assert_eq!((answer.reasoning.as_str(), answer.text.as_str()), (reasoning, text), "{said}");
+        let got = [&answer.reasoning, &answer.commentary, &answer.text];
+        assert_eq!(got, [reasoning, commentary, text], "{said}");
     };
     let say = |channel: &str, text: &str| format!("<|channel|>{channel}<|message|>{text}");
     let next = "<|end|><|start|>assistant";
     let (look, done) = (say("commentary", "I look."), say("final", "Done."));
-    check(&format!("{look}{next}{done}"), "", "I look.\n\nDone.");
+    check(&format!("{look}{next}{done}"), "", "I look.", "Done.");
+    check(&format!("{look}{next}{look}{next}{done}"), "", "I look.\n\nI look.", "Done.");
+    check(&look, "", "I look.", "");
     let hm = say("analysis", "Hm.");
-    check(&format!("{hm}{next}{hm}{next}{done}"), "Hm.\n\nHm.", "Done.");
-    check(&done, "", "Done.");
+    check(&format!("{hm}{next}{hm}{next}{done}"), "Hm.\n\nHm.", "", "Done.");
+    check(&format!("{hm}{next}{look}{next}{done}"), "Hm.", "I look.", "Done.");
+    check(&done, "", "", "Done.");
 }
 
 /// Tags of HTML are text, marks are not.

@@ -125,6 +125,9 @@ pub(crate) fn shown(pieces: &[Piece]) -> String {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) reasoning: String,
+    pub(crate) commentary: String,
+    /// Both of them, in the order in which they came.
+    pub(crate) aside: String,
     pub(crate) text: String,
     /// Name, arguments, and whether it came whole.
     pub(crate) calls: Vec<(String, String, bool)>,
@@ -133,7 +136,14 @@ pub(crate) struct Answer {
 impl Answer {
     fn take(&mut self, delta: Delta<'_>) {
         match delta {
-            Delta::Reasoning(text) => self.reasoning += text,
+            Delta::Reasoning(text) => {
+                self.reasoning += text;
+                self.aside += text;
+            }
+            Delta::Commentary(text) => {
+                self.commentary += text;
+                self.aside += text;
+            }
             Delta::Text(text) => self.text += text,
             Delta::Call { index, name } => {
                 assert_eq!(index as usize, self.calls.len());

@@ -1,7 +1,7 @@
 //! Answers, frame by frame.
 
 use prompt::reply::{Api, KEEP_ALIVE, ModelCard, Reply, models_body};
-use prompt::request::{REPEATED_BYTES_MAX, Request, Usage};
+use prompt::request::{Message, REPEATED_BYTES_MAX, Request, Usage};
 use prompt::{Delta, Ending};
 use serde_json::{Value, json};
 
@@ -152,6 +152,73 @@ fn events_of_the_responses_api() {
     assert_eq!(reply.calls()[0].name, "mcp__a.look");
     assert!(reply.calls().iter().all(|call| call.complete));
     assert_eq!(&serde_json::from_slice::<Value>(&reply.into_body()).unwrap(), response);
+}
+
+/// What is said on the way is an item of its own, never a message; what a client sends back of it is what it was.
+#[test]
+fn commentary_is_never_the_answer() {
+    let deltas = [
+        Delta::Reasoning("Hm."),
+        Delta::Commentary("I "),
+        Delta::Commentary("look."),
+        Delta::Text("Done."),
+    ];
+    let (reply, frames) = play(Api::Responses, &deltas, Ending::Stop);
+    let kinds: Vec<_> = frames[9..17]
+        .iter()
+        .map(|frame| frame["type"].as_str().unwrap().strip_prefix("response.").unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "reasoning_summary_part.added",
+            "reasoning_summary_text.delta",
+            "reasoning_summary_text.delta",
+            "reasoning_summary_text.done",
+            "reasoning_summary_part.done",
+            "output_item.done",
+            "output_item.added",
+            "content_part.added",
+        ]
+    );
+    assert_eq!(
+        frames[10],
+        json!({"type": "response.reasoning_summary_text.delta", "sequence_number": 10,
+            "item_id": "rs_7f_1", "output_index": 1, "summary_index": 0, "delta": "I "})
+    );
+    let item = json!({"type": "reasoning", "id": "rs_7f_1", "status": "completed",
+        "summary": [{"type": "summary_text", "text": "I look."}], "content": []});
+    assert_eq!(frames[14]["item"], item);
+    let body: Value = serde_json::from_slice(&reply.into_body()).unwrap();
+    assert_eq!(body["output"][1], item);
+    let is_message = |item: &&Value| item["type"] == "message";
+    let messages: Vec<_> = body["output"].as_array().unwrap().iter().filter(is_message).collect();
+    assert_eq!(messages.len(), 1, "{body}");
+    assert_eq!(messages[0]["content"][0]["text"], "Done.");
+    let back = json!({"model": "m", "input": body["output"]});
+    let request = read(Api::Responses, back.to_string().as_bytes()).unwrap();
+    assert_eq!(
+        request.messages,
+        [
+            Message::Reasoning("Hm.".to_owned()),
+            Message::Commentary("I look.".to_owned()),
+            Message::Assistant("Done.".to_owned()),
+        ]
+    );
+    let (reply, frames) = play(Api::Chat, &deltas, Ending::Stop);
+    let thought: String = frames
+        .iter()
+        .filter_map(|frame| frame["choices"][0]["delta"]["reasoning_content"].as_str())
+        .collect();
+    assert_eq!(thought, "Hm.\n\nI look.");
+    let body: Value = serde_json::from_slice(&reply.into_body()).unwrap();
+    let message = &body["choices"][0]["message"];
+    assert_eq!(message["content"], "Done.");
+    assert_eq!(message["reasoning_content"], thought);
+    // Nothing but commentary is no answer.
+    let (reply, _) = play(Api::Chat, &deltas[1..3], Ending::Stop);
+    let body: Value = serde_json::from_slice(&reply.into_body()).unwrap();
+    assert_eq!(body["choices"][0]["message"]["content"], json!(null));
 }
 
 /// What an answer repeats of a request with these fields.
@@ -317,7 +384,7 @@ fn outputs_of_own_tools() {
         }
         let status = if completed { "completed" } else { "failed" };
         let item = json!({"type": "function_call_output", "id": "fco_7f_1", "status": status,
-            "call_id": id, "output": "a.txt"});
+            "call_id": id, "name": "ls", "output": "a.txt"});
         assert_eq!(body["output"][1], item);
         assert_eq!(body["status"], "completed");
         let is_item = |frame: &&Value| frame["item"] == item;

@@ -17,6 +17,7 @@ use crate::{BOTH, stamp};
 #[derive(Clone, Debug)]
 enum Piece {
     Reasoning(String),
+    Commentary(String),
     Text(String),
     Call(u32, &'static str),
     Arguments(u32, String),
@@ -30,6 +31,7 @@ const WORDS: &str = "[a-zé\"\\\\{}<>|]{0,6}";
 fn piece() -> impl Strategy<Value = Piece> {
     prop_oneof![
         WORDS.prop_map(Piece::Reasoning),
+        WORDS.prop_map(Piece::Commentary),
         WORDS.prop_map(Piece::Text),
         (0..3_u32, prop::sample::select(&["ls", "patch", "other", "mcp__a.look"][..]))
             .prop_map(|(index, name)| Piece::Call(index, name)),
@@ -44,6 +46,7 @@ fn play(api: Api, pieces: &[Piece], ending: Ending, usage: Usage) -> (Reply, Vec
     for piece in pieces {
         let delta = match piece {
             Piece::Reasoning(text) => Delta::Reasoning(text),
+            Piece::Commentary(text) => Delta::Commentary(text),
             Piece::Text(text) => Delta::Text(text),
             Piece::Call(index, name) => Delta::Call { index: *index, name },
             Piece::Arguments(index, text) => Delta::Arguments { index: *index, text },
@@ -200,8 +203,9 @@ fn said(reply: &Reply, pieces: &[Piece]) -> Heard {
 fn our_own_client_hears_what_is_said() {
     let pieces = [
         Piece::Reasoning("Hm.".to_owned()),
-        Piece::Text("I ".to_owned()),
-        Piece::Text("look.".to_owned()),
+        Piece::Commentary("I look.".to_owned()),
+        Piece::Text("So ".to_owned()),
+        Piece::Text("far.".to_owned()),
         Piece::Call(0, "ls"),
         Piece::Arguments(0, "{\"a\":".to_owned()),
         Piece::Arguments(0, "1}".to_owned()),

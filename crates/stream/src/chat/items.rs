@@ -50,8 +50,18 @@ struct Entry {
 #[derive(Debug)]
 enum Item {
     Message(Vec<ContentPart>),
-    Reasoning { text: String, seal: Option<String> },
-    Call { number: usize, name: String, id: Option<String>, arguments: String },
+    /// Reasoning, or commentary, which is an item of its own.
+    Reasoning {
+        kind: Kind,
+        text: String,
+        seal: Option<String>,
+    },
+    Call {
+        number: usize,
+        name: String,
+        id: Option<String>,
+        arguments: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +78,7 @@ enum Kind {
     Text,
     Refusal,
     Reasoning,
+    Commentary,
 }
 
 impl Items {
@@ -95,6 +106,7 @@ impl Items {
             // A plan is something that the model says.
             Event::Text(text) | Event::Plan(text) => self.piece(Kind::Text, text, events),
             Event::Reasoning(text) => self.piece(Kind::Reasoning, text, events),
+            Event::Commentary(text) => self.piece(Kind::Commentary, text, events),
             Event::Refusal(text) => self.piece(Kind::Refusal, text, events),
             Event::ReasoningSignature(text) => self.seal(text, events),
             Event::ToolStart { index, name, id, .. } => {
@@ -174,8 +186,10 @@ impl Items {
             return;
         }
         let is_open = match self.list.back() {
-            Some(Entry { item: Item::Message(_), .. }) => kind != Kind::Reasoning,
-            Some(Entry { item: Item::Reasoning { .. }, .. }) => kind == Kind::Reasoning,
+            Some(Entry { item: Item::Message(_), .. }) => {
+                matches!(kind, Kind::Text | Kind::Refusal)
+            }
+            Some(Entry { item: Item::Reasoning { kind: open, .. }, .. }) => kind == *open,
             Some(Entry { item: Item::Call { .. }, .. }) | None => false,
         };
         let blank = self.blank.take().filter(|(of, _)| *of == kind).map(|(_, text)| text);
@@ -196,7 +210,9 @@ impl Items {
             self.close(events);
             let item = match kind {
                 Kind::Text | Kind::Refusal => Item::Message(Vec::new()),
-                Kind::Reasoning => Item::Reasoning { text: String::new(), seal: None },
+                Kind::Reasoning | Kind::Commentary => {
+                    Item::Reasoning { kind, text: String::new(), seal: None }
+                }
             };
             self.begin(item);
             events.push(added(kind));
@@ -208,7 +224,7 @@ impl Items {
         }
         events.push(match kind {
             Kind::Text | Kind::Refusal => StreamEvent::TextDelta(piece),
-            Kind::Reasoning => StreamEvent::ReasoningDelta(piece),
+            Kind::Reasoning | Kind::Commentary => StreamEvent::ReasoningDelta(piece),
         });
     }
 
@@ -218,7 +234,8 @@ impl Items {
         }
         if !matches!(self.list.back(), Some(Entry { item: Item::Reasoning { .. }, .. })) {
             self.close(events);
-            self.begin(Item::Reasoning { text: String::new(), seal: None });
+            let kind = Kind::Reasoning;
+            self.begin(Item::Reasoning { kind, text: String::new(), seal: None });
             events.push(added(Kind::Reasoning));
         }
         if let Some(Entry { item: Item::Reasoning { seal, .. }, .. }) = self.list.back_mut() {
@@ -247,7 +264,7 @@ impl Items {
         let status = (entry.state != State::Whole).then(|| INCOMPLETE.to_owned());
         StreamEvent::ItemDone(Open::Known(match entry.item {
             Item::Message(parts) => message(parts),
-            Item::Reasoning { text, seal } => reasoning(text, seal),
+            Item::Reasoning { text, seal, .. } => reasoning(text, seal),
             Item::Call { number, name, id, arguments } => {
                 // Unique within the answer; the history sees to the rest.
                 let call_id = id.unwrap_or_else(|| format!("call_{number}"));
@@ -289,7 +306,9 @@ fn extend(parts: &mut Vec<ContentPart>, kind: Kind, piece: &str) {
         | (Some(Open::Known(KnownPart::OutputText { text })), Kind::Text) => text.push_str(piece),
         (_, kind) => parts.push(Open::Known(match kind {
             Kind::Refusal => KnownPart::Refusal { refusal: piece.to_owned() },
-            Kind::Text | Kind::Reasoning => KnownPart::OutputText { text: piece.to_owned() },
+            Kind::Text | Kind::Reasoning | Kind::Commentary => {
+                KnownPart::OutputText { text: piece.to_owned() }
+            }
         })),
     }
 }
@@ -297,7 +316,7 @@ fn extend(parts: &mut Vec<ContentPart>, kind: Kind, piece: &str) {
 fn added(kind: Kind) -> StreamEvent {
     StreamEvent::ItemAdded(Open::Known(match kind {
         Kind::Text | Kind::Refusal => message(Vec::new()),
-        Kind::Reasoning => reasoning(String::new(), None),
+        Kind::Reasoning | Kind::Commentary => reasoning(String::new(), None),
     }))
 }
 

@@ -278,6 +278,18 @@ fn what_is_written_in_the_text() {
         ],
         &["call_0:run({\"cmd\":\"1\"})", "completed 0"],
     );
+    // What a model says on the way is an item of its own, and not the answer.
+    let channels = [
+        "<|channel|>analysis<|message|>Hm.<|end|>",
+        "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>",
+        "<|start|>assistant<|channel|>final<|message|>Done.<|return|>",
+    ];
+    check_as(
+        Some("harmony"),
+        &[text(&channels.concat()), done()],
+        &["reasoning(Hm.)", "reasoning(I look.)", "message(Done.)", "completed 0"],
+    );
+    check_as(Some("harmony"), &[text(channels[1]), done()], &["reasoning(I look.)", "completed 0"]);
     // Without a dialect it is text.
     check(&[text(markup), done()], &[&format!("message({markup})"), "completed 0"]);
 }

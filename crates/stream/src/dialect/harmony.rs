@@ -5,8 +5,9 @@
 //! ```
 //!
 //! A stream begins after the prompt's `<|start|>assistant`. What goes to a recipient is a call, its
-//! arguments the exact text; analysis is reasoning, everything else is shown. Nothing here needs a
-//! vocabulary: text is searched for markers, and [`Tokens`] knows the few ids that are markers and
+//! arguments the exact text; analysis is reasoning; the final channel is the answer, and so is a message that
+//! names no channel; whatever is said on any other channel is commentary, and never part of the answer. Nothing
+//! here needs a vocabulary: text is searched for markers, and [`Tokens`] knows the few ids that are markers and
 //! asks for the bytes of all others. Only the latter can tell a marker from its quotation, but a
 //! marker inside of a JSON string of arguments counts as quoted in text as well.
 //!
@@ -182,8 +183,11 @@ struct Calls {
 impl Flavor for Calls {
     fn route(&self, header: &Header) -> Route {
         match (header.recipient.as_str(), header.channel) {
-            ("" | "all" | "user" | "assistant", Channel::Analysis) => Route::Reasoning,
-            ("" | "all" | "user" | "assistant", _) => Route::Text,
+            ("" | "all" | "user" | "assistant", channel) => match channel {
+                Channel::Analysis => Route::Reasoning,
+                Channel::Final | Channel::None => Route::Text,
+                Channel::Commentary | Channel::Other => Route::Commentary,
+            },
             _ => Route::Call,
         }
     }
@@ -331,6 +335,8 @@ const SPECIAL: [(u32, Marker); 8] = [
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use proptest::prelude::*;
     use serde_json::Value;
 
@@ -338,6 +344,7 @@ mod tests {
     use crate::canonical::Collector;
     use crate::dialect::messages::HEADER_BYTES_MAX;
     use crate::dialect::{Engine, NAME_BYTES_MAX, trial};
+    use crate::event::Event;
 
     fn engine() -> Box<dyn Engine> {
         Box::new(Harmony::new())
@@ -483,16 +490,21 @@ mod tests {
         }
         for (header, kind, error) in [
             ("<|channel|>analysis to=assistant", "reasoning", false),
-            ("<|channel|>commentary to=all", "text", false),
-            ("<|channel|>commentary json", "text", false),
+            ("<|channel|>commentary", "reasoning", false),
+            ("<|channel|>commentary to=all", "reasoning", false),
+            ("<|channel|>commentary to=user", "reasoning", false),
+            ("<|channel|>commentary json", "reasoning", false),
+            ("<|channel|>final to=user", "text", false),
             ("<|channel|>final <|constrain|>json", "text", false),
             ("<|channel|>analysis?", "reasoning", true),
-            ("<|channel|>odd", "text", true),
+            ("<|channel|>odd", "reasoning", true),
+            ("<|channel|>commentary?", "reasoning", true),
             ("<|channel|>analysis free words", "reasoning", true),
             ("<|channel|>", "text", true),
-            ("<|channel|>commentary to=", "text", true),
-            ("<|channel|>commentary to=functions.", "text", true),
+            ("<|channel|>commentary to=", "reasoning", true),
+            ("<|channel|>commentary to=functions.", "reasoning", true),
             ("<|channel|>analysis<|channel|>final", "text", true),
+            ("<|channel|>final<|channel|>commentary", "reasoning", true),
             ("<|start|><|channel|>analysis", "reasoning", true),
             ("<|start|>analysis", "reasoning", true),
         ] {
@@ -500,6 +512,42 @@ mod tests {
             let want: Vec<_> = [Some(&*text), error].into_iter().flatten().collect();
             check(&format!("{header}<|message|>a<|end|>"), &want);
         }
+    }
+
+    /// Whatever else is said, the text of a stream is what its final channel says.
+    #[test]
+    fn only_the_final_channel_is_text() {
+        let say = |channel: &str, text: &str| {
+            format!("<|start|>assistant<|channel|>{channel}<|message|>{text}<|end|>")
+        };
+        let call = "<|start|>assistant to=functions.f<|channel|>commentary<|message|>{}<|call|>";
+        let called = ["call 0 f", "args 0 \"{}\"", "end 0 true"];
+        let (look, done) = (say("commentary", "I look."), say("final", "Done."));
+        let (looked, said) = ("reasoning \"I look.\"", "text \"Done.\"");
+        check(&format!("{look}{done}"), &[looked, said]);
+        check(&format!("{done}{look}"), &[said, looked]);
+        check(&look, &[looked]);
+        check(&format!("{look}{call}"), &[&[looked], &called[..]].concat());
+        check(&format!("{look}{call}{done}"), &[&[looked], &called[..], &[said]].concat());
+        let cut = "<|channel|>commentary<|message|>I look.";
+        check(cut, &[looked, "! truncated"]);
+        let hm = say("analysis", "Hm. ");
+        check(&format!("{hm}{look}{done}"), &["reasoning \"Hm. I look.\"", said]);
+    }
+
+    /// Those who watch can tell commentary from reasoning.
+    #[test]
+    fn commentary_is_an_event_of_its_own() {
+        let mut kinds = Vec::new();
+        let mut engine = Harmony::new();
+        let input =
+            "<|channel|>analysis<|message|>a<|end|><|channel|>commentary<|message|>b<|end|>";
+        engine.push(input, 0, &mut |event: Event<'_>, _: Range<u64>| match event {
+            Event::Reasoning(text) => kinds.push(format!("reasoning {text}")),
+            Event::Commentary(text) => kinds.push(format!("commentary {text}")),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(kinds, ["reasoning a", "commentary b"]);
     }
 
     #[test]
@@ -526,7 +574,7 @@ mod tests {
         let input = format!("<|channel|>commentary to={name}<|message|>{{}}<|call|>");
         check(&input, &[&*format!("call 0 {name}"), "args 0 \"{}\"", "end 0 true"]);
         let input = format!("<|channel|>commentary to={name}f<|message|>a<|call|>");
-        check(&input, &["text \"a\"", "! limit"]);
+        check(&input, &["reasoning \"a\"", "! limit"]);
         let input = format!("<|start|>{name}{name}<|message|>a<|end|>");
         check(&input, &["! unexpected_data"]);
     }
@@ -713,9 +761,9 @@ mod tests {
         /// Whatever a message says comes out unchanged, and so do arguments.
         #[test]
         fn content_is_lossless(
-            messages in prop::collection::vec((0usize..3, "[a-z<|>é \\n]{0,12}"), 0..6),
+            messages in prop::collection::vec((0usize..4, "[a-z<|>é \\n]{0,12}"), 0..6),
         ) {
-            let headers = ["analysis", "final", "commentary to=functions.f code"];
+            let headers = ["analysis", "final", "commentary to=functions.f code", "commentary"];
             let (mut input, mut want) = (String::new(), String::new());
             for (kind, content) in &messages {
                 prop_assume!(!MARKERS.iter().any(|(word, _)| content.contains(word)));

@@ -47,6 +47,7 @@ pub(crate) enum Source {
 pub(crate) enum Route {
     Text,
     Reasoning,
+    Commentary,
     /// To the flavor.
     Call,
     /// Nowhere: somebody else's words that a model made up.
@@ -131,6 +132,7 @@ impl<F: Flavor> Machine<F> {
             State::Header => self.header.text(text),
             State::Bare | State::Content(Route::Text) => sink.event(Event::Text(text), range),
             State::Content(Route::Reasoning) => sink.event(Event::Reasoning(text), range),
+            State::Content(Route::Commentary) => sink.event(Event::Commentary(text), range),
             State::Content(Route::Call) => self.flavor.push(text, range, sink),
             State::Content(Route::Drop) => {}
             State::Ended(told) => {
@@ -199,7 +201,7 @@ impl<F: Flavor> Machine<F> {
         let state = self.state;
         match state {
             State::Content(Route::Call) => self.flavor.close(Close::Stream(rest), rest_range, sink),
-            State::Content(Route::Text | Route::Reasoning) => {
+            State::Content(Route::Text | Route::Reasoning | Route::Commentary) => {
                 if !rest.is_empty() {
                     self.text(rest, rest_range, sink);
                 }

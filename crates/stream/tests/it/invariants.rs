@@ -110,7 +110,9 @@ impl Sink for Watch {
     fn event(&mut self, event: Event<'_>, range: Range<u64>) {
         assert!(range.start <= range.end && range.end <= self.len, "{event:?} at {range:?}");
         match event {
-            Event::Text(text) | Event::Reasoning(text) => assert!(!text.is_empty(), "{range:?}"),
+            Event::Text(text) | Event::Reasoning(text) | Event::Commentary(text) => {
+                assert!(!text.is_empty(), "{range:?}");
+            }
             Event::ToolStart { index, name, .. } => {
                 assert_eq!(index as usize, self.calls.len(), "calls are counted");
                 assert!(!name.is_empty(), "a call without a name");
