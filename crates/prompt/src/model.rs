@@ -7,6 +7,7 @@ use crate::date::Date;
 use crate::grammar::{Ids, Thinking, Wanted, of_harmony, of_text};
 use crate::guard::{Names, cut};
 use crate::harmony::{self, MARKERS};
+use crate::read;
 use crate::reader::{Plan, Reader};
 use crate::refusal::Refusal;
 use crate::request::{Choice, Format, Input, Message, Request, Tool};
@@ -157,6 +158,8 @@ impl Model {
     /// one that the model's template refuses.
     pub fn compose(&self, request: &Request) -> Result<Prompt, Refusal> {
         check_choice(request)?;
+        let noted = with_note(request);
+        let request = noted.as_ref().unwrap_or(request);
         match &self.family {
             Family::Harmony => Ok(self.compose_harmony(request)),
             Family::Template(template, _) if small::applies(&self.facts, request) => {
@@ -343,6 +346,31 @@ fn check_choice(request: &Request) -> Result<(), Refusal> {
         _ => Ok(()),
     }
 }
+
+/// Tells the model that something of the conversation was left out, once and among its rules; none if nothing was.
+fn with_note(request: &Request) -> Option<Request> {
+    let is_noted = |message: &Message| match message {
+        Message::System(text)
+        | Message::Developer(text)
+        | Message::User(text)
+        | Message::Assistant(text)
+        | Message::Commentary(text)
+        | Message::Output { text, .. } => read::is_left_out(text),
+        Message::Reasoning(_) | Message::Call { .. } => false,
+    };
+    if !request.messages.iter().any(is_noted) {
+        return None;
+    }
+    let is_rule = |message: &Message| matches!(message, Message::System(_) | Message::Developer(_));
+    let rules = request.messages.iter().take_while(|message| is_rule(message)).count();
+    let mut request = request.clone();
+    request.messages.insert(rules, Message::Developer(LEFT_OUT.to_owned()));
+    Some(request)
+}
+
+/// What a model is told about pictures, recordings and files that it cannot have.
+const LEFT_OUT: &str = "Pictures, recordings and files were left out of this conversation, because you cannot open \
+    them. Where one was, a note in brackets says so. If the answer depends on one, say that you cannot see it.";
 
 fn compose_raw(request: &Request) -> Prompt {
     let said = request.messages.iter().filter_map(|message| match message {

@@ -303,18 +303,26 @@ struct WireFile<'a> {
     filename: Option<&'a RawValue>,
 }
 
+/// Tells whether a text has a note in it that stands for what a model cannot see, hear or open.
+pub(crate) fn is_left_out(text: &str) -> bool {
+    [NO_PICTURE, NO_SOUND, NO_FILE_END].iter().any(|note| text.contains(note))
+}
+
 /// What a model reads in the place of a picture.
 pub(crate) const NO_PICTURE: &str = "[a picture was here, which this model cannot see]";
 
 /// What a model reads in the place of a recording.
 pub(crate) const NO_SOUND: &str = "[a recording was here, which this model cannot hear]";
 
+/// How the note ends that a model reads in the place of a file.
+const NO_FILE_END: &str = " was here, which this model cannot open]";
+
 fn no_file(name: Field<'_>, said: &mut String) -> Read<()> {
     let which = match name.opt(Node::name)? {
         Some(name) => format!("the file {name}"),
         None => "a file".to_owned(),
     };
-    said.push_str(&format!("[{which} was here, which this model cannot open]"));
+    said.push_str(&format!("[{which}{NO_FILE_END}"));
     Ok(())
 }
 

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use prompt::Ending;
 use prompt::model::{Model, ModelError, ModelOptions};
 use prompt::refusal::Refusal;
+use prompt::reply::Api;
+use prompt::request::Message;
 use serde_json::json;
 
-use crate::ours::{facts, model, read, request_of, shown, tokens};
+use crate::ours::{facts, model, read, request, request_of, shown, tokens};
 
 #[test]
 fn families() {
@@ -82,6 +84,44 @@ fn messages_stay_apart() {
     check(&format!("{hm}{next}{look}{next}{done}"), "Hm.", "I look.", "Done.");
     check(&done, "", "", "Done.");
 }
+
+/// A model is told among its rules that something was left out, whatever it was and however it is spoken to.
+#[test]
+fn what_was_left_out_is_said_once() {
+    let compose = |name: &str, messages: Vec<Message>| {
+        let prompt = model(name, HashMap::new()).compose(&request(messages)).unwrap();
+        shown(&prompt.pieces)
+    };
+    let user = |text: &str| Message::User(text.to_owned());
+    let rules = Message::System("Be brief.".to_owned());
+    let note = "were left out of this conversation";
+    for part in [
+        json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA"}),
+        json!({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}),
+        json!({"type": "input_file", "filename": "a.pdf"}),
+        json!({"type": "input_file", "file_id": "f"}),
+    ] {
+        let said = json!({"type": "message", "role": "user", "content": [part]});
+        let body = json!({"model": "m", "input": [said]});
+        let messages = crate::read(Api::Responses, body.to_string().as_bytes()).unwrap().messages;
+        for name in ["harmony", "qwen", "smollm2", "mistral", "gemma", "phi"] {
+            let again = messages[0].clone();
+            let all = vec![rules.clone(), user("hello"), again.clone(), again];
+            let text = compose(name, all);
+            assert_eq!(text.matches(note).count(), 1, "{name} {part}: {text}");
+            let (at, asked) = (text.find(note).unwrap(), text.find("hello").unwrap());
+            assert!(at < asked, "{name}: {text}");
+            assert!(!compose(name, vec![rules.clone(), user("hello")]).contains(note), "{name}");
+        }
+    }
+    let text = compose("harmony", vec![rules, user(NO_PICTURE)]);
+    assert!(
+        text.contains("developer‖<|message|>‖# Instructions\n\nBe brief.\n\nPictures"),
+        "{text}"
+    );
+}
+
+const NO_PICTURE: &str = "[a picture was here, which this model cannot see]";
 
 /// Tags of HTML are text, marks are not.
 #[test]
