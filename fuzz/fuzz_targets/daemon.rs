@@ -26,7 +26,8 @@ fuzz_target!(|input: (u16, &[u8])| {
         .expect("a runtime");
     runtime.block_on(async {
         let (client, stream) = tokio::io::duplex(1 << 20);
-        let connection = tokio::spawn(server().connection(stream, Door::Socket));
+        let server = server(at.is_multiple_of(2));
+        let connection = tokio::spawn(server.connection(stream, Door::Socket));
         let (mut read, mut write) = tokio::io::split(client);
         let _ = write.write_all(head).await;
         tokio::task::yield_now().await;
@@ -42,8 +43,9 @@ fuzz_target!(|input: (u16, &[u8])| {
     });
 });
 
-fn server() -> Arc<Server> {
-    let engine = Arc::new(scripted::Scripted::new(2, 4));
+fn server(harmony: bool) -> Arc<Server> {
+    let engine = scripted::Scripted::new(2, 4);
+    let engine = Arc::new(if harmony { engine.harmony() } else { engine });
     let loaded = Loaded::new("tiny".to_owned(), engine, ModelOptions::default());
     let loaded = Arc::new(loaded.expect("the template is ours"));
     let (sender, standing) = watch::channel(Standing::Ready(loaded));
@@ -56,6 +58,8 @@ fn server() -> Arc<Server> {
         standing,
         tools: Tools::new(Settings::default()).expect("no tools"),
         forced_calls: true,
+        metrics: true,
+        tokens_noted: 4,
         token: None,
         address: None,
         log: Log::none(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use config::{Config, Provider, WireApi};
 use engine::retry::RetryLimits;
+use infer::serve::{PROTOCOL, PROTOCOL_HEADER};
 use providers::{Auth, Endpoint, OPENAI_BASE_URL, Socket};
 use stdx::Redacted;
 use stream::dialect::Format;
@@ -40,7 +41,9 @@ pub(crate) fn local(socket: Socket) -> Resolved {
         socket: Some(socket),
         wire_api: providers::WireApi::Responses,
         query: Vec::new(),
-        headers: Vec::new(),
+        // Clients of ours say what they speak beyond the public API, so that a daemon of another version refuses them
+        // with what to do.
+        headers: vec![(PROTOCOL_HEADER.to_owned(), Redacted::new(PROTOCOL))],
         auth: Auth::None,
         idle_timeout: LOCAL_PATIENCE,
     };

@@ -18,6 +18,8 @@ pub struct Daemon {
     pub context: Option<u32>,
     /// Threads that compute.
     pub threads: Option<u16>,
+    /// Whether it counts, and shows that at `/metrics`.
+    pub metrics: bool,
     /// `[[daemon.tools]]`: commands that it may run for its model.
     pub tools: Vec<DaemonTool>,
 }
@@ -46,6 +48,7 @@ impl Read for Daemon {
                 .value("context")?
                 .map(|Whole::<u32, CONTEXT_MIN, { u32::MAX as u64 }>(tokens)| tokens),
             threads: section.value("threads")?.map(|Whole::<u16, 1, THREADS_MAX>(count)| count),
+            metrics: section.or("metrics", false)?,
             tools: section.or("tools", Vec::new())?,
         };
         section.finish();

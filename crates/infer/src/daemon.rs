@@ -27,6 +27,9 @@ pub const IDLE_DEFAULT: Duration = Duration::from_secs(15 * 60);
 /// of the one it waits for.
 pub const SPIN: (&str, &str) = ("GOMP_SPINCOUNT", "10000");
 
+/// The most tokens of an answer that the log has.
+pub const TOKENS_NOTED_MAX: usize = 64;
+
 /// What a daemon is to be.
 #[derive(Debug)]
 pub struct Options {
@@ -50,6 +53,10 @@ pub struct Options {
     pub tools: Settings,
     /// Whether tests may make the model call something.
     pub forced_calls: bool,
+    /// Whether it counts, and shows that to whoever watches it.
+    pub metrics: bool,
+    /// How many tokens of an answer the log has, by their numbers; whoever has the model can read them.
+    pub tokens_noted: usize,
     /// Its bounds.
     pub limits: Limits,
 }
@@ -116,6 +123,8 @@ impl Daemon {
             idle,
             tools,
             forced_calls,
+            metrics,
+            tokens_noted,
             limits,
         } = options;
         let tools = Tools::new(tools)?;
@@ -151,6 +160,8 @@ impl Daemon {
             standing: watched,
             tools,
             forced_calls,
+            metrics,
+            tokens_noted: tokens_noted.min(TOKENS_NOTED_MAX),
             token,
             address,
             log,
@@ -245,9 +256,13 @@ fn load_into(
     });
     match loaded {
         Ok(loaded) => {
+            let workings = loaded.engine.workings();
             let entry = Entry::Loaded {
                 model: name,
                 load_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+                family: &loaded.family(),
+                kernels: &workings.kernels,
+                threads: workings.threads,
                 context_tokens: loaded.engine.context_tokens(),
                 memory_bytes: loaded.engine.stats().memory_bytes,
             };

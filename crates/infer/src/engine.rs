@@ -36,6 +36,20 @@ pub trait Engine: fmt::Debug + Send + Sync {
 
     /// Returns what the engine is doing.
     fn stats(&self) -> Stats;
+
+    /// Returns what computes, for the log.
+    fn workings(&self) -> Workings {
+        Workings::default()
+    }
+}
+
+/// What computes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workings {
+    /// The library, what of the processor it was built for, and which kernels of ours are in it.
+    pub kernels: String,
+    /// How many threads.
+    pub threads: usize,
 }
 
 /// One answer that is wanted.

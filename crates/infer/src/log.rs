@@ -47,6 +47,12 @@ pub enum Entry<'a> {
         model: &'a str,
         /// How long that took.
         load_ms: u64,
+        /// How it is spoken to: `harmony`, `template`, `template/STYLE` where it has calls of its own, or `raw`.
+        family: &'a str,
+        /// What computes.
+        kernels: &'a str,
+        /// On how many threads.
+        threads: usize,
         /// What fits into its context.
         context_tokens: u32,
         /// What it takes.
@@ -82,10 +88,13 @@ pub enum Entry<'a> {
 }
 
 /// One request, when it is over.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Request<'a> {
     /// Its id.
     pub request_id: &'a str,
+    /// Whose it is, as the client says.
+    #[serde(flatten)]
+    pub client: &'a ClientIds,
     /// What it asked for.
     pub route: &'a str,
     /// The model that answered.
@@ -125,6 +134,27 @@ pub struct Request<'a> {
     /// How much of the request was left out of the prompt.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: usize,
+    /// The first tokens of the answer, by their numbers: only where the user of the daemon wants them, since whoever has the
+    /// model can read them.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub first_tokens: &'a [u32],
+}
+
+/// What a client calls a request and whatever it belongs to, so that its log and ours can be read together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ClientIds {
+    /// The thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<String>,
+    /// The session, where that is not the thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// The request, where that is not the thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_request_id: Option<String>,
+    /// The version of our protocol that it speaks: clients of ours say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
 }
 
 fn is_zero(number: &usize) -> bool {

@@ -12,9 +12,9 @@ use crate::engine::Stats;
 /// Where durations are cut, in seconds.
 const BUCKETS: [f64; 8] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
-/// All counters.
-#[derive(Debug, Default)]
-pub struct Metrics(Mutex<Counts>);
+/// All counters, where the user of the daemon wants them; else nothing is counted.
+#[derive(Debug)]
+pub struct Metrics(Option<Mutex<Counts>>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -72,43 +72,49 @@ pub struct Now {
 }
 
 impl Metrics {
+    /// Makes counters that stand at zero, or none.
+    pub fn new(on: bool) -> Self {
+        Self(on.then(Mutex::default))
+    }
+
     /// Counts a request that is over.
     pub fn request(&self, route: &'static str, status: u16) {
-        *self.lock().requests.entry((route, status)).or_default() += 1;
+        self.count(|counts| *counts.requests.entry((route, status)).or_default() += 1);
     }
 
     /// Counts the time that a request for an answer took.
     pub fn took(&self, total: Duration) {
-        self.lock().total.add(total);
+        self.count(|counts| counts.total.add(total));
     }
 
     /// Counts a client that left.
     pub fn cancelled(&self) {
-        self.lock().cancelled += 1;
+        self.count(|counts| counts.cancelled += 1);
     }
 
     /// Counts the time to a first token.
     pub fn first_token(&self, after: Duration) {
-        self.lock().first_token.add(after);
+        self.count(|counts| counts.first_token.add(after));
     }
 
     /// Counts the tokens of an answer.
     pub fn tokens(&self, usage: Usage) {
-        let sum = &mut self.lock().tokens;
-        sum.input += usage.input;
-        sum.cached += usage.cached;
-        sum.output += usage.output;
-        sum.reasoning += usage.reasoning;
+        self.count(|Counts { tokens: sum, .. }| {
+            sum.input += usage.input;
+            sum.cached += usage.cached;
+            sum.output += usage.output;
+            sum.reasoning += usage.reasoning;
+        });
     }
 
     /// Counts a run of a tool.
     pub fn tool(&self, outcome: &'static str) {
-        *self.lock().tools.entry(outcome).or_default() += 1;
+        self.count(|counts| *counts.tools.entry(outcome).or_default() += 1);
     }
 
-    /// Writes everything in the text form of Prometheus.
-    pub fn render(&self, now: &Now) -> String {
-        let counts = self.lock();
+    /// Writes everything in the text form of Prometheus; none if nothing is counted.
+    pub fn render(&self, now: &Now) -> Option<String> {
+        let counts = self.lock()?;
         let mut out = String::new();
         let name = "heddle_requests_total";
         head(name, "Requests that are over, by route and status.", "counter", &mut out);
@@ -177,12 +183,18 @@ impl Metrics {
             head(name, help, kind, &mut out);
             line(&mut out, format_args!("{name} {value}"));
         }
-        out
+        Some(out)
+    }
+
+    fn count(&self, add: impl FnOnce(&mut Counts)) {
+        if let Some(mut counts) = self.lock() {
+            add(&mut counts);
+        }
     }
 
     /// A lock whose holder panicked still holds whole numbers.
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Option<MutexGuard<'_, Counts>> {
+        Some(self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -214,7 +226,7 @@ mod tests {
 
     #[test]
     fn counters_are_shown() {
-        let metrics = Metrics::default();
+        let metrics = Metrics::new(true);
         metrics.request("/v1/responses", 200);
         metrics.request("/v1/responses", 200);
         metrics.request("/health", 404);
@@ -225,7 +237,7 @@ mod tests {
         metrics.tokens(Usage { input: 3, cached: 2, output: 5, reasoning: 1 });
         metrics.tokens(Usage { input: 1, ..Usage::default() });
         metrics.tool("timeout");
-        let text = metrics.render(&Now { connections: 7, ..Now::default() });
+        let text = metrics.render(&Now { connections: 7, ..Now::default() }).unwrap();
         for line in [
             "heddle_requests_total{route=\"/v1/responses\",status=\"200\"} 2",
             "heddle_requests_total{route=\"/health\",status=\"404\"} 1",
@@ -245,5 +257,8 @@ mod tests {
             let (_, value) = line.rsplit_once(' ').unwrap();
             assert!(value.parse::<f64>().is_ok(), "{line}");
         }
+        let off = Metrics::new(false);
+        off.request("/v1/responses", 200);
+        assert_eq!(off.render(&Now::default()), None);
     }
 }

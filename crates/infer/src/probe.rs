@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::serve::{PROTOCOL, PROTOCOL_HEADER};
+
 /// A model could not be tried out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -90,6 +92,7 @@ fn ask(socket: &Path, body: &Value) -> Result<Value, ProbeError> {
     write!(
         stream,
         "POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         {PROTOCOL_HEADER}: {PROTOCOL}\r\n\
          content-length: {length}\r\nconnection: close\r\n\r\n{body}"
     )?;
     let mut answer = Vec::new();

@@ -174,6 +174,14 @@ impl Loaded {
         self.engine.start(job).map(drop)
     }
 
+    /// Returns how the model is spoken to, for the log.
+    pub(crate) fn family(&self) -> String {
+        match self.model().family() {
+            word @ ("harmony" | "template" | "raw") => word.to_owned(),
+            style => format!("template/{style}"),
+        }
+    }
+
     /// Returns how prompts are made for it; a daemon that lives long enough sees another day.
     fn model(&self) -> Arc<Model> {
         let today = Date::from_unix_seconds(unix_seconds());
@@ -214,6 +222,10 @@ pub struct Parts {
     pub tools: Tools,
     /// Whether tests may make the model call something.
     pub forced_calls: bool,
+    /// Whether it counts, and shows that to whoever watches it.
+    pub metrics: bool,
+    /// How many tokens of an answer the log has, by their numbers.
+    pub tokens_noted: usize,
     /// The token that clients at the port need.
     pub token: Option<stdx::Redacted>,
     /// Where that port is.
@@ -232,6 +244,7 @@ pub struct Server {
     standing: watch::Receiver<Standing>,
     tools: Tools,
     forced_calls: bool,
+    tokens_noted: usize,
     token: Option<Token>,
     address: Option<SocketAddr>,
     log: Log,
@@ -257,6 +270,8 @@ impl Server {
             standing,
             tools,
             forced_calls,
+            metrics,
+            tokens_noted,
             token,
             address,
             log,
@@ -272,10 +287,11 @@ impl Server {
             standing,
             tools,
             forced_calls,
+            tokens_noted,
             token,
             address,
             log,
-            metrics: Metrics::default(),
+            metrics: Metrics::new(metrics),
             phase: watch::Sender::new(Phase::Open),
             bodies,
             connections: AtomicUsize::new(0),
@@ -383,7 +399,9 @@ impl Server {
 
     /// Answers one request.
     async fn handle(self: Arc<Self>, request: Request<Incoming>, door: Door) -> Response<Body> {
-        let mut account = Account::open(&self, guard::request_id(request.headers()));
+        let headers = request.headers();
+        let ids = (guard::request_id(headers), guard::client_ids(headers));
+        let mut account = Account::open(&self, ids.0, ids.1);
         let id = account.id().to_owned();
         let (head, body) = request.into_parts();
         let mut body = Upload::new(body, &head.headers);
@@ -435,7 +453,12 @@ impl Server {
             Route::Chat => Api::Chat,
             Route::Health => return account.answered(json_response(self.health().to_string())),
             Route::Metrics => {
-                let mut response = Response::new(Body::whole(self.metrics.render(&self.now())));
+                let Some(metrics) = self.metrics.render(&self.now()) else {
+                    let problem = Problem::no_metrics();
+                    account.refused(&problem);
+                    return problem.response();
+                };
+                let mut response = Response::new(Body::whole(metrics));
                 let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
                 response.headers_mut().insert(CONTENT_TYPE, kind);
                 return account.answered(response);

@@ -1,5 +1,7 @@
 //! Tools that the daemon runs itself: `echo`, `upper`, and commands that its user declares.
 //!
+//! Each is bounded by one time-out, in which the wait for a free place counts.
+//!
 //! There is one way to have one run, [`Tools::run`], and it checks in this order: are tools on, is this one
 //! on the user's list and on offer in the request, are the arguments JSON, do they fit its schema. Whatever is wrong becomes the output of the
 //! call, in words that the model can act on. Nothing is on unless the user of the daemon says so.
@@ -14,7 +16,7 @@ use jsonschema::Validator;
 use prompt::request::{Input, Tool};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout_at};
 
 pub use command::Place;
 
@@ -40,8 +42,10 @@ pub struct Settings {
     pub on: bool,
     /// The names of those that may be run; no others.
     pub allowed: Vec<String>,
-    /// How long one may take.
+    /// How long one may take, with the wait for its turn.
     pub timeout: Duration,
+    /// How long each waits before it does anything, so that tests can have a slow one.
+    pub test_delay: Duration,
     /// How much of its output counts.
     pub output_bytes_max: usize,
     /// Commands of the user.
@@ -57,6 +61,7 @@ impl Default for Settings {
             on: false,
             allowed: Vec::new(),
             timeout: TIMEOUT_DEFAULT,
+            test_delay: Duration::ZERO,
             output_bytes_max: OUTPUT_BYTES_DEFAULT,
             declared: Vec::new(),
             place: Place::nowhere("no sandbox was set up"),
@@ -196,15 +201,15 @@ impl Tools {
         if settings.declared.len() > DECLARED_MAX {
             return Err(ToolsError::TooMany { count: settings.declared.len() });
         }
-        let text = json!({
+        let message = json!({
             "type": "object",
-            "properties": { "text": { "type": "string" } },
-            "required": ["text"],
+            "properties": { MESSAGE: { "type": "string" } },
+            "required": [MESSAGE],
             "additionalProperties": false
         });
         let mut own = vec![
-            Own::new("echo", "Returns the text.", text.clone(), Act::Echo)?,
-            Own::new("upper", "Returns the text in capital letters.", text, Act::Upper)?,
+            Own::new("echo", "Returns the message.", message.clone(), Act::Echo)?,
+            Own::new("upper", "Returns the message in capital letters.", message, Act::Upper)?,
         ];
         for Declared { name, description, command, parameters } in &settings.declared {
             if command.first().is_none_or(String::is_empty) {
@@ -247,25 +252,43 @@ impl Tools {
             // The words of a refusal are in part the model's own, and read by it like any output.
             Err(Output { status, text }) => return Output::new(status, cut(&text, max)),
         };
-        match &own.act {
-            Act::Echo => Output::new(Status::Completed, cut(text_of(&value), max)),
-            Act::Upper => Output::new(Status::Completed, cut(&text_of(&value).to_uppercase(), max)),
-            Act::Command(argv) => {
+        let deadline = Instant::now() + self.settings.timeout;
+        let after = self.settings.timeout.as_millis();
+        let late = |what: String| Output::new(Status::TimedOut, what);
+        // What starts a process needs a place; it is given back when this function returns or is let go of.
+        let _place = match &own.act {
+            Act::Echo | Act::Upper => None,
+            Act::Command(_) => match timeout_at(deadline, self.runs.acquire()).await {
                 // Closed never: it lives as long as we do.
-                let _run = self.runs.acquire().await;
-                let run = self.settings.place.run(argv, arguments.as_bytes(), max);
-                timeout(self.settings.timeout, run).await.unwrap_or_else(|_| {
-                    let after = self.settings.timeout.as_millis();
-                    Output::new(
-                        Status::TimedOut,
-                        format!(
-                            "the tool `{name}` was ended after {after} ms without an answer; ask \
-                             it for less, or do without it"
-                        ),
-                    )
-                })
+                Ok(place) => place.ok(),
+                Err(_) => {
+                    return late(format!(
+                        "the tool `{name}` was not run: within {after} ms no place was free, as \
+                         {RUNS_MAX} tools were running; call it again later, or do without it"
+                    ));
+                }
+            },
+        };
+        let run = async {
+            if !self.settings.test_delay.is_zero() {
+                sleep(self.settings.test_delay).await;
             }
-        }
+            match &own.act {
+                Act::Echo => Output::new(Status::Completed, cut(message_of(&value), max)),
+                Act::Upper => {
+                    Output::new(Status::Completed, cut(&message_of(&value).to_uppercase(), max))
+                }
+                Act::Command(argv) => {
+                    self.settings.place.run(argv, arguments.as_bytes(), max).await
+                }
+            }
+        };
+        timeout_at(deadline, run).await.unwrap_or_else(|_| {
+            late(format!(
+                "the tool `{name}` was ended after {after} ms without an answer; ask it for less, \
+                 or do without it"
+            ))
+        })
     }
 
     /// Everything that must hold before a tool runs.
@@ -311,10 +334,13 @@ impl Tools {
         if arguments.len() > ARGUMENTS_BYTES_MAX {
             return bad(format!("its arguments are longer than {ARGUMENTS_BYTES_MAX} bytes"));
         }
-        let value: Value = match serde_json::from_str(arguments) {
+        let mut value: Value = match serde_json::from_str(arguments) {
             Ok(value) => value,
             Err(error) => return bad(format!("its arguments are not JSON ({error})")),
         };
+        if matches!(own.act, Act::Echo | Act::Upper) {
+            rename_message(&mut value);
+        }
         let misfits: Vec<_> = own.fits.iter_errors(&value).take(MISFITS_MAX).collect();
         if !misfits.is_empty() {
             let shown = misfits.iter().map(|misfit| {
@@ -364,9 +390,24 @@ impl fmt::Debug for Own {
     }
 }
 
-/// Takes the text out of arguments that fit the schema of `echo` and `upper`.
-fn text_of(arguments: &Value) -> &str {
-    arguments["text"].as_str().unwrap_or_default()
+/// The only argument of `echo` and `upper`.
+const MESSAGE: &str = "msg";
+/// What it was called before.
+const MESSAGE_BEFORE: &str = "text";
+
+/// Takes the argument of `echo` and `upper` by its earlier name as well.
+fn rename_message(arguments: &mut Value) {
+    if let Value::Object(map) = arguments
+        && !map.contains_key(MESSAGE)
+        && let Some(text) = map.remove(MESSAGE_BEFORE)
+    {
+        map.insert(MESSAGE.to_owned(), text);
+    }
+}
+
+/// Takes the message out of arguments that fit the schema of `echo` and `upper`.
+fn message_of(arguments: &Value) -> &str {
+    arguments[MESSAGE].as_str().unwrap_or_default()
 }
 
 /// Keeps the beginning of an output, up to the end of a character, and says how much is missing.
@@ -380,9 +421,11 @@ fn cut(text: &str, bytes_max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
-    use super::{Declared, Output, Settings, Status, Tools, ToolsError, cut};
+    use super::{Declared, Output, RUNS_MAX, Settings, Status, Tools, ToolsError, cut};
 
     fn declared(name: &str, command: &[&str], parameters: serde_json::Value) -> Declared {
         Declared {
@@ -407,11 +450,22 @@ mod tests {
     async fn one_way_with_all_checks() {
         use Status::*;
         let both = &["echo", "upper"][..];
-        let text = r#"{"text":"häß"}"#;
+        let text = r#"{"msg":"häß"}"#;
         for (on, allowed, name, arguments, status, says) in [
             (true, both, "echo", text, Completed, "häß"),
             (true, both, "upper", text, Completed, "HÄSS"),
-            (true, both, "echo", r#"{"text":"1234567äx"}"#, Completed, "1234567\n[3 more bytes"),
+            (true, both, "echo", r#"{"msg":"1234567äx"}"#, Completed, "1234567\n[3 more bytes"),
+            // The earlier name is taken as well, in the place of the other and not beside it.
+            (true, both, "echo", r#"{"text":"häß"}"#, Completed, "häß"),
+            (true, both, "upper", r#"{"text":"häß"}"#, Completed, "HÄSS"),
+            (
+                true,
+                both,
+                "upper",
+                r#"{"msg":"a","text":"b"}"#,
+                BadArguments,
+                "'text' was unexpected",
+            ),
             (false, both, "echo", text, Off, "HEDDLE_ALLOW_TOOLS=1"),
             (true, &[][..], "echo", text, NotAllowed, "run here: none"),
             (true, &["upper"][..], "echo", text, NotAllowed, "run here: upper"),
@@ -419,10 +473,11 @@ mod tests {
             (true, both, "rm", "{}", NotAllowed, "echo, upper"),
             (true, both, "echo", "{", BadArguments, "not JSON"),
             (true, both, "echo", "", BadArguments, "not JSON"),
-            (true, both, "echo", "[]", BadArguments, "\"required\":[\"text\"]"),
-            (true, both, "echo", "{}", BadArguments, "\"text\" is a required property"),
-            (true, both, "echo", r#"{"text":1}"#, BadArguments, "at /text: 1 is not"),
-            (true, both, "echo", r#"{"text":"a","x":1}"#, BadArguments, "'x' was unexpected"),
+            (true, both, "echo", "[]", BadArguments, "\"required\":[\"msg\"]"),
+            (true, both, "echo", "{}", BadArguments, "\"msg\" is a required property"),
+            (true, both, "echo", r#"{"msg":1}"#, BadArguments, "at /msg: 1 is not"),
+            (true, both, "echo", r#"{"text":1}"#, BadArguments, "at /msg: 1 is not"),
+            (true, both, "echo", r#"{"msg":"a","x":1}"#, BadArguments, "'x' was unexpected"),
             (true, &["hello"][..], "hello", "{}", Failed, "no sandbox"),
         ] {
             let max = if status == Completed { 8 } else { 8192 };
@@ -455,7 +510,68 @@ mod tests {
         // What does not fit leaves room for the schema.
         let arguments = format!(r#"{{"text":["{}"]}}"#, &long[..9000]);
         let output = run(true, both, 1000, "echo", &arguments).await;
-        assert!(output.text.contains("\"required\":[\"text\"]"), "{}", output.text);
+        assert!(output.text.contains("\"required\":[\"msg\"]"), "{}", output.text);
+    }
+
+    /// The built-in tools have the same time-out as commands, and the wait for a place counts into it.
+    #[tokio::test(start_paused = true)]
+    async fn every_tool_is_under_the_time_out() {
+        for (name, delay_ms, busy, status, says) in [
+            ("echo", 0, false, Status::Completed, "a"),
+            ("echo", 400, false, Status::Completed, "a"),
+            ("upper", 400, true, Status::Completed, "A"),
+            ("echo", 600, false, Status::TimedOut, "was ended after 500 ms"),
+            ("upper", 600, false, Status::TimedOut, "was ended after 500 ms"),
+            ("hello", 600, false, Status::TimedOut, "was ended after 500 ms"),
+            ("hello", 0, true, Status::TimedOut, "within 500 ms no place was free"),
+        ] {
+            let allowed = ["echo", "upper", "hello"].map(str::to_owned).to_vec();
+            let settings = Settings {
+                on: true,
+                allowed,
+                declared: vec![declared("hello", &["true"], json!({"type": "object"}))],
+                timeout: Duration::from_millis(500),
+                test_delay: Duration::from_millis(delay_ms),
+                ..Settings::default()
+            };
+            let tools = Tools::new(settings).unwrap();
+            let offered = tools.offered().map(|tool| tool.name.clone()).collect();
+            let places = u32::try_from(RUNS_MAX).unwrap();
+            let taken =
+                if busy { Some(tools.runs.acquire_many(places).await.unwrap()) } else { None };
+            let begun = tokio::time::Instant::now();
+            let output = tools.run(&offered, name, r#"{"msg":"a"}"#).await;
+            assert_eq!(output.status, status, "{name} {delay_ms} {busy}: {}", output.text);
+            assert!(output.text.contains(says), "{name} {delay_ms} {busy}: {}", output.text);
+            assert!(begun.elapsed() <= Duration::from_millis(510), "{:?}", begun.elapsed());
+            drop(taken);
+            // Whoever waited or was ended has left nothing behind.
+            assert_eq!(tools.runs.available_permits(), RUNS_MAX);
+        }
+    }
+
+    /// Part of the time may be gone before a place is free; only the rest of it is for the run.
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_a_place_leaves_less_time() {
+        let settings = Settings {
+            on: true,
+            allowed: vec!["hello".to_owned()],
+            declared: vec![declared("hello", &["true"], json!({"type": "object"}))],
+            timeout: Duration::from_millis(500),
+            test_delay: Duration::from_millis(300),
+            ..Settings::default()
+        };
+        let tools = Tools::new(settings).unwrap();
+        let offered = tools.offered().map(|tool| tool.name.clone()).collect();
+        let taken = tools.runs.acquire_many(u32::try_from(RUNS_MAX).unwrap()).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        let free = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            drop(taken);
+        };
+        let (output, ()) = tokio::join!(tools.run(&offered, "hello", "{}"), free);
+        assert_eq!(output.status, Status::TimedOut, "{}", output.text);
+        assert!(begun.elapsed() <= Duration::from_millis(510), "{:?}", begun.elapsed());
     }
 
     #[test]

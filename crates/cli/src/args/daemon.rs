@@ -62,8 +62,8 @@ const RUN_HELP: &str = "\
 Exit codes: 0 ended by a signal or for lack of requests, 1 the model could not be loaded, 2 usage or \
 configuration, 3 another daemon runs here already.
 
-`[daemon]` in config.toml has defaults for tcp, idle_timeout, sessions, context and threads; they also \
-hold for a daemon that heddle starts by itself.
+`[daemon]` in config.toml has defaults for tcp, idle_timeout, sessions, context, threads and metrics; they \
+also hold for a daemon that heddle starts by itself.
 
 Variables: HEDDLE_ALLOW_TOOLS=1 lets the daemon run tools of its own, those that HEDDLE_ALLOWED_TOOLS \
 lists (commas between names) and no others; HEDDLE_TOOL_TIMEOUT_MS (2000) and \
@@ -130,6 +130,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=config::THREADS_MAX as i64))]
     pub(crate) threads: Option<u16>,
 
+    /// Count requests, tokens and times, and show them at /metrics. Nothing is counted without it.
+    #[arg(long)]
+    pub(crate) metrics: bool,
+
     /// Take the model as it is, without its chat template.
     #[arg(long)]
     pub(crate) raw: bool,
@@ -145,13 +149,14 @@ impl ServeArgs {
             sessions: self.sessions.or(config.sessions),
             context: self.context.or(config.context),
             threads: self.threads.or(config.threads),
+            metrics: self.metrics || config.metrics,
             raw: self.raw,
         }
     }
 
     /// Returns the arguments again, each in one word, but for the model.
     pub(crate) fn words(&self) -> Vec<String> {
-        let Self { model: _, tcp, idle_timeout, sessions, context, threads, raw } = self;
+        let Self { model: _, tcp, idle_timeout, sessions, context, threads, metrics, raw } = self;
         let mut words = Vec::new();
         let mut add = |flag: &str, value: Option<String>| {
             words.extend(value.map(|value| format!("{flag}={value}")));
@@ -161,6 +166,7 @@ impl ServeArgs {
         add("--sessions", sessions.map(|value| value.to_string()));
         add("--context", context.map(|value| value.to_string()));
         add("--threads", threads.map(|value| value.to_string()));
+        words.extend(metrics.then(|| "--metrics".to_owned()));
         words.extend(raw.then(|| "--raw".to_owned()));
         words
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use testkit::{Lab, gguf};
 
 use crate::app_server::Client;
+use crate::run::until;
 use crate::{BINARY, PARENT};
 
 /// For a daemon that is started with it: other tests need the processor, too, and two models with two threads each on
@@ -113,6 +114,28 @@ fn a_daemon_that_left_is_started_again() {
     let turn = client.turn(&thread, "make a folder called src");
     assert_eq!(turn["status"], "failed", "{turn}");
     assert!(turn["error"]["message"].as_str().unwrap().contains("heddle models"), "{turn}");
+}
+
+/// A turn is found in the log of the daemon by its thread.
+#[test]
+fn the_log_of_the_daemon_names_the_thread() {
+    let local = Local::tiny();
+    let schema = r#"{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"],"additionalProperties":false}"#;
+    local.lab.workspace.write("schema.json", schema).unwrap();
+    let lines =
+        local.heddle(&["exec", "--json", "--oss", "--output-schema", "schema.json", "is it so?"]);
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let thread = first["thread_id"].as_str().unwrap();
+    let is_ours = |line: &Value| line["event"] == "request" && line["thread_id"] == thread;
+    let found = until("the line of the request", || {
+        let log = local.heddle(&["daemon", "logs"]);
+        let mut lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.find(is_ours)
+    });
+    assert_eq!((&found["route"], &found["status"]), (&"/v1/responses".into(), &200.into()));
+    assert!(found["request_id"].is_string() && found.get("session_id").is_none(), "{found}");
+    // A client of ours says what it speaks.
+    assert_eq!(found["protocol"], "1", "{found}");
 }
 
 /// What the user says about the sandbox holds for local models, too.

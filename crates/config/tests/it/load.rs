@@ -116,7 +116,8 @@ fn tools_are_on_unless_switched_off() {
 
 #[test]
 fn daemon() {
-    let text = "[daemon]\ntcp = 0\nidle_timeout = 0\nsessions = 256\ncontext = 64\nthreads = 1";
+    let text = "[daemon]\ntcp = 0\nidle_timeout = 0\nsessions = 256\ncontext = 64\nthreads = 1\n\
+                metrics = true";
     check_text(text, |c| {
         c.daemon = config::Daemon {
             tcp: Some(0),
@@ -124,6 +125,7 @@ fn daemon() {
             sessions: Some(256),
             context: Some(64),
             threads: Some(1),
+            metrics: true,
             tools: Vec::new(),
         };
     });

@@ -17,7 +17,7 @@ use super::sample::Sampler;
 use super::vocabulary::Vocabulary;
 use super::worker::{self, Answer, Loading};
 use super::{LoadError, Options};
-use crate::engine::{Ended, Engine, Generation, Job, Stats, Step};
+use crate::engine::{Ended, Engine, Generation, Job, Stats, Step, Workings};
 use crate::gguf;
 
 /// A model in memory, run by llama.cpp. To drop it ends all its answers.
@@ -27,6 +27,7 @@ pub struct Llama {
     memory_bytes: u64,
     in_flight_max: usize,
     sessions: usize,
+    threads: usize,
     model: Arc<LlamaModel>,
     vocabulary: Arc<Vocabulary>,
     grammars: Grammars,
@@ -83,11 +84,12 @@ impl Llama {
         let (answers, queue) = mpsc::channel();
         let (events, loading) = mpsc::channel();
         let counters = Arc::<Counters>::default();
+        let threads = options.threads.unwrap_or_else(cores).clamp(1, THREADS_MAX);
         let order = worker::Order {
             path: path.to_path_buf(),
             cells: fit.cells,
             sessions,
-            threads: options.threads.unwrap_or_else(cores).clamp(1, THREADS_MAX),
+            threads,
             counters: Arc::clone(&counters),
         };
         let thread = thread::Builder::new()
@@ -129,6 +131,7 @@ impl Llama {
             memory_bytes: fit.bytes,
             in_flight_max: sessions + options.waiting_max,
             sessions,
+            threads,
             model,
             vocabulary,
             grammars,
@@ -228,6 +231,10 @@ impl Engine for Llama {
             memory_bytes: self.memory_bytes,
         }
     }
+
+    fn workings(&self) -> Workings {
+        Workings { kernels: kernels(), threads: self.threads }
+    }
 }
 
 impl Drop for Llama {
@@ -254,6 +261,13 @@ fn check_processor() -> Result<(), LoadError> {
         }
     }
     Ok(())
+}
+
+/// Names llama.cpp, what of the processor it was built for, and our own kernels in it, as the build has them.
+fn kernels() -> String {
+    let processor = if cfg!(target_arch = "x86_64") { "avx2 fma f16c bmi2" } else { "generic" };
+    let own = option_env!("GGML_HEDDLE_KERNELS").map(|sum| format!(", heddle {sum}"));
+    format!("llama.cpp cpu {processor}{}", own.unwrap_or_default())
 }
 
 /// Steps that a reader may leave unread before its answer is paused.

@@ -12,7 +12,7 @@ use super::Server;
 use super::body::Body;
 use super::problem::Problem;
 use super::route::Route;
-use crate::log::{self, Entry, Level};
+use crate::log::{self, ClientIds, Entry, Level};
 use crate::tools::Status;
 
 /// How a request ended.
@@ -30,6 +30,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Account {
     server: Arc<Server>,
     id: String,
+    client: ClientIds,
     route: &'static str,
     quiet: bool,
     work: bool,
@@ -40,6 +41,7 @@ pub(crate) struct Account {
     pub(crate) stream: bool,
     queue: Option<Duration>,
     first_token: Option<Duration>,
+    first_tokens: Vec<u32>,
     pub(crate) usage: Usage,
     tools: Vec<String>,
     pub(crate) profile: Option<&'static str>,
@@ -47,10 +49,11 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    pub(crate) fn open(server: &Arc<Server>, id: String) -> Self {
+    pub(crate) fn open(server: &Arc<Server>, id: String, client: ClientIds) -> Self {
         Self {
             server: Arc::clone(server),
             id,
+            client,
             route: "other",
             quiet: false,
             work: false,
@@ -61,6 +64,7 @@ impl Account {
             stream: false,
             queue: None,
             first_token: None,
+            first_tokens: Vec::new(),
             usage: Usage::default(),
             tools: Vec::new(),
             profile: None,
@@ -112,7 +116,10 @@ impl Account {
     }
 
     /// Notes that a token came; the first time counts.
-    pub(crate) fn token(&mut self) {
+    pub(crate) fn token(&mut self, id: u32) {
+        if self.first_tokens.len() < self.server.tokens_noted {
+            self.first_tokens.push(id);
+        }
         if self.first_token.is_none() {
             let after = self.begun.elapsed();
             self.first_token = Some(after);
@@ -167,6 +174,7 @@ impl Drop for Account {
         }
         let line = log::Request {
             request_id: &self.id,
+            client: &self.client,
             route: self.route,
             model: self.work.then_some(server.model.as_str()),
             status: self.status,
@@ -183,6 +191,7 @@ impl Drop for Account {
             tools: &self.tools,
             profile: self.profile,
             left_out: self.left_out,
+            first_tokens: &self.first_tokens,
         };
         server.log.write(level, &Entry::Request(&line));
     }

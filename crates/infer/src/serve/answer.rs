@@ -308,15 +308,17 @@ impl Answer {
         self.reply.begin(&mut self.out);
         self.flush().await?;
         let whole_max = self.request.output_tokens_max;
-        let mut next = first;
-        for round in 1.. {
+        let (mut next, mut round) = (first, 0);
+        loop {
+            round += 1;
             let mut said = Said::default();
             let ending = match next {
                 First::Round(round) => self.generate(*round, &mut said).await?,
                 First::Forced(forced) => self.force(&forced),
             };
             let ours_only = self.run_tools(ending, said).await?;
-            if !ours_only {
+            // In the last one nothing may be called, which a grammar sees to; this sees to the rest.
+            if !ours_only || round >= ROUNDS_MAX {
                 return Ok(ending);
             }
             // What had to be called was, and at some point there has to be an answer.
@@ -334,7 +336,6 @@ impl Answer {
             }
             next = First::Round(Box::new(self.next_round().await?));
         }
-        unreachable!("a round that may call nothing is the last one")
     }
 
     /// Starts on what comes after the outputs of our tools.
@@ -364,7 +365,7 @@ impl Answer {
                         self.account.usage.cached += u64::from(cached);
                     }
                     Some(Step::Token(id)) => {
-                        self.account.token();
+                        self.account.token(id);
                         self.account.usage.output += 1;
                         let token = loaded.engine.token(id);
                         let mut take = |delta: Delta<'_>| self.take(delta, said);

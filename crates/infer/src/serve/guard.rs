@@ -7,8 +7,9 @@ use stdx::Redacted;
 use super::problem::Problem;
 use super::{PROTOCOL, PROTOCOL_HEADER, REQUEST_ID_HEADER};
 use crate::home::random_hex;
+use crate::log::ClientIds;
 
-/// The longest request id that is taken over from a client.
+/// The longest id that is taken over from a client.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 /// Names of this machine that reach only this machine.
 const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -58,7 +59,8 @@ pub(crate) fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
     if ours { Ok(()) } else { Err(Problem::forbidden_host()) }
 }
 
-/// Checks that a client that says what it speaks can be understood.
+/// Checks that a client that says what it speaks can be understood. Clients of the public APIs do not say it, and speak
+/// nothing but those.
 pub(crate) fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(version) = headers.get(PROTOCOL_HEADER) else { return Ok(()) };
     let version = version.to_str().unwrap_or("?");
@@ -83,16 +85,26 @@ pub(crate) fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// Takes the client's id over if it can stand in a log, else makes one.
 pub(crate) fn request_id(headers: &HeaderMap) -> String {
-    let sane = |id: &&str| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.chars().all(plain)
-    };
-    let given = headers.get(REQUEST_ID_HEADER).and_then(|value| value.to_str().ok());
-    given.filter(sane).map_or_else(
-        // An id that is not unique is better than no answer.
-        || format!("req_{}", random_hex(12).unwrap_or_default()),
-        str::to_owned,
-    )
+    let made = || format!("req_{}", random_hex(12).unwrap_or_default());
+    // An id that is not unique is better than no answer.
+    plain_id(headers, REQUEST_ID_HEADER).unwrap_or_else(made)
+}
+
+/// Returns what a client says a request belongs to, as far as that can stand in a log.
+pub(crate) fn client_ids(headers: &HeaderMap) -> ClientIds {
+    let thread_id = plain_id(headers, "thread-id");
+    let other = |name| plain_id(headers, name).filter(|id| Some(id) != thread_id.as_ref());
+    let (session_id, client_request_id) = (other("session-id"), other("x-client-request-id"));
+    let protocol = plain_id(headers, PROTOCOL_HEADER);
+    ClientIds { thread_id, session_id, client_request_id, protocol }
+}
+
+/// Returns an id that a client sends, if it is short and plain: anything else would be text in a log.
+fn plain_id(headers: &HeaderMap, name: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let sane = |id: &&str| (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.chars().all(plain);
+    let given = headers.get(name).and_then(|value| value.to_str().ok());
+    given.filter(sane).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -169,6 +181,33 @@ mod tests {
                 &["0123456789abcdef"],
             ],
         );
+    }
+
+    #[test]
+    fn ids_of_clients() {
+        let long = "x".repeat(129);
+        let all = |values: [&str; 3]| {
+            let names = ["thread-id", "session-id", "x-client-request-id"];
+            let pairs = names.into_iter().zip(values).filter(|(_, value)| !value.is_empty());
+            let headers = pairs.map(|(name, value)| {
+                let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
+                (HeaderName::from_static(name), value)
+            });
+            let ClientIds { thread_id, session_id, client_request_id, protocol: _ } =
+                client_ids(&headers.collect());
+            [thread_id, session_id, client_request_id].map(Option::unwrap_or_default)
+        };
+        for (given, taken) in [
+            (["", "", ""], ["", "", ""]),
+            // As our own agent sends them: what only repeats the thread is not noted again.
+            (["01a-7", "01a-7", "01a-7"], ["01a-7", "", ""]),
+            (["t", "s", "r"], ["t", "s", "r"]),
+            (["", "s", "s"], ["", "s", "s"]),
+            (["a b", "\u{e4}", &long], ["", "", ""]),
+            (["{\"a\":1}", "x;y", "../z"], ["", "", ""]),
+        ] {
+            assert_eq!(all(given), taken, "{given:?}");
+        }
     }
 
     #[test]

@@ -66,8 +66,17 @@ impl Problem {
             "not_found",
             format!(
                 "there is nothing at {path:?}; there are /v1/responses, /v1/chat/completions, \
-                 /v1/models, /health and /metrics"
+                 /v1/models, /health and, if it is wanted, /metrics"
             ),
+        )
+    }
+
+    pub(crate) fn no_metrics() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            "this daemon counts nothing; start it with `heddle daemon start --metrics`, or write `metrics = true` \
+             into [daemon] of config.toml",
         )
     }
 

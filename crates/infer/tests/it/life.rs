@@ -10,6 +10,7 @@ use infer::home::{Home, HomeError};
 use infer::serve::Limits;
 use infer::tools::Settings;
 use prompt::model::ModelOptions;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -87,6 +88,8 @@ fn options(directory: &TempDir) -> Options {
         idle: None,
         tools: Settings::default(),
         forced_calls: false,
+        metrics: false,
+        tokens_noted: 0,
         limits: Limits { grace: Duration::from_millis(200), ..Limits::default() },
     }
 }
@@ -127,6 +130,10 @@ async fn a_daemon_from_beginning_to_end() {
     for event in ["\"started\"", "\"loaded\"", "\"stopped\""] {
         assert_eq!(log.matches(event).count(), 2, "{event} {log}");
     }
+    let loaded = log.lines().find(|line| line.contains("\"loaded\"")).unwrap();
+    let loaded: Value = serde_json::from_str(loaded).unwrap();
+    assert_eq!(loaded["family"], "template/hermes", "{loaded}");
+    assert_eq!((&loaded["kernels"], &loaded["threads"]), (&json!("a script"), &json!(3)));
 }
 
 #[tokio::test]

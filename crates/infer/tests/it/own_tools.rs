@@ -1,5 +1,7 @@
 //! Tools that the daemon runs itself, inside of answers. Commands in a sandbox are tried with the binary.
 
+use std::time::Duration;
+
 use infer::tools::Settings;
 use serde_json::{Value, json};
 
@@ -25,7 +27,7 @@ fn items(response: &Value) -> Vec<Value> {
 async fn a_call_of_the_model_is_run_and_the_answer_goes_on() {
     let lab = Lab::new(set(true, &["upper"], false)).await;
     for stream in [false, true] {
-        let answer = lab.responses(&input("[[call upper {\"text\": \"hi\"}]]", stream)).await;
+        let answer = lab.responses(&input("[[call upper {\"msg\": \"hi\"}]]", stream)).await;
         let response = match stream {
             true => answer.events().pop().unwrap()["response"].clone(),
             false => answer.json(),
@@ -35,6 +37,7 @@ async fn a_call_of_the_model_is_run_and_the_answer_goes_on() {
         assert_eq!(kinds, ["function_call", "function_call_output", "message"], "{response}");
         assert_eq!(items[0]["name"], "upper");
         assert_eq!((&items[1]["output"], &items[1]["status"]), (&json!("HI"), &json!("completed")));
+        assert_eq!(items[1]["name"], "upper");
         assert_eq!(items[1]["call_id"], items[0]["call_id"]);
         assert_eq!(answer.text(), "it said: HI");
         assert_eq!(response["status"], "completed");
@@ -54,9 +57,10 @@ async fn a_call_of_the_model_is_run_and_the_answer_goes_on() {
 
 #[tokio::test]
 async fn forced_calls_go_through_the_same_checks() {
-    let text = r#"{"text":"hi"}"#;
+    let text = r#"{"msg":"hi"}"#;
     for (on, allowed, name, arguments, status, says) in [
         (true, &["echo"][..], "echo", text, "completed", "hi"),
+        (true, &["echo"], "echo", r#"{"text":"hi"}"#, "completed", "hi"),
         (
             true,
             &["echo"],
@@ -79,6 +83,106 @@ async fn forced_calls_go_through_the_same_checks() {
         assert_eq!(answer.status, 200, "{answer:?}");
         let items = items(&answer.json());
         assert_eq!(items[0]["name"], name);
+        assert_eq!(items[1]["name"], name);
+        assert_eq!(items[1]["status"], status, "{items:?}");
+        assert!(items[1]["output"].as_str().unwrap().contains(says), "{items:?}");
+        assert_eq!(answer.text(), "after");
+    }
+}
+
+/// The events of an answer with a call of ours in it, in their order, and every one of them.
+#[tokio::test]
+async fn a_forced_call_stands_between_the_beginning_and_the_answer() {
+    let lab = Lab::new(set(true, &["echo"], true)).await;
+    let mut body = input("[[say after]]", true);
+    force(&mut body, "echo", r#"{"msg":"hi"}"#);
+    let events = lab.responses(&body).await.events();
+    let mut kinds: Vec<_> = events
+        .iter()
+        .map(|event| {
+            let kind = event["type"].as_str().unwrap().strip_prefix("response.").unwrap();
+            let item = event["item"]["type"].as_str().unwrap_or_default();
+            format!("{kind} {item}").trim_end().to_owned()
+        })
+        .collect();
+    kinds.dedup();
+    assert_eq!(
+        kinds,
+        [
+            "created",
+            "in_progress",
+            "output_item.added function_call",
+            "function_call_arguments.delta",
+            "function_call_arguments.done",
+            "output_item.done function_call",
+            "output_item.added function_call_output",
+            "output_item.done function_call_output",
+            "output_item.added message",
+            "content_part.added",
+            "output_text.delta",
+            "output_text.done",
+            "content_part.done",
+            "output_item.done message",
+            "completed",
+        ]
+    );
+}
+
+/// What a model says before a call is an item of its own, and the next round reads it as what it was.
+#[tokio::test]
+async fn a_preamble_is_kept_apart() {
+    let mut set = set(true, &["upper"], false);
+    set.harmony = true;
+    let lab = Lab::new(set).await;
+    let said = "[[say <|channel|>commentary<|message|>I look.<|end|><|start|>assistant to=functions.upper\
+                <|channel|>commentary <|constrain|>json<|message|>{\"msg\":\"hi\"}<|call|>]]";
+    let answer = lab.responses(&input(said, false)).await.json();
+    let items = items(&answer);
+    let kinds: Vec<_> = items[..3].iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["reasoning", "function_call", "function_call_output"], "{answer}");
+    assert_eq!(items[0]["summary"][0]["text"], "I look.", "{answer}");
+    assert!(items.iter().all(|item| item["type"] != "message"), "{answer}");
+    let prompts = lab.seen.prompts.lock().unwrap();
+    let before = "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>\
+                  <|start|>assistant to=functions.upper<|channel|>commentary";
+    assert!(prompts[1].contains(before), "{}", prompts[1]);
+    // It calls for ever, whatever it may do: even then there is an end.
+    assert_eq!(prompts.len(), 8);
+}
+
+/// Both APIs: only the final channel is the answer.
+#[tokio::test]
+async fn only_the_final_channel_is_the_answer() {
+    let lab = Lab::new(Set { harmony: true, ..Set::default() }).await;
+    let said = "[[say <|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary<|message|>\
+                I look.<|end|><|start|>assistant<|channel|>final<|message|>Done.]]";
+    for stream in [false, true] {
+        let answer = lab.responses(&input(said, stream)).await;
+        assert_eq!(answer.text(), "Done.", "{answer:?}");
+        let pieces = answer.body.matches("\"response.reasoning_summary_text.delta\"").count();
+        assert_eq!(pieces > 0, stream, "{answer:?}");
+    }
+    let chat = json!({"model": "tiny", "messages": [{"role": "user", "content": said}]});
+    let answer = lab.ask(&post("/v1/chat/completions"), &chat.to_string()).await.json();
+    let message = &answer["choices"][0]["message"];
+    assert_eq!(
+        (&message["content"], &message["reasoning_content"]),
+        (&json!("Done."), &json!("Hm.\n\nI look."))
+    );
+}
+
+/// A tool that takes too long says so in its place, and the answer goes on.
+#[tokio::test]
+async fn built_in_tools_can_be_slow() {
+    for (delay_ms, status, says) in [(0, "completed", "hi"), (60_000, "failed", "after 50 ms")] {
+        let mut set = set(true, &["echo"], true);
+        set.tools.timeout = Duration::from_millis(50);
+        set.tools.test_delay = Duration::from_millis(delay_ms);
+        let lab = Lab::new(set).await;
+        let mut body = input("[[say after]]", false);
+        force(&mut body, "echo", r#"{"msg":"hi"}"#);
+        let answer = lab.responses(&body).await;
+        let items = items(&answer.json());
         assert_eq!(items[1]["status"], status, "{items:?}");
         assert!(items[1]["output"].as_str().unwrap().contains(says), "{items:?}");
         assert_eq!(answer.text(), "after");

@@ -78,6 +78,62 @@ async fn routes_answer_with_and_without_prefix() {
     }
 }
 
+/// Nothing is counted unless somebody wants it; whoever asks learns how.
+#[tokio::test]
+async fn metrics_are_a_setting() {
+    let lab = Lab::new(Set { metrics: false, ..Set::default() }).await;
+    for path in ["/metrics", "/v1/metrics"] {
+        let answer = lab.get(path).await;
+        assert_eq!(answer.status, 404, "{answer:?}");
+        let error = &answer.json()["error"];
+        let says = error["message"].as_str().unwrap();
+        assert!(says.contains("--metrics") && says.contains("metrics = true"), "{error}");
+        assert!(!answer.body.contains("heddle_requests_total"), "{answer:?}");
+    }
+    assert_eq!(lab.responses(&input("[[say hi]]", false)).await.text(), "hi");
+}
+
+/// A line of the log names the thread and the request of whoever asked, and nothing that could be a text.
+#[tokio::test]
+async fn ids_of_clients_are_in_the_log() {
+    let lab = Lab::new(Set::default()).await;
+    let body = input("[[say hi]]", false).to_string();
+    let (thread, long) = ("01a1e0dc-1363-7193-9a96-dc7053bbb317", "x".repeat(200));
+    let ours = format!("thread-id: {thread}\r\nsession-id: {thread}\r\n");
+    for (ids, want) in [
+        (String::new(), json!({})),
+        (format!("{ours}x-client-request-id: {thread}\r\n"), json!({"thread_id": thread})),
+        (
+            "thread-id: t\r\nsession-id: s\r\nx-client-request-id: r.1\r\n".to_owned(),
+            json!({"thread_id": "t", "session_id": "s", "client_request_id": "r.1"}),
+        ),
+        (format!("thread-id: {long}\r\nsession-id: my \"words\"\r\n"), json!({})),
+    ] {
+        let answer = lab.ask(&(post("/v1/responses") + &ids), &body).await;
+        assert_eq!(answer.text(), "hi");
+        let id = answer.header("x-request-id").to_owned();
+        // The line comes when the request is over, a moment after its answer.
+        crate::wire::until("the line", || lab.log().contains(&id)).await;
+        let log = lab.log();
+        let line = log.lines().find(|line| line.contains(&id)).unwrap();
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        for name in ["thread_id", "session_id", "client_request_id"] {
+            assert_eq!(line.get(name), want.get(name), "{ids} {line}");
+        }
+        assert_eq!(line.get("first_tokens"), None, "{line}");
+    }
+    assert!(!lab.log().contains("words"));
+}
+
+/// Tokens are in the log only where somebody wants them, as numbers, and no more than that.
+#[tokio::test]
+async fn first_tokens_are_a_setting() {
+    let lab = Lab::new(Set { tokens_noted: 3, ..Set::default() }).await;
+    assert_eq!(lab.responses(&input("[[say hello]]", false)).await.text(), "hello");
+    let noted = "\"first_tokens\":[104,101,108]";
+    crate::wire::until("the line", || lab.log().contains(noted)).await;
+}
+
 #[tokio::test]
 async fn the_clients_own_id_is_used_if_it_is_sane() {
     let lab = Lab::new(Set::default()).await;

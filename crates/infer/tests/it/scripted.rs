@@ -1,18 +1,29 @@
 //! An engine that does what the prompt tells it to: `[[say TEXT]]`, `[[slow MS TEXT]]`, `[[hang]]`,
 //! `[[fail]]`, `[[flood N]]`, `[[call NAME JSON]]`. The last such word of the prompt counts; once a tool has
-//! answered, it says what the tool said. Its tokens are bytes, and a few special ones. A prompt with
+//! answered, it says what the tool said. Its tokens are bytes, and a few special ones, which it says by their names. A prompt with
 //! `[[ponder]]` in it is tokenised for as long as somebody wants it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use infer::engine::{Ended, Engine, Generation, Job, Stats, Step};
+use infer::engine::{Ended, Engine, Generation, Job, Stats, Step, Workings};
 use prompt::refusal::Refusal;
 use prompt::{Facts, Piece, Token};
 use tokio::sync::{Semaphore, mpsc};
 
-const SPECIALS: [&str; 2] = ["<|im_start|>", "<|im_end|>"];
+/// Those of ChatML, and those of Harmony.
+const SPECIALS: [&str; 9] = [
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|start|>",
+    "<|channel|>",
+    "<|message|>",
+    "<|constrain|>",
+    "<|end|>",
+    "<|call|>",
+    "<|return|>",
+];
 const BYTES: [u8; 256] = {
     let mut bytes = [0; 256];
     let mut byte = 0;
@@ -55,12 +66,20 @@ impl Scripted {
             template: Some(TEMPLATE.to_owned()),
             parameters: 7_000_000_000,
             context_tokens: 100_000,
-            specials: SPECIALS.map(str::to_owned).to_vec(),
+            specials: SPECIALS[..2].iter().map(|&name| name.to_owned()).collect(),
             end: Some("<|im_end|>".to_owned()),
             ..Facts::default()
         };
         let slots = Arc::new(Semaphore::new(slots));
         Self { facts, context_tokens: 100_000, waiting_max, slots, seen: Arc::default() }
+    }
+
+    /// The same for a model that is spoken to in Harmony.
+    pub(crate) fn harmony(mut self) -> Self {
+        self.facts.architecture = "gpt-oss".to_owned();
+        self.facts.template = None;
+        self.facts.specials = SPECIALS.map(str::to_owned).to_vec();
+        self
     }
 }
 
@@ -163,6 +182,10 @@ impl Engine for Scripted {
             ..Stats::default()
         }
     }
+
+    fn workings(&self) -> Workings {
+        Workings { kernels: "a script".to_owned(), threads: 3 }
+    }
 }
 
 fn special(name: &str) -> Option<u32> {
@@ -227,7 +250,7 @@ impl Play {
     }
 
     async fn say(&self, text: &str, pause: Duration) -> Option<Ended> {
-        for (said, byte) in text.bytes().enumerate() {
+        for (said, token) in tokens_of(text).enumerate() {
             if self.max.is_some_and(|max| said >= max as usize) {
                 return Some(Ended::Length);
             }
@@ -237,11 +260,26 @@ impl Play {
                     () = self.steps.closed() => return None,
                 }
             }
-            self.steps.send(Step::Token(byte.into())).await.ok()?;
+            self.steps.send(Step::Token(token)).await.ok()?;
             self.seen.tokens.fetch_add(1, Ordering::SeqCst);
         }
         Some(Ended::Stop)
     }
+}
+
+/// Cuts text into bytes and special tokens.
+fn tokens_of(text: &str) -> impl Iterator<Item = u32> {
+    let mut rest = text.as_bytes();
+    std::iter::from_fn(move || {
+        let first = *rest.first()?;
+        let known = SPECIALS.iter().find(|name| rest.starts_with(name.as_bytes()));
+        let (token, length) = match known.and_then(|name| Some((special(name)?, name.len()))) {
+            Some(found) => found,
+            None => (first.into(), 1),
+        };
+        rest = &rest[length..];
+        Some(token)
+    })
 }
 
 /// A template that knows tools in the form of Hermes.

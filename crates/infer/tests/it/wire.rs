@@ -31,6 +31,10 @@ pub(crate) struct Set {
     pub(crate) waiting_max: usize,
     pub(crate) tools: Settings,
     pub(crate) forced_calls: bool,
+    pub(crate) metrics: bool,
+    /// Whether the model is spoken to in Harmony.
+    pub(crate) harmony: bool,
+    pub(crate) tokens_noted: usize,
     pub(crate) port: bool,
     /// Whether the model is there from the beginning.
     pub(crate) loaded: bool,
@@ -44,6 +48,9 @@ impl Default for Set {
             waiting_max: 64,
             tools: Settings::default(),
             forced_calls: false,
+            metrics: true,
+            harmony: false,
+            tokens_noted: 0,
             port: false,
             loaded: true,
         }
@@ -65,7 +72,8 @@ pub(crate) struct Lab {
 impl Lab {
     pub(crate) async fn new(set: Set) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let engine = Arc::new(Scripted::new(set.slots, set.waiting_max));
+        let engine = Scripted::new(set.slots, set.waiting_max);
+        let engine = Arc::new(if set.harmony { engine.harmony() } else { engine });
         let (standing, watched) = watch::channel(Standing::Loading(0.25));
         if set.loaded {
             standing.send_replace(ready(&engine));
@@ -84,6 +92,8 @@ impl Lab {
             standing: watched,
             tools: Tools::new(set.tools).unwrap(),
             forced_calls: set.forced_calls,
+            metrics: set.metrics,
+            tokens_noted: set.tokens_noted,
             token: Some(Redacted::new(TOKEN)),
             address,
             log: Log::open(&directory.path().join("log")).unwrap(),

@@ -33,6 +33,9 @@ const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
 /// A year is as good as never.
 const IDLE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// The longest that a tool can be given; a clock has an end.
+const TOOL_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// For the regular expressions of llama.cpp, which call themselves.
 const STACK_BYTES: usize = 16 << 20;
 
@@ -70,6 +73,9 @@ pub(super) fn run(
         },
         tools: tools(world, &config)?,
         forced_calls: switch(&world.env, "HEDDLE_ALLOW_FORCED_CALLS")?,
+        metrics: serve.metrics,
+        tokens_noted: number(&world.env, "HEDDLE_DEBUG_TOKEN_IDS")?
+            .map_or(0, |count| usize::try_from(count).unwrap_or(usize::MAX)),
         limits: Limits::default(),
         home: home.clone(),
         settings: serve.words(),
@@ -192,6 +198,7 @@ fn tools(world: &World, config: &Config) -> Result<Settings, Failure> {
     let allowed = allowed.split(',').map(str::trim).filter(|name| !name.is_empty());
     let allowed: Vec<_> = allowed.map(str::to_owned).collect();
     let timeout = number(env, "HEDDLE_TOOL_TIMEOUT_MS")?.map(Duration::from_millis);
+    let delay = number(env, "HEDDLE_TEST_TOOL_DELAY_MS")?.map(Duration::from_millis);
     let bytes = number(env, "HEDDLE_TOOL_MAX_OUTPUT_BYTES")?;
     let bytes = bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let declared = config.daemon.tools.iter().map(|tool| Declared {
@@ -215,7 +222,8 @@ fn tools(world: &World, config: &Config) -> Result<Settings, Failure> {
     Ok(Settings {
         on,
         allowed,
-        timeout: timeout.unwrap_or(TIMEOUT_DEFAULT),
+        timeout: timeout.unwrap_or(TIMEOUT_DEFAULT).min(TOOL_TIME_MAX),
+        test_delay: delay.unwrap_or_default().min(TOOL_TIME_MAX),
         output_bytes_max: bytes.unwrap_or(OUTPUT_BYTES_DEFAULT),
         declared,
         place,

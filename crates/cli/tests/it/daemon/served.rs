@@ -58,6 +58,163 @@ impl Den {
     }
 }
 
+/// A daemon in the foreground, which ends with the test.
+struct Foreground(std::process::Child);
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Den {
+    /// Runs a daemon in the foreground, and returns when it has its model.
+    fn foreground(&self, model: &Path) -> Foreground {
+        let mut run = self.command(&["run", "--threads", "1", "--model", model.to_str().unwrap()]);
+        let child = run.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let child = Foreground(child);
+        until("health", || (self.status()["status"] == "ok").then_some(()));
+        child
+    }
+
+    /// Asks the Responses API for a stream, and returns its events.
+    fn events(&self, body: &Value) -> Vec<Value> {
+        let mut answer = String::new();
+        post(&self.socket(), body).read_to_string(&mut answer).unwrap();
+        let data = answer.lines().filter_map(|line| line.strip_prefix("data: "));
+        let events: Vec<_> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+        assert!(!events.is_empty(), "{answer}");
+        events
+    }
+}
+
+/// Names events in a word, with the kind of an item that began or ended; pieces of one thing are named once.
+fn names(events: &[Value]) -> Vec<String> {
+    let mut names: Vec<_> = events
+        .iter()
+        .map(|event| {
+            let kind = event["type"].as_str().unwrap().strip_prefix("response.").unwrap();
+            format!("{kind} {}", event["item"]["type"].as_str().unwrap_or_default())
+        })
+        .map(|name| name.trim_end().to_owned())
+        .collect();
+    names.dedup();
+    names
+}
+
+/// Created, the call, its output, the pieces of the answer, completed: in this order, from a daemon that was started by hand.
+#[test]
+fn a_forced_call_is_part_of_the_stream() {
+    let mut den = Den::new().with_model();
+    den.env = vec![
+        ("HEDDLE_ALLOW_TOOLS", "1".to_owned()),
+        ("HEDDLE_ALLOWED_TOOLS", "upper".to_owned()),
+        ("HEDDLE_ALLOW_FORCED_CALLS", "1".to_owned()),
+    ];
+    let _running = den.foreground(&den.model());
+    let forced = json!({"name": "upper", "arguments": "{\"msg\": \"hi\"}"}).to_string();
+    let schema = json!({"type": "object", "properties": {"ok": {"type": "boolean"}},
+        "required": ["ok"], "additionalProperties": false});
+    // Its answer has an end, whatever random weights would say.
+    let events = den.events(&json!({
+        "model": "local", "input": "x", "stream": true, "temperature": 0, "max_output_tokens": 200,
+        "metadata": {"heddle_forced_call": forced},
+        "text": {"format": {"type": "json_schema", "name": "a", "schema": schema, "strict": true}},
+    }));
+    let names = names(&events);
+    let steps = [
+        "created",
+        "in_progress",
+        "output_item.added function_call",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done function_call",
+        "output_item.added function_call_output",
+        "output_item.done function_call_output",
+        "output_item.added message",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done message",
+        "completed",
+    ];
+    assert_eq!(names, steps);
+    let response = &events.last().unwrap()["response"];
+    let output = &response["output"][1];
+    assert_eq!((&output["name"], &output["output"]), (&json!("upper"), &json!("HI")), "{response}");
+    assert_eq!(output["call_id"], response["output"][0]["call_id"], "{response}");
+}
+
+/// The same without a call: a short prompt to a real model.
+#[test]
+fn a_short_prompt_is_answered_in_pieces() {
+    let Some(model) = testkit::model() else { return };
+    let den = Den::new();
+    let _running = den.foreground(&model);
+    let events = den.events(&json!({
+        "model": "local", "input": "Say hello.", "stream": true, "temperature": 0,
+    }));
+    let names = names(&events);
+    let steps = [
+        "created",
+        "in_progress",
+        "output_item.added message",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done message",
+        "completed",
+    ];
+    assert_eq!(names, steps);
+    let is_piece = |event: &&Value| event["type"] == "response.output_text.delta";
+    let pieces: Vec<_> = events.iter().filter(is_piece).collect();
+    assert!(pieces.iter().all(|piece| piece["delta"] != ""), "{pieces:?}");
+    let text: String = pieces.iter().map(|piece| piece["delta"].as_str().unwrap()).collect();
+    let whole = &events.last().unwrap()["response"]["output"][0]["content"][0]["text"];
+    assert!(!text.trim().is_empty() && *whole == json!(text), "{text:?} {whole}");
+}
+
+/// The built-in tools have the time-out of commands; tests can make them slow.
+#[test]
+fn a_slow_built_in_tool_is_ended() {
+    let mut den = Den::new().with_model();
+    den.env = vec![
+        ("HEDDLE_ALLOW_TOOLS", "1".to_owned()),
+        ("HEDDLE_ALLOWED_TOOLS", "echo".to_owned()),
+        ("HEDDLE_ALLOW_FORCED_CALLS", "1".to_owned()),
+        ("HEDDLE_TOOL_TIMEOUT_MS", "300".to_owned()),
+        ("HEDDLE_TEST_TOOL_DELAY_MS", "3600000".to_owned()),
+        ("HEDDLE_DEBUG_TOKEN_IDS", "2".to_owned()),
+    ];
+    check(&den.start(), 0, "is running");
+    let forced = json!({"name": "echo", "arguments": "{\"msg\": \"hi\"}"}).to_string();
+    let answer = den.ask(&json!({
+        "model": "local", "input": "x", "max_output_tokens": 3,
+        "metadata": {"heddle_forced_call": forced},
+    }));
+    let item = &answer["output"][1];
+    assert_eq!((&item["status"], &item["name"]), (&json!("failed"), &json!("echo")), "{answer}");
+    assert!(item["output"].as_str().unwrap().contains("300 ms"), "{answer}");
+    // What the log says of the model, and of the answer where that is wanted.
+    let line = |event: &str| {
+        let log = fs::read_to_string(den.folder().join("log")).unwrap();
+        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.into_iter().find(|line| line["event"] == event)
+    };
+    let loaded = line("loaded").unwrap();
+    assert_eq!(
+        (&loaded["family"], &loaded["threads"]),
+        (&json!("template"), &json!(1)),
+        "{loaded}"
+    );
+    assert!(loaded["kernels"].as_str().unwrap().starts_with("llama.cpp"), "{loaded}");
+    let request = until("the line of the request", || line("request"));
+    assert_eq!(request["first_tokens"].as_array().unwrap().len(), 2, "{request}");
+}
+
 /// Sends a request to the Responses API, and returns the connection.
 fn post(socket: &Path, body: &Value) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
