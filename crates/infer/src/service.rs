@@ -1,4 +1,5 @@
-//! The daemon as a service of the user: the files that systemd and launchd read. Text only.
+//! The daemon as a service of the user: the files that systemd and launchd read, and what they are to be told. Neither
+//! writes a file nor starts a process.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,100 @@ pub const UNIT: &str = "heddle-daemon.service";
 /// The same for launchd.
 pub const LABEL: &str = "io.heddle.daemon";
 
+/// Something that whoever keeps services is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Commands that do the same, the one for newer systems first: it is enough if one works.
+    pub ways: Vec<Vec<String>>,
+    /// Whether it must work. What only clears the way need not: there may be nothing in it.
+    pub needed: bool,
+}
+
+impl Step {
+    fn needed<const N: usize>(words: [&str; N]) -> Self {
+        Self { ways: vec![words.map(str::to_owned).to_vec()], needed: true }
+    }
+
+    fn cleared<const N: usize>(words: [&str; N]) -> Self {
+        Self { needed: false, ..Self::needed(words) }
+    }
+
+    fn or<const N: usize>(mut self, words: [&str; N]) -> Self {
+        self.ways.push(words.map(str::to_owned).to_vec());
+        self
+    }
+}
+
 impl Keeper {
+    /// Returns what makes a service run from the file at `path`, now and whenever the user is logged in; also if another
+    /// file of it was there, or runs.
+    pub fn install(self, path: &Path, user: u32) -> Vec<Step> {
+        let file = path.display().to_string();
+        match self {
+            Self::Systemd => vec![
+                Step::needed(["systemctl", "--user", "daemon-reload"]),
+                Step::needed(["systemctl", "--user", "enable", UNIT]),
+                Step::needed(["systemctl", "--user", "restart", UNIT]),
+            ],
+            Self::Launchd => {
+                let (domain, service) = (format!("gui/{user}"), format!("gui/{user}/{LABEL}"));
+                vec![
+                    Step::cleared(["launchctl", "bootout", &service]).or([
+                        "launchctl",
+                        "unload",
+                        &file,
+                    ]),
+                    // What a user has turned off stays off, whatever is loaded.
+                    Step::cleared(["launchctl", "enable", &service]),
+                    Step::needed(["launchctl", "bootstrap", &domain, &file]).or([
+                        "launchctl",
+                        "load",
+                        "-w",
+                        &file,
+                    ]),
+                ]
+            }
+        }
+    }
+
+    /// Returns what ends a service and has it not come back; its file is removed next.
+    pub fn uninstall(self, path: &Path, user: u32) -> Vec<Step> {
+        let file = path.display().to_string();
+        vec![match self {
+            Self::Systemd => Step::cleared(["systemctl", "--user", "disable", "--now", UNIT]),
+            Self::Launchd => {
+                let service = format!("gui/{user}/{LABEL}");
+                Step::cleared(["launchctl", "bootout", &service]).or([
+                    "launchctl",
+                    "unload",
+                    "-w",
+                    &file,
+                ])
+            }
+        }]
+    }
+
+    /// Returns what is to be told when the file is gone.
+    pub fn removed(self) -> Vec<Step> {
+        match self {
+            Self::Systemd => vec![Step::cleared(["systemctl", "--user", "daemon-reload"])],
+            Self::Launchd => Vec::new(),
+        }
+    }
+
+    /// Says what to do where a service cannot be started.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Systemd => {
+                "run `heddle daemon install` again where systemd keeps your session (at a desktop, or after \
+                 `loginctl enable-linger`)"
+            }
+            Self::Launchd => {
+                "run `heddle daemon install` again where launchd keeps your session (at the screen, not over ssh)"
+            }
+        }
+    }
+
     /// Returns where the file goes, given the user's own directory and that of settings.
     pub fn path(self, user: &Path, settings: &Path) -> PathBuf {
         match self {

@@ -89,6 +89,8 @@ Examples:
   heddle daemon logs -f | jq -r 'select(.event == \"request\") | \"\\(.route) \\(.total_ms)\"'";
 
 const INSTALL_HELP: &str = "\
+Exit codes: 0 it runs, and will whenever you are logged in; 1 its file was written, and systemd (or launchd) did not start it.
+
 Examples:
   heddle daemon install --model gpt-oss-20b
   heddle daemon install --print";

@@ -51,6 +51,50 @@ fn check(output: &Output, code: i32, says: &str) {
     assert!(stderr.contains(says), "{says:?} is not in {stderr:?}");
 }
 
+/// `install` runs what has to be run, and says plainly what became of it.
+#[cfg(target_os = "linux")]
+#[test]
+fn install_says_whether_the_service_runs() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut den = Den::new();
+    let programs = den.lab.root().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let told = programs.join("told");
+    let put = |fails: &str| {
+        let path = programs.join("systemctl");
+        let script = format!(
+            "#!/bin/sh\necho \"$*\" >> {}\ncase \"$*\" in {fails}) exit 1;; esac\n",
+            told.display()
+        );
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let user = den.lab.root().join("user");
+    den.env = vec![
+        ("PATH", programs.display().to_string()),
+        ("HOME", user.display().to_string()),
+        ("XDG_CONFIG_HOME", user.join("settings").display().to_string()),
+    ];
+    let unit = user.join("settings/systemd/user/heddle-daemon.service");
+    // Nobody is there to be told.
+    check(&den.run(&["install"]), 1, "the service is not running");
+    check(&den.run(&["install"]), 1, "heddle daemon install");
+    assert!(unit.exists());
+    put("*restart*");
+    check(&den.run(&["install"]), 1, "restart heddle-daemon.service` did not work");
+    put("nothing");
+    check(&den.run(&["install", "--model", "smollm2", "--metrics"]), 0, "the daemon runs");
+    let text = std::fs::read_to_string(&unit).unwrap();
+    assert!(text.contains("\"--metrics\" \"--model\" \"smollm2\""), "{text}");
+    put("*disable*");
+    check(&den.run(&["uninstall"]), 0, "removed");
+    assert!(!unit.exists());
+    let told = std::fs::read_to_string(told).unwrap();
+    let last: Vec<_> = told.lines().rev().take(2).collect();
+    let disable = "--user disable --now heddle-daemon.service";
+    assert_eq!(last, ["--user daemon-reload", disable], "{told}");
+}
+
 #[test]
 fn without_a_daemon_every_command_says_so() {
     let den = Den::new();

@@ -1,11 +1,13 @@
 //! `heddle daemon install` and `uninstall`.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
-use infer::service::{Keeper, LABEL, Service, UNIT};
+use infer::service::{Keeper, Service, Step};
 
 use super::{note, ourselves, print, with_model};
 use crate::args::SharedArgs;
@@ -36,21 +38,14 @@ pub(super) fn install(
         .with_context(|| format!("{} cannot be written", path.display()))
         .map_err(Failure::failed)?;
     note(&format!("wrote {}", path.display()));
-    let commands: [&[&str]; 2] = match KEEPER {
-        Keeper::Systemd => [
-            &["systemctl", "--user", "daemon-reload"],
-            &["systemctl", "--user", "enable", "--now", UNIT],
-        ],
-        Keeper::Launchd => [&["launchctl", "unload", LABEL], &["launchctl", "load", "-w"]],
-    };
-    for command in commands {
-        if let Err(error) = keep(command, &path) {
-            let shown = command.join(" ");
-            note(&format!("`{shown}` did not work ({error}); run it when you are logged in"));
-            return Ok(ExitCode::SUCCESS);
-        }
-    }
-    note("the daemon runs whenever you are logged in");
+    perform(&KEEPER.install(&path, user()), None).map_err(|problem| {
+        Failure::failed(anyhow!(
+            "the service is not running: {problem}; {}, or do without it: heddle starts the daemon itself when \
+             it needs it",
+            KEEPER.advice()
+        ))
+    })?;
+    note("the daemon runs, and will whenever you are logged in");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -61,18 +56,12 @@ pub(super) fn uninstall(world: &World) -> Result<ExitCode, Failure> {
         note("there is no service to take back");
         return Ok(ExitCode::SUCCESS);
     }
-    let command: &[&str] = match KEEPER {
-        Keeper::Systemd => &["systemctl", "--user", "disable", "--now", UNIT],
-        Keeper::Launchd => &["launchctl", "unload", "-w"],
-    };
-    // Where nobody keeps services, nothing has to be ended.
-    let _ = keep(command, &path);
+    // Where nobody keeps services, nothing has to be ended: none of these steps must work.
+    perform(&KEEPER.uninstall(&path, user()), None).map_err(|why| Failure::failed(anyhow!(why)))?;
     std::fs::remove_file(&path)
         .with_context(|| format!("{} cannot be removed", path.display()))
         .map_err(Failure::failed)?;
-    if KEEPER == Keeper::Systemd {
-        let _ = keep(&["systemctl", "--user", "daemon-reload"], &path);
-    }
+    perform(&KEEPER.removed(), None).map_err(|why| Failure::failed(anyhow!(why)))?;
     note(&format!("removed {}", path.display()));
     Ok(ExitCode::SUCCESS)
 }
@@ -85,6 +74,10 @@ fn path(world: &World) -> Result<PathBuf, Failure> {
     Ok(KEEPER.path(user, &settings))
 }
 
+fn user() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
 fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
@@ -92,16 +85,146 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     std::fs::write(path, text)
 }
 
-/// Tells whoever keeps services something.
-fn keep(command: &[&str], path: &Path) -> io::Result<()> {
-    let [program, arguments @ ..] = command else { return Ok(()) };
+/// Tells whoever keeps services one thing after the other; ends with the first that had to work and did not. `programs` is
+/// where these are looked for, if not on the usual path.
+fn perform(steps: &[Step], programs: Option<&OsStr>) -> Result<(), String> {
+    for Step { ways, needed } in steps {
+        let mut problems = Vec::new();
+        for way in ways {
+            match tell(way, programs) {
+                Ok(()) => {
+                    problems.clear();
+                    break;
+                }
+                Err(error) => problems.push(format!("`{}` did not work ({error})", way.join(" "))),
+            }
+        }
+        if *needed && !problems.is_empty() {
+            return Err(problems.join(", and "));
+        }
+    }
+    Ok(())
+}
+
+/// Runs one command. What it complains about is its own affair unless it fails, and then its exit code says enough: what
+/// is tried in more than one way would complain of each.
+fn tell(words: &[String], programs: Option<&OsStr>) -> io::Result<()> {
+    let [program, arguments @ ..] = words else { return Ok(()) };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if *program == "launchctl" {
-        command.arg(path);
+    if let Some(programs) = programs {
+        command.env("PATH", programs);
     }
-    let status = command.status()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other(status.to_string())) }
+    let mut child = command.spawn()?;
+    let deadline = Instant::now() + STEP_TIMEOUT;
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(io::Error::other(status.to_string())),
+            None if Instant::now() < deadline => std::thread::sleep(STEP_PAUSE),
+            None => {
+                child.kill()?;
+                child.wait()?;
+                let secs = STEP_TIMEOUT.as_secs();
+                return Err(io::Error::other(format!("no answer within {secs} seconds")));
+            }
+        }
+    }
 }
 
 const KEEPER: Keeper = if cfg!(target_os = "macos") { Keeper::Launchd } else { Keeper::Systemd };
+/// How long one command may take.
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long it is left alone before it is looked at again.
+const STEP_PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+
+    use infer::service::{Keeper, Step};
+    use testkit::Lab;
+
+    use super::perform;
+
+    /// Performs steps with stand-ins for both programs, which note what they are told and fail if that has one of these
+    /// words in it. Returns what they were told, and how it ended.
+    fn play(steps: &[Step], failing: &[&str]) -> (Vec<String>, Result<(), String>) {
+        let lab = Lab::new().unwrap();
+        let folder = lab.workspace.path();
+        let told = folder.join("told");
+        let fails: String = failing
+            .iter()
+            .map(|word| format!("case \"$*\" in *{word}*) exit 3;; esac\n"))
+            .collect();
+        for program in ["systemctl", "launchctl"] {
+            let path = folder.join(program);
+            let script = format!("#!/bin/sh\necho \"$*\" >> {}\n{fails}", told.display());
+            fs::write(&path, script).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let done = perform(steps, Some(folder.as_os_str()));
+        let told = fs::read_to_string(told).unwrap_or_default();
+        (told.lines().map(str::to_owned).collect(), done)
+    }
+
+    #[track_caller]
+    fn check(steps: &[Step], failing: &[&str], told: &[&str], fails: Option<&str>) {
+        let (got, done) = play(steps, failing);
+        assert_eq!(got, told, "{failing:?} {done:?}");
+        match (done, fails) {
+            (Ok(()), None) => {}
+            (Err(why), Some(says)) => assert!(why.contains(says), "{why}"),
+            (done, fails) => panic!("{failing:?}: {done:?}, not {fails:?}"),
+        }
+    }
+
+    #[test]
+    fn launchd() {
+        let file = Path::new("/u/a.plist");
+        let install = Keeper::Launchd.install(file, 501);
+        let (out, unload) = ("bootout gui/501/io.heddle.daemon", "unload /u/a.plist");
+        let enable = "enable gui/501/io.heddle.daemon";
+        let (strap, load) = ("bootstrap gui/501 /u/a.plist", "load -w /u/a.plist");
+        check(&install, &[], &[out, enable, strap], None);
+        // The first time there is nothing to end, and older systems know only the older words.
+        check(&install, &["bootout", "unload"], &[out, unload, enable, strap], None);
+        check(&install, &["boot", "unload", "enable"], &[out, unload, enable, strap, load], None);
+        check(
+            &install,
+            &["boot", "unload", "enable", "load"],
+            &[out, unload, enable, strap, load],
+            Some("`launchctl load -w /u/a.plist` did not work (exit status: 3)"),
+        );
+        let uninstall = Keeper::Launchd.uninstall(file, 501);
+        check(&uninstall, &[], &[out], None);
+        check(&uninstall, &["bootout", "unload"], &[out, "unload -w /u/a.plist"], None);
+        assert_eq!(Keeper::Launchd.removed(), []);
+    }
+
+    #[test]
+    fn systemd() {
+        let install = Keeper::Systemd.install(Path::new("/u/x"), 501);
+        let reload = "--user daemon-reload";
+        let enable = "--user enable heddle-daemon.service";
+        let restart = "--user restart heddle-daemon.service";
+        check(&install, &[], &[reload, enable, restart], None);
+        check(&install, &["reload"], &[reload], Some("`systemctl --user daemon-reload`"));
+        check(&install, &["restart"], &[reload, enable, restart], Some("restart"));
+        let uninstall = Keeper::Systemd.uninstall(Path::new("/u/x"), 501);
+        check(&uninstall, &["disable"], &["--user disable --now heddle-daemon.service"], None);
+    }
+
+    #[test]
+    fn without_either_program() {
+        let lab = Lab::new().unwrap();
+        let nowhere = Some(lab.workspace.path().as_os_str());
+        for keeper in [Keeper::Systemd, Keeper::Launchd] {
+            let why = perform(&keeper.install(Path::new("/u/x"), 501), nowhere).unwrap_err();
+            assert!(why.contains("ctl") && why.contains("did not work"), "{why}");
+            assert_eq!(perform(&keeper.uninstall(Path::new("/u/x"), 501), nowhere), Ok(()));
+        }
+    }
+}
