@@ -3,6 +3,7 @@
 use std::fmt;
 
 use prompt::refusal::Refusal;
+use prompt::request::Trial;
 use prompt::{Facts, Piece, Sampling, Token};
 use tokio::sync::mpsc;
 
@@ -33,6 +34,21 @@ pub trait Engine: fmt::Debug + Send + Sync {
     /// [`Refusal::Busy`] if too many wait, [`Refusal::ContextFull`] if it cannot fit,
     /// [`Refusal::Invalid`] if the grammar cannot be used.
     fn start(&self, job: Job) -> Result<Generation, Refusal>;
+
+    /// The same, after `trials` of what the grammar is made of, and only while `go_on` says so. What cannot be made, or
+    /// not be followed, is refused with the field that it comes from.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::start`].
+    fn start_tried(
+        &self,
+        job: Job,
+        _trials: &[Trial],
+        _go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Generation, Refusal> {
+        self.start(job)
+    }
 
     /// Returns what the engine is doing.
     fn stats(&self) -> Stats;
@@ -115,3 +131,6 @@ pub struct Stats {
     /// Bytes that the model, its memory of what was read, and its work space take.
     pub memory_bytes: u64,
 }
+
+/// What those are told who no longer listen.
+pub(crate) const UNWANTED: &str = "nobody waits for it";

@@ -113,6 +113,7 @@ pub fn read(body: &[u8]) -> Result<Request, Refusal> {
         own: chosen.own,
         left_out: chosen.left_out,
         choice: chosen.choice,
+        trials: chosen.trials,
         parallel_calls: parallel.opt(Node::flag)?.unwrap_or(true),
         format: format.map(|(format, _)| format).unwrap_or_default(),
         sampling: options::sampling(

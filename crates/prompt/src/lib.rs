@@ -14,9 +14,11 @@
 
 pub mod chat;
 pub mod date;
+pub mod effort;
 mod grammar;
 mod guard;
 pub mod harmony;
+mod lark;
 pub mod model;
 mod read;
 pub mod reader;

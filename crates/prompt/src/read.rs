@@ -134,6 +134,11 @@ impl<'a> Node<'a> {
         Refusal::Invalid { message: format!("`{path}` {why}"), param: Some(path) }
     }
 
+    /// Returns where it stands in the request.
+    pub(crate) fn path(&self) -> String {
+        self.path.to_string()
+    }
+
     /// Returns the JSON as it was written.
     pub(crate) fn json(&self) -> &'a str {
         self.raw.get()

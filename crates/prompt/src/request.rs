@@ -25,6 +25,8 @@ pub struct Request {
     pub parallel_calls: bool,
     /// The form of the answer.
     pub format: Format,
+    /// What of its schemas and grammars can be tried out before a model is held to it.
+    pub trials: Vec<Trial>,
     /// How tokens are chosen; none where the client leaves it to us.
     pub sampling: Option<Sampling>,
     /// How long the answer may get.
@@ -43,6 +45,17 @@ pub struct Request {
     pub metadata: Map<String, Value>,
     /// What answers repeat besides.
     pub asked: Asked,
+}
+
+/// A part of what a model is held to, as a grammar of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// The field that it comes from.
+    pub param: String,
+    /// The grammar, in Lark's notation.
+    pub grammar: String,
+    /// Whether what it costs shows only when it is followed for a while.
+    pub is_hard: bool,
 }
 
 /// What an answer of the Responses API repeats in the client's own words; nothing is done after it.

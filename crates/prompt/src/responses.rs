@@ -127,6 +127,7 @@ pub fn read(body: &[u8], own: &[Tool]) -> Result<Request, Refusal> {
         own: chosen.own,
         left_out: chosen.left_out,
         choice: chosen.choice,
+        trials: chosen.trials,
         parallel_calls: parallel.opt(Node::flag)?.unwrap_or(true),
         format,
         sampling: options::sampling(asked.temperature, asked.top_p, root.field("seed", None))?,

@@ -9,8 +9,10 @@
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::check::{Fault, check};
+pub(crate) use self::cost::{Budget, CHOICES_MAX, choices_of};
 
 mod check;
+mod cost;
 mod cycle;
 
 /// Returns what a grammar can bind of the schema of a tool's arguments, which are an object whatever the client

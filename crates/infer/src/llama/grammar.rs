@@ -3,23 +3,58 @@
 //! A grammar is asked about the token that was chosen without it, which is cheap, and only if it
 //! refuses that, for all that it allows. What it leaves no choice about is taken without asking the model.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use llama_cpp_2::model::LlamaModel;
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
-use prompt::Piece;
+use prompt::request::Trial;
+use prompt::{Piece, effort};
 use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
 use super::sample::Sampler;
 use super::vocabulary::Vocabulary;
+use crate::engine::UNWANTED;
 
 /// Reads grammars for one model.
 pub(crate) struct Grammars {
     factory: ParserFactory,
     /// Those that were used last, the newest at the end.
     recent: Mutex<Vec<(String, Matcher)>>,
+    /// How many are being read.
+    reading: Mutex<usize>,
+    /// One of them is done.
+    free: Condvar,
+}
+
+/// A place where a grammar is read.
+struct Place<'a>(&'a Grammars);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        *self.0.reading.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.free.notify_one();
+    }
+}
+
+/// Why a grammar cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unusable {
+    pub(crate) reason: String,
+    /// The field of the request that it comes from, where that is known.
+    pub(crate) param: Option<String>,
+}
+
+fn unusable(reason: String) -> Unusable {
+    Unusable { reason, param: None }
+}
+
+fn trial_failed(trial: &Trial, reason: String) -> Unusable {
+    Unusable { reason, param: Some(trial.param.clone()) }
 }
 
 impl fmt::Debug for Grammars {
@@ -34,30 +69,45 @@ impl Grammars {
         model: &Arc<LlamaModel>,
         vocabulary: &Arc<Vocabulary>,
     ) -> Result<Self, String> {
-        let mut factory = ParserFactory::new_simple(&words(model, vocabulary)?)
-            .map_err(|error| error.to_string())?;
+        Self::of_words(&words(model, vocabulary)?)
+    }
+
+    fn of_words(words: &TokEnv) -> Result<Self, String> {
+        let mut factory = ParserFactory::new_simple(words).map_err(|error| error.to_string())?;
         factory.quiet();
         let limits = factory.limits_mut();
         // Errors go to clients: they say what is wrong, and not all that was said so far.
         limits.verbose_errors = false;
-        limits.initial_lexer_fuel = COMPILE_FUEL;
-        Ok(Self { factory, recent: Mutex::default() })
+        limits.initial_lexer_fuel = effort::COMPILE_FUEL;
+        limits.step_lexer_fuel = effort::STEP_FUEL;
+        limits.step_max_items = effort::STEP_ITEMS_MAX;
+        limits.max_items_in_row = effort::ROW_ITEMS_MAX;
+        limits.max_lexer_states = effort::STATES_MAX;
+        limits.max_grammar_size = effort::SYMBOLS_MAX;
+        Ok(Self { factory, recent: Mutex::default(), reading: Mutex::new(0), free: Condvar::new() })
     }
 
-    /// Reads a grammar.
-    pub(crate) fn read(&self, grammar: &str) -> Result<Grammar, String> {
+    /// Reads a grammar, after trials of its hard parts, for as long as `go_on` says so.
+    pub(crate) fn read(
+        &self,
+        grammar: &str,
+        trials: &[Trial],
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Grammar, Unusable> {
         if grammar.len() > GRAMMAR_BYTES_MAX {
-            return Err(format!("the grammar has more than {GRAMMAR_BYTES_MAX} bytes"));
+            return Err(unusable(format!("the grammar has more than {GRAMMAR_BYTES_MAX} bytes")));
         }
         if let Some(known) = self.known(grammar) {
             return Ok(known);
         }
-        let lark = TopLevelGrammar::from_lark(grammar.to_owned());
-        let parser = self.factory.create_parser(lark).map_err(fault)?;
-        let matcher = Matcher::new(Ok(parser));
-        if let Some(error) = matcher.get_error() {
-            return Err(fault(error));
-        }
+        let _place = self.place(go_on).ok_or_else(|| unusable(UNWANTED.to_owned()))?;
+        // Whoever reads it goes down into schemas by recursion.
+        let matcher = thread::scope(|scope| {
+            let thread = thread::Builder::new().name("grammar".to_owned()).stack_size(STACK_BYTES);
+            let thread = thread.spawn_scoped(scope, || self.make(grammar, trials, go_on));
+            let made = thread.map_err(|error| unusable(error.to_string()))?.join();
+            made.unwrap_or_else(|_| Err(unusable("it made the daemon stumble".to_owned())))
+        })?;
         let own = Grammar { matcher: matcher.deep_clone() };
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if recent.len() >= GRAMMARS_KEPT {
@@ -65,6 +115,80 @@ impl Grammars {
         }
         recent.push((grammar.to_owned(), matcher));
         Ok(own)
+    }
+
+    /// Waits for one of the places where grammars are read; none if nobody waits for this one any more.
+    fn place(&self, go_on: &dyn Fn() -> bool) -> Option<Place<'_>> {
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        while *reading >= READ_AT_ONCE {
+            if !go_on() {
+                return None;
+            }
+            let waited = self.free.wait_timeout(reading, LOOK_EVERY);
+            reading = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *reading += 1;
+        Some(Place(self))
+    }
+
+    fn make(
+        &self,
+        grammar: &str,
+        trials: &[Trial],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Matcher, Unusable> {
+        let mut known = HashSet::new();
+        for trial in trials.iter().filter(|trial| trial.is_hard) {
+            if !go_on() {
+                return Err(unusable(UNWANTED.to_owned()));
+            }
+            if known.insert(&trial.grammar) {
+                self.try_out(&trial.grammar).map_err(|reason| trial_failed(trial, reason))?;
+            }
+        }
+        if !go_on() {
+            return Err(unusable(UNWANTED.to_owned()));
+        }
+        self.compile(grammar).map_err(|reason| {
+            // It is one of them, on its own or with the others.
+            let fails = |trial: &&Trial| go_on() && self.compile(&trial.grammar).is_err();
+            match trials.iter().filter(|trial| !trial.is_hard).find(fails) {
+                Some(trial) => trial_failed(trial, reason),
+                None => unusable(reason),
+            }
+        })
+    }
+
+    fn compile(&self, grammar: &str) -> Result<Matcher, String> {
+        let lark = TopLevelGrammar::from_lark(grammar.to_owned());
+        let parser = self.factory.create_parser(lark).map_err(fault)?;
+        let matcher = Matcher::new(Ok(parser));
+        matcher.get_error().map_or(Ok(matcher), |error| Err(fault(error)))
+    }
+
+    /// Follows a grammar for a while: what can only fail then is better refused now.
+    fn try_out(&self, grammar: &str) -> Result<(), String> {
+        let mut matcher = self.compile(grammar)?;
+        let end = self.factory.tok_env().tok_trie().eos_token();
+        for turn in 0..TRIED_TOKENS {
+            matcher.consume_ff_tokens();
+            if matcher.is_stopped() {
+                break;
+            }
+            let allowed = matcher.compute_mask().map_err(fault)?.to_list();
+            // Neither always the short ones nor always the long ones, and the same every time.
+            let Some(last) = allowed.len().checked_sub(1) else { break };
+            let token = allowed[last - turn * TRIED_STRIDE % (last + 1)];
+            if token == end {
+                break;
+            }
+            matcher.consume_token(token).map_err(fault)?;
+        }
+        // One that has come to its end says so in the same way.
+        if matcher.is_stopped() && matcher.stop_reason().is_ok() {
+            return Ok(());
+        }
+        matcher.get_error().map_or(Ok(()), |error| Err(fault(error)))
     }
 
     fn known(&self, grammar: &str) -> Option<Grammar> {
@@ -233,11 +357,22 @@ const FAULT_BYTES_MAX: usize = 512;
 /// The most tokens that are taken at once without asking the model.
 pub(crate) const FORCED_MAX: usize = 64;
 const GRAMMAR_BYTES_MAX: usize = 1 << 20;
-/// How much work it may be to read a grammar: about a fifth of a second.
-const COMPILE_FUEL: u64 = 1_000_000;
+/// Grammars that are read at the same time; the others wait.
+const READ_AT_ONCE: usize = 2;
+/// How often those who wait look whether somebody waits for them.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Only what is used of it takes memory.
+const STACK_BYTES: usize = 64 << 20;
+/// Tokens of a trial.
+const TRIED_TOKENS: usize = 24;
+const TRIED_STRIDE: usize = 7919;
 /// Those of a few threads with their tools.
 const GRAMMARS_KEPT: usize = 16;
 const NOTHING: &str = "the model has no opinion on what could follow";
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod costly;
 
 #[cfg(test)]
 mod tests {

@@ -9,9 +9,10 @@ use std::thread::{self, JoinHandle};
 
 use llama_cpp_2::model::LlamaModel;
 use prompt::refusal::Refusal;
+use prompt::request::Trial;
 use prompt::{Facts, Piece, Token};
 
-use super::grammar::Grammars;
+use super::grammar::{Grammars, Unusable};
 use super::memory;
 use super::sample::Sampler;
 use super::vocabulary::Vocabulary;
@@ -188,14 +189,27 @@ impl Engine for Llama {
     }
 
     fn start(&self, job: Job) -> Result<Generation, Refusal> {
+        self.start_tried(job, &[], &|| true)
+    }
+
+    fn start_tried(
+        &self,
+        job: Job,
+        trials: &[Trial],
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Generation, Refusal> {
         self.check(&job)?;
         // Before a grammar is read, so that whoever floods us is refused cheaply.
         self.enter()?;
-        let grammar = job.grammar.as_deref().map(|text| self.grammars.read(text)).transpose();
-        let grammar = grammar.map_err(|reason| {
+        let read = |text: &str| self.grammars.read(text, trials, go_on);
+        let grammar = job.grammar.as_deref().map(read).transpose();
+        let grammar = grammar.map_err(|Unusable { reason, param }| {
             self.leave();
-            let message = format!("the grammar cannot be used: {reason}");
-            Refusal::Invalid { message, param: None }
+            let message = match &param {
+                Some(param) => format!("`{param}` cannot be made a grammar of: {reason}"),
+                None => format!("the grammar cannot be used: {reason}"),
+            };
+            Refusal::Invalid { message, param }
         })?;
         let left = self.context_tokens as usize - job.prompt.len();
         let asked = job.output_tokens_max.map_or(left, |most| most as usize);

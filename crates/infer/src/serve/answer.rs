@@ -32,7 +32,7 @@ use super::problem::Problem;
 use super::stop::Stop;
 use super::upload::Upload;
 use super::{Loaded, Server, unix_seconds};
-use crate::engine::{Ended, Generation, Job, Step};
+use crate::engine::{Ended, Generation, Job, Step, UNWANTED};
 use crate::home::random_hex;
 
 /// How often a model is asked again after tools of the daemon have run.
@@ -141,7 +141,7 @@ async fn begin(
 fn start(
     loaded: &Loaded,
     request: &Request,
-    is_wanted: impl Fn() -> bool,
+    is_wanted: impl Fn() -> bool + Sync,
 ) -> Result<Round, Refusal> {
     let model = loaded.model();
     let prompt = model.compose(request)?;
@@ -150,7 +150,7 @@ fn start(
     let tokens =
         loaded.engine.tokenise_while(&prompt.pieces, &mut |count| fits(count) && is_wanted());
     if !is_wanted() {
-        return Err(Refusal::Invalid { message: "nobody waits for it".to_owned(), param: None });
+        return Err(Refusal::Invalid { message: UNWANTED.to_owned(), param: None });
     }
     let input = tokens.len() as u64;
     if !fits(tokens.len()) {
@@ -165,7 +165,7 @@ fn start(
         output_tokens_max: bounds.into_iter().flatten().min(),
         cache_key: request.cache_key.clone(),
     };
-    let generation = loaded.engine.start(job)?;
+    let generation = loaded.engine.start_tried(job, &request.trials, &is_wanted)?;
     let left_out = prompt.left_out.len() + request.left_out.len();
     Ok(Round { generation, reader, input, profile: prompt.profile, left_out })
 }

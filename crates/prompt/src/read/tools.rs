@@ -7,8 +7,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{Field, Node, Read, short};
-use crate::request::{Choice, Input, SCHEMA_BYTES_MAX, TOOLS_MAX, Tool};
-use crate::schema::{self, Fault};
+use crate::grammar::of_arguments;
+use crate::lark;
+use crate::request::{Choice, Input, SCHEMA_BYTES_MAX, TOOLS_MAX, Tool, Trial};
+use crate::schema::{self, Budget, Fault};
 
 /// The tools of a request, as they are found.
 #[derive(Default)]
@@ -20,6 +22,8 @@ pub(crate) struct Tools {
     left_out: Vec<String>,
     is_listed: bool,
     schema_bytes: usize,
+    budget: Budget,
+    trials: Vec<Trial>,
     /// Those that were offered, whether they are left out or not.
     seen: usize,
 }
@@ -196,13 +200,21 @@ impl Tools {
             // A schema in it would come to whoever makes the grammar without being looked at.
             "lark" if text.contains("%json") => Err(definition
                 .invalid("cannot have `%json` in it; offer a function with that schema instead")),
-            "lark" => Ok(text),
-            "regex" => Ok(lark_of_regex(&text)),
+            "lark" => self.lark(definition, text),
+            "regex" => self.lark(definition, lark_of_regex(&text)),
             other => Err(syntax.invalid(format_args!(
                 "`{}` is unknown; it can be `lark` or `regex`",
                 short(other)
             ))),
         }
+    }
+
+    /// Refuses a grammar that would cost too much.
+    fn lark(&mut self, node: Node<'_>, grammar: String) -> Read<String> {
+        lark::check(&grammar).map_err(|why| node.invalid(why))?;
+        let (param, grammar_of) = (node.path(), grammar.clone());
+        self.trials.push(Trial { param, grammar: grammar_of, is_hard: true });
+        Ok(grammar)
     }
 
     fn add(
@@ -248,8 +260,18 @@ impl Tools {
     fn bound_schema(&mut self, node: Node<'_>, bounds: fn(&Value) -> Value) -> Read<Value> {
         self.room_for(node)?;
         let schema = node.value()?;
-        schema::check(&bounds(&schema))
+        let bounds = bounds(&schema);
+        schema::check(&bounds)
+            .and_then(|()| self.budget.pay(&bounds))
             .map_err(|Fault { path, why }| node.invalid_at(&path, why))?;
+        let trial = |rest: &str, schema: &Value, is_hard: bool| Trial {
+            param: node.path() + rest,
+            grammar: of_arguments(schema),
+            is_hard,
+        };
+        self.trials.push(trial("", &bounds, false));
+        let hard = self.budget.hard.drain(..);
+        self.trials.extend(hard.map(|(path, schema)| trial(&path, &schema, true)));
         Ok(schema)
     }
 
@@ -269,14 +291,14 @@ impl Tools {
             Some(node) if node.is_text() => mode(node, true)?,
             Some(node) => self.chosen(node, words)?,
         };
-        let Self { list: mut tools, mut own, left_out, is_listed, .. } = self;
+        let Self { list: mut tools, mut own, left_out, is_listed, trials, .. } = self;
         if choice == Choice::None {
             // A client that wants no calls reads of none of ours.
             tools.retain(|tool| !own.contains(&tool.name));
         }
         let left: BTreeSet<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         own.retain(|name| left.contains(name.as_str()));
-        Ok(Chosen { tools, own, choice, is_listed, left_out })
+        Ok(Chosen { tools, own, choice, is_listed, left_out, trials })
     }
 
     fn chosen(&mut self, node: Node<'_>, words: Words) -> Read<Choice> {
@@ -351,6 +373,7 @@ pub(crate) struct Chosen {
     /// Whether the choice lists the tools.
     pub(crate) is_listed: bool,
     pub(crate) left_out: Vec<String>,
+    pub(crate) trials: Vec<Trial>,
 }
 
 impl Chosen {

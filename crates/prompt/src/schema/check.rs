@@ -104,12 +104,15 @@ impl<'a> Checker<'a> {
                 self.need(is_names, "a list of strings")
             }
             "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties"
-            | "maxProperties" => self.need(value.is_u64(), "a whole number that is not negative"),
-            "minimum" | "maximum" => self.need(value.is_number(), "a number"),
-            // A boolean makes the other bound exclusive, as it once was written.
-            "exclusiveMinimum" | "exclusiveMaximum" => {
-                self.need(value.is_number() || value.is_boolean(), "a number")
+            | "maxProperties" => {
+                self.need(value.is_u64(), "a whole number that is not negative")?;
+                let fits = value.as_u64().is_some_and(|count| count <= COUNT_MAX);
+                self.need(fits, &format!("at most {COUNT_MAX}"))
             }
+            "minimum" | "maximum" => self.bound(value),
+            // A boolean makes the other bound exclusive, as it once was written.
+            "exclusiveMinimum" | "exclusiveMaximum" if value.is_boolean() => Ok(()),
+            "exclusiveMinimum" | "exclusiveMaximum" => self.bound(value),
             "multipleOf" => {
                 let fits = value.as_f64().is_some_and(|step| (STEP_MIN..=STEP_MAX).contains(&step));
                 self.need(fits, &format!("a number from {STEP_MIN} to {STEP_MAX}"))
@@ -126,6 +129,14 @@ impl<'a> Checker<'a> {
             "const" => Ok(()),
             _ => Err(self.fault("cannot be had here, since no grammar can be made of it")),
         }
+    }
+
+    /// Looks at a bound of numbers.
+    fn bound(&self, value: &Value) -> Result<(), Fault> {
+        self.need(value.is_number(), "a number")?;
+        let size = value.as_f64().unwrap_or_default().abs();
+        let fits = size == 0.0 || (BOUND_MIN..=BOUND_MAX).contains(&size);
+        self.need(fits, &format!("0, or a number between {BOUND_MIN} and {BOUND_MAX} in size"))
     }
 
     fn each(&mut self, schemas: &'a Value) -> Result<(), Fault> {
@@ -160,7 +171,7 @@ impl<'a> Checker<'a> {
     /// Follows a reference: what it leads to need not stand where a schema does.
     fn reference(&mut self, schema: &'a Value, value: &'a Value) -> Result<(), Fault> {
         let Some(reference) = value.as_str() else { return self.need(false, "a string") };
-        let name = reference.split_once('#').map_or("", |(_, pointer)| pointer);
+        let name = name_of(reference);
         let pointer = unescaped(name);
         match self.root.pointer(&pointer) {
             Some(target) => {
@@ -193,8 +204,13 @@ impl<'a> Checker<'a> {
     }
 }
 
+/// Returns what a reference names in its schema: a pointer, or a name.
+pub(super) fn name_of(reference: &str) -> &str {
+    reference.split_once('#').map_or("", |(_, name)| name)
+}
+
 /// Undoes the escapes of addresses.
-fn unescaped(pointer: &str) -> String {
+pub(super) fn unescaped(pointer: &str) -> String {
     let mut parts = pointer.split('%');
     let mut out = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
@@ -216,6 +232,13 @@ const KINDS: [&str; 7] = ["string", "number", "integer", "boolean", "object", "a
 
 /// The most schemas that references may lead to: whoever makes the grammar follows them all the way down.
 pub(crate) const REFERENCES_MAX: usize = 256;
+
+/// The most that can be counted to.
+const COUNT_MAX: u64 = 1_000_000_000;
+
+/// Bounds of numbers between which whoever makes the grammar can write them digit by digit.
+const BOUND_MIN: f64 = 1e-9;
+const BOUND_MAX: f64 = 9e18;
 
 /// Steps of numbers between which whoever makes the grammar can count.
 const STEP_MIN: f64 = 1e-6;

@@ -98,6 +98,7 @@ pub(crate) fn request_of(about: Value) -> Request {
             Some(schema) => Format::Schema(schema.clone()),
             None => Format::Text,
         },
+        trials: Vec::new(),
         sampling: None,
         output_tokens_max: None,
         effort: None,
