@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::home::{Home, HomeError};
+use crate::daemon::NO_BACKTRACE;
+use crate::home::{Doing, Home, HomeError};
 use crate::serve::{MODEL_ALIAS, PROTOCOL, PROTOCOL_HEADER};
 
 /// How a daemon stands.
@@ -105,10 +106,12 @@ pub enum StartError {
         reason: io::Error,
     },
     /// It ended again.
-    #[error("the daemon ended ({status}){}", last_words_or(said, log))]
+    #[error("the daemon ended ({status}){}{}", died_of(model), last_words_or(said, log))]
     Died {
         /// How.
         status: ExitStatus,
+        /// What it was doing, and with which file, if it did not end by itself.
+        model: Option<(Doing, String)>,
         /// What it said.
         said: String,
         /// Where more is.
@@ -136,6 +139,12 @@ pub enum StartError {
     /// Somebody is there who cannot be talked to.
     #[error(transparent)]
     Health(#[from] HealthError),
+}
+
+/// Says what a daemon died of.
+fn died_of(model: &Option<(Doing, String)>) -> String {
+    let say = |(doing, file): &(Doing, String)| format!(" while {} {file}", doing.word());
+    model.as_ref().map_or_else(String::new, say)
 }
 
 /// Says why a daemon ended: in its words, or where to look if it had none.
@@ -339,7 +348,9 @@ fn wait(
         let died = child.as_mut().and_then(|child| child.try_wait().ok().flatten());
         if let Some(status) = died {
             let said = last_words(&home.stderr());
-            return Err(StartError::Died { status, said, log: home.log() });
+            // One that ends by itself says why; of one that dies, the file may be all that is known.
+            let model = status.code().is_none().then(|| home.died_of()).flatten();
+            return Err(StartError::Died { status, model, said, log: home.log() });
         }
         if child.is_none() && home.holder().is_none() {
             return Err(HealthError::NotRunning.into());
@@ -369,7 +380,7 @@ fn spawn(home: &Home, launch: &Launch<'_>) -> Result<Child, StartError> {
     if let Some(model) = launch.model.filter(|model| *model != MODEL_ALIAS) {
         command.args(["--model", model]);
     }
-    command.args(launch.args);
+    command.args(launch.args).env(NO_BACKTRACE.0, NO_BACKTRACE.1);
     // It keeps nothing of ours: no directory, no terminal. It makes a session for itself.
     command.current_dir(home.directory()).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(stderr).spawn().map_err(failed)

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
 use crate::engine::Engine;
-use crate::home::{Held, Home, HomeError};
+use crate::home::{Doing, Held, Home, HomeError};
 use crate::log::{self, Entry, Level, Log};
 use crate::serve::{self, Limits, Listeners, Loaded, Parts, Server, Standing};
 use crate::tools::{Settings, Tools, ToolsError};
@@ -29,6 +29,10 @@ pub const SPIN: (&str, &str) = ("GOMP_SPINCOUNT", "10000");
 
 /// The most tokens of an answer that the log has.
 pub const TOKENS_NOTED_MAX: usize = 64;
+
+/// Keeps ggml from starting a debugger, or any other program, where it gives up. It is read when that happens, and when a
+/// program starts.
+pub const NO_BACKTRACE: (&str, &str) = ("GGML_NO_BACKTRACE", "1");
 
 /// What a daemon is to be.
 #[derive(Debug)]
@@ -107,6 +111,8 @@ pub struct Daemon {
     model_options: ModelOptions,
     idle: Option<Duration>,
     address: Option<SocketAddr>,
+    file: Option<PathBuf>,
+    home: Home,
 }
 
 impl Daemon {
@@ -155,7 +161,7 @@ impl Daemon {
         let server = Server::new(Parts {
             limits,
             model: model.clone(),
-            file,
+            file: file.clone(),
             settings,
             standing: watched,
             tools,
@@ -167,7 +173,18 @@ impl Daemon {
             log,
         })?;
         let listeners = Listeners { socket, port };
-        Ok(Self { held, listeners, server, standing, model, model_options, idle, address })
+        Ok(Self {
+            held,
+            listeners,
+            server,
+            standing,
+            model,
+            model_options,
+            idle,
+            address,
+            file,
+            home,
+        })
     }
 
     /// Returns the address of the port, if it listens at one.
@@ -177,7 +194,12 @@ impl Daemon {
 
     /// Loads the model beside, and serves until `end` comes or nobody does.
     pub async fn run(self, load: Load, end: impl Future<Output = ()>) -> Result<(), DaemonError> {
-        let Self { held, listeners, server, standing, model, model_options, idle, .. } = self;
+        let Self {
+            held, listeners, server, standing, model, model_options, idle, file, home, ..
+        } = self;
+        if let Some(file) = &file {
+            home.note_file(Doing::Loading, file);
+        }
         let version = env!("CARGO_PKG_VERSION");
         server.log().write(Level::Info, &Entry::Started { version, pid: std::process::id() });
         let mut watched = standing.subscribe();
@@ -186,6 +208,16 @@ impl Daemon {
             move || load_into(&standing, &server, &model, model_options, load)
         };
         std::thread::Builder::new().name("load".to_owned()).spawn(loader)?;
+        let mut loaded = watched.clone();
+        let noting = async {
+            let is_ready = |standing: &Standing| matches!(standing, Standing::Ready(_));
+            if loaded.wait_for(is_ready).await.is_ok()
+                && let Some(file) = &file
+            {
+                home.note_file(Doing::Serving, file);
+            }
+            std::future::pending::<()>().await;
+        };
         let quiet = async {
             match idle {
                 Some(idle) => server.idle(idle).await,
@@ -209,12 +241,14 @@ impl Daemon {
             tokio::select! {
                 () = end => {}
                 () = quiet => why = ("idle", None),
+                () = noting => {}
                 reason = failed => why = ("failed", Some(reason)),
             }
             // Whoever comes from here on finds nobody, and starts another daemon.
             held.close();
         };
         serve::serve(Arc::clone(&server), listeners, ended).await;
+        home.forget_file();
         server.log().write(Level::Info, &Entry::Stopped { why: why.0 });
         match why.1 {
             None => Ok(()),

@@ -91,6 +91,29 @@ pub struct Held {
     _lock: File,
 }
 
+/// What a daemon does with its model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It is being loaded.
+    Loading,
+    /// It answers.
+    Serving,
+}
+
+impl Doing {
+    /// Returns the word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Loading => "loading",
+            Self::Serving => "serving",
+        }
+    }
+}
+
+/// The file with the note.
+const NOTE: &str = "model";
+const NOTE_BYTES_MAX: u64 = 8192;
+
 impl Home {
     /// Names the files of the daemon of `home`, the directory of heddle's own files.
     ///
@@ -143,6 +166,30 @@ impl Home {
     /// Returns where a detached daemon's own complaints go.
     pub fn stderr(&self) -> PathBuf {
         self.directory.join("stderr")
+    }
+
+    /// Notes which file a daemon loads or has loaded, so that it is known what it died of.
+    pub fn note_file(&self, doing: Doing, file: &Path) {
+        let note = [doing.word().as_bytes(), b"\n", file.as_os_str().as_encoded_bytes()].concat();
+        // It is only for those who look why.
+        let _ = write_private(&self.directory.join(NOTE), &note);
+    }
+
+    /// Takes the note away, from a daemon that ends as it should.
+    pub fn forget_file(&self) {
+        let _ = fs::remove_file(self.directory.join(NOTE));
+    }
+
+    /// Returns what a daemon was doing, and with which file, that did not come to take its note away.
+    pub fn died_of(&self) -> Option<(Doing, String)> {
+        let mut note = Vec::new();
+        let file = File::open(self.directory.join(NOTE)).ok()?;
+        file.take(NOTE_BYTES_MAX).read_to_end(&mut note).ok()?;
+        let note = String::from_utf8_lossy(&note).into_owned();
+        let (word, file) = note.split_once('\n')?;
+        let doing =
+            [Doing::Loading, Doing::Serving].into_iter().find(|doing| doing.word() == word)?;
+        Some((doing, file.to_owned()))
     }
 
     /// Returns the file with the token of the TCP port.

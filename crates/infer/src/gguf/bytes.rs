@@ -70,6 +70,13 @@ impl<R: Read> Bytes<R> {
         self.claim(length)?;
         let mut text = vec![0; length as usize];
         self.fill(&mut text)?;
+        // llama.cpp reads no further than that, and takes what is left for another name.
+        if text.contains(&0) {
+            let at = self.at;
+            return Err(GgufError::Invalid(format!(
+                "a name or text before byte {at} has a NUL in it"
+            )));
+        }
         Ok(text)
     }
 

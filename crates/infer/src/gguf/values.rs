@@ -1,5 +1,6 @@
 //! The keys of a file, and whether their numbers fit each other.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
@@ -142,12 +143,56 @@ impl Values {
             )));
         }
         let mut seen = HashSet::with_capacity(count);
-        let named = self.tokens.iter().filter(|token| !token.is_empty());
-        if let Some(twice) = named.into_iter().find(|token| !seen.insert(token.as_slice())) {
-            let twice = String::from_utf8_lossy(twice);
+        let mut names = self.tokens.iter().enumerate().map(named);
+        if let Some(twice) = names.find(|token| !seen.insert(token.clone())) {
+            let twice = String::from_utf8_lossy(&twice);
             return Err(GgufError::Invalid(format!("its token `{twice}` is there twice")));
         }
+        self.check_kinds(|name: &str| seen.contains(name.as_bytes()))?;
         Ok(count as u64)
+    }
+
+    /// Makes sure that the vocabulary is of a kind that texts are written in, and has what its kind takes for granted.
+    fn check_kinds(&self, has: impl Fn(&str) -> bool) -> Result<(), GgufError> {
+        let invalid = |what: String| Err(GgufError::Invalid(what));
+        let count = self.tokens.len();
+        let kind = self.texts.get("tokenizer.ggml.model").map_or("", String::as_str);
+        if !VOCABULARIES.contains(&kind) {
+            return invalid(format!("its tokens are of the kind `{kind}`, which cannot be used"));
+        }
+        let in_pieces = |byte: u8| has(&format!("<0x{byte:02X}>"));
+        let is_there =
+            |byte: u8| in_pieces(byte) || byte.is_ascii() && has(&char::from(byte).to_string());
+        if kind == "llama" && !(0..=u8::MAX).all(is_there) {
+            return invalid("it has no tokens for single bytes".to_owned());
+        }
+        if kind == "rwkv" && !has("\\n") && !has("'\\n'") && !has("\n") {
+            return invalid("it has no token for a line end".to_owned());
+        }
+        let Some(types) = self.lists.get("tokenizer.ggml.token_type") else { return Ok(()) };
+        if types.len() < count {
+            return invalid(format!(
+                "it says of {} tokens what they are, and has {count}",
+                types.len()
+            ));
+        }
+        let is_byte = |token: &[u8]| {
+            token.len() == 6
+                && token.starts_with(b"<0x")
+                && token.ends_with(b">")
+                && token[3..5].iter().all(u8::is_ascii_hexdigit)
+        };
+        let odd = types
+            .iter()
+            .zip(&self.tokens)
+            .find(|(kind, token)| **kind == TOKEN_BYTE && !is_byte(token));
+        match odd {
+            Some((_, token)) => {
+                let token = String::from_utf8_lossy(token);
+                invalid(format!("its token `{token}` stands for no byte, and says that it does"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Returns the names of the special tokens. Tokens that somebody added need not be special: some are
@@ -181,6 +226,14 @@ impl Values {
                 .is_some_and(|pre| BEGINNING.contains(&pre.as_str()));
         let wanted = self.number("tokenizer.ggml.add_bos_token").map_or(by_kind, |flag| flag != 0);
         if wanted { self.special("bos") } else { None }
+    }
+}
+
+/// Returns the name of a token; llama.cpp gives those one that have none.
+fn named((at, token): (usize, &Vec<u8>)) -> Cow<'_, [u8]> {
+    match token.is_empty() {
+        true => Cow::Owned(format!("[EMPTY_{at}]").into_bytes()),
+        false => Cow::Borrowed(token.as_slice()),
     }
 }
 
@@ -326,6 +379,7 @@ const KIND_TEXT: u32 = 8;
 const KIND_ARRAY: u32 = 9;
 const TOKEN_CONTROL: u64 = 3;
 const TOKEN_ADDED: u64 = 4;
+const TOKEN_BYTE: u64 = 6;
 
 const TEXTS: [&str; 5] = [
     "general.architecture",
@@ -334,6 +388,9 @@ const TEXTS: [&str; 5] = [
     "tokenizer.ggml.model",
     "tokenizer.ggml.pre",
 ];
+/// Kinds of vocabularies that models have which write text.
+const VOCABULARIES: [&str; 7] =
+    ["llama", "gpt2", "gemma4", "plamo2", "rwkv", "hybriddna", "whitespace"];
 const ROPE_SCALINGS: [&str; 4] = ["none", "linear", "yarn", "longrope"];
 /// The kinds of vocabulary that begin a text with a token unless the file says otherwise.
 const BEGINNING: [&str; 6] = ["llama3", "llama-v3", "llama-bpe", "falcon3", "tekken", "chameleon"];

@@ -79,6 +79,47 @@ fn what_would_end_the_process_is_refused() {
         |model| model.set(TOKENS, Value::Texts(vec!["a".into(); 300])),
         "`a` is there twice",
     );
+    let token = |at: usize, text: &'static str| {
+        move |model: &mut Gguf| {
+            let key = model.keys.iter_mut().find(|(name, _)| name == TOKENS);
+            let Some((_, Value::Texts(tokens))) = key else { panic!("there are tokens") };
+            tokens[at] = text.to_owned();
+        }
+    };
+    check("a token with a NUL", token(7, "a\0b"), "NUL");
+    check("a token that is one", token(7, "\0"), "NUL");
+    let empty = |model: &mut Gguf| {
+        token(7, "")(model);
+        token(8, "[EMPTY_7]")(model);
+    };
+    check("the name of one without", empty, "`[EMPTY_7]` is there twice");
+    let text = |key: &'static str, text: &'static str| {
+        move |model: &mut Gguf| model.set(key, Value::Text(text.into()))
+    };
+    check("a name with a NUL", text("general.name", "a\0"), "NUL");
+    check("a template with one", text("tokenizer.chat_template", "a\0"), "NUL");
+    check("any text with one", text("general.description", "a\0"), "NUL");
+    check("a key with one", text("a\0b", "c"), "NUL");
+    check(
+        "a merge with one",
+        |model| model.set("tokenizer.ggml.merges", Value::Texts(vec!["a \0".into()])),
+        "NUL",
+    );
+    check("a tensor with one", |model| model.tensors[0].name = "a\0".into(), "NUL");
+    check("no vocabulary", text("tokenizer.ggml.model", "none"), "of the kind `none`");
+    check("one of another world", text("tokenizer.ggml.model", "bert"), "of the kind `bert`");
+    check("no bytes", text("tokenizer.ggml.model", "llama"), "no tokens for single bytes");
+    check("no line end", text("tokenizer.ggml.model", "rwkv"), "no token for a line end");
+    check(
+        "few types",
+        |model| model.set("tokenizer.ggml.token_type", Value::I32s(vec![1; 9])),
+        "says of 9 tokens",
+    );
+    check(
+        "a byte that is none",
+        |model| model.set("tokenizer.ggml.token_type", Value::I32s(vec![6; 999])),
+        "stands for no byte",
+    );
     let long = |model: &mut Gguf| {
         let mut tokens: Vec<_> = (0..300).map(|n| n.to_string()).collect();
         tokens[7] = "n".repeat(1025);

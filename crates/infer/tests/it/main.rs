@@ -3,6 +3,7 @@
 
 mod answers;
 mod crowd;
+mod death;
 mod garbage;
 mod gguf;
 mod hub;

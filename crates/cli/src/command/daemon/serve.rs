@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use config::Config;
-use infer::daemon::{Daemon, DaemonError, IDLE_DEFAULT, Load, Options, SPIN};
+use infer::daemon::{Daemon, DaemonError, IDLE_DEFAULT, Load, NO_BACKTRACE, Options, SPIN};
 use infer::home::{Home, HomeError};
 use infer::serve::Limits;
 use infer::tools::{Declared, OUTPUT_BYTES_DEFAULT, Place, Settings, TIMEOUT_DEFAULT};
@@ -52,8 +52,8 @@ pub(super) fn run(
         // Whoever started us leads no group with us in it, so this cannot fail; nor would it matter much.
         let _ = rustix::process::setsid();
     }
-    if cfg!(all(feature = "local", target_os = "linux", target_env = "gnu")) {
-        with_patient_threads(world);
+    if cfg!(feature = "local") {
+        with_own_environment(world);
     }
     let (config, odd) = bootstrap::load_config(world, shared, false)?;
     for text in odd {
@@ -92,7 +92,13 @@ pub(super) fn run(
     let done = runtime.block_on(async {
         // Before anybody can find us, so that no signal comes too early.
         let end = signals().map_err(DaemonError::Io)?;
+        // Whoever holds the home knows that there is nobody else who could still do it.
+        let died_of = home.died_of();
         let daemon = Daemon::prepare(options).await?;
+        if let Some((doing, file)) = died_of {
+            let doing = doing.word();
+            note(&format!("warning: the daemon before this one died while {doing} {file}"));
+        }
         if !args.detached {
             note(&format!("serving {model} at {}", home.socket().display()));
             if let Some(address) = daemon.address() {
@@ -110,15 +116,22 @@ pub(super) fn run(
     }
 }
 
-/// Begins again with [`SPIN`] set, which is only read when a program starts. If that does not work, nothing is lost but
-/// speed.
-fn with_patient_threads(world: &World) {
-    if [SPIN.0, WAIT_POLICY].iter().any(|name| world.env.contains_key(*name)) {
+/// Begins again with [`SPIN`] and [`NO_BACKTRACE`] set, which are read when a program starts. If that does not work,
+/// nothing is lost but speed.
+fn with_own_environment(world: &World) {
+    let has = |name: &str| world.env.contains_key(name);
+    let spins = cfg!(all(target_os = "linux", target_env = "gnu"));
+    let is_patient = !spins || has(SPIN.0) || has(WAIT_POLICY);
+    if is_patient && has(NO_BACKTRACE.0) {
         return;
     }
     if let Ok(exe) = std::env::current_exe() {
         let mut again = Command::new(exe);
-        let _ = again.args(std::env::args_os().skip(1)).env(SPIN.0, SPIN.1).exec();
+        again.args(std::env::args_os().skip(1)).env(NO_BACKTRACE.0, NO_BACKTRACE.1);
+        if !is_patient {
+            again.env(SPIN.0, SPIN.1);
+        }
+        let _ = again.exec();
     }
 }
 
