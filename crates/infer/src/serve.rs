@@ -17,6 +17,7 @@ mod guard;
 mod hangup;
 mod problem;
 mod route;
+mod seat;
 mod stall;
 mod stop;
 mod upload;
@@ -56,6 +57,7 @@ use guard::Token;
 use hangup::Hangup;
 use problem::Problem;
 use route::Route;
+use seat::Seat;
 use stall::Stall;
 use upload::Upload;
 
@@ -69,7 +71,7 @@ pub const REQUEST_ID_HEADER: &str = "x-request-id";
 /// What bounds the server.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections; whoever comes then is told so.
+    /// Open connections at each door; whoever comes then takes the place of one that has asked for nothing, or is told so.
     pub connections_max: usize,
     /// The body of one request.
     pub request_bytes_max: usize,
@@ -341,20 +343,30 @@ impl Server {
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.watched(stream, door, None).await;
+        self.watched(stream, door, None, &Seat::new(Instant::now())).await;
     }
 
     /// Serves one connection to its end, or until its client is gone, where that can be told from one that has only
     /// said all it has to say.
-    async fn watched<I>(self: Arc<Self>, stream: I, door: Door, hangup: Option<Hangup>)
-    where
+    async fn watched<I>(
+        self: Arc<Self>,
+        stream: I,
+        door: Door,
+        hangup: Option<Hangup>,
+        seat: &Arc<Seat>,
+    ) where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let mut phase = self.phase.subscribe();
         let service = service_fn(|request| {
             let server = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(server.handle(request, door).await) }
+            let (seat, handling) = (Arc::clone(seat), seat.handle());
+            async move {
+                let response = server.handle(request, door, &seat).await;
+                drop(handling);
+                Ok::<_, Infallible>(response)
+            }
         });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
@@ -363,7 +375,7 @@ impl Server {
             .max_headers(HEADERS_MAX)
             .max_header_size(HEAD_BYTES_MAX)
             .max_buf_size(HEAD_BYTES_MAX);
-        let stream = TokioIo::new(Stall::new(stream, self.limits.write_timeout));
+        let stream = TokioIo::new(Stall::new(stream, self.limits.write_timeout, Arc::clone(seat)));
         let mut connection = std::pin::pin!(http.serve_connection(stream, service));
         let closing = async { drop(phase.wait_for(|phase| *phase > Phase::Open).await) };
         let serving = async {
@@ -386,6 +398,7 @@ impl Server {
         tokio::select! {
             () = serving => {}
             () = gone => {}
+            () = seat.needed() => {}
         }
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
@@ -398,7 +411,12 @@ impl Server {
     }
 
     /// Answers one request.
-    async fn handle(self: Arc<Self>, request: Request<Incoming>, door: Door) -> Response<Body> {
+    async fn handle(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        door: Door,
+        seat: &Seat,
+    ) -> Response<Body> {
         let headers = request.headers();
         let ids = (guard::request_id(headers), guard::client_ids(headers));
         let mut account = Account::open(&self, ids.0, ids.1);
@@ -406,6 +424,7 @@ impl Server {
         let (head, body) = request.into_parts();
         let mut body = Upload::new(body, &head.headers);
         let admitted = self.admit(&head.headers, door).and_then(|()| {
+            seat.admit();
             let route = Route::find(&head.method, head.uri.path())?;
             account.enter(&route);
             if route.is_work() {

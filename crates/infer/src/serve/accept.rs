@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::hangup::Hangup;
+use super::seat::Seats;
 use super::{Door, Phase, Server};
 
 /// Where a server listens.
@@ -30,8 +30,9 @@ enum Client {
 /// Serves until `end` comes, then lets answers finish for a while, and returns when all is over.
 pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<Output = ()>) {
     // Apart, so that whoever knocks at the port, which is open to all of the machine, keeps nobody from the socket.
-    let room = || Arc::new(Semaphore::new(server.limits.connections_max));
-    let (socket_room, port_room) = (room(), room());
+    let silence = 2 * server.limits.keep_alive;
+    let seats = || Arc::new(Seats::new(server.limits.connections_max, silence));
+    let (socket_seats, port_seats) = (seats(), seats());
     let mut connections = JoinSet::new();
     let mut end = std::pin::pin!(end);
     loop {
@@ -48,11 +49,11 @@ pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<O
                 continue;
             }
         };
-        let room = match client {
-            Client::Socket(_) => &socket_room,
-            Client::Port(_) => &port_room,
-        };
-        let Ok(permit) = Arc::clone(room).try_acquire_owned() else {
+        let seats = Arc::clone(match client {
+            Client::Socket(_) => &socket_seats,
+            Client::Port(_) => &port_seats,
+        });
+        let Some(seat) = seats.take(Instant::now()) else {
             turn_away(client);
             continue;
         };
@@ -62,11 +63,11 @@ pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<O
                 Client::Socket(stream) => {
                     // Without a watch, a client that shuts down its sending end counts as gone.
                     let hangup = Hangup::new(&stream).ok();
-                    server.watched(stream, Door::Socket, hangup).await;
+                    server.watched(stream, Door::Socket, hangup, &seat).await;
                 }
-                Client::Port(stream) => server.connection(stream, Door::Port).await,
+                Client::Port(stream) => server.watched(stream, Door::Port, None, &seat).await,
             }
-            drop(permit);
+            seats.leave(&seat);
         });
     }
     drop(listeners);

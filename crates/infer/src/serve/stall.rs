@@ -3,11 +3,14 @@
 use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
+
+use super::seat::Seat;
 
 /// A stream with a bound on how long a write may wait.
 #[derive(Debug)]
@@ -16,11 +19,13 @@ pub(crate) struct Stall<I> {
     patience: Duration,
     /// Set while a write waits.
     until: Option<Pin<Box<Sleep>>>,
+    /// Is told of all that is read and written.
+    seat: Arc<Seat>,
 }
 
 impl<I> Stall<I> {
-    pub(crate) fn new(inner: I, patience: Duration) -> Self {
-        Self { inner, patience, until: None }
+    pub(crate) fn new(inner: I, patience: Duration, seat: Arc<Seat>) -> Self {
+        Self { inner, patience, until: None, seat }
     }
 
     fn watch<T>(
@@ -29,6 +34,7 @@ impl<I> Stall<I> {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
+            self.seat.touch(Instant::now());
             self.until = None;
             return written;
         }
@@ -48,7 +54,11 @@ impl<I: AsyncRead + Unpin> AsyncRead for Stall<I> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(context, buffer)
+        let read = Pin::new(&mut self.inner).poll_read(context, buffer);
+        if read.is_ready() {
+            self.seat.touch(Instant::now());
+        }
+        read
     }
 }
 

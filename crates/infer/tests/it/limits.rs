@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use infer::serve::Limits;
 
-use crate::wire::{Lab, Set, input, post, until};
+use crate::wire::{Lab, Set, TOKEN, input, post, until};
 
 #[tokio::test]
 async fn large_bodies_are_refused_whether_announced_or_not() {
@@ -140,12 +140,46 @@ async fn a_full_port_leaves_the_socket_free() {
     let limits = Limits { connections_max: 3, ..Limits::default() };
     let lab = Lab::new(Set { limits, port: true, ..Set::default() }).await;
     let mut held = Vec::new();
+    let head =
+        format!("GET /health HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n");
     for _ in 0..3 {
-        held.push(lab.connect_port().await);
+        let mut client = lab.connect_port().await;
+        client.send(&head, "").await;
+        assert_eq!(client.answer().await.status, 200);
+        held.push(client);
     }
     assert_eq!(lab.connect_port().await.answer().await.status, 503);
     let mut client = lab.connect().await;
     client.send("GET /health HTTP/1.1\r\nhost: x\r\n", "").await;
+    assert_eq!(client.answer().await.status, 200);
+}
+
+/// Whoever only sits there keeps nobody out, whether it says nothing, half of a request, or no token.
+#[tokio::test]
+async fn idle_connections_keep_nobody_out() {
+    let lab = Lab::new(Set { port: true, ..Set::default() }).await;
+    let mut held = Vec::new();
+    for number in 0..2 * Limits::default().connections_max {
+        let mut client = lab.connect_port().await;
+        match number % 3 {
+            0 => {}
+            1 => client.raw(b"GET /health HTTP/1.1\r\nhost: loc").await,
+            _ => client.send("GET /health HTTP/1.1\r\nhost: localhost\r\n", "").await,
+        }
+        held.push(client);
+    }
+    let head =
+        format!("GET /health HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n");
+    let begun = Instant::now();
+    let mut client = lab.connect_port().await;
+    client.send(&head, "").await;
+    assert_eq!(client.answer().await.status, 200);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // It stays, however many more come.
+    for _ in 0..Limits::default().connections_max {
+        held.push(lab.connect_port().await);
+    }
+    client.send(&head, "").await;
     assert_eq!(client.answer().await.status, 200);
 }
 
