@@ -413,15 +413,20 @@ impl Schedule {
 }
 
 /// How many tokens of prompts a batch has, so that no batch takes long: whoever cancels waits for one.
+///
+/// On a busy machine batches of the same size take now so long, now three times as long; so the slowest of the last ones
+/// counts. On an idle one they are all alike.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     budget: usize,
+    /// Seconds that a token took in each of the last batches, the newest at the end.
+    recent: [f64; RECENT],
 }
 
 impl Pace {
     /// Begins carefully.
     pub(crate) fn new() -> Self {
-        Self { budget: BUDGET_FIRST }
+        Self { budget: BUDGET_FIRST, recent: [0.0; RECENT] }
     }
 
     /// Returns how many tokens the next batch should have at most.
@@ -435,7 +440,10 @@ impl Pace {
         if tokens < BUDGET_MIN || seconds <= 0.0 {
             return;
         }
-        let fitting = (tokens as f64 * BATCH_SECONDS / seconds).round() as usize;
+        self.recent.rotate_left(1);
+        self.recent[RECENT - 1] = seconds / tokens as f64;
+        let slowest = self.recent.iter().copied().fold(0.0, f64::max);
+        let fitting = (BATCH_SECONDS / slowest).round() as usize;
         self.budget = fitting.clamp(BUDGET_MIN, BATCH_TOKENS_MAX.min(self.budget * 2));
     }
 }
@@ -450,6 +458,8 @@ pub(crate) const BATCH_TOKENS_MAX: usize = 256;
 /// How long a batch should take at most.
 const BATCH_SECONDS: f64 = 0.05;
 const BUDGET_FIRST: usize = 32;
+/// Batches that are remembered: about half a second.
+const RECENT: usize = 8;
 /// Below this, reading a prompt is no faster than saying it.
 const BUDGET_MIN: usize = 8;
 /// So many tokens that another answer is about to read, too, are worth waiting for.
