@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use faces::table::one_line;
 use infer::client::{self, Health, HealthError, Launch, StartError, Stopped};
 use infer::home::Home;
 use serde_json::json;
@@ -112,14 +113,16 @@ fn status(home: &Home, as_json: bool) -> Result<ExitCode, Failure> {
         }
         (Ok(health), false) => describe(home, health),
         (Err(HealthError::NotRunning), false) => "no daemon is running\n".to_owned(),
-        (Err(error), false) => format!("{error}\n"),
+        (Err(error), false) => format!("{}\n", one_line(&error.to_string())),
     };
     print(&text)?;
     Ok(ExitCode::from(code))
 }
 
 fn describe(home: &Home, health: &Health) -> String {
-    let Health { status, model, pid, version, requests, uptime_secs, .. } = health;
+    let Health { pid, requests, uptime_secs, .. } = health;
+    let [status, model, version] =
+        [&health.status, &health.model, &health.version].map(|text| one_line(text));
     let mut lines = vec![
         format!("status   {status}"),
         format!("model    {model}"),
@@ -130,11 +133,11 @@ fn describe(home: &Home, health: &Health) -> String {
         format!("socket   {}", home.socket().display()),
     ];
     if let Some(url) = &health.base_url {
-        lines.push(format!("url      {url}"));
+        lines.push(format!("url      {}", one_line(url)));
         lines.push(format!("token    {}", home.token().display()));
     }
     if !health.tools.is_empty() {
-        lines.push(format!("tools    {}", health.tools.join(", ")));
+        lines.push(format!("tools    {}", one_line(&health.tools.join(", "))));
     }
     lines.push(format!("log      {}", home.log().display()));
     lines.join("\n") + "\n"
