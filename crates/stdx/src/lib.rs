@@ -5,6 +5,7 @@
 mod head_tail;
 mod redacted;
 mod rng;
+pub mod visible;
 
 pub use head_tail::HeadTail;
 pub use redacted::Redacted;
