@@ -113,7 +113,15 @@ pub enum Warning {
         /// Where it was given.
         at: Place,
     },
+    /// Keys that are known and that nothing reads, so that what they ask for does not happen.
+    NoEffect {
+        /// The path of each, and where it was given.
+        keys: Vec<(String, Place)>,
+    },
 }
+
+/// How many keys one warning names.
+const KEYS_MAX: usize = 20;
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,6 +136,19 @@ impl fmt::Display for Warning {
                 "{at}: the approval policy `on-failure` no longer exists and is taken as \
                  `on-request`: write `on-request` here"
             ),
+            Self::NoEffect { keys } => {
+                f.write_str(
+                    "these settings have no effect, because heddle does not have what they set:",
+                )?;
+                for (index, (key, at)) in keys.iter().take(KEYS_MAX).enumerate() {
+                    let comma = if index == 0 { "" } else { "," };
+                    write!(f, "{comma} `{key}` ({at})")?;
+                }
+                match keys.len().saturating_sub(KEYS_MAX) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
         }
     }
 }

@@ -43,7 +43,7 @@ pub use provider::{
 };
 pub use sandbox::{SandboxMode, WorkspaceWrite};
 pub use schema::{SchemaError, check_schema};
-pub use settings::{ACCEPTED, Config, PROJECT_DOC_BYTES_DEFAULT};
+pub use settings::{ACCEPTED, Config, PROJECT_DOC_BYTES_DEFAULT, UNSUPPORTED};
 pub use shell_environment::{Inherit, ShellEnvironment};
 pub use tools::Tools;
 pub use unknown::UnknownKey;

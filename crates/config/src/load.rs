@@ -71,6 +71,10 @@ impl Config {
 
         let config = Self::read(Section::new(&sources, Vec::new(), &tree, &mut notes))?;
         let unknown = notes.unknown.into_values().collect();
+        if !notes.unsupported.is_empty() {
+            let keys = notes.unsupported.into_values().collect();
+            notes.warnings.push(Warning::NoEffect { keys });
+        }
         Ok(Loaded { config, warnings: notes.warnings, unknown })
     }
 }

@@ -1,6 +1,8 @@
 //! Reading typed values out of the tree: what a key must hold, and which keys nobody asked for.
 
 use crate::error::{ConfigError, Warning};
+use crate::position::Place;
+use crate::settings::{ACCEPTED, UNSUPPORTED};
 use crate::tree::{Entry, Node, Origin, Source, Table, Value};
 use crate::unknown::{self, UnknownKey};
 use std::collections::BTreeMap;
@@ -17,6 +19,8 @@ pub(crate) struct Notes {
     pub(crate) warnings: Vec<Warning>,
     /// By origin, because a profile's key is met twice: in its own table and where it is applied.
     pub(crate) unknown: BTreeMap<Origin, UnknownKey>,
+    /// Known keys that have no effect, by origin likewise.
+    pub(crate) unsupported: BTreeMap<Origin, (String, Place)>,
 }
 
 /// One value with its path.
@@ -105,10 +109,15 @@ impl<'a, 'n> Section<'a, 'n> {
             }
             let mut path = self.path.clone();
             path.push(name.clone());
-            if unknown::is_accepted(&path) || self.notes.unknown.contains_key(&entry.key) {
+            if unknown::is_in(ACCEPTED, &path) || self.notes.unknown.contains_key(&entry.key) {
                 continue;
             }
             let place = entry.key.place(self.sources);
+            if unknown::is_in(UNSUPPORTED, &path) {
+                let key = unknown::dotted(&path);
+                self.notes.unsupported.entry(entry.key.clone()).or_insert((key, place));
+                continue;
+            }
             let key = UnknownKey {
                 suggestion: unknown::nearest(&path, &self.asked),
                 path: unknown::dotted(&path),

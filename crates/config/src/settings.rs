@@ -198,55 +198,28 @@ pub(crate) const TOP_LEVEL_ONLY: &[&str] = &["daemon", "profile", "profiles", "p
 /// Bytes of project instructions read when nothing else is said.
 pub const PROJECT_DOC_BYTES_DEFAULT: u64 = 32 * 1024;
 
-/// Keys of the reference that are let through unread, with all that is below them.
+/// Keys of the reference that are let through unread, with all that is below them: they would change
+/// nothing that heddle does.
 ///
 /// A part of a path that ends in `*` matches every key that starts so. A key leaves this list when a
 /// setting reads it.
 pub const ACCEPTED: &[&str] = &[
     // The model and what it is told.
-    "compact_prompt",
     "include_*",
-    "instructions",
     "model_auto_compact_token_limit_scope",
-    "model_catalog_json",
     "model_supports_reasoning_summaries",
-    "oss_provider",
-    "personality",
     "plan_mode_reasoning_effort",
     "review_model",
     // Accounts and services.
-    "chatgpt_base_url",
     "cli_auth_credentials_store",
     "disable_response_storage",
-    "forced_chatgpt_workspace_id",
-    "forced_login_method",
-    "model_providers.*.auth",
-    "model_providers.*.aws",
     "model_providers.*.websocket_connect_timeout_ms",
-    // Permissions and commands.
-    "approvals_reviewer",
-    "auto_review",
-    "background_terminal_max_timeout",
-    "default_permissions",
-    "permissions",
-    "project_root_markers",
-    "shell_environment_policy.experimental_use_profile",
-    "windows",
-    "zsh_path",
-    // Extensions.
-    "agents",
-    "apps",
+    // Commands and extensions.
     "apps_mcp_product_sku",
-    "hooks",
-    "marketplaces",
     "mcp_oauth_*",
-    "mcp_servers",
-    "memories",
-    "plugins",
-    "skills",
     "tool_suggest",
     "tools.experimental_*",
-    "tools.web_search",
+    "windows",
     // Screens, files and reports.
     "analytics",
     "audio",
@@ -257,15 +230,10 @@ pub const ACCEPTED: &[&str] = &[
     "feedback",
     "file_opener",
     "hide_full_access_warning",
-    "history",
-    "log_dir",
     "notice",
-    "notify",
-    "otel",
     "realtime",
     "show_raw_agent_reasoning",
     "sqlite",
-    "sqlite_home",
     "suppress_unstable_features_warning",
     "tui",
     // Flags, and what is left of old ones.
@@ -273,4 +241,46 @@ pub const ACCEPTED: &[&str] = &[
     "features",
     "ghost_snapshot",
     "js_repl_*",
+];
+
+/// Keys of the reference that ask for something heddle does not do, written like [`ACCEPTED`]. Whoever has
+/// one of them is told that it has no effect.
+pub const UNSUPPORTED: &[&str] = &[
+    // The model and what it is told.
+    "compact_prompt",
+    "instructions",
+    "model_catalog_json",
+    "oss_provider",
+    "personality",
+    // Accounts and services.
+    "chatgpt_base_url",
+    "forced_chatgpt_workspace_id",
+    "forced_login_method",
+    "model_providers.*.auth",
+    "model_providers.*.aws",
+    // Permissions and commands.
+    "approvals_reviewer",
+    "auto_review",
+    "background_terminal_max_timeout",
+    "default_permissions",
+    "permissions",
+    "project_root_markers",
+    "shell_environment_policy.experimental_use_profile",
+    "zsh_path",
+    // Extensions.
+    "agents",
+    "apps",
+    "hooks",
+    "marketplaces",
+    "mcp_servers",
+    "memories",
+    "plugins",
+    "skills",
+    "tools.web_search",
+    // Files and reports.
+    "history",
+    "log_dir",
+    "notify",
+    "otel",
+    "sqlite_home",
 ];

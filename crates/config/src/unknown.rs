@@ -1,6 +1,6 @@
 //! Keys that nobody reads: which are let through, how a path is shown, what was probably meant.
 
-use crate::settings::ACCEPTED;
+use crate::settings::{ACCEPTED, UNSUPPORTED};
 use std::fmt;
 
 /// A key that no setting has; shown as `FILE:LINE:COL: unknown configuration field …`.
@@ -38,10 +38,10 @@ pub(crate) fn dotted(path: &[String]) -> String {
     shown.collect::<Vec<_>>().join(".")
 }
 
-/// Whether a key is in [`ACCEPTED`].
-pub(crate) fn is_accepted(path: &[String]) -> bool {
+/// Whether a key is in a list such as [`ACCEPTED`].
+pub(crate) fn is_in(list: &[&str], path: &[String]) -> bool {
     let path = setting(path);
-    ACCEPTED.iter().any(|pattern| {
+    list.iter().any(|pattern| {
         pattern.split('.').count() == path.len()
             && pattern.split('.').zip(path).all(|(pattern, key)| match pattern.strip_suffix('*') {
                 Some(start) => key.starts_with(start),
@@ -57,7 +57,8 @@ pub(crate) fn nearest(path: &[String], asked: &[&'static str]) -> Option<String>
     if length > SUGGEST_CHARS_MAX {
         return None;
     }
-    let top_level = ACCEPTED.iter().filter(|name| !name.contains(['.', '*']));
+    let known = ACCEPTED.iter().chain(UNSUPPORTED);
+    let top_level = known.filter(|name| !name.contains(['.', '*']));
     let siblings = asked.iter().chain(top_level.take_while(|_| setting(path).len() == 1));
     let (distance, known) =
         siblings.map(|known| (distance(key, known), *known)).min_by_key(|(d, _)| *d)?;

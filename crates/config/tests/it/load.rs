@@ -88,8 +88,7 @@ fn sections() {
         };
     });
     let text = "[shell_environment_policy]\ninherit = 'none'\nignore_default_excludes = true\n\
-                exclude = ['AWS_*']\nset = { A = '1' }\ninclude_only = ['PATH']\n\
-                experimental_use_profile = true";
+                exclude = ['AWS_*']\nset = { A = '1' }\ninclude_only = ['PATH']";
     check_text(text, |c| {
         c.shell_environment_policy = ShellEnvironment {
             inherit: Inherit::None,
@@ -110,8 +109,7 @@ fn tools_are_on_unless_switched_off() {
     let off = |c: &mut Config| c.tools = Tools { update_plan: false, view_image: false };
     check_text("[tools]\nupdate_plan = { enabled = false }\nview_image = false", off);
     check_text("[tools.update_plan]\nenabled = false\n[tools.view_image]\nenabled = false", off);
-    check_text("[tools]\nupdate_plan = {}\nview_image = true\nweb_search = true", |_| {});
-    check_text("[tools.web_search]\ncontext_size = 'high'", |_| {});
+    check_text("[tools]\nupdate_plan = {}\nview_image = true", |_| {});
 }
 
 #[test]
@@ -141,7 +139,7 @@ fn providers() {
                 env_http_headers = { E = 'V' }\nquery_params = { q = '1' }\nwire_api = 'chat'\n\
                 dialect = 'hermes'\n\
                 request_max_retries = 0\nstream_max_retries = 100\nstream_idle_timeout_ms = 1\n\
-                requires_openai_auth = true\nsupports_websockets = true\nauth.command = 'x'";
+                requires_openai_auth = true\nsupports_websockets = true";
     check_text(text, |c| {
         let provider = Provider {
             name: Some("n".into()),
