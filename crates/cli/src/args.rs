@@ -174,6 +174,10 @@ pub(crate) struct ExecFlags {
     #[arg(long, alias = "experimental-json")]
     pub(crate) json: bool,
 
+    /// With --json, also print the parts of messages and summaries as they come.
+    #[arg(long)]
+    pub(crate) include_deltas: bool,
+
     /// Write the last message to FILE when the turn has completed.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output_last_message: Option<PathBuf>,
@@ -227,6 +231,7 @@ impl ExecFlags {
     pub(crate) fn over(self, before: Self) -> Self {
         Self {
             json: self.json || before.json,
+            include_deltas: self.include_deltas || before.include_deltas,
             output_last_message: self.output_last_message.or(before.output_last_message),
             output_schema: self.output_schema.or(before.output_schema),
             shared: self.shared.over(before.shared),

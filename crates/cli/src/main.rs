@@ -14,7 +14,6 @@ mod signals;
 mod terminal;
 mod user_input;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -61,8 +60,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(Failure { code, error }) => {
             user_input::drain();
-            // With nobody to read it, there is nobody to tell that either.
-            let _ = writeln!(std::io::stderr(), "heddle: {error:#}");
+            terminal::note(&format!("{error:#}"));
             ExitCode::from(code)
         }
     }

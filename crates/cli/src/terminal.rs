@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use jiff::{Timestamp, Zoned, civil, tz::TimeZone};
+use stdx::visible;
 
 use crate::failure::Failure;
 
@@ -72,10 +73,28 @@ pub(crate) fn print_line(line: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Says something beside the output.
+/// Says something beside the output. What it quotes cannot drive the terminal or pass for a line of ours.
 pub(crate) fn note(text: &str) {
     // With nobody to read it, there is nobody to tell that either.
-    let _ = writeln!(io::stderr(), "heddle: {text}");
+    let _ = writeln!(io::stderr(), "{}", as_note(text));
+}
+
+/// Renders what is said beside the output, without the end of its line.
+pub(crate) fn as_note(text: &str) -> String {
+    format!("heddle: {}", below(text))
+}
+
+/// Makes a text visible, with every line after the first set in.
+fn below(text: &str) -> String {
+    let text = visible::lines(text);
+    let mut lines = text.trim_end().split('\n');
+    let mut shown = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        // What is set in already stays where it is, such as the mark below a place in a file.
+        let set_in = line.is_empty() || line.starts_with([' ', '\t']);
+        shown.extend(["\n", if set_in { "" } else { "  " }, line]);
+    }
+    shown
 }
 
 /// Returns the present, in milliseconds.
@@ -140,6 +159,17 @@ mod tests {
             (None, Some("dumb"), false),
         ] {
             assert_eq!(has_colors(no_color.map(OsStr::new), term.map(OsStr::new)), want);
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_stays_below() {
+        for (text, want) in [
+            ("one", "one"),
+            ("a\nheddle: b\n  c\n", "a\n  heddle: b\n  c"),
+            ("\u{1b}[2J\u{202e}\r", "\\u{1b}[2J\\u{202e}\\r"),
+        ] {
+            assert_eq!(below(text), want);
         }
     }
 

@@ -110,7 +110,7 @@ pub(crate) fn image(number: usize, path: &Path) -> Vec<ContentPart> {
 
 fn warn(text: &str) {
     // With nobody to read it, there is nobody to tell that either.
-    let _ = writeln!(std::io::stderr(), "heddle: warning: {text}");
+    crate::terminal::note(&format!("warning: {text}"));
 }
 
 fn has_input(stdin: &std::io::StdinLock<'_>, patience: Duration) -> bool {

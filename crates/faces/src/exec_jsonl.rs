@@ -1,12 +1,13 @@
 //! The lines of `exec --json`.
 //!
 //! Items get their numbers when they first become visible: those with a beginning at their start,
-//! messages and reasoning at their end. Deltas, approvals, interruptions and compaction have no line.
+//! messages and reasoning at their end, or with their first part if parts are wanted. Approvals,
+//! interruptions and compaction have no line, nor have parts unless they are wanted.
 
 use std::collections::HashMap;
 
 use protocol::event::Event;
-use protocol::exec::{Details, Message, ThreadEvent, ThreadItem, Todo};
+use protocol::exec::{Details, Message, Streamed, ThreadEvent, ThreadItem, Todo};
 use protocol::id::ItemId;
 use protocol::item::{Item, ItemBody, StepStatus};
 use protocol::open::Open;
@@ -19,9 +20,18 @@ pub struct ExecJsonl {
     next: u64,
     /// The end of a todo list, which a failure prints between its two lines.
     held: Option<ThreadEvent>,
+    /// Whether parts of items have lines.
+    deltas: bool,
+    /// Items that come in parts, if those are wanted.
+    streamed: HashMap<ItemId, Streamed>,
 }
 
 impl ExecJsonl {
+    /// Makes a face that also has a line for every part of a message or a summary.
+    pub fn with_deltas() -> Self {
+        Self { deltas: true, ..Self::default() }
+    }
+
     /// Returns the lines that an event becomes, without line ends.
     pub fn lines(&mut self, event: &Event) -> Vec<String> {
         self.project(event)
@@ -64,10 +74,26 @@ impl ExecJsonl {
             Event::ItemStarted(item) if has_beginning(&item.body) => {
                 self.item(item, |item| ThreadEvent::ItemStarted { item })
             }
+            Event::ItemStarted(item) if self.deltas => {
+                let kind = match item.body {
+                    ItemBody::AgentMessage { .. } => Some(Streamed::AgentMessage),
+                    ItemBody::Reasoning { .. } => Some(Streamed::Reasoning),
+                    _ => None,
+                };
+                self.streamed.extend(kind.map(|kind| (item.id, kind)));
+                Vec::new()
+            }
+            Event::Delta { item, text } => self.delta(*item, text),
+            Event::ItemDiscarded(id) => self.discarded(*id),
             Event::ItemUpdated(item) => self.item(item, |item| ThreadEvent::ItemUpdated { item }),
             Event::ItemCompleted(item) => {
                 let lines = self.item(item, |item| ThreadEvent::ItemCompleted { item });
+                if lines.is_empty() {
+                    // A summary that turned out to say nothing.
+                    return self.discarded(item.id);
+                }
                 self.numbers.remove(&item.id);
+                self.streamed.remove(&item.id);
                 lines
             }
             Event::Retrying { attempt, limit, reason, .. } => {
@@ -83,8 +109,6 @@ impl ExecJsonl {
                 ]
             }
             Event::ItemStarted(_)
-            | Event::Delta { .. }
-            | Event::ItemDiscarded(_)
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
             | Event::TurnInterrupted => Vec::new(),
@@ -97,15 +121,30 @@ impl ExecJsonl {
         event: impl FnOnce(Open<ThreadItem>) -> ThreadEvent,
     ) -> Vec<ThreadEvent> {
         let Some(details) = details(&item.body) else { return Vec::new() };
-        let number = match self.numbers.get(&item.id) {
-            Some(number) => *number,
-            None => {
-                self.numbers.insert(item.id, self.next);
-                self.next += 1;
-                self.next - 1
-            }
-        };
-        vec![event(Open::Known(ThreadItem { id: format!("item_{number}"), details }))]
+        vec![event(Open::Known(ThreadItem { id: self.number(item.id), details }))]
+    }
+
+    fn delta(&mut self, item: ItemId, text: &str) -> Vec<ThreadEvent> {
+        let Some(&item_type) = self.streamed.get(&item) else { return Vec::new() };
+        let (item_id, delta) = (self.number(item), text.to_owned());
+        vec![ThreadEvent::ItemDelta { item_id, item_type, delta }]
+    }
+
+    /// Takes back the parts of an item, if any were told.
+    fn discarded(&mut self, item: ItemId) -> Vec<ThreadEvent> {
+        let number = self.numbers.remove(&item).filter(|_| self.streamed.contains_key(&item));
+        self.streamed.remove(&item);
+        let void = |number| ThreadEvent::ItemDiscarded { item_id: format!("item_{number}") };
+        number.map(void).into_iter().collect()
+    }
+
+    /// Returns the name of an item, a new one if it had none.
+    fn number(&mut self, item: ItemId) -> String {
+        let number = *self.numbers.entry(item).or_insert_with(|| {
+            self.next += 1;
+            self.next - 1
+        });
+        format!("item_{number}")
     }
 
     fn take_number(&mut self) -> String {
@@ -199,7 +238,11 @@ mod tests {
 
     #[track_caller]
     fn check(events: &[Event], want: &[&str]) {
-        let mut face = ExecJsonl::default();
+        check_on(ExecJsonl::default(), events, want);
+    }
+
+    #[track_caller]
+    fn check_on(mut face: ExecJsonl, events: &[Event], want: &[&str]) {
         let lines: Vec<_> = events.iter().flat_map(|event| face.lines(event)).collect();
         assert_eq!(lines, want);
     }
@@ -222,6 +265,53 @@ mod tests {
                 r#"{"type":"turn.started"}"#,
                 r#"{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"Hi"}}"#,
                 r#"{"type":"turn.completed","usage":{"input_tokens":7,"cached_input_tokens":0,"cache_write_input_tokens":0,"output_tokens":0,"reasoning_output_tokens":0}}"#,
+            ],
+        );
+    }
+
+    /// Parts have lines only where they are wanted, and the whole has their number.
+    #[test]
+    fn parts() {
+        let delta = |id, text: &str| Delta { item: ItemId(id), text: text.into() };
+        let reasoning = |text: &str| ItemBody::Reasoning { summary: vec![text.into()] };
+        let events = [
+            ItemStarted(item(0, reasoning(""))),
+            delta(0, "Hm"),
+            ItemStarted(item(1, message(""))),
+            delta(1, "a\u{1b}"),
+            ItemCompleted(item(0, reasoning("Hm"))),
+            ItemDiscarded(ItemId(1)),
+            ItemStarted(item(2, message(""))),
+            ItemDiscarded(ItemId(2)),
+            ItemStarted(item(3, reasoning(""))),
+            delta(3, " "),
+            ItemCompleted(item(3, reasoning(" "))),
+            ItemStarted(item(4, message(""))),
+            delta(4, "b"),
+            delta(4, "c"),
+            ItemCompleted(item(4, message("bc"))),
+            delta(9, "of nothing"),
+        ];
+        check_on(
+            ExecJsonl::with_deltas(),
+            &events,
+            &[
+                r#"{"type":"item.delta","item_id":"item_0","item_type":"reasoning","delta":"Hm"}"#,
+                r#"{"type":"item.delta","item_id":"item_1","item_type":"agent_message","delta":"a\u001b"}"#,
+                r#"{"type":"item.completed","item":{"id":"item_0","type":"reasoning","text":"Hm"}}"#,
+                r#"{"type":"item.discarded","item_id":"item_1"}"#,
+                r#"{"type":"item.delta","item_id":"item_2","item_type":"reasoning","delta":" "}"#,
+                r#"{"type":"item.discarded","item_id":"item_2"}"#,
+                r#"{"type":"item.delta","item_id":"item_3","item_type":"agent_message","delta":"b"}"#,
+                r#"{"type":"item.delta","item_id":"item_3","item_type":"agent_message","delta":"c"}"#,
+                r#"{"type":"item.completed","item":{"id":"item_3","type":"agent_message","text":"bc"}}"#,
+            ],
+        );
+        check(
+            &events,
+            &[
+                r#"{"type":"item.completed","item":{"id":"item_0","type":"reasoning","text":"Hm"}}"#,
+                r#"{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"bc"}}"#,
             ],
         );
     }

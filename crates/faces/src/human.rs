@@ -1,14 +1,18 @@
-//! What a person reads while a turn runs: progress for stderr, the answer left out.
+//! What a person reads while a turn runs: progress for stderr, and the answer as it comes if there is
+//! a terminal to show it on.
 //!
-//! The answer goes to stdout when the turn is over, so that it can be piped; here it is shown only
-//! when more follows it.
+//! Where stdout is no terminal it gets the answer when the turn is over, so that it can be piped; that is
+//! the caller's to write. Text of the model is shown once on a terminal: on stdout if that is one, else on
+//! stderr if that is one. Without a terminal only what was said on the way is shown.
 
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::error::RetryAdvice;
 use protocol::event::Event;
+use protocol::id::ItemId;
 use protocol::item::{ChangeKind, Command, CompactionReason, Item, ItemBody, Status, StepStatus};
 use protocol::repair;
 use protocol::usage::Usage;
+use stdx::visible;
 
 /// Lines of a command's output that are shown; the model sees more.
 const OUTPUT_LINES_MAX: usize = 12;
@@ -20,8 +24,49 @@ const OUTPUT_LINE_CHARS_MAX: usize = 400;
 pub struct Human {
     colors: bool,
     reasoning: bool,
+    terminals: Terminals,
     /// A message that is the answer unless something follows it.
     pending: Option<String>,
+    /// Messages that are shown as they come.
+    live: Vec<Live>,
+    /// The message whose last line is not ended yet.
+    open_line: Option<ItemId>,
+}
+
+/// Which of the two streams are terminals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terminals {
+    /// Whether stdout is one.
+    pub stdout: bool,
+    /// Whether stderr is one.
+    pub stderr: bool,
+}
+
+/// Where a text goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// The answer's.
+    Stdout,
+    /// Everything else.
+    Stderr,
+}
+
+/// A text to write, after those before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it goes.
+    pub channel: Channel,
+    /// What is written, as it stands.
+    pub text: String,
+}
+
+/// A message of which a part has come.
+#[derive(Debug)]
+struct Live {
+    item: ItemId,
+    /// As it came; the whole message is compared with it.
+    text: String,
+    visible: visible::Stream,
 }
 
 /// What is said before a turn.
@@ -41,21 +86,144 @@ pub struct Banner<'a> {
 
 impl Human {
     /// Makes a renderer; `reasoning` says whether summaries of it are shown.
-    pub fn new(colors: bool, reasoning: bool) -> Self {
-        Self { colors, reasoning, pending: None }
+    pub fn new(colors: bool, reasoning: bool, terminals: Terminals) -> Self {
+        let (pending, live, open_line) = (None, Vec::new(), None);
+        Self { colors, reasoning, terminals, pending, live, open_line }
     }
 
     /// Renders what is said before a turn.
     pub fn banner(&self, banner: &Banner<'_>) -> String {
         let Banner { version, workdir, model, provider, sandbox } = banner;
         let title = self.paint(Style::Bold, &format!("heddle {version}"));
-        let workdir = plain(workdir);
+        let [workdir, model, provider] = [workdir, model, provider].map(|text| visible::line(text));
         format!("{title}\n{workdir}\n{model} from {provider}, sandbox {sandbox}\n")
     }
 
-    /// Renders an event; nothing for those that a person need not see.
-    pub fn render(&mut self, event: &Event) -> String {
-        let text = match event {
+    /// Renders an event: nothing for those that a person need not see.
+    pub fn render(&mut self, event: &Event) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        match event {
+            Event::ItemStarted(Item { id, body: ItemBody::AgentMessage { .. }, .. })
+                if self.screen().is_some() =>
+            {
+                let (text, visible) = (String::new(), visible::Stream::default());
+                self.live.push(Live { item: *id, text, visible });
+            }
+            Event::Delta { item, text } => self.stream(*item, text, &mut pieces),
+            Event::ItemDiscarded(id) => self.cut_off(*id, &mut pieces),
+            Event::ItemCompleted(Item { id, body: ItemBody::AgentMessage { text }, .. }) => {
+                self.said(*id, text, &mut pieces);
+            }
+            event => {
+                let text = self.progress(event);
+                if text.is_empty() {
+                    return pieces;
+                }
+                // What was said before something else is shown was not the answer, but progress.
+                let of_item = matches!(
+                    event,
+                    Event::ItemStarted(_) | Event::ItemUpdated(_) | Event::ItemCompleted(_)
+                );
+                let said = if of_item { self.pending.take() } else { None };
+                let said = said.map(|text| visible::lines(&text).into_owned() + "\n");
+                if self.terminals.stderr {
+                    self.end_line(&mut pieces);
+                }
+                put(&mut pieces, Channel::Stderr, said.unwrap_or_default() + &text);
+            }
+        }
+        pieces
+    }
+
+    /// Returns where messages are shown as they come, if anywhere.
+    fn screen(&self) -> Option<Channel> {
+        match self.terminals {
+            Terminals { stdout: true, .. } => Some(Channel::Stdout),
+            Terminals { stderr: true, .. } => Some(Channel::Stderr),
+            Terminals { stdout: false, stderr: false } => None,
+        }
+    }
+
+    /// Shows a part of a message.
+    fn stream(&mut self, item: ItemId, text: &str, pieces: &mut Vec<Piece>) {
+        let Some(screen) = self.screen() else { return };
+        let Some(at) = self.live.iter().position(|live| live.item == item) else { return };
+        if self.open_line.is_some_and(|open| open != item) {
+            self.end_line(pieces);
+        }
+        let live = &mut self.live[at];
+        live.text.push_str(text);
+        let mut shown = String::with_capacity(text.len());
+        live.visible.push(text, &mut shown);
+        self.put_part(item, screen, shown, pieces);
+    }
+
+    fn put_part(&mut self, item: ItemId, screen: Channel, text: String, pieces: &mut Vec<Piece>) {
+        if !text.is_empty() {
+            self.open_line = (!text.ends_with('\n')).then_some(item);
+            put(pieces, screen, text);
+        }
+    }
+
+    /// Says that a message that was shown in part will never be whole.
+    fn cut_off(&mut self, item: ItemId, pieces: &mut Vec<Piece>) {
+        let Some(screen) = self.screen() else { return };
+        let Some(at) = self.live.iter().position(|live| live.item == item) else { return };
+        if !self.live.swap_remove(at).text.is_empty() {
+            self.end_line(pieces);
+            let note = self.labelled(Style::Yellow, "cut off", "the text above is not whole");
+            put(pieces, screen, note);
+        }
+    }
+
+    /// Shows what is not yet shown of a message.
+    fn said(&mut self, item: ItemId, text: &str, pieces: &mut Vec<Piece>) {
+        if let Some(screen) = self.screen() {
+            let at = self.live.iter().position(|live| live.item == item);
+            let live = at.map(|at| self.live.swap_remove(at)).unwrap_or(Live {
+                item,
+                text: String::new(),
+                visible: visible::Stream::default(),
+            });
+            let (rest, mut visible) = match text.strip_prefix(live.text.as_str()) {
+                Some(rest) => (rest, live.visible),
+                // It is another text than the one that came in parts.
+                None => {
+                    self.end_line(pieces);
+                    (text, visible::Stream::default())
+                }
+            };
+            if !rest.is_empty() && self.open_line.is_some_and(|open| open != item) {
+                self.end_line(pieces);
+            }
+            let mut shown = String::with_capacity(rest.len());
+            visible.push(rest, &mut shown);
+            visible.finish(&mut shown);
+            self.put_part(item, screen, shown, pieces);
+            if self.open_line == Some(item) {
+                self.end_line(pieces);
+            }
+        }
+        // A stderr that is no terminal has seen nothing of this.
+        if !self.terminals.stderr
+            && let Some(earlier) = self.pending.replace(text.to_owned())
+        {
+            put(pieces, Channel::Stderr, visible::lines(&earlier).into_owned() + "\n");
+        }
+    }
+
+    /// Ends a line that a message has left open.
+    fn end_line(&mut self, pieces: &mut Vec<Piece>) {
+        if self.open_line.take().is_some()
+            && let Some(screen) = self.screen()
+        {
+            put(pieces, screen, "\n".to_owned());
+        }
+    }
+
+    /// Renders what is no message.
+    fn progress(&self, event: &Event) -> String {
+        match event {
             Event::Warning(message) => self.labelled(Style::Yellow, "warning", message),
             Event::HistoryRepaired(repairs) => {
                 self.labelled(Style::Yellow, "warning", &repair::summary(repairs))
@@ -86,29 +254,18 @@ impl Human {
                 self.labelled(Style::Yellow, "approval", resolved(resolution))
             }
             Event::TurnStarted | Event::Delta { .. } | Event::ItemDiscarded(_) => String::new(),
-        };
-        // What was said before something else is shown was not the answer, but progress.
-        let said = match event {
-            Event::ItemCompleted(Item { body: ItemBody::AgentMessage { .. }, .. }) => String::new(),
-            Event::ItemStarted(_) | Event::ItemUpdated(_) | Event::ItemCompleted(_)
-                if !text.is_empty() =>
-            {
-                self.pending.take().map(|text| plain(&text) + "\n").unwrap_or_default()
-            }
-            _ => String::new(),
-        };
-        said + &text
+        }
     }
 
     fn question(&self, request: &ApprovalRequest) -> String {
         let what = match &request.subject {
             Subject::Command { argv, outside, .. } => {
                 let place = if *outside { " without a sandbox" } else { "" };
-                format!("run {:?}{place}?", argv.last().map_or("", String::as_str))
+                format!("run `{}`{place}?", visible::line(argv.last().map_or("", String::as_str)))
             }
             Subject::Write { paths } => {
                 let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-                format!("write {}?", paths.join(", "))
+                format!("write {}?", visible::line(&paths.join(", ")))
             }
         };
         let reason = request.reason.as_ref().map(|reason| format!(" ({reason})"));
@@ -132,18 +289,14 @@ impl Human {
         }
     }
 
-    fn completed(&mut self, item: &Item) -> String {
+    fn completed(&self, item: &Item) -> String {
         match &item.body {
-            ItemBody::AgentMessage { text } => {
-                let earlier = self.pending.replace(text.clone());
-                earlier.map(|text| plain(&text) + "\n").unwrap_or_default()
-            }
             ItemBody::Reasoning { summary } if self.reasoning => {
                 let text = summary.join("\n");
                 if text.trim().is_empty() {
                     return String::new();
                 }
-                self.paint(Style::Dim, &plain(text.trim())) + "\n"
+                self.paint(Style::Dim, &visible::lines(text.trim())) + "\n"
             }
             ItemBody::Command(command) => self.command(command),
             ItemBody::FileChange { changes, status } => {
@@ -158,7 +311,7 @@ impl Human {
                         Status::Failed | Status::Declined => Style::Red,
                         Status::InProgress | Status::Completed => Style::Green,
                     };
-                    text += &self.labelled(style, letter, &change.path);
+                    text += &self.labelled(style, letter, &visible::line(&change.path));
                 }
                 if *status == Status::Declined {
                     text += &self.labelled(Style::Yellow, "declined", "the patch was not applied");
@@ -184,7 +337,7 @@ impl Human {
         let lines: Vec<_> = command.output.lines().collect();
         let shown = &lines[..lines.len().min(OUTPUT_LINES_MAX)];
         for line in shown {
-            let line: String = plain(line).chars().take(OUTPUT_LINE_CHARS_MAX).collect();
+            let line: String = visible::lines(line).chars().take(OUTPUT_LINE_CHARS_MAX).collect();
             text += &self.paint(Style::Dim, &format!("  {line}"));
             text.push('\n');
         }
@@ -218,8 +371,11 @@ impl Human {
         self.paint(Style::Dim, &text) + "\n"
     }
 
+    /// Renders a line that begins with a word of ours. What follows on further lines stands behind a bar,
+    /// so that nothing in it can pass for such a word.
     fn labelled(&self, style: Style, label: &str, text: &str) -> String {
-        format!("{} {}\n", self.paint(style, label), plain(text))
+        let text = visible::lines(text);
+        format!("{} {}\n", self.paint(style, label), text.trim_end().replace('\n', "\n| "))
     }
 
     fn paint(&self, style: Style, text: &str) -> String {
@@ -252,9 +408,12 @@ enum Style {
     Cyan = 36,
 }
 
-/// Takes control characters out of text that is not ours: it could drive the terminal.
-pub fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+/// Appends a text, to the last piece if that goes to the same place.
+fn put(pieces: &mut Vec<Piece>, channel: Channel, text: String) {
+    match pieces.last_mut() {
+        Some(last) if last.channel == channel => last.text.push_str(&text),
+        _ => pieces.push(Piece { channel, text }),
+    }
 }
 
 #[cfg(test)]
@@ -262,9 +421,9 @@ mod tests {
     use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
     use protocol::event::Event;
     use protocol::id::{ApprovalId, ItemId};
-    use protocol::item::{Command, Item, ItemBody, Status};
+    use protocol::item::{Change, ChangeKind, Command, Item, ItemBody, Status};
 
-    use super::Human;
+    use super::{Channel, Human, Terminals};
 
     fn run(output: &str, exit_code: i32) -> Event {
         Event::ItemCompleted(Item {
@@ -285,18 +444,51 @@ mod tests {
         Event::ItemCompleted(Item::new(ItemId(1), body))
     }
 
+    fn begun(id: u64) -> Event {
+        let body = ItemBody::AgentMessage { text: String::new() };
+        Event::ItemStarted(Item::new(ItemId(id), body))
+    }
+
+    fn part(id: u64, text: &str) -> Event {
+        Event::Delta { item: ItemId(id), text: text.into() }
+    }
+
+    fn started(command: &str) -> Event {
+        let Event::ItemCompleted(mut item) = run("", 0) else { unreachable!() };
+        let ItemBody::Command(body) = &mut item.body else { unreachable!() };
+        body.command = command.into();
+        Event::ItemStarted(item)
+    }
+
     #[track_caller]
     fn check(events: &[Event], want: &str) {
-        let mut human = Human::new(false, true);
-        let text: String = events.iter().map(|event| human.render(event)).collect();
-        assert_eq!(text, want);
+        check_on(Terminals::default(), events, "", want);
+    }
+
+    /// Plays events to terminals, and compares what comes on stdout and on stderr.
+    #[track_caller]
+    fn check_on(terminals: Terminals, events: &[Event], stdout: &str, stderr: &str) {
+        let mut human = Human::new(false, true, terminals);
+        let mut got = [String::new(), String::new()];
+        for piece in events.iter().flat_map(|event| human.render(event)) {
+            got[usize::from(piece.channel == Channel::Stderr)] += &piece.text;
+        }
+        assert_eq!(got, [stdout, stderr]);
+    }
+
+    /// Plays events to one terminal that shows both streams.
+    #[track_caller]
+    fn check_both(events: &[Event], want: &str) {
+        let mut human = Human::new(false, true, Terminals { stdout: true, stderr: true });
+        let pieces = events.iter().flat_map(|event| human.render(event));
+        assert_eq!(pieces.map(|piece| piece.text).collect::<String>(), want);
     }
 
     #[test]
     fn rendering() {
         check(&[run("a\nb\n", 0)], "  a\n  b\n");
         check(&[run("", 2)], "exit 2\n");
-        check(&[run("\x1b]0;owned\x07x\n", 0)], "  ]0;ownedx\n");
+        check(&[run("\x1b]0;owned\x07x\r\n", 0)], "  \\u{1b}]0;owned\\u{7}x\n");
         // The answer is printed elsewhere, but what was said on the way is progress.
         check(&[said("on it"), run("", 2), said("done")], "on it\nexit 2\n");
         check(&[said("one"), said("two")], "one\n");
@@ -304,6 +496,77 @@ mod tests {
         check(&[said("done"), Event::ItemCompleted(Item::new(ItemId(2), todo))], "");
         let many = "x\n".repeat(20);
         check(&[run(&many, 0)], &("  x\n".repeat(12) + "  … 8 more lines\n"));
+    }
+
+    /// What a model writes cannot pass for a line of ours, or be read in another order than it runs.
+    #[test]
+    fn nothing_poses_as_ours() {
+        for (event, want) in [
+            (started("ls\nexit 0\nrun rm"), "run ls\n| exit 0\n| run rm\n"),
+            (started("ls\r\x1b[2K\u{202e}fr mr"), "run ls\\r\\u{1b}[2K\\u{202e}fr mr\n"),
+            (started("ls\u{2028}rm\u{200b}"), "run ls\\u{2028}rm\\u{200b}\n"),
+            (Event::Warning("a\nerror: b\n".into()), "warning a\n| error: b\n"),
+            (run("a\u{2066}b\n", 0), "  a\\u{2066}b\n"),
+        ] {
+            check(&[event], want);
+        }
+        let path = "a\nA b\u{202e}".to_owned();
+        let changes = vec![Change { path, kind: ChangeKind::Add }];
+        let body = ItemBody::FileChange { changes, status: Status::Completed };
+        check(&[Event::ItemCompleted(Item::new(ItemId(0), body))], "A a\\nA b\\u{202e}\n");
+    }
+
+    #[test]
+    fn messages_are_shown_once_and_as_they_come() {
+        let (one, both) =
+            (Terminals { stdout: true, stderr: false }, Terminals { stdout: true, stderr: true });
+        let only_stderr = Terminals { stdout: false, stderr: true };
+        let answer = [begun(1), part(1, "Hel"), part(1, "lo"), said("Hello")];
+        for events in [&answer[..], &[begun(1), said("Hello")], &[said("Hello")]] {
+            check_on(both, events, "Hello\n", "");
+            check_on(one, events, "Hello\n", "");
+            check_on(only_stderr, events, "", "Hello\n");
+            check_on(Terminals::default(), events, "", "");
+        }
+        // The first part is there before the second comes, and what ends the line only once.
+        let mut human = Human::new(false, true, both);
+        let texts: Vec<_> =
+            answer.iter().map(|event| human.render(event).pop().map(|piece| piece.text)).collect();
+        let want = [None, Some("Hel"), Some("lo"), Some("\n")];
+        assert_eq!(texts, want.map(|text| text.map(str::to_owned)));
+        check_both(&[begun(1), part(1, "a\n"), said("a\n")], "a\n");
+        // What is said on the way stands between what is done; a log gets it, too.
+        let way = [begun(1), part(1, "on it"), said("on it"), run("", 2), said("done")];
+        check_both(&way, "on it\nexit 2\ndone\n");
+        check_on(one, &way, "on it\ndone\n", "on it\nexit 2\n");
+        // A command that begins while a message is coming.
+        let within = [begun(1), part(1, "a"), run("", 2), part(1, "b"), said("abc")];
+        check_both(&within, "a\nexit 2\nbc\n");
+        // Two messages at once.
+        let two = [begun(1), part(1, "a"), begun(2), part(2, "b"), part(1, "c"), said("ac")];
+        check_both(&two, "a\nb\nc\n");
+        // A stream that broke off, and the same answer again.
+        let cut = [
+            begun(1),
+            part(1, "Hel"),
+            Event::ItemDiscarded(ItemId(1)),
+            begun(2),
+            part(2, "Hello"),
+            Event::TurnInterrupted,
+        ];
+        check_both(&cut, "Hel\ncut off the text above is not whole\nHello\ninterrupted \n");
+        check_both(&[begun(1), Event::ItemDiscarded(ItemId(1))], "");
+        // The whole is another text than its parts.
+        check_both(&[begun(1), part(1, "Hullo"), said("Hello")], "Hullo\nHello\n");
+        // Escapes stay visible wherever they are cut.
+        let torn = [
+            begun(1),
+            part(1, "a\u{1b}"),
+            part(1, "[31m\r"),
+            part(1, "\nb"),
+            said("a\u{1b}[31m\r\nb"),
+        ];
+        check_both(&torn, "a\\u{1b}[31m\nb\n");
     }
 
     #[test]
@@ -322,13 +585,14 @@ mod tests {
                 Event::ApprovalRequested { id, item: None, request },
                 Event::ApprovalResolved { id, resolution },
             ],
-            "approval run \"git push\" without a sandbox? (may I?)\napproval declined\n",
+            "approval run `git push` without a sandbox? (may I?)\napproval declined\n",
         );
     }
 
     #[test]
     fn colors_only_when_asked() {
-        let mut human = Human::new(true, true);
-        assert_eq!(human.render(&run("", 2)), "\x1b[31mexit\x1b[0m 2\n");
+        let mut human = Human::new(true, true, Terminals::default());
+        let pieces = human.render(&run("", 2));
+        assert_eq!(pieces[0].text, "\x1b[31mexit\x1b[0m 2\n");
     }
 }

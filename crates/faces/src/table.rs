@@ -1,6 +1,6 @@
 //! Rows that line up and fit the width of a terminal, and times in words.
 
-use crate::human::plain;
+use stdx::visible;
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
@@ -85,14 +85,14 @@ fn shrink(columns: &[Column], widths: &mut [usize], width: usize) {
     }
 }
 
-/// Makes one line of a text: no control characters, no runs of spaces.
+/// Makes one visible line of a text, without runs of spaces.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
-    for word in plain(text).split_whitespace() {
+    for word in text.split_whitespace() {
         if !line.is_empty() {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&visible::line(word));
     }
     line
 }
@@ -211,7 +211,7 @@ mod tests {
         check(
             &[["a", "1", "tab\tand\nline \u{1b}[31mred"]],
             None,
-            "ID  N  TEXT\na   1  tab and line [31mred\n",
+            "ID  N  TEXT\na   1  tab and line \\u{1b}[31mred\n",
         );
         // What cannot be cut is left as it is.
         check(&[["long enough", "1", "x"]], Some(5), "ID           N  TEXT\nlong enough  1  x\n");

@@ -54,12 +54,38 @@ pub enum ThreadEvent {
         /// As it will stay.
         item: Open<ThreadItem>,
     },
+    /// A part of an item arrived; only with `--include-deltas`.
+    #[serde(rename = "item.delta")]
+    ItemDelta {
+        /// The item it belongs to; the whole item comes later under the same id.
+        item_id: String,
+        /// What the item will be.
+        item_type: Streamed,
+        /// The text to append.
+        delta: String,
+    },
+    /// An item of which parts were told will never be whole; only with `--include-deltas`.
+    #[serde(rename = "item.discarded")]
+    ItemDiscarded {
+        /// The item whose parts are void.
+        item_id: String,
+    },
     /// A retry, or the error that the next line reports as fatal.
     #[serde(rename = "error")]
     Error {
         /// What happened.
         message: String,
     },
+}
+
+/// The kinds of items that come in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Streamed {
+    /// Text from the model to the user.
+    AgentMessage,
+    /// A summary of the model's reasoning.
+    Reasoning,
 }
 
 impl Kinds for ThreadEvent {
@@ -80,6 +106,16 @@ impl Kinds for ThreadEvent {
         struct Carrier {
             item: Open<ThreadItem>,
         }
+        #[derive(Deserialize)]
+        struct Part {
+            item_id: String,
+            item_type: Streamed,
+            delta: String,
+        }
+        #[derive(Deserialize)]
+        struct Void {
+            item_id: String,
+        }
         let item = || serde_json::from_str(json).map(|Carrier { item }| item);
         Some(match kind {
             "thread.started" => serde_json::from_str(json)
@@ -94,6 +130,13 @@ impl Kinds for ThreadEvent {
             "item.started" => item().map(|item| Self::ItemStarted { item }),
             "item.updated" => item().map(|item| Self::ItemUpdated { item }),
             "item.completed" => item().map(|item| Self::ItemCompleted { item }),
+            "item.delta" => serde_json::from_str(json).map(|part| {
+                let Part { item_id, item_type, delta } = part;
+                Self::ItemDelta { item_id, item_type, delta }
+            }),
+            "item.discarded" => {
+                serde_json::from_str(json).map(|Void { item_id }| Self::ItemDiscarded { item_id })
+            }
             "error" => {
                 serde_json::from_str(json).map(|Message { message }| Self::Error { message })
             }

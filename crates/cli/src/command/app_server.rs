@@ -8,7 +8,7 @@ mod threads;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ use crate::args::{AppServerArgs, SharedArgs};
 use crate::bootstrap::World;
 use crate::failure::{Failure, code};
 use crate::signals::{PATIENCE, Signals};
-use crate::terminal::print_line;
+use crate::terminal::{note, print_line};
 use crate::user_input;
 
 /// Lines that wait to be read.
@@ -201,9 +201,7 @@ impl Hub {
                 }
             }
             Action::Note(text) => {
-                // With nobody to read it, there is nobody to tell that either.
-                let text = faces::human::plain(&text);
-                let _ = writeln!(std::io::stderr(), "heddle: {text}");
+                note(&text);
             }
             Action::Open { request, loading, settings, client } => {
                 let opened = threads::open(&self.world, &self.shared, loading, &settings, &client);

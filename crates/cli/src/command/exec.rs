@@ -1,16 +1,19 @@
 //! `heddle exec`: one turn, from flags to exit code.
 
+use std::cell::RefCell;
 use std::fs;
-use std::io::{IsTerminal as _, Write as _};
+use std::future::{Future as _, poll_fn};
+use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
 use engine::Outcome;
 use engine::context::user_parts;
 use faces::exec_jsonl::ExecJsonl;
-use faces::human::{Banner, Human, plain};
+use faces::human::{Banner, Channel, Human, Piece, Terminals};
 use faces::last_message::LastMessage;
 use protocol::error::TurnErrorCause;
 use protocol::event::Event;
@@ -28,6 +31,11 @@ use crate::user_input;
 
 pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failure> {
     let Asked { flags, from, prompt } = asked(before, args);
+    if flags.include_deltas && !flags.json {
+        return Err(Failure::usage(anyhow!(
+            "--include-deltas adds to the lines of --json: add that, too"
+        )));
+    }
     let world = World::look(flags.shared.directory.as_deref())?;
     let (config, odd) = bootstrap::load_config(&world, &flags.shared, flags.ignore_user_config)?;
     if let Some(path) = &flags.output_last_message {
@@ -51,8 +59,9 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         flags.skip_git_repo_check || flags.shared.dangerously_bypass_approvals_and_sandbox;
     if !trusted && runtime::project::repository(&world.directory).is_none() {
         return Err(Failure::usage(anyhow!(
-            "{} is not inside a git repository, so changes could not be undone: run it in one, or \
-             add --skip-git-repo-check",
+            // Clients look for the first words.
+            "Not inside a trusted directory: {} is not inside a git repository, so changes could not be \
+             undone. Run it in one, or add --skip-git-repo-check",
             world.directory.display()
         )));
     }
@@ -64,16 +73,20 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         let wanted = Wanted { output_schema: schema, ..Wanted::exec(&world, &flags, start) };
         let ready = bootstrap::thread(&world, &config, wanted)?;
         let face = if flags.json {
-            Face::Json(ExecJsonl::default())
+            let face =
+                if flags.include_deltas { ExecJsonl::with_deltas() } else { ExecJsonl::default() };
+            Face::Json(face)
         } else {
             let colors = match flags.color {
                 Some(ColorArg::Always) => true,
                 Some(ColorArg::Never) => false,
                 Some(ColorArg::Auto) | None => Screen::of_stderr().colors,
             };
-            Face::Human(Human::new(colors, !config.hide_agent_reasoning))
+            let terminals =
+                Terminals { stdout: stdout().is_terminal(), stderr: stderr().is_terminal() };
+            Face::Human(Human::new(colors, !config.hide_agent_reasoning, terminals))
         };
-        let mut run = Run { face, last: LastMessage::default() };
+        let mut run = Run { face, last: LastMessage::default(), output: Output::default() };
         run.turn(&world, ready, odd, parts, flags.output_last_message.as_deref()).await
     });
     // A name that is still being looked up is nobody's concern any more.
@@ -131,6 +144,7 @@ fn start(world: &World, from: &From) -> Result<Start, Failure> {
 struct Run {
     face: Face,
     last: LastMessage,
+    output: Output,
 }
 
 enum Face {
@@ -178,13 +192,24 @@ impl Run {
         let signals = Signals::listen(sender, sessions).map_err(Failure::failed)?;
         let said = vec![user_parts(parts)];
         let mut unseen = false;
-        let outcome = thread
-            .run_turn(said, &mut control, &mut |event| {
-                let shown = self.show(event);
-                unseen |= shown.is_break();
-                shown
+        let run = RefCell::new(&mut *self);
+        let mut sink = |event: &Event| {
+            let shown = run.borrow_mut().show(event);
+            unseen |= shown.is_break();
+            shown
+        };
+        let outcome = {
+            let mut turn = pin!(thread.run_turn(said, &mut control, &mut sink));
+            // Parts of a message are gathered while there are more at hand, and written before the turn
+            // waits for anything.
+            poll_fn(|context| {
+                let polled = turn.as_mut().poll(context);
+                // That nobody sees them is found out again with the next event.
+                let _ = run.borrow_mut().output.flush();
+                polled
             })
-            .await;
+            .await
+        };
         thread.shutdown().await;
         let signal = signals.received();
         match outcome {
@@ -205,13 +230,19 @@ impl Run {
         self.last.observe(event);
         match &mut self.face {
             Face::Json(face) => {
-                for line in face.lines(event) {
-                    if print_line(&line).is_err() {
-                        return ControlFlow::Break(());
-                    }
+                for mut text in face.lines(event) {
+                    text.push('\n');
+                    self.output.put(Piece { channel: Channel::Stdout, text });
                 }
             }
-            Face::Human(human) => say(&human.render(event)),
+            Face::Human(human) => {
+                human.render(event).into_iter().for_each(|piece| self.output.put(piece));
+            }
+        }
+        let waits =
+            matches!(event, Event::Delta { .. }) && self.output.bytes() < GATHERED_BYTES_MAX;
+        if !waits && self.output.flush().is_err() {
+            return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     }
@@ -229,16 +260,53 @@ impl Run {
                 Failure::failed(anyhow!("{shown} could not be written: {error}"))
             })?;
         }
+        // A terminal has seen it; a program gets it as it is.
         if let Face::Human(_) = self.face
+            && !stdout().is_terminal()
             && let Some(answer) = answer
         {
-            // A program gets the answer as it is; a terminal must not be driven by it.
-            let safe = std::io::stdout().is_terminal().then(|| plain(answer));
-            print_line(safe.as_deref().unwrap_or(answer)).map_err(Failure::failed)?;
+            print_line(answer).map_err(Failure::failed)?;
         }
         Ok(())
     }
 }
+
+/// What is to be written, in order.
+#[derive(Default)]
+struct Output {
+    pieces: Vec<Piece>,
+}
+
+impl Output {
+    fn put(&mut self, piece: Piece) {
+        match self.pieces.last_mut() {
+            Some(last) if last.channel == piece.channel => last.text.push_str(&piece.text),
+            _ => self.pieces.push(piece),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.text.len()).sum()
+    }
+
+    /// Writes it all; fails if stdout cannot be written to.
+    fn flush(&mut self) -> std::io::Result<()> {
+        for Piece { channel, text } in self.pieces.drain(..) {
+            match channel {
+                Channel::Stdout => {
+                    let mut stdout = stdout().lock();
+                    stdout.write_all(text.as_bytes())?;
+                    stdout.flush()?;
+                }
+                Channel::Stderr => say(&text),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Parts of messages that are gathered before they are written, at most.
+const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
 fn read_schema(path: &Path) -> Result<Box<RawValue>, Failure> {
     let shown = path.display();
@@ -264,5 +332,5 @@ fn check_writable(path: &Path) -> Result<(), Failure> {
 
 fn say(text: &str) {
     // Progress that nobody reads is no reason to stop.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    let _ = stderr().write_all(text.as_bytes());
 }

@@ -179,7 +179,7 @@ fn probe(world: &World, models: &Models, args: &ProbeArgs) -> Result<ExitCode, F
     let ran: Vec<_> = ran.map(|(name, value)| (name.as_str(), said(value))).collect();
     lines.extend(ran);
     let shown =
-        lines.iter().map(|(name, value)| format!("{name:<19}{}\n", faces::human::plain(value)));
+        lines.iter().map(|(name, value)| format!("{name:<19}{}\n", stdx::visible::line(value)));
     print(&shown.collect::<String>())
 }
 

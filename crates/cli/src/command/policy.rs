@@ -8,6 +8,7 @@ use policy::{
     RuleDecision, Verdict,
 };
 use serde_json::{Value, json};
+use stdx::visible;
 use tools::Shell;
 
 use crate::args::{ExplainArgs, SharedArgs};
@@ -122,19 +123,22 @@ fn to_text(policy: &Policy, explanation: &Explanation) -> String {
     let decision = match &explanation.decision.verdict {
         Verdict::Run(at) => format!("it runs {}", place(*at)),
         Verdict::Ask(ask) => format!("it asks, and then runs {}", place(ask.place)),
-        Verdict::Refuse(reason) => format!("it is refused\nthe model reads: {reason}"),
+        Verdict::Refuse(reason) => {
+            format!("it is refused\nthe model reads: {}", visible::line(reason))
+        }
     };
-    let mut text = format!("decision: {decision}\nbecause: {}\n", explanation.decision.because);
+    let because = explanation.decision.because.to_string();
+    let mut text = format!("decision: {decision}\nbecause: {}\n", visible::line(&because));
     // Writing into a text cannot fail.
     let _ = writeln!(text, "approval policy: {}", policy.approval.name());
     if let Verdict::Ask(ask) = &explanation.decision.verdict
         && let Some(prefix) = &ask.prefix
     {
-        let _ = writeln!(text, "can be remembered: {}", tools::join(prefix));
+        let _ = writeln!(text, "can be remembered: {}", visible::line(&tools::join(prefix)));
     }
     let _ = writeln!(text, "commands found:");
     for command in explanation.commands.iter().skip(1) {
-        let _ = writeln!(text, "  {}", command.text);
+        let _ = writeln!(text, "  {}", visible::line(&command.text));
         for matched in &command.rules {
             let (rule, maybe) = (&matched.rule, matched.matched == Match::Maybe);
             let _ = writeln!(
@@ -142,8 +146,8 @@ fn to_text(policy: &Policy, explanation: &Explanation) -> String {
                 "    {}{} [{}] of {}",
                 if maybe { "perhaps " } else { "" },
                 decision_name(rule),
-                rule.pattern_text(),
-                rule.at
+                visible::line(&rule.pattern_text()),
+                visible::line(&rule.at.to_string())
             );
         }
     }
@@ -151,7 +155,8 @@ fn to_text(policy: &Policy, explanation: &Explanation) -> String {
         let _ = writeln!(text, "  none");
     }
     for unclear in &explanation.unclear {
-        let _ = writeln!(text, "unclear: `{}` {}", unclear.part, unclear.why.text());
+        let _ =
+            writeln!(text, "unclear: `{}` {}", visible::line(&unclear.part), unclear.why.text());
     }
     text
 }

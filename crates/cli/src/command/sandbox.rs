@@ -2,7 +2,7 @@
 
 mod prove;
 
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
@@ -29,7 +29,7 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
     let (config, odd) = bootstrap::load_config(&world, &shared, false)?;
     for text in odd {
         // Nobody has to read warnings.
-        let _ = writeln!(io::stderr(), "heddle: warning: {text}");
+        crate::terminal::note(&format!("warning: {text}"));
     }
     let profile = safety::profile(&world, &config, &shared)?;
     let sandbox = safety::find_sandbox(&world, profile.mode, args.level.map(Into::into))?;

@@ -26,6 +26,7 @@ mod resume;
 mod run;
 mod sandbox;
 mod sdk;
+mod streaming;
 mod threads;
 mod wire;
 

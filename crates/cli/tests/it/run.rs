@@ -164,13 +164,13 @@ impl Ended {
 
 /// What a pipe has carried so far.
 #[derive(Debug, Default)]
-struct Seen {
+pub(crate) struct Seen {
     state: Mutex<(Vec<u8>, bool)>,
     changed: Condvar,
 }
 
 impl Seen {
-    fn read(mut pipe: impl Read + Send + 'static) -> Arc<Self> {
+    pub(crate) fn read(mut pipe: impl Read + Send + 'static) -> Arc<Self> {
         let seen = Arc::new(Self::default());
         let shared = Arc::clone(&seen);
         thread::spawn(move || {
@@ -189,11 +189,11 @@ impl Seen {
         seen
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.state.lock().unwrap().0).into_owned()
     }
 
-    fn wait(&self, limit: Duration, ready: impl Fn(&str) -> bool) -> bool {
+    pub(crate) fn wait(&self, limit: Duration, ready: impl Fn(&str) -> bool) -> bool {
         let state = self.state.lock().unwrap();
         let waits =
             |state: &mut (Vec<u8>, bool)| !ready(&String::from_utf8_lossy(&state.0)) && !state.1;
@@ -201,7 +201,7 @@ impl Seen {
         ready(&String::from_utf8_lossy(&state.0))
     }
 
-    fn wait_end(&self, limit: Duration) -> bool {
+    pub(crate) fn wait_end(&self, limit: Duration) -> bool {
         let state = self.state.lock().unwrap();
         let (state, _) = self.changed.wait_timeout_while(state, limit, |state| !state.1).unwrap();
         state.1

@@ -229,7 +229,7 @@ fn shows_what_was_said_and_done() {
         &[
             "directory  /w",
             "turn 1",
-            "user: look[2J at it",
+            "user: look\\u{1b}[2J at it",
             "run: make check",
             "agent: about again: done",
             "turn 2",

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use engine::Outcome;
-use faces::human::Human;
+use faces::human::{Human, Terminals};
 use protocol::event::Event;
 use tokio::sync::mpsc;
 
@@ -34,10 +34,12 @@ pub(super) fn run(
         let wanted = Wanted::exec(&threads.world, &flags, Start::Resume(id));
         let ready = bootstrap::thread(&threads.world, &config, wanted)?;
         let Ready { mut thread, sessions, told, .. } = ready;
-        let mut human = Human::new(Screen::of_stderr().colors, false);
+        let mut human = Human::new(Screen::of_stderr().colors, false, Terminals::default());
         let mut say = |event: &Event| {
             // Progress that nobody reads is no reason to stop.
-            let _ = std::io::stderr().write_all(human.render(event).as_bytes());
+            for piece in human.render(event) {
+                let _ = std::io::stderr().write_all(piece.text.as_bytes());
+            }
             ControlFlow::Continue(())
         };
         for event in odd.into_iter().map(Event::Warning).chain(told) {

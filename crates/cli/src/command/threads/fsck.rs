@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use faces::human::plain;
 use serde_json::json;
+use stdx::visible;
 use store::FileReport;
 use store::index::Progress;
 
@@ -55,7 +55,7 @@ fn is_clean(file: &FileReport) -> bool {
 fn to_text(file: &FileReport) -> String {
     let mut text = String::new();
     let mut say = |label: &str, what: &str| {
-        text.extend([label, ": ", &plain(what).replace('\n', " "), "\n"]);
+        text.extend([label, ": ", &visible::line(what), "\n"]);
     };
     for damage in &file.repaired {
         say("repaired", &damage.to_string());

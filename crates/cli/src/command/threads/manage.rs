@@ -125,7 +125,7 @@ pub(super) fn revert(threads: &Threads, args: &RevertArgs) -> Result<ExitCode, F
     let (log, report) = threads.store.revert(id, before, &mut |_| {}).map_err(open_failure)?;
     log.close();
     for damage in &report.damage {
-        super::note(&format!("damage: {}", faces::human::plain(&damage.to_string())));
+        super::note(&format!("damage: {damage}"));
     }
     let gone = turns.len() - kept;
     let plural = if gone == 1 { "" } else { "s" };

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use faces::human::plain;
 use faces::table::{ago, cut_end, one_line};
 use serde_json::json;
+use stdx::visible;
 use store::index::{Hit, Search};
 
 use super::list::{directory, short_id, what};
@@ -84,7 +84,8 @@ fn rendered(hits: &[Hit], screen: Screen) -> String {
         for hit in hits.iter().filter(|hit| hit.thread.id == thread.id) {
             let _ = write!(text, "  turn {} {}: ", hit.turn, hit.role.name());
             for piece in &hit.snippet {
-                let shown = plain(&piece.text).replace(['\n', '\t'], " ");
+                let shown = piece.text.replace(['\n', '\t'], " ");
+                let shown = visible::line(&shown);
                 match (piece.hit, screen.colors) {
                     (true, true) => text.push_str(&screen.paint("1;33", &shown)),
                     // Without colours, marks say it.

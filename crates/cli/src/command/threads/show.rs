@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::io::{BufWriter, Write as _};
 use std::process::ExitCode;
 
-use faces::human::plain;
 use faces::table::short_count;
 use serde_json::json;
+use stdx::visible;
 use store::index::Summary;
 use store::{Damage, DamageKind};
 
@@ -49,7 +49,7 @@ pub(super) fn run(threads: &Threads, args: &ShowArgs) -> Result<ExitCode, Failur
         let shown = if args.json {
             damage_json(damage).to_string() + "\n"
         } else {
-            screen.paint("31", "damage") + ": " + &plain(&damage.to_string()) + "\n"
+            screen.paint("31", "damage") + ": " + &visible::line(&damage.to_string()) + "\n"
         };
         written = written.and_then(|()| out.write_all(shown.as_bytes()));
     }
@@ -64,7 +64,7 @@ fn head(thread: &Summary, screen: Screen) -> String {
     let mut row = |label: &str, value: &str| {
         if !value.is_empty() {
             // Writing into a text cannot fail.
-            let _ = writeln!(text, "{label:<10} {}", plain(value).replace('\n', " "));
+            let _ = writeln!(text, "{label:<10} {}", visible::line(value));
         }
     };
     row("name", thread.name.as_deref().unwrap_or_default());
@@ -102,8 +102,8 @@ fn entry_text(entry: &Entry, timestamp: &str, screen: Screen) -> String {
         Kind::Damaged => ("31", "damaged line"),
         Kind::Other => ("2", "other"),
     };
-    let text = plain(entry.text.trim_end());
-    let text = if entry.kind == Kind::Output { shortened(&text) } else { text };
+    let text = visible::lines(entry.text.trim_end());
+    let text = if entry.kind == Kind::Output { shortened(&text).into() } else { text };
     let mut lines = text.lines();
     let mut shown =
         format!("{}: {}\n", screen.paint(color, label), lines.next().unwrap_or_default());

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
-use faces::human::plain;
 use protocol::id::ThreadId;
+use stdx::visible;
 use store::ImportOutcome;
 
 use super::{Threads, note, print, store_failure};
@@ -38,7 +38,7 @@ pub(super) fn export(threads: &Threads, args: &ExportArgs) -> Result<ExitCode, F
         }
     };
     for damage in &report.damage {
-        note(&format!("left out: {}", plain(&damage.to_string())));
+        note(&format!("left out: {damage}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -98,7 +98,7 @@ pub(super) fn import(threads: &Threads, args: &ImportArgs) -> Result<ExitCode, F
     let mut text = String::new();
     let (mut copied, mut failed) = (0, false);
     for file in &imported {
-        let from = plain(&file.from.to_string_lossy()).replace('\n', " ");
+        let from = file.from.to_string_lossy();
         let id = file.id.map(|id| id.to_string()).unwrap_or_default();
         match &file.outcome {
             ImportOutcome::Copied(_) => {
@@ -118,8 +118,7 @@ pub(super) fn import(threads: &Threads, args: &ImportArgs) -> Result<ExitCode, F
         if let Some(damage) = &file.damage {
             failed = true;
             note(&format!(
-                "{id} was imported, but {}; import the thread that it continues as it was then",
-                plain(&damage.to_string())
+                "{id} was imported, but {damage}; import the thread that it continues as it was then"
             ));
         }
     }
@@ -136,7 +135,7 @@ fn in_words(outcome: &ImportOutcome) -> String {
         ImportOutcome::Conflict(other) => format!(
             "another version of this thread is here, which went on differently, and was left as it is: {}; \
              to have this one instead, move that away (or export and delete the thread), and import again",
-            plain(&other.to_string_lossy())
+            visible::line(&other.to_string_lossy())
         ),
         ImportOutcome::Held(holder) => {
             format!("the thread is in use by {holder}; import again when that is done")

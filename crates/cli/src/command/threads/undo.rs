@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use faces::human::plain;
 use history::Fold;
 use protocol::rollout::{Compacted, RESTORED, Record};
 
@@ -21,7 +20,7 @@ pub(super) fn run(threads: &Threads, thread: &str) -> Result<ExitCode, Failure> 
     // Opening has mended what it could, so nobody else will hear of it.
     let damages = past::damages(id, &report);
     for damage in &damages {
-        note(&format!("damage: {}", plain(damage)));
+        note(&format!("damage: {damage}"));
     }
     let compacted = past::settle(&threads.store, id, fold.finish())?;
     let Some(&number) = compacted.compactions.last() else {
