@@ -12,7 +12,7 @@ use config::{Config, Layer, Loaded, Override, WebSearch};
 use engine::context::{developer_message, user_message};
 use engine::model::ModelProfile;
 use engine::prompt::{self, Environment};
-use engine::{Limits, prompt::agents_md};
+use engine::{AnswerCheck, Limits, prompt::agents_md};
 use faces::rollout::Rollout;
 use history::{Maker, Profile, Wire};
 use policy::{ApprovalPolicy, Policy, SandboxMode};
@@ -22,7 +22,7 @@ use protocol::open::Raw;
 use protocol::responses::{KnownItem, ToolSpec};
 use protocol::rollout::{BaseInstructions, PAGINATED, SessionMeta, TurnContext};
 use providers::{Client, Identity, WireApi};
-use runtime::{Journal, RequestOptions, Thread, ThreadOptions, Toolset};
+use runtime::{Journal, OutputSchema, RequestOptions, Thread, ThreadOptions, Toolset};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use store::Store;
@@ -94,6 +94,16 @@ fn home(var: &dyn Fn(&str) -> Option<OsString>) -> anyhow::Result<PathBuf> {
     Ok(Path::new(&user).join(".heddle"))
 }
 
+/// Reads the schema of an answer: it is sent along, and every answer is checked against it.
+pub(crate) fn output_schema(text: &str) -> anyhow::Result<OutputSchema> {
+    let schema = config::Schema::parse(text)?;
+    let json = RawValue::from_string(text.trim().to_owned())?;
+    let check = AnswerCheck::new(move |answer| {
+        schema.check(answer).map_err(|violation| violation.to_string())
+    });
+    Ok(OutputSchema { json, check })
+}
+
 /// Reads the configuration; what was odd about it comes along as texts.
 pub(crate) fn load_config(
     world: &World,
@@ -161,7 +171,7 @@ pub(crate) struct Wanted<'a> {
     /// Whether nothing is kept.
     pub(crate) ephemeral: bool,
     pub(crate) ignore_rules: bool,
-    pub(crate) output_schema: Option<Box<RawValue>>,
+    pub(crate) output_schema: Option<OutputSchema>,
     pub(crate) shared: &'a SharedArgs,
     /// The program on whose behalf it runs.
     pub(crate) originator: &'a str,

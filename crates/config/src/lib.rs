@@ -25,6 +25,7 @@ mod schema;
 mod section;
 mod settings;
 mod shell_environment;
+mod strict_json;
 mod tools;
 mod tree;
 mod unknown;
@@ -42,7 +43,7 @@ pub use provider::{
     STREAM_RETRIES_DEFAULT, STREAM_RETRIES_MAX, WireApi,
 };
 pub use sandbox::{SandboxMode, WorkspaceWrite};
-pub use schema::{SchemaError, check_schema};
+pub use schema::{Schema, SchemaError, Violation};
 pub use settings::{ACCEPTED, Config, PROJECT_DOC_BYTES_DEFAULT, UNSUPPORTED};
 pub use shell_environment::{Inherit, ShellEnvironment};
 pub use tools::Tools;

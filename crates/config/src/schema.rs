@@ -1,14 +1,24 @@
-//! Is this text a JSON schema? A check of form, made before a provider refuses the request.
+//! Schemas of answers: is this text one, and does an answer follow it?
 //!
-//! Only the keywords that structure a schema are looked at, at every level: whether a value fits the
-//! schema is the provider's to enforce and not decided here.
+//! A schema is checked before anything is sent: its form at every level, that its references stay inside of
+//! it, and that checking an answer against it comes to an end. Nothing is fetched from anywhere.
 
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use jsonschema::Validator;
+use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use serde_json::{Map, Value};
+
+use crate::strict_json;
 
 /// What is wrong with a schema.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
+    /// It is too long to be one.
+    #[error("longer than {SCHEMA_BYTES_MAX} bytes: make it shorter")]
+    TooLong,
     /// It is not JSON.
     #[error("not JSON: {0}")]
     Json(String),
@@ -20,21 +30,287 @@ pub enum SchemaError {
         /// What is expected there.
         problem: &'static str,
     },
+    /// A keyword has a value that it cannot have.
+    #[error("not a JSON schema: {place}: {problem}")]
+    Keyword {
+        /// Where, as a JSON pointer, or `the document`.
+        place: String,
+        /// What is wrong there.
+        problem: String,
+    },
 }
 
+/// A schema that answers can be checked against.
+#[derive(Debug)]
+pub struct Schema {
+    validator: Validator,
+}
+
+/// How an answer differs from its schema, in texts of bounded length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Where in the answer, as a JSON pointer; empty for the whole of it.
+    pub path: String,
+    /// What the schema wants there.
+    pub expected: String,
+    /// What is there.
+    pub got: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = if self.path.is_empty() { "the whole answer" } else { &self.path };
+        write!(f, "at {path}: expected {}, got {}", self.expected, self.got)
+    }
+}
+
+impl Schema {
+    /// Reads the text of a schema, whose top level must be an object.
+    pub fn parse(text: &str) -> Result<Self, SchemaError> {
+        if text.len() > SCHEMA_BYTES_MAX {
+            return Err(SchemaError::TooLong);
+        }
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| SchemaError::Json(error.to_string()))?;
+        let Value::Object(map) = &value else {
+            return Err(form("", "must be an object such as {\"type\": \"object\", …}"));
+        };
+        check(map, "", 0)?;
+        let mut cost = Cost { root: &value, known: HashMap::new(), ending: HashSet::new() };
+        cost.of(&value, "", 0)?;
+        let validator = jsonschema::validator_for(&value).map_err(|error| {
+            let place = place(&error.instance_path.to_string());
+            SchemaError::Keyword { place, problem: shorten(&error.to_string()) }
+        })?;
+        Ok(Self { validator })
+    }
+
+    /// Checks an answer; the first difference is reported.
+    pub fn check(&self, answer: Option<&str>) -> Result<(), Violation> {
+        let whole = |got: String| Violation {
+            path: String::new(),
+            expected: "one JSON value that follows the schema, and nothing around it".to_owned(),
+            got,
+        };
+        let text = answer.unwrap_or_default();
+        if text.trim().is_empty() {
+            return Err(whole("no answer".to_owned()));
+        }
+        let value = strict_json::parse(text)
+            .map_err(|error| whole(format!("{} ({error})", shorten(&format!("{text:?}")))))?;
+        self.validator.validate(&value).map_err(|error| Violation {
+            path: shorten(&error.instance_path.to_string()),
+            expected: shorten(&expected(&error)),
+            got: shorten(&got(&error)),
+        })
+    }
+}
+
+/// Says what a schema wants, in words.
+fn expected(error: &ValidationError<'_>) -> String {
+    use ValidationErrorKind as Kind;
+    match &error.kind {
+        Kind::Type { kind: TypeKind::Single(one) } => one.to_string(),
+        Kind::Type { kind: TypeKind::Multiple(several) } => {
+            let names: Vec<_> = (*several).into_iter().map(|one| one.to_string()).collect();
+            names.join(" or ")
+        }
+        Kind::Required { property } => format!("the property {property}"),
+        Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. } => {
+            "no other properties than those of the schema".to_owned()
+        }
+        Kind::Enum { options } => format!("one of {options}"),
+        Kind::Constant { expected_value } => expected_value.to_string(),
+        Kind::Pattern { pattern } => format!("text that matches {pattern}"),
+        Kind::BacktrackLimitExceeded { .. } => {
+            "text that can be matched with the pattern in reasonable time".to_owned()
+        }
+        Kind::Minimum { limit } => format!("at least {limit}"),
+        Kind::Maximum { limit } => format!("at most {limit}"),
+        Kind::ExclusiveMinimum { limit } => format!("more than {limit}"),
+        Kind::ExclusiveMaximum { limit } => format!("less than {limit}"),
+        Kind::MultipleOf { multiple_of } => format!("a multiple of {multiple_of}"),
+        Kind::MinLength { limit } => format!("at least {limit} characters"),
+        Kind::MaxLength { limit } => format!("at most {limit} characters"),
+        Kind::MinItems { limit } => format!("at least {limit} items"),
+        Kind::MaxItems { limit } => format!("at most {limit} items"),
+        Kind::AdditionalItems { limit } => format!("at most {limit} items"),
+        Kind::MinProperties { limit } => format!("at least {limit} properties"),
+        Kind::MaxProperties { limit } => format!("at most {limit} properties"),
+        Kind::UniqueItems => "items that all differ".to_owned(),
+        Kind::AnyOf | Kind::OneOfNotValid => "what one of the given schemas describes".to_owned(),
+        Kind::OneOfMultipleValid => "what only one of the given schemas describes".to_owned(),
+        Kind::Format { format } => format!("the format {format}"),
+        Kind::FalseSchema => "nothing".to_owned(),
+        _ => format!("otherwise, since {}", error.masked_with("this")),
+    }
+}
+
+fn got(error: &ValidationError<'_>) -> String {
+    use ValidationErrorKind as Kind;
+    match &error.kind {
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            format!("{unexpected:?} besides")
+        }
+        _ => error.instance.to_string(),
+    }
+}
+
+/// Cuts a text in a report.
+fn shorten(text: &str) -> String {
+    if text.len() <= REPORT_BYTES_MAX {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(REPORT_BYTES_MAX);
+    format!("{}… ({} bytes)", &text[..end], text.len())
+}
+
+/// Counts what checking an answer can come to: a schema that refers to itself without going deeper into the
+/// answer would never end, and one that refers to others twice at every step would take for ever.
+struct Cost<'a> {
+    root: &'a Value,
+    /// By place; none while it is being counted.
+    known: HashMap<String, Option<u64>>,
+    /// The places that are known not to lead back to themselves.
+    ending: HashSet<String>,
+}
+
+impl<'a> Cost<'a> {
+    /// Counts a schema and all that it leads to.
+    fn of(&mut self, schema: &'a Value, place: &str, depth: usize) -> Result<u64, SchemaError> {
+        let Value::Object(map) = schema else { return Ok(1) };
+        match self.known.get(place) {
+            Some(Some(cost)) => return Ok(*cost),
+            // It leads back to itself by way of parts of the answer.
+            Some(None) => return Ok(1),
+            None => {}
+        }
+        if depth > VISIT_DEPTH_MAX {
+            return Err(form(place, "leads through too many schemas"));
+        }
+        self.known.insert(place.to_owned(), None);
+        self.ends(schema, place, &mut Vec::new())?;
+        let mut cost = 1u64;
+        for (keyword, value) in map {
+            for (child, at) in children(keyword, value, &format!("{place}/{}", escaped(keyword))) {
+                cost = cost.saturating_add(self.of(child, &at, depth + 1)?);
+            }
+        }
+        if let Some((target, at)) = self.target(map, place)? {
+            cost = cost.saturating_add(self.of(target, &at, depth + 1)?);
+        }
+        if cost > COST_MAX {
+            return Err(form(place, "leads through too many schemas"));
+        }
+        self.known.insert(place.to_owned(), Some(cost));
+        Ok(cost)
+    }
+
+    /// Follows everything that holds for the same part of an answer; what comes back to itself never ends.
+    fn ends(
+        &mut self,
+        schema: &'a Value,
+        place: &str,
+        path: &mut Vec<String>,
+    ) -> Result<(), SchemaError> {
+        let Value::Object(map) = schema else { return Ok(()) };
+        if self.ending.contains(place) {
+            return Ok(());
+        }
+        if path.iter().any(|before| before == place) || path.len() > VISIT_DEPTH_MAX {
+            return Err(form(place, "refers to itself without end"));
+        }
+        path.push(place.to_owned());
+        if let Some((target, at)) = self.target(map, place)? {
+            self.ends(target, &at, path)?;
+        }
+        for (keyword, value) in
+            map.iter().filter(|(keyword, _)| SAME_PART.contains(&keyword.as_str()))
+        {
+            for (child, at) in children(keyword, value, &format!("{place}/{}", escaped(keyword))) {
+                self.ends(child, &at, path)?;
+            }
+        }
+        self.ending.extend(path.pop());
+        Ok(())
+    }
+
+    fn target(
+        &self,
+        map: &'a Map<String, Value>,
+        place: &str,
+    ) -> Result<Option<(&'a Value, String)>, SchemaError> {
+        let Some(reference) = map.get("$ref") else { return Ok(None) };
+        let pointer = reference.as_str().and_then(|reference| reference.strip_prefix('#'));
+        let pointer = pointer.filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
+        let at = format!("{place}/$ref");
+        let Some(pointer) = pointer else {
+            return Err(form(&at, "must lead to a place in the same document: # or #/…"));
+        };
+        match self.root.pointer(pointer) {
+            Some(target) => Ok(Some((target, pointer.to_owned()))),
+            None => Err(form(&at, "leads to a place that is not there")),
+        }
+    }
+}
+
+/// Returns the schemas below a keyword.
+fn children<'a>(keyword: &str, value: &'a Value, at: &str) -> Vec<(&'a Value, String)> {
+    match (keyword, value) {
+        (
+            "properties" | "$defs" | "definitions" | "patternProperties" | "dependentSchemas",
+            Value::Object(members),
+        ) => members
+            .iter()
+            .map(|(name, member)| (member, format!("{at}/{}", escaped(name))))
+            .collect(),
+        ("anyOf" | "oneOf" | "allOf" | "prefixItems" | "items", Value::Array(members)) => members
+            .iter()
+            .enumerate()
+            .map(|(index, member)| (member, format!("{at}/{index}")))
+            .collect(),
+        (keyword, value) if ONE_SCHEMA.contains(&keyword) => vec![(value, at.to_owned())],
+        _ => Vec::new(),
+    }
+}
+
+/// Writes a name as a part of a JSON pointer.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// Keywords whose value is one schema.
+const ONE_SCHEMA: [&str; 12] = [
+    "items",
+    "additionalItems",
+    "additionalProperties",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "propertyNames",
+    "contains",
+    "contentSchema",
+    "not",
+    "if",
+    "then",
+    "else",
+];
+/// Keywords whose schemas hold for the same part of an answer as the one that they stand in.
+const SAME_PART: [&str; 8] =
+    ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
+/// Keywords that make references lead elsewhere than where they stand.
+const SCOPES: [&str; 6] =
+    ["$id", "id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef"];
+/// The longest schema.
+const SCHEMA_BYTES_MAX: usize = 1 << 20;
+/// The longest text in a report.
+const REPORT_BYTES_MAX: usize = 300;
+/// The longest way from schema to schema.
+const VISIT_DEPTH_MAX: usize = 256;
+/// The most schemas that the compiled form of one may have.
+const COST_MAX: u64 = 100_000;
 /// How deep a schema may nest.
 const DEPTH_MAX: usize = 64;
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
-
-/// Checks the text of a schema for an answer, whose top level must be an object.
-pub fn check_schema(text: &str) -> Result<(), SchemaError> {
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| SchemaError::Json(error.to_string()))?;
-    let Value::Object(map) = &value else {
-        return Err(form("", "must be an object such as {\"type\": \"object\", …}"));
-    };
-    check(map, "", 0)
-}
 
 fn check(schema: &Map<String, Value>, place: &str, depth: usize) -> Result<(), SchemaError> {
     if depth > DEPTH_MAX {
@@ -49,7 +325,7 @@ fn check(schema: &Map<String, Value>, place: &str, depth: usize) -> Result<(), S
     for (key, value) in schema {
         match key.as_str() {
             "type" => check_type(value, &at(key))?,
-            "properties" | "$defs" | "definitions" | "patternProperties" => {
+            "properties" | "$defs" | "definitions" | "patternProperties" | "dependentSchemas" => {
                 let Value::Object(members) = value else {
                     return Err(form(&at(key), "must be an object of schemas"));
                 };
@@ -57,7 +333,16 @@ fn check(schema: &Map<String, Value>, place: &str, depth: usize) -> Result<(), S
                     sub(member, &format!("{place}/{key}/{name}"))?;
                 }
             }
-            "items" | "additionalProperties" | "not" | "contains" => sub(value, &at(key))?,
+            // In older drafts a list of schemas can stand here.
+            "items" if value.is_array() => {}
+            key if ONE_SCHEMA.contains(&key) => sub(value, &at(key))?,
+            // The document may have a name; what is inside must not move references elsewhere.
+            key if SCOPES.contains(&key)
+                && value.is_string()
+                && !(place.is_empty() && key == "$id") =>
+            {
+                return Err(form(&at(key), "is not supported here: use $ref with #/…"));
+            }
             "anyOf" | "oneOf" | "allOf" | "prefixItems" => {
                 let Some(members) = value.as_array().filter(|members| !members.is_empty()) else {
                     return Err(form(&at(key), "must be a list of schemas"));
@@ -90,19 +375,25 @@ fn check_type(value: &Value, place: &str) -> Result<(), SchemaError> {
     if fits { Ok(()) } else { Err(form(place, problem)) }
 }
 
-fn form(place: &str, problem: &'static str) -> SchemaError {
-    let place = if place.is_empty() { "the document".to_owned() } else { place.to_owned() };
-    SchemaError::Form { place, problem }
+fn form(at: &str, problem: &'static str) -> SchemaError {
+    SchemaError::Form { place: place(at), problem }
+}
+
+fn place(at: &str) -> String {
+    if at.is_empty() { "the document".to_owned() } else { shorten(at) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::check_schema;
+    use proptest::prelude::*;
+
+    use super::Schema;
 
     #[track_caller]
     fn check(text: &str, want: &str) {
-        let got = check_schema(text).map_or_else(|error| error.to_string(), |()| String::new());
+        let got = Schema::parse(text).map_or_else(|error| error.to_string(), |_| String::new());
         assert!(got.starts_with(want) && got.is_empty() == want.is_empty(), "{text}: {got}");
+        assert!(got.len() < 1000, "{got}");
     }
 
     #[test]
@@ -113,6 +404,15 @@ mod tests {
         );
         check(r##"{"$defs":{"x":true},"anyOf":[{"$ref":"#/$defs/x"}]}"##, "");
         check("{}", "");
+        check(
+            r#"{"$id":"https://example.com/a","$schema":"https://json-schema.org/draft/2020-12/schema"}"#,
+            "",
+        );
+        check(
+            r#"{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"null"}]}"#,
+            "",
+        );
+        check(r#"{"properties":{"$id":{"type":"string"},"$ref":{"type":"string"}}}"#, "");
         check("{oops", "not JSON: key must be a string");
         check("[1]", "not a JSON schema: the document must be");
         check("\"object\"", "not a JSON schema: the document must be");
@@ -123,7 +423,147 @@ mod tests {
         check(r#"{"required":"a"}"#, "not a JSON schema: /required must");
         check(r#"{"anyOf":[]}"#, "not a JSON schema: /anyOf must");
         check(r#"{"enum":1}"#, "not a JSON schema: /enum must");
+        check(r#"{"minLength":-1}"#, "not a JSON schema: /minLength: -1 is");
+        check(r#"{"pattern":"("}"#, "not a JSON schema: ");
+        check(r#"{"if":3}"#, "not a JSON schema: /if must");
         let deep = r#"{"not":"#.repeat(70) + "{}" + &"}".repeat(70);
         check(&deep, "not a JSON schema: /not");
+        check(&" ".repeat(2 << 20), "longer than");
+    }
+
+    /// Nothing is fetched, and nothing refers to itself without end or too often.
+    #[test]
+    fn references() {
+        let elsewhere = "must lead to a place in the same document";
+        for reference in ["https://example.com/x", "file:///etc/passwd", "x.json", "#name", "//x/y"]
+        {
+            let text = format!(r#"{{"properties":{{"a":{{"$ref":"{reference}"}}}}}}"#);
+            check(&text, &format!("not a JSON schema: /properties/a/$ref {elsewhere}"));
+        }
+        check(
+            r##"{"$ref":"#/$defs/no"}"##,
+            "not a JSON schema: /$ref leads to a place that is not",
+        );
+        check(
+            r##"{"$defs":{"a":{"$id":"b"}}}"##,
+            "not a JSON schema: /$defs/a/$id is not supported",
+        );
+        check(r##"{"$dynamicRef":"#x"}"##, "not a JSON schema: /$dynamicRef is not supported");
+        for text in [
+            r##"{"$ref":"#"}"##,
+            r##"{"allOf":[{"$ref":"#"}]}"##,
+            r##"{"properties":{"a":{"not":{"$ref":"#/properties/a"}}}}"##,
+            r##"{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"if":{"$ref":"#/$defs/a"}}}}"##,
+        ] {
+            let error = Schema::parse(text).unwrap_err().to_string();
+            assert!(error.ends_with("refers to itself without end"), "{text} {error}");
+        }
+        // A list or a tree goes deeper with every step.
+        let list = r##"{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["next"]}"##;
+        let schema = Schema::parse(list).unwrap();
+        assert_eq!(schema.check(Some(r#"{"next":{"next":null}}"#)), Ok(()));
+        assert!(schema.check(Some(r#"{"next":{"next":3}}"#)).is_err());
+        // Twice as many at every step.
+        for keyword in ["allOf", "prefixItems"] {
+            let step = |n: u32| {
+                format!(
+                    r##""d{n}":{{"{keyword}":[{{"$ref":"#/$defs/d{0}"}},{{"$ref":"#/$defs/d{0}"}}]}}"##,
+                    n + 1
+                )
+            };
+            let steps: Vec<_> = (0..40).map(step).collect();
+            let text =
+                format!(r##"{{"$defs":{{{},"d40":{{}}}},"$ref":"#/$defs/d0"}}"##, steps.join(","));
+            let error = Schema::parse(&text).unwrap_err().to_string();
+            assert!(error.ends_with("leads through too many schemas"), "{error}");
+        }
+    }
+
+    #[track_caller]
+    fn answer(schema: &str, answer: &str, want: &str) {
+        let got = Schema::parse(schema).unwrap().check(Some(answer));
+        let got = got.map_or_else(|violation| violation.to_string(), |()| String::new());
+        assert!(got.starts_with(want) && got.is_empty() == want.is_empty(), "{answer}: {got}");
+        assert!(got.len() < 1500, "{got}");
+    }
+
+    #[test]
+    fn answers() {
+        let ok = r#"{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"],"additionalProperties":false}"#;
+        for text in [r#"{"ok":true}"#, " {\n\"ok\" : false}\n"] {
+            answer(ok, text, "");
+        }
+        let whole = "at the whole answer: expected one JSON value that follows the schema, and nothing around it, got ";
+        for (text, got) in [
+            ("", "no answer"),
+            (" \n", "no answer"),
+            ("not json", "\"not json\" ("),
+            ("```json\n{\"ok\":true}\n```", "\"```json"),
+            ("Here: {\"ok\":true}", "\"Here"),
+            (r#"{"ok":true} as you wished"#, "\"{"),
+            (r#"{"ok":true}{"ok":true}"#, "\"{"),
+            (r#"{"ok":true,"ok":false}"#, "\"{"),
+            (r#"{"ok":1e999}"#, "\"{"),
+            (r#"{"ok":tru"#, "\"{"),
+        ] {
+            answer(ok, text, &format!("{whole}{got}"));
+        }
+        answer(ok, r#"{"ok":"yes"}"#, "at /ok: expected boolean, got \"yes\"");
+        answer(ok, "{}", "at the whole answer: expected the property \"ok\", got {}");
+        answer(
+            ok,
+            r#"{"ok":true,"x":1}"#,
+            "at the whole answer: expected no other properties than those of the schema, got [\"x\"] besides",
+        );
+        answer(ok, "[]", "at the whole answer: expected object, got []");
+        let one = |keyword: &str| format!(r#"{{"properties":{{"a":{keyword}}}}}"#);
+        for (keyword, value, want) in [
+            (r#"{"type":["string","null"]}"#, "3", "null or string, got 3"),
+            (r#"{"enum":["a","b"]}"#, "\"c\"", "one of [\"a\",\"b\"], got \"c\""),
+            (r#"{"const":1}"#, "2", "1, got 2"),
+            (r#"{"pattern":"^a+$"}"#, "\"b\"", "text that matches ^a+$, got \"b\""),
+            (r#"{"minimum":3}"#, "2", "at least 3, got 2"),
+            (r#"{"maxItems":1}"#, "[1,2]", "at most 1 items, got [1,2]"),
+            (
+                r#"{"anyOf":[{"type":"null"},{"type":"string"}]}"#,
+                "1",
+                "what one of the given schemas describes, got 1",
+            ),
+            ("false", "1", "nothing, got 1"),
+        ] {
+            let text = format!(r#"{{"a":{value}}}"#);
+            answer(&one(keyword), &text, &format!("at /a: expected {want}"));
+        }
+        let integer = one(r#"{"type":"integer"}"#);
+        answer(&integer, r#"{"a":123456789012345678901234567890}"#, "");
+        answer(&integer, r#"{"a":1.5}"#, "at /a: expected integer, got 1.5");
+        // Reports are short, whatever is in the answer.
+        answer(
+            ok,
+            &format!(r#"{{"ok":"{}"}}"#, "é".repeat(100_000)),
+            "at /ok: expected boolean, got \"é",
+        );
+        answer(ok, &format!(r#"{{"{}":1,"ok":true}}"#, "k".repeat(100_000)), "at the whole answer");
+        answer(ok, &"[".repeat(100_000), "at the whole answer");
+        // A pattern that backtracks gives up.
+        let costly = one(r#"{"pattern":"^(?=(a+)+$)(a|a)*b\\1$"}"#);
+        answer(
+            &costly,
+            &format!(r#"{{"a":"{}!"}}"#, "a".repeat(5000)),
+            "at /a: expected text that",
+        );
+        assert!(Schema::parse(ok).unwrap().check(None).is_err());
+    }
+
+    proptest! {
+        /// Whatever stands in a file, or comes from a model, is taken or refused.
+        #[test]
+        fn any_text(schema in "[\\[\\]{}:,\"$#/a-d0-9]{0,40}|\\PC{0,40}", answer in "\\PC{0,60}") {
+            if let Ok(schema) = Schema::parse(&schema) {
+                let _ = schema.check(Some(&answer));
+            }
+            let ok = Schema::parse(r#"{"type":"object"}"#).unwrap();
+            let _ = ok.check(Some(&answer));
+        }
     }
 }

@@ -14,6 +14,7 @@
 //! * [`model`]: what is known about models;
 //! * [`limits`]: every bound, by name.
 
+pub mod answer;
 pub mod approval;
 pub mod call;
 pub mod compaction;
@@ -25,6 +26,7 @@ pub mod prompt;
 pub mod retry;
 pub mod turn;
 
+pub use answer::AnswerCheck;
 pub use approval::Question;
 pub use call::{Call, Payload, ToolTable, ToolTraits};
 pub use context::{Context, Origin};

@@ -84,6 +84,24 @@ pub fn agents_md_gone(cwd: &str) -> String {
     )
 }
 
+/// Told to the model when its answer does not follow the schema.
+pub fn answer_rejected(why: &str) -> String {
+    format!(
+        "Your answer does not follow the schema that the user gave for it: {why}. Give the whole answer again, as one \
+         JSON value that follows the schema, without any text or code fence around it."
+    )
+}
+
+/// Told to the user when an answer is asked for again.
+pub fn answer_asked_again(why: &str) -> String {
+    format!("the answer does not follow the output schema, and is asked for again: {why}")
+}
+
+/// Told to the user when an answer was wrong again.
+pub fn answer_wrong(why: &str) -> String {
+    format!("the answer does not follow the output schema, not even when asked for again: {why}")
+}
+
 /// Opens what the model is told about an allowed prefix.
 pub(crate) const PREFIX_SAVED: &str = "The user allowed all commands that begin with";
 

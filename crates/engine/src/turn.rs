@@ -36,6 +36,7 @@ use protocol::usage::Usage;
 use serde_json::value::{RawValue, to_raw_value};
 use stdx::Rng;
 
+use crate::answer::AnswerCheck;
 use crate::approval::{Approvals, Question};
 use crate::call::{self, Call, Calls, ToolTable};
 use crate::context::{Context, Origin, developer_message, user_message};
@@ -155,6 +156,8 @@ pub struct TurnOptions {
     pub numbers: Numbers,
     /// Decides the jitter of delays.
     pub seed: u64,
+    /// What the answer must be like, if anything.
+    pub answer_check: Option<AnswerCheck>,
 }
 
 /// The numbers that the next item, call and question get. They go on from turn to turn, because a
@@ -227,6 +230,10 @@ pub struct Turn {
     compaction: Option<(ItemId, CompactionReason)>,
     summary_request: Box<RawValue>,
     limit_reached: Option<String>,
+    /// The last message, if the answer will be checked.
+    answer: Option<String>,
+    /// Whether the model was told once that its answer is not what was asked for.
+    corrected: bool,
     requests: u32,
     /// Items that the open stream has begun or finished.
     answer_items: u32,
@@ -331,6 +338,8 @@ impl Turn {
             summary_request: to_raw_value(&user_message(prompt::SUMMARY_REQUEST))
                 .expect("a message is plain data"),
             limit_reached: None,
+            answer: None,
+            corrected: false,
             requests: 0,
             answer_items: 0,
             call_count: 0,
@@ -461,8 +470,8 @@ impl Turn {
             return self.summarised();
         }
         let more = called || completion.end_turn == Some(false) || !self.steering.is_empty();
-        if !more {
-            return self.finish(Event::TurnCompleted { usage: self.usage }, Outcome::Completed);
+        if !more && !self.correct() {
+            return;
         }
         self.take_steering();
         if !self.is_full() {
@@ -476,6 +485,31 @@ impl Turn {
             self.emit(Event::Warning(prompt::COMPACTION_FUTILE.to_owned()));
         }
         self.sample(Purpose::Answer);
+    }
+
+    /// Ends the turn with its answer, or without one if that is wrong for the second time; the first time it
+    /// tells the model, and returns true because there is more to come.
+    fn correct(&mut self) -> bool {
+        let check = self.options.answer_check.as_ref();
+        match check.map_or(Ok(()), |check| check.check(self.answer.as_deref())) {
+            Ok(()) => {
+                self.finish(Event::TurnCompleted { usage: self.usage }, Outcome::Completed);
+                false
+            }
+            Err(why) if !std::mem::replace(&mut self.corrected, true) => {
+                self.answer = None;
+                self.emit(Event::Warning(prompt::answer_asked_again(&why)));
+                self.push(Origin::Turn, developer_message(prompt::answer_rejected(&why)));
+                true
+            }
+            Err(why) => {
+                let cause = TurnErrorCause::Answer;
+                let message = prompt::answer_wrong(&why);
+                let error = TurnError { cause, message, attempts: 0, retry: RetryAdvice::Later };
+                self.finish(Event::TurnFailed(error), Outcome::Failed(cause));
+                false
+            }
+        }
     }
 
     fn decide_retry(&mut self, purpose: Purpose, failure: Failure) {
@@ -655,6 +689,12 @@ impl Turn {
     }
 
     fn emit(&mut self, event: Event) {
+        if self.options.answer_check.is_some()
+            && let Event::ItemCompleted(item) = &event
+            && let ItemBody::AgentMessage { text } = &item.body
+        {
+            self.answer = Some(text.clone());
+        }
         self.actions.push_back(Action::Emit(event));
     }
 

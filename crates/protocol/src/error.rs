@@ -113,6 +113,8 @@ pub enum TurnErrorCause {
     Limit,
     /// What happened could not be written down.
     Storage,
+    /// The answer does not follow its schema, and did not when it was asked for again.
+    Answer,
 }
 
 /// Whether and when trying again makes sense.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use engine::retry::RetryLimits;
 use engine::{
-    Context, Limits, Numbers, Outcome, Purpose, ToolTable, ToolTraits, Turn, TurnOptions, TurnParts,
+    AnswerCheck, Context, Limits, Numbers, Outcome, Purpose, ToolTable, ToolTraits, Turn,
+    TurnOptions, TurnParts,
 };
 use history::Entry;
 use protocol::event::Event;
@@ -94,7 +95,16 @@ pub struct RequestOptions {
     /// The service tier.
     pub service_tier: Option<String>,
     /// The schema of a structured answer.
-    pub output_schema: Option<Box<RawValue>>,
+    pub output_schema: Option<OutputSchema>,
+}
+
+/// The schema of a structured answer.
+#[derive(Clone, Debug)]
+pub struct OutputSchema {
+    /// As it is sent to the endpoint.
+    pub json: Box<RawValue>,
+    /// Tells whether an answer follows it, since not every endpoint sees to that.
+    pub check: AnswerCheck,
 }
 
 /// The tools of a thread.
@@ -164,6 +174,11 @@ impl Thread {
     /// Writes down what happens from now on. Without a journal nothing of the thread is kept.
     pub fn set_journal(&mut self, journal: Journal) {
         self.journal = Some(journal);
+    }
+
+    /// Has the answers of turns from now on follow a schema, or none.
+    pub fn set_output_schema(&mut self, schema: Option<OutputSchema>) {
+        self.options.request.output_schema = schema;
     }
 
     /// Returns how many items the history has.
@@ -251,6 +266,7 @@ impl Thread {
             usage: self.usage,
             numbers: self.numbers,
             seed: self.options.seed,
+            answer_check: self.options.request.output_schema.as_ref().map(|it| it.check.clone()),
         }
     }
 
@@ -276,11 +292,11 @@ impl Thread {
         let RequestOptions { model, instructions, effort, summary, verbosity, .. } =
             &self.options.request;
         let (effort, summary) = (effort.as_deref(), summary.as_deref());
-        let format = self.options.request.output_schema.as_deref().map(|schema| TextFormat {
+        let format = self.options.request.output_schema.as_ref().map(|schema| TextFormat {
             kind: "json_schema",
             strict: true,
             name: "codex_output_schema",
-            schema,
+            schema: &schema.json,
         });
         // A summary is prose for ourselves, whatever form the user wants the answer in.
         let format = format.filter(|_| purpose == Purpose::Answer);

@@ -17,7 +17,7 @@ use faces::human::{Banner, Channel, Human, Piece, Terminals};
 use faces::last_message::LastMessage;
 use protocol::error::TurnErrorCause;
 use protocol::event::Event;
-use serde_json::value::RawValue;
+use runtime::OutputSchema;
 use tokio::sync::mpsc;
 
 use crate::args::{ColorArg, ExecArgs, ExecCommand, ExecFlags, SharedArgs};
@@ -26,7 +26,7 @@ use crate::failure::{Failure, code};
 use crate::find;
 use crate::past::Start;
 use crate::signals::Signals;
-use crate::terminal::{Screen, print_line};
+use crate::terminal::{Screen, note, print_line};
 use crate::user_input;
 
 pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failure> {
@@ -193,7 +193,11 @@ impl Run {
         let said = vec![user_parts(parts)];
         let mut unseen = false;
         let run = RefCell::new(&mut *self);
+        let mut why = None;
         let mut sink = |event: &Event| {
+            if let Event::TurnFailed(error) = event {
+                why = Some(error.message.clone());
+            }
             let shown = run.borrow_mut().show(event);
             unseen |= shown.is_break();
             shown
@@ -217,6 +221,15 @@ impl Run {
                 self.deliver(output)?;
                 // A client that was not told of the end must not take it for one.
                 Ok(if unseen { ExitCode::from(code::FAILED) } else { ExitCode::SUCCESS })
+            }
+            Outcome::Failed(TurnErrorCause::Answer) => {
+                // The other face has shown it there.
+                if let Face::Json(_) = self.face
+                    && let Some(why) = why
+                {
+                    note(&why);
+                }
+                Ok(ExitCode::from(code::FAILED))
             }
             Outcome::Failed(TurnErrorCause::Limit) => Ok(ExitCode::from(code::LIMIT)),
             Outcome::Failed(_) => Ok(ExitCode::from(code::FAILED)),
@@ -308,14 +321,12 @@ impl Output {
 /// Parts of messages that are gathered before they are written, at most.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
-fn read_schema(path: &Path) -> Result<Box<RawValue>, Failure> {
+fn read_schema(path: &Path) -> Result<OutputSchema, Failure> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(|error| {
         Failure::usage(anyhow!("--output-schema {shown} cannot be read: {error}"))
     })?;
-    config::check_schema(&text)
-        .map_err(|error| Failure::usage(anyhow!("--output-schema {shown}: {error}")))?;
-    RawValue::from_string(text.trim().to_owned())
+    bootstrap::output_schema(&text)
         .map_err(|error| Failure::usage(anyhow!("--output-schema {shown}: {error}")))
 }
 

@@ -198,6 +198,18 @@ fn flags() {
         schema(with, &[("schema.json", b"{\"type\":\"objekt\"}")]),
         &["schema.json", "/type must be one of"],
     );
+    refused(
+        schema(with, &[("schema.json", b"{\"$ref\":\"http://127.0.0.1:9/x\"}")]),
+        &["schema.json", "/$ref must lead to a place in the same document"],
+    );
+    refused(
+        schema(with, &[("schema.json", b"{\"allOf\":[{\"$ref\":\"#\"}]}")]),
+        &["schema.json", "refers to itself without end"],
+    );
+    refused(
+        schema(with, &[("schema.json", b"{\"minLength\":\"x\"}")]),
+        &["schema.json", "/minLength"],
+    );
     refused(schema(with, &[("schema.json", b"\xff")]), &["schema.json", "UTF-8"]);
 }
 

@@ -25,6 +25,7 @@ mod process;
 mod resume;
 mod run;
 mod sandbox;
+mod schema;
 mod sdk;
 mod streaming;
 mod threads;

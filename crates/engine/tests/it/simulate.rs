@@ -14,8 +14,8 @@ use std::time::Duration;
 use engine::context::user_message;
 use engine::retry::{DEADLINE, RetryLimits};
 use engine::{
-    Action, Call, Context, Input, Limits, Numbers, Origin, Outcome, Purpose, Report, ToolTraits,
-    Turn, TurnOptions, TurnParts, prompt,
+    Action, AnswerCheck, Call, Context, Input, Limits, Numbers, Origin, Outcome, Purpose, Report,
+    ToolTraits, Turn, TurnOptions, TurnParts, prompt,
 };
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::error::{ErrorClass, SampleError, TurnErrorCause};
@@ -60,6 +60,7 @@ fn simulate() {
     }
     assert!(often("cancel beside another question") >= 50, "{tally:?}");
     assert!(often("store failed") >= 50, "{tally:?}");
+    assert!(often("wrong answer") >= 50, "{tally:?}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "a failing seed is replayed from the command line")]
@@ -126,6 +127,13 @@ fn options(rng: &mut Rng, usage: Usage, numbers: Numbers) -> TurnOptions {
         usage,
         numbers,
         seed: rng.next_u64(),
+        // Some answers are wanted to be long, and most are not.
+        answer_check: rng.one_in(4).then(|| {
+            AnswerCheck::new(|answer| match answer.map_or(0, str::len) {
+                0..4 => Err("too short".to_owned()),
+                _ => Ok(()),
+            })
+        }),
     }
 }
 
@@ -650,6 +658,7 @@ impl<'a> World<'a> {
                     prompt::COMPACTION_BARE,
                     prompt::COMPACTION_ABRIDGED,
                     prompt::COMPACTION_FUTILE,
+                    "the answer does not follow",
                 ];
                 assert!(known.iter().any(|words| text.starts_with(words)), "{text}");
                 self.happened.push("warning");
@@ -692,6 +701,9 @@ impl<'a> World<'a> {
                     let calls = self.calls_total > limits.calls_max;
                     assert!(calls || self.requests == limits.requests_max, "no limit was reached");
                     self.happened.push(if calls { "call limit" } else { "request limit" });
+                } else if cause == TurnErrorCause::Answer {
+                    assert!(self.requests >= 2, "the answer was not asked for again");
+                    self.happened.push("wrong answer");
                 } else if cause == TurnErrorCause::Storage {
                     self.happened.push("store failed");
                 } else {

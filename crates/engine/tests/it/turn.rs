@@ -15,8 +15,8 @@ use std::{env, fs};
 use engine::context::user_message;
 use engine::retry::RetryLimits;
 use engine::{
-    Action, Context, Input, Limits, Numbers, Origin, Outcome, Payload, Purpose, Report, ToolTraits,
-    Turn, TurnOptions, TurnParts, prompt,
+    Action, AnswerCheck, Context, Input, Limits, Numbers, Origin, Outcome, Payload, Purpose,
+    Report, ToolTraits, Turn, TurnOptions, TurnParts, prompt,
 };
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Scope, Subject};
 use protocol::error::{ErrorClass, SampleError};
@@ -77,6 +77,7 @@ impl Default for Play {
                 usage: Usage::default(),
                 numbers: Numbers::default(),
                 seed: 1,
+                answer_check: None,
             },
             turn: None,
             history: History::default(),
@@ -117,6 +118,14 @@ impl Play {
             "output_bytes_max" => self.options.limits.output_bytes_max = number as usize,
             "context_window" => self.options.context_window = Some(value),
             "compact_at" => self.options.compact_at = Some(value),
+            "answer_must_have" => {
+                let check = move |answer: Option<&str>| match answer {
+                    Some(answer) if answer.contains(&value.to_string()) => Ok(()),
+                    Some(answer) => Err(format!("{answer} has no {value}")),
+                    None => Err("no answer".to_owned()),
+                };
+                self.options.answer_check = Some(AnswerCheck::new(check));
+            }
             "first_item" => self.options.numbers.item = value,
             _ => panic!("no option {name}"),
         }

@@ -77,6 +77,7 @@ impl Thread {
             usage,
             numbers,
             seed: 1,
+            answer_check: None,
         };
         let mut turn = Turn::start(context, options, Vec::new(), vec![user_message(said)]);
         let mut called = self.case.returned == 0;

@@ -1,0 +1,128 @@
+//! Answers that must follow a schema: checked whatever the endpoint is, asked for again once, then a failure.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use testkit::{ModelServer, script};
+
+use crate::run::{Ended, Run, exec, lab_for, until};
+
+const SCHEMA: &str = r#"{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"],"additionalProperties":false}"#;
+
+/// Runs against an endpoint that gives these answers, one a request. Returns how it ended, what is in the file
+/// for the answer, and the requests.
+fn run(answers: &[&str], args: &[&str]) -> (Ended, String, Vec<Value>) {
+    let entry = |answer: &&str| match *answer {
+        "" => script::response([]),
+        answer => script::response([script::message(answer)]),
+    };
+    let server = ModelServer::start(Value::Array(answers.iter().map(entry).collect())).unwrap();
+    let lab = lab_for(&server);
+    lab.workspace.write("schema.json", SCHEMA).unwrap();
+    lab.workspace.write("answer.txt", "as it was").unwrap();
+    let mut command = exec(&lab, &["-o", "answer.txt", "--output-schema", "schema.json"]);
+    command.args(args);
+    let ended = Run::start(command).end();
+    let bodies = server.requests().iter().map(|request| request.body.clone()).collect();
+    (ended, lab.workspace.read("answer.txt").unwrap(), bodies)
+}
+
+/// The turn has this answer after so many requests.
+#[track_caller]
+fn answered(answers: &[&str], requests: usize) {
+    let (ended, file, bodies) = run(answers, &["go"]);
+    assert_eq!((ended.code, bodies.len()), (Some(0), requests), "{ended:#?}");
+    assert_eq!(file, answers[requests - 1], "{ended:#?}");
+    let usage = ended.events().pop().unwrap()["usage"].take();
+    assert_eq!(usage["input_tokens"], 100 * requests, "{ended:#?}");
+    if requests == 2 {
+        let told = bodies[1]["input"].as_array().unwrap().last().unwrap();
+        let text = told["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with("Your answer does not follow the schema"), "{told}");
+        // The schema holds for the second answer as well.
+        assert_eq!(bodies[1]["text"]["format"], bodies[0]["text"]["format"]);
+    }
+}
+
+/// The turn fails after two requests, and says all `words`.
+#[track_caller]
+fn failed(answers: &[&str], words: &[&str]) {
+    let (ended, file, bodies) = run(answers, &["go"]);
+    assert_eq!((ended.code, bodies.len(), file.as_str()), (Some(1), 2, "as it was"), "{ended:#?}");
+    let last = ended.events().pop().unwrap();
+    assert_eq!(last["type"], "turn.failed", "{ended:#?}");
+    for word in words {
+        assert!(last["error"]["message"].as_str().unwrap().contains(word), "{word} {ended:#?}");
+        assert!(ended.stderr.contains(word), "{word} {ended:#?}");
+    }
+    assert!(ended.stdout.len() < 20_000 && ended.stderr.len() < 2000, "{ended:#?}");
+}
+
+#[test]
+fn answers_are_checked() {
+    answered(&[r#"{"ok":true}"#], 1);
+    answered(&["not json", r#"{"ok":true}"#], 2);
+    answered(&[r#"{"ok":"yes"}"#, r#"{"ok":false}"#], 2);
+    answered(&["", r#"{"ok":true}"#], 2);
+    answered(&["```json\n{\"ok\":true}\n```", r#"{"ok":true}"#], 2);
+    failed(&["not json"], &["expected one JSON value", "got \"not json\""]);
+    failed(&[r#"{"ok":"yes"}"#], &["at /ok: expected boolean, got \"yes\""]);
+    failed(&["{}", "[]"], &["at the whole answer: expected object, got []"]);
+    failed(&[""], &["got no answer"]);
+    failed(&[r#"{"ok":true,"ok":true}"#], &["stands twice"]);
+    let long = format!(r#"{{"ok":"{}"}}"#, "x".repeat(3000));
+    failed(&[&long], &["at /ok: expected boolean, got \"xxx"]);
+}
+
+/// Without lines of events, a person reads the same.
+#[test]
+fn a_person_reads_what_is_wrong() {
+    let server = ModelServer::start(json!([script::response([script::message("no")])])).unwrap();
+    let lab = lab_for(&server);
+    lab.workspace.write("schema.json", SCHEMA).unwrap();
+    let mut command = lab.command(crate::BINARY);
+    command.args(["exec", "--output-schema", "schema.json", "go"]);
+    let ended = Run::start(command).end();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:#?}");
+    assert!(ended.stderr.contains("warning the answer does not follow"), "{ended:#?}");
+    assert!(ended.stderr.contains("error the answer does not follow"), "{ended:#?}");
+}
+
+/// A thread that goes on is checked like a new one, and without a schema not at all.
+#[test]
+fn threads_that_go_on() {
+    let message = |text| script::response([script::message(text)]);
+    let script = json!([message("no"), message("no"), message("no"), message("{\"ok\":true}")]);
+    let server = ModelServer::start(script).unwrap();
+    let lab = lab_for(&server);
+    lab.workspace.write("schema.json", SCHEMA).unwrap();
+    let with = ["--output-schema", "schema.json"];
+    let first = Run::start(exec(&lab, &[with[0], with[1], "go"])).end();
+    assert_eq!(first.code, Some(1), "{first:#?}");
+    let free = Run::start(exec(&lab, &["resume", "--last", "freely"])).end();
+    assert_eq!(free.code, Some(0), "{free:#?}");
+    let args = ["-o", "answer.txt", "resume", "--last", with[0], with[1], "again"];
+    let again = Run::start(exec(&lab, &args)).end();
+    assert_eq!(again.code, Some(0), "{again:#?}");
+    assert_eq!(lab.workspace.read("answer.txt").unwrap(), "{\"ok\":true}");
+    let seen = server.requests().len();
+    assert_eq!(seen, 4);
+}
+
+/// A signal ends the second attempt like the first.
+#[test]
+fn an_interruption_while_it_is_asked_for_again() {
+    let script = json!([
+        script::response([script::message("no")]),
+        { "events": [script::created()], "hang_ms": 60_000 },
+    ]);
+    let server = ModelServer::start(script).unwrap();
+    let lab = lab_for(&server);
+    lab.workspace.write("schema.json", SCHEMA).unwrap();
+    let args = ["-o", "answer.txt", "--output-schema", "schema.json", "go"];
+    let run = Run::start(exec(&lab, &args));
+    until("the second request", || (server.requests().len() == 2).then_some(()));
+    run.signal(Signal::INT);
+    let ended = run.end();
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    assert!(!ended.stdout.contains("turn.failed"), "{ended:#?}");
+}
