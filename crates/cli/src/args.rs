@@ -82,6 +82,10 @@ pub(crate) struct AppServerArgs {
     #[arg(long, value_name = "URL", default_value = "stdio://", value_parser = ["stdio://"])]
     pub(crate) listen: String,
 
+    /// End when the client has read nothing for so many seconds although there is something to read.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) write_timeout: u32,
+
     #[command(flatten)]
     pub(crate) shared: SharedArgs,
 }

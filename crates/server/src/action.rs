@@ -20,6 +20,8 @@ pub struct Facts {
     pub os: String,
     /// The processor, such as `x86_64`.
     pub arch: String,
+    /// Says what is wrong with the text of a schema for answers.
+    pub check_schema: fn(&str) -> Result<(), String>,
 }
 
 /// Everything that can happen to a connection.
@@ -140,6 +142,8 @@ pub enum Action {
         turn: String,
         /// What the user says.
         input: Vec<UserInput>,
+        /// The text of a schema that the answer must follow.
+        schema: Option<String>,
     },
     /// Interrupt the turn that runs.
     Interrupt(ThreadId),

@@ -198,7 +198,7 @@ impl Connection {
                  {CLIENT_BYTES_MAX} printable ASCII characters, and the name has one at least"
             )));
         }
-        let Facts { version: ours, home, os, arch } = &self.facts;
+        let Facts { version: ours, home, os, arch, .. } = &self.facts;
         let result = json!({
             "userAgent": format!("{name}/{ours} ({os}; {arch}) heddle ({name}; {version})"),
             "codexHome": home,
@@ -358,7 +358,10 @@ impl Connection {
     }
 
     fn turn_start(&mut self, id: &RequestId, start: TurnStart) -> Result<(), RpcError> {
-        let TurnStart { thread, input, client_user_message_id } = start;
+        let TurnStart { thread, input, client_user_message_id, output_schema } = start;
+        let schema = output_schema.map(|schema| schema.to_string());
+        let checked = schema.as_deref().map_or(Ok(()), self.facts.check_schema);
+        checked.map_err(|why| RpcError::invalid(format!("outputSchema: {why}")))?;
         let loaded = self.loaded(thread)?;
         if input.is_empty() {
             return Err(RpcError::invalid("input is empty: say something"));
@@ -392,7 +395,7 @@ impl Connection {
         let shown = json!({"turn": face.turn()});
         loaded.turn = Some(face);
         self.reply(id, Ok(shown));
-        self.actions.push_back(Action::Run { thread, turn, input });
+        self.actions.push_back(Action::Run { thread, turn, input, schema });
         Ok(())
     }
 

@@ -282,6 +282,9 @@ pub struct TurnStart {
     /// What the client calls the message.
     #[serde(default)]
     pub client_user_message_id: Option<String>,
+    /// The schema that the answer must follow.
+    #[serde(default)]
+    pub output_schema: Option<Value>,
 }
 
 /// A part of what the user says.
@@ -383,7 +386,6 @@ const UNSUPPORTED: [(&str, &[&str]); 4] = [
             "effort",
             "environments",
             "model",
-            "outputSchema",
             "permissions",
             "sandboxPolicy",
             "summary",

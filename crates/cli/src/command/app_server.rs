@@ -1,9 +1,11 @@
 //! `heddle app-server`: threads for another program, over JSON-RPC on stdin and stdout.
 //!
 //! What is said and decided is in the crate `server`. Here lines are read and written, and what a
-//! connection wants done is done. Everything but the reading of stdin and the waiting for signals is on
-//! one thread: a turn is a task of it, and a client that does not read makes all of them wait.
+//! connection wants done is done. Everything but the reading of stdin, the writing of stdout and the waiting
+//! for signals is on one thread: a turn is a task of it. A client that does not read makes all of them wait,
+//! and is given up when it takes nothing for too long: then turns are interrupted as if stdin had ended.
 
+mod output;
 mod threads;
 
 use std::cell::RefCell;
@@ -14,6 +16,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use engine::context::user_parts;
 use protocol::event::Event;
@@ -27,11 +30,13 @@ use server::{Action, Connection, Facts, Input};
 use tokio::sync::{Notify, mpsc};
 use tools::Sessions;
 
+use self::output::Output;
+
 use crate::args::{AppServerArgs, SharedArgs};
-use crate::bootstrap::World;
+use crate::bootstrap::{self, World};
 use crate::failure::{Failure, code};
 use crate::signals::{PATIENCE, Signals};
-use crate::terminal::{note, print_line};
+use crate::terminal;
 use crate::user_input;
 
 /// Lines that wait to be read.
@@ -45,18 +50,23 @@ pub(crate) fn run(before: SharedArgs, args: AppServerArgs) -> Result<ExitCode, F
         .build()
         .map_err(Failure::failed)?;
     let tasks = tokio::task::LocalSet::new();
-    let done = tasks.block_on(&async_runtime, serve(world, shared));
+    let patience = Duration::from_secs(args.write_timeout.into());
+    let done = tasks.block_on(&async_runtime, serve(world, shared, patience));
     // A name that is still being looked up is nobody's concern any more.
     async_runtime.shutdown_background();
     done
 }
 
-async fn serve(world: World, shared: SharedArgs) -> Result<ExitCode, Failure> {
+async fn serve(world: World, shared: SharedArgs, patience: Duration) -> Result<ExitCode, Failure> {
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         home: world.home.display().to_string(),
         os: std::env::consts::OS.to_owned(),
         arch: std::env::consts::ARCH.to_owned(),
+        check_schema: |text| match bootstrap::output_schema(text) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("{error:#}")),
+        },
     };
     let running = Running::default();
     let asked_to_end = Arc::new(Notify::new());
@@ -70,6 +80,8 @@ async fn serve(world: World, shared: SharedArgs) -> Result<ExitCode, Failure> {
         connection: RefCell::new(Connection::new(facts, Box::new(runtime::id::turn))),
         loaded: RefCell::default(),
         running,
+        output: Output::start("stdout", std::io::stdout(), patience).map_err(Failure::failed)?,
+        notes: Output::start("stderr", std::io::stderr(), patience).map_err(Failure::failed)?,
         over: Notify::new(),
     });
     let mut signalled = false;
@@ -80,6 +92,10 @@ async fn serve(world: World, shared: SharedArgs) -> Result<ExitCode, Failure> {
             () = hub.over.notified() => break,
             () = asked_to_end.notified() => {
                 signalled = true;
+                None
+            }
+            () = hub.output.stalled(), if !at_end => {
+                at_end = true;
                 None
             }
             cut = lines.recv(), if !at_end => {
@@ -94,6 +110,13 @@ async fn serve(world: World, shared: SharedArgs) -> Result<ExitCode, Failure> {
         };
         // Whoever cannot be told ends the connection; that comes back as its end.
         let _ = hub.give(input);
+    }
+    hub.output.drain(PATIENCE);
+    if hub.output.has_stalled() {
+        let seconds = patience.as_secs();
+        hub.note(&format!("the client has read nothing for {seconds} s, so everything was ended"));
+        hub.notes.drain(LAST_WORDS);
+        return Ok(ExitCode::from(code::FAILED));
     }
     // A supervisor that ends us politely wants no failure of it.
     Ok(match signals.received() {
@@ -135,6 +158,8 @@ fn read_lines(running: Running) -> std::io::Result<mpsc::Receiver<Cut>> {
 }
 
 const READ_BYTES: usize = 64 * 1024;
+/// How long the last note may take to be read.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// The commands of all threads, to be ended with the program.
 #[derive(Clone, Default)]
@@ -160,6 +185,9 @@ struct Hub {
     connection: RefCell<Connection>,
     loaded: RefCell<HashMap<ThreadId, Loaded>>,
     running: Running,
+    output: Output,
+    /// What is said on stderr.
+    notes: Output,
     over: Notify,
 }
 
@@ -174,6 +202,8 @@ struct Loaded {
 struct Job {
     turn: String,
     parts: Vec<ContentPart>,
+    /// The text of what the answer must follow; it was checked when the turn was asked for.
+    schema: Option<String>,
     control: mpsc::Receiver<Control>,
 }
 
@@ -194,14 +224,14 @@ impl Hub {
     fn perform(self: &Rc<Self>, action: Action) -> ControlFlow<()> {
         match action {
             Action::Send(line) => {
-                if print_line(&line).is_err() {
+                if self.output.send(&line).is_err() {
                     // Nobody reads: as if stdin had ended.
                     self.connection.borrow_mut().handle(runtime::id::now_ms(), Input::End);
                     return ControlFlow::Break(());
                 }
             }
             Action::Note(text) => {
-                note(&text);
+                self.note(&text);
             }
             Action::Open { request, loading, settings, client } => {
                 let opened = threads::open(&self.world, &self.shared, loading, &settings, &client);
@@ -229,13 +259,13 @@ impl Hub {
                 let result = threads::unarchive(&self.world, thread).map(Box::new);
                 return self.give(Input::Read { request, thread, reading, result });
             }
-            Action::Run { thread, turn, input } => {
+            Action::Run { thread, turn, input, schema } => {
                 if let Some(loaded) = self.loaded.borrow_mut().get_mut(&thread) {
                     let (sender, control) = mpsc::channel(8);
                     loaded.control = Some(sender);
                     let parts = parts(&self.world.directory, input);
                     // The task is there for as long as it can be given jobs.
-                    let _ = loaded.jobs.send(Job { turn, parts, control });
+                    let _ = loaded.jobs.send(Job { turn, parts, schema, control });
                 }
             }
             Action::Interrupt(thread) => {
@@ -252,6 +282,11 @@ impl Hub {
         ControlFlow::Continue(())
     }
 
+    /// Says something on stderr, unless nobody takes it there.
+    fn note(&self, text: &str) {
+        self.notes.send_or_drop(&terminal::as_note(text));
+    }
+
     /// Begins the task of a thread.
     fn load(self: &Rc<Self>, thread: Thread) {
         let (jobs, waiting) = mpsc::unbounded_channel();
@@ -264,7 +299,8 @@ impl Hub {
 /// Runs the turns of a thread, one after the other, until nobody can ask for one any more.
 async fn run_thread(hub: Rc<Hub>, mut thread: Thread, mut jobs: mpsc::UnboundedReceiver<Job>) {
     let id = thread.id();
-    while let Some(Job { turn, parts, mut control }) = jobs.recv().await {
+    while let Some(Job { turn, parts, schema, mut control }) = jobs.recv().await {
+        thread.set_output_schema(schema.and_then(|text| bootstrap::output_schema(&text).ok()));
         let said = vec![user_parts(parts)];
         let mut sink = |event: &Event| hub.give(Input::Event { thread: id, event });
         thread.run_named_turn(turn, said, &mut control, &mut sink).await;

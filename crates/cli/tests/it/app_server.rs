@@ -365,3 +365,147 @@ fn the_end_of_stdin_ends_turns_and_lets_go() {
     assert_eq!(resumed["thread"]["turns"][0]["status"], "interrupted");
     other.end();
 }
+
+/// A client that reads until a turn is under way, and then never again. Its stderr is never read at all.
+struct Deaf {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    _stdout: BufReader<std::process::ChildStdout>,
+    thread: String,
+}
+
+impl Deaf {
+    fn start(lab: &Lab) -> Self {
+        let mut command = lab.command(BINARY);
+        command.args(["app-server", "--write-timeout", "1", "-s", "danger-full-access"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut stdin = child.stdin.take().unwrap();
+        let mut until = |wanted: &str| loop {
+            let mut line = String::new();
+            assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "no {wanted}");
+            if line.contains(wanted) {
+                return serde_json::from_str::<Value>(&line).unwrap();
+            }
+        };
+        let info = json!({"name": "deaf", "version": "1.0"});
+        let hello = json!({"id": 1, "method": "initialize", "params": {"clientInfo": info}});
+        let start = json!({"id": 2, "method": "thread/start", "params": {}});
+        writeln!(stdin, "{hello}\n{}\n{start}", r#"{"method":"initialized"}"#).unwrap();
+        let thread = until("\"id\":2")["result"]["thread"]["id"].as_str().unwrap().to_owned();
+        let input = json!([{"type": "text", "text": "go"}]);
+        let params = json!({"threadId": thread, "input": input});
+        writeln!(stdin, "{}", json!({"id": 3, "method": "turn/start", "params": params})).unwrap();
+        until("item/agentMessage/delta");
+        Self { child, stdin: Some(stdin), _stdout: stdout, thread }
+    }
+
+    /// Waits for the end; the turn must have been ended in its log.
+    #[track_caller]
+    fn ends(mut self, lab: &Lab, code: i32) {
+        let status = crate::run::until("the end of the server", || self.child.try_wait().unwrap());
+        assert_eq!(status.code(), Some(code));
+        let mut other = Client::initialized(lab, &[]);
+        let resumed = other.ask("thread/resume", json!({"threadId": self.thread})).unwrap();
+        assert_eq!(resumed["thread"]["turns"][0]["status"], "interrupted");
+        let log = resumed["thread"]["path"].as_str().unwrap().to_owned();
+        let log = std::fs::read_to_string(log).unwrap();
+        // Written by the one that ended, and not made up by the one that found it.
+        assert!(log.contains("\"turn_aborted\""), "{log}");
+        other.end();
+    }
+}
+
+impl Drop for Deaf {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// However much is asked for that nobody reads, the server ends, and its turns are interrupted first.
+#[test]
+fn a_client_that_never_reads_is_given_up() {
+    let server = slow();
+    let lab = lab_for(&server);
+    // Less than the queue holds, and more than it does.
+    for requests in [3_000, 200_000] {
+        let mut deaf = Deaf::start(&lab);
+        let mut stdin = deaf.stdin.take().unwrap();
+        let feeder = thread::spawn(move || {
+            for id in 10..10 + requests {
+                // It fails when the server has ended.
+                if writeln!(stdin, r#"{{"id":{id},"method":"no/such"}}"#).is_err() {
+                    break;
+                }
+            }
+            stdin
+        });
+        deaf.ends(&lab, 1);
+        drop(feeder.join().unwrap());
+    }
+}
+
+/// A client that has closed its end and reads nothing gets no more time than any other.
+#[test]
+fn a_client_that_leaves_without_reading_is_no_reason_to_stay() {
+    let server = slow();
+    let lab = lab_for(&server);
+    let mut deaf = Deaf::start(&lab);
+    let mut stdin = deaf.stdin.take().unwrap();
+    for id in 10..3_000 {
+        writeln!(stdin, r#"{{"id":{id},"method":"no/such"}}"#).unwrap();
+    }
+    drop(stdin);
+    let began = Instant::now();
+    deaf.ends(&lab, 0);
+    assert!(began.elapsed() < PATIENCE);
+}
+
+/// Garbage without end is answered or passed over, and stops nothing else, even if stderr is not read.
+#[test]
+fn garbage_without_end_stops_nothing() {
+    let server = answers(&["one"]);
+    let lab = lab_for(&server);
+    let mut client = Client::initialized(&lab, &[]);
+    let id = client.start_thread();
+    for round in 0..20_000 {
+        client.write(if round % 2 == 0 { "{garbage" } else { "\u{7f}\u{1b}[2J" });
+    }
+    assert_eq!(client.turn(&id, "still there?")["status"], "completed");
+    client.end();
+}
+
+/// Turns can have a schema of their own, which is checked like that of `exec`.
+#[test]
+fn a_turn_with_a_schema() {
+    let server = answers(&["no", r#"{"ok":true}"#, "no", "no", "free"]);
+    let lab = lab_for(&server);
+    let mut client = Client::initialized(&lab, &[]);
+    let id = client.start_thread();
+    let schema =
+        json!({"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]});
+    let mut turn = |schema: Value| {
+        let input = json!([{"type": "text", "text": "go"}]);
+        let params = json!({"threadId": id, "input": input, "outputSchema": schema});
+        client.ask("turn/start", params)?;
+        Ok::<_, Value>(client.until("turn/completed").0["params"]["turn"].clone())
+    };
+    for bad in [json!({"type": "text"}), json!({"$ref": "http://127.0.0.1:9/"}), json!("object")] {
+        let refused = turn(bad).unwrap_err();
+        assert!(refused["message"].as_str().unwrap().contains("outputSchema: "), "{refused}");
+    }
+    assert_eq!(turn(schema.clone()).unwrap()["status"], "completed");
+    let failed = turn(schema.clone()).unwrap();
+    assert_eq!(failed["status"], "failed");
+    let why = failed["error"]["message"].as_str().unwrap();
+    assert!(why.contains("expected one JSON value") && why.contains("got \"no\""), "{why}");
+    assert_eq!(turn(Value::Null).unwrap()["status"], "completed");
+    let formats: Vec<_> = server
+        .requests()
+        .iter()
+        .map(|request| request.body["text"]["format"]["schema"].clone())
+        .collect();
+    assert_eq!(formats, [&schema, &schema, &schema, &schema, &Value::Null].map(Clone::clone));
+}

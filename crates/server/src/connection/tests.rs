@@ -27,6 +27,10 @@ impl Play {
             home: "/h".into(),
             os: "linux".into(),
             arch: "x86_64".into(),
+            check_schema: |text| match text.contains("type") {
+                true => Ok(()),
+                false => Err("no type".to_owned()),
+            },
         };
         let mut turns = 0;
         let new_id = Box::new(move || {
