@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, anyhow};
-use config::{Config, Layer, Loaded, Override, WebSearch};
+use config::{Config, Layer, Loaded, Override, TurnLimits, WebSearch};
 use engine::context::{developer_message, user_message};
 use engine::model::ModelProfile;
 use engine::prompt::{self, Environment};
@@ -282,7 +282,7 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
             ..request_options(config, &known)
         },
         dialect,
-        limits: Limits::default(),
+        limits: limits(&config.limits),
         retry,
         context_window: window,
         compact_at: config
@@ -416,6 +416,24 @@ fn toolset(
         tools.push(Box::new(ViewImage::new(Arc::clone(workspace))));
     }
     Toolset::new(tools, hosted, Arc::clone(sessions))
+}
+
+/// Returns the bounds of a turn, as far as they are not set the generous ones.
+fn limits(set: &TurnLimits) -> Limits {
+    let default = Limits::default();
+    let count = |set: Option<u64>, default| {
+        set.map_or(default, |count| u32::try_from(count).unwrap_or(u32::MAX))
+    };
+    Limits {
+        requests_max: count(set.requests_max, default.requests_max),
+        calls_max: count(set.calls_max, default.calls_max),
+        idle_answers_max: count(set.idle_answers_max, default.idle_answers_max),
+        answer_bytes_max: set.answer_bytes_max.unwrap_or(default.answer_bytes_max),
+        answer_time_max: set
+            .answer_seconds_max
+            .map_or(default.answer_time_max, Duration::from_secs),
+        ..default
+    }
 }
 
 fn hosted_tools(config: &Config) -> Vec<ToolSpec> {

@@ -201,7 +201,7 @@ fn heal(folded: &mut Folded, log: Option<&mut Log>, words: &str) -> Result<(), F
 
 fn output(returned: CallReturned) -> Option<Entry> {
     let CallReturned { call_id, custom, output } = returned;
-    let output = CallOutput { call_id, output };
+    let output = CallOutput::new(call_id, output);
     let item = match custom {
         true => KnownItem::CustomToolCallOutput(output),
         false => KnownItem::FunctionCallOutput(output),

@@ -3,6 +3,7 @@
 use crate::approval::ApprovalPolicy;
 use crate::daemon::Daemon;
 use crate::error::ConfigError;
+use crate::limits::TurnLimits;
 use crate::model::{ReasoningEffort, ReasoningSummary, Verbosity, WebSearch};
 use crate::project::Project;
 use crate::provider::Provider;
@@ -50,6 +51,8 @@ pub struct Config {
     pub web_search: Option<WebSearch>,
     /// Which tools are offered.
     pub tools: Tools,
+    /// How far a turn may go.
+    pub limits: TurnLimits,
     /// How many bytes of project instructions are read.
     pub project_doc_max_bytes: u64,
     /// File names to try where the usual file of project instructions is missing.
@@ -108,6 +111,7 @@ impl Config {
             openai_base_url: s.value("openai_base_url")?,
             web_search: s.value("web_search")?,
             tools: s.or("tools", default.tools)?,
+            limits: s.or("limits", default.limits)?,
             project_doc_max_bytes: s.or("project_doc_max_bytes", default.project_doc_max_bytes)?,
             project_doc_fallback_filenames: s
                 .or("project_doc_fallback_filenames", default.project_doc_fallback_filenames)?,
@@ -142,6 +146,7 @@ impl Default for Config {
             openai_base_url: None,
             web_search: None,
             tools: Tools::default(),
+            limits: TurnLimits::default(),
             project_doc_max_bytes: PROJECT_DOC_BYTES_DEFAULT,
             project_doc_fallback_filenames: Vec::new(),
             tool_output_token_limit: None,

@@ -3,11 +3,27 @@
 //! Calls begin in the order in which the model made them. Those that allow it run side by side; one
 //! that does not waits for all before it and holds up all after it, like a writer among readers.
 //! Outputs go back in the order of the calls, whenever they came.
+//!
+//! Who runs a call:
+//!
+//! - A call that came with its output in the same answer is one that the endpoint has run. Nothing is run
+//!   here for it, and it alone is no reason for another request.
+//! - A name that is on offer here runs here, at once. An output of the endpoint that comes later is not
+//!   used: what ran here counts. An output that came *before* its call means that the endpoint has run it,
+//!   whatever its name.
+//! - A name that is not on offer is held until its output comes or the stream is over. Then, and only then,
+//!   the model is told that there is no such tool.
+//! - A second output of a call, and one of a call that nobody made, are dropped and named to the user.
+//!
+//! The output of such a call enters the history where it came, right behind its call, unless a call that
+//! runs here stands beside it: then all outputs go back together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use history::sendable::depth;
 use protocol::id::CallKey;
+use protocol::item::{EndpointCall, Status};
 use protocol::open::Open;
 use protocol::responses::{CallOutput, KnownItem, KnownPart, OutputBody};
 use protocol::rollout::CallReturned;
@@ -64,40 +80,159 @@ pub(crate) struct Calls {
     first_open: usize,
     queued: usize,
     running: usize,
+    /// Held calls by the ids that the endpoint gave them, oldest first.
+    held: HashMap<String, VecDeque<CallKey>>,
+    /// Outputs of the endpoint whose calls have not come.
+    early: HashMap<String, CallOutput>,
+    /// Calls whose output the endpoint has given, by its own ids.
+    given: HashSet<String>,
+    /// Calls that run here, by the endpoint's ids.
+    ours: HashSet<String>,
 }
 
 #[derive(Debug)]
 struct Entry {
     call: Call,
     parallel: bool,
+    /// Whether it began here.
+    ran: bool,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
+    /// Waits for the output that the endpoint may give.
+    Held(Box<Held>),
     Queued,
     Running,
     Returned(OutputBody),
+    /// The endpoint ran it.
+    Given(OutputBody),
+}
+
+/// A call that only the endpoint can run.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// What the user sees of it once its output is there.
+    pub(crate) item: EndpointCall,
+    /// What the model reads if the endpoint did not run it.
+    pub(crate) refusal: String,
+}
+
+/// What became of an output that the endpoint gave.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Taken {
+    /// It is that of a held call.
+    Paired(CallKey, EndpointCall),
+    /// Its call may still come.
+    Early,
+    /// Its call ran here, or has an output already.
+    Repeated,
 }
 
 impl Calls {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+    /// Tells whether there is an output that the model has not seen: one that was made here.
+    pub(crate) fn wants_follow_up(&self) -> bool {
+        self.list.iter().any(|entry| !matches!(entry.state, State::Given(_)))
     }
 
     pub(crate) fn all_returned(&self) -> bool {
         self.queued == 0 && self.running == 0
     }
 
-    pub(crate) fn push(&mut self, call: Call, parallel: bool) {
-        self.list.push(Entry { call, parallel, state: State::Queued });
+    /// Adds a call that runs here; `id` is what the endpoint calls it.
+    pub(crate) fn push(&mut self, id: &str, call: Call, parallel: bool) {
+        self.ours.insert(id.to_owned());
+        self.list.push(Entry { call, parallel, ran: false, state: State::Queued });
         self.queued += 1;
     }
 
     /// Adds a call that is answered without being run.
-    pub(crate) fn push_answered(&mut self, call: Call, text: String) {
+    pub(crate) fn push_answered(&mut self, id: &str, call: Call, text: String) {
+        self.ours.insert(id.to_owned());
         let state = State::Returned(OutputBody::Text(text));
-        self.list.push(Entry { call, parallel: true, state });
+        self.list.push(Entry { call, parallel: true, ran: false, state });
+    }
+
+    /// Adds a call that only the endpoint can run.
+    pub(crate) fn push_held(&mut self, id: &str, call: Call, held: Held) {
+        self.given.remove(id);
+        self.held.entry(id.to_owned()).or_default().push_back(call.key);
+        let state = State::Held(Box::new(held));
+        self.list.push(Entry { call, parallel: true, ran: false, state });
+    }
+
+    /// Takes the output of a call that has not come yet, if the endpoint gave one.
+    pub(crate) fn take_early(&mut self, id: &str) -> Option<CallOutput> {
+        self.early.remove(id)
+    }
+
+    /// Takes an output that the endpoint gave.
+    pub(crate) fn give(&mut self, output: CallOutput) -> Taken {
+        let id = &output.call_id;
+        let Some(key) = self.held.get_mut(id).and_then(VecDeque::pop_front) else {
+            let is_known = self.given.contains(id) || self.ours.contains(id);
+            if is_known || self.early.contains_key(id) {
+                return Taken::Repeated;
+            }
+            self.early.insert(id.clone(), output);
+            return Taken::Early;
+        };
+        self.given.insert(id.clone());
+        let failed = output.has_failed();
+        let entry = self.list.binary_search_by_key(&key, |entry| entry.call.key);
+        let entry = entry.ok().and_then(|index| self.list.get_mut(index));
+        let Some(Entry { state, .. }) = entry else { return Taken::Repeated };
+        let text = output.output.text();
+        let State::Held(held) = std::mem::replace(state, State::Given(output.output)) else {
+            return Taken::Repeated;
+        };
+        let failed = failed || held.item.status == Status::Failed;
+        let status = if failed { Status::Failed } else { Status::Completed };
+        Taken::Paired(key, EndpointCall { output: text, status, ..held.item })
+    }
+
+    /// Tells whether every call so far was run by the endpoint, so that their outputs can enter the history.
+    pub(crate) fn all_given(&self) -> bool {
+        self.list.iter().all(|entry| matches!(entry.state, State::Given(_)))
+    }
+
+    /// Answers the calls that were held, since no output will come; `why` says more about that. Returns
+    /// the ids of outputs that are of no call.
+    pub(crate) fn close(&mut self, why: Option<&str>) -> Vec<String> {
+        for entry in &mut self.list {
+            if let State::Held(held) = &entry.state {
+                let text = match why {
+                    Some(why) => format!("{} ({why})", held.refusal),
+                    None => held.refusal.clone(),
+                };
+                entry.state = State::Returned(OutputBody::Text(text));
+            }
+        }
+        self.held.clear();
+        self.given.clear();
+        self.ours.clear();
+        let mut strays: Vec<_> = std::mem::take(&mut self.early).into_keys().collect();
+        strays.sort();
+        strays
+    }
+
+    /// Sums up the calls that ran and what came of them, to see whether the next answer gets any further;
+    /// none if nothing ran. `results` has what was shown of a call where that says more than its output,
+    /// which may tell the time.
+    pub(crate) fn digest(&self, results: &HashMap<CallKey, u64>) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        let mut any = false;
+        for Entry { call, state, .. } in self.list.iter().filter(|entry| entry.ran) {
+            any = true;
+            (&call.name, call.payload.text()).hash(&mut hasher);
+            match (results.get(&call.key), state) {
+                (Some(result), _) => result.hash(&mut hasher),
+                (None, State::Returned(output)) => output.text().hash(&mut hasher),
+                (None, _) => {}
+            }
+        }
+        any.then(|| hasher.finish())
     }
 
     /// Returns the calls that may begin now and counts them as running.
@@ -106,21 +241,21 @@ impl Calls {
         if self.queued == 0 || self.running >= parallel_max {
             return Vec::new();
         }
-        while self.list.get(self.first_open).is_some_and(|e| matches!(e.state, State::Returned(_)))
-        {
+        while self.list.get(self.first_open).is_some_and(|entry| entry.state.is_over()) {
             self.first_open += 1;
         }
         let mut started = Vec::new();
         let mut open_before = false;
         for entry in &mut self.list[self.first_open..] {
             match entry.state {
-                State::Returned(_) => continue,
+                State::Held(_) | State::Returned(_) | State::Given(_) => continue,
                 State::Running if entry.parallel => {}
                 State::Running => break,
                 State::Queued if self.running >= parallel_max => break,
                 State::Queued if !entry.parallel && open_before => break,
                 State::Queued => {
                     entry.state = State::Running;
+                    entry.ran = true;
                     self.queued -= 1;
                     self.running += 1;
                     started.push(entry.call.clone());
@@ -161,9 +296,8 @@ impl Calls {
 
     /// Returns the output of a call that has returned.
     pub(crate) fn returned(&self, key: CallKey) -> Option<CallReturned> {
-        let Entry { call, state: State::Returned(output), .. } = self.find(key)? else {
-            return None;
-        };
+        let Entry { call, state, .. } = self.find(key)?;
+        let (State::Returned(output) | State::Given(output)) = state else { return None };
         let custom = matches!(call.payload, Payload::Custom(_));
         Some(CallReturned { call_id: call.call_id.clone(), custom, output: output.clone() })
     }
@@ -179,9 +313,9 @@ impl Calls {
         let mut stopped = Vec::new();
         for entry in &mut self.list {
             match entry.state {
-                State::Returned(_) => continue,
+                State::Returned(_) | State::Given(_) => continue,
                 State::Running => stopped.push(entry.call.key),
-                State::Queued => {}
+                State::Held(_) | State::Queued => {}
             }
             entry.state = State::Returned(OutputBody::Text(text.to_owned()));
         }
@@ -191,11 +325,14 @@ impl Calls {
 
     /// Takes all outputs in the order of the calls, as items for the history.
     pub(crate) fn take_outputs(&mut self) -> Vec<KnownItem> {
-        let list = std::mem::take(self).list;
+        let list = std::mem::take(&mut self.list);
+        (self.first_open, self.queued, self.running) = (0, 0, 0);
         list.into_iter()
             .filter_map(|entry| {
-                let State::Returned(output) = entry.state else { return None };
-                let output = CallOutput { call_id: entry.call.call_id, output };
+                let (State::Returned(output) | State::Given(output)) = entry.state else {
+                    return None;
+                };
+                let output = CallOutput::new(entry.call.call_id, output);
                 Some(match entry.call.payload {
                     Payload::Function(_) => KnownItem::FunctionCallOutput(output),
                     Payload::Custom(_) => KnownItem::CustomToolCallOutput(output),
@@ -205,16 +342,24 @@ impl Calls {
     }
 }
 
-/// Says why a call cannot be made at all, in words for the model.
-pub(crate) fn refusal(call: &Call, tools: &ToolTable, limits: &Limits) -> Option<String> {
-    let name = &call.name;
-    if !tools.contains_key(name) {
-        let kind = match call.payload {
-            Payload::Function(_) => "call",
-            Payload::Custom(_) => "custom tool call",
-        };
-        return Some(format!("unsupported {kind}: {name}"));
+impl State {
+    fn is_over(&self) -> bool {
+        matches!(self, Self::Returned(_) | Self::Given(_))
     }
+}
+
+/// Says that there is no such tool here, in words for the model.
+pub(crate) fn unsupported(call: &Call) -> String {
+    let kind = match call.payload {
+        Payload::Function(_) => "call",
+        Payload::Custom(_) => "custom tool call",
+    };
+    format!("unsupported {kind}: {}", call.name)
+}
+
+/// Says why a call of a tool that is on offer cannot be made, in words for the model.
+pub(crate) fn refusal(call: &Call, limits: &Limits) -> Option<String> {
+    let name = &call.name;
     let text = call.payload.text();
     if text.len() > limits.argument_bytes_max {
         let (len, max) = (text.len(), limits.argument_bytes_max);
@@ -284,7 +429,7 @@ mod tests {
                 name: "t".into(),
                 payload: Payload::Function("{}".into()),
             };
-            calls.push(call, kind == 'p');
+            calls.push("", call, kind == 'p');
         }
         let begin = |calls: &mut Calls| {
             calls.start(parallel_max).iter().map(|c| c.call_id.clone()).collect::<String>()
@@ -314,7 +459,7 @@ mod tests {
         for id in ["a", "b"] {
             let key = CallKey(u64::from(id.as_bytes()[0]));
             let payload = Payload::Custom(String::new());
-            calls.push(Call { key, call_id: id.into(), name: "t".into(), payload }, true);
+            calls.push(id, Call { key, call_id: id.into(), name: "t".into(), payload }, true);
         }
         calls.start(8);
         assert!(!calls.all_returned());

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Calls begin while the stream is still open. A stream that breaks off keeps its whole items and
-//! its calls; only what was half-said is discarded.
+//! its calls; only what was half-said is discarded. Calls that the endpoint has run itself come with their
+//! outputs; who runs what is written down in `call`.
 //!
 //! A call that needs leave asks and waits, in any state: [`Input::Asked`] becomes [`Action::Ask`], and
 //! [`Input::Answered`] becomes [`Action::Resume`]. A question is answered once or withdrawn, and never
@@ -18,10 +19,12 @@
 
 mod asking;
 mod compacting;
+mod hosted;
 mod keeping;
+mod progress;
 mod streaming;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use protocol::approval::{Answer, ApprovalRequest};
@@ -45,11 +48,14 @@ use crate::prompt;
 use crate::retry::{self, Decision, Retry, RetryLimits};
 
 use compacting::Squeezed;
-use streaming::Streaming;
+use progress::Progress;
+use streaming::{Streaming, Unshown};
 
 /// What the world tells the turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
+    /// Bytes of the stream have come, whatever they say; before what they say.
+    Bytes(u64),
     /// The stream said something.
     Stream(StreamEvent),
     /// There is no stream, or it broke off.
@@ -237,6 +243,15 @@ pub struct Turn {
     requests: u32,
     /// Items that the open stream has begun or finished.
     answer_items: u32,
+    /// Bytes of the open stream.
+    answer_bytes: u64,
+    /// When its first bytes came.
+    answer_began_ms: Option<u64>,
+    /// What the open stream brought that nobody sees.
+    unshown: Unshown,
+    /// Kinds that the user was told about.
+    named_kinds: BTreeSet<String>,
+    progress: Progress,
     /// Calls of this turn.
     call_count: u32,
     numbers: Numbers,
@@ -342,6 +357,11 @@ impl Turn {
             corrected: false,
             requests: 0,
             answer_items: 0,
+            answer_bytes: 0,
+            answer_began_ms: None,
+            unshown: Unshown::default(),
+            named_kinds: BTreeSet::new(),
+            progress: Progress::default(),
             call_count: 0,
             numbers: options.numbers,
             context,
@@ -354,6 +374,10 @@ impl Turn {
     /// An input that cannot follow the state is refused and changes nothing.
     pub fn handle(&mut self, now_ms: u64, input: Input) -> Result<(), Unexpected> {
         match (&self.state, input) {
+            (State::Sampling(purpose), Input::Bytes(bytes)) => {
+                let purpose = *purpose;
+                self.on_bytes(purpose, bytes, now_ms);
+            }
             (State::Sampling(purpose), Input::Stream(event)) => {
                 let purpose = *purpose;
                 self.on_stream(purpose, event, now_ms);
@@ -397,11 +421,12 @@ impl Turn {
             (_, Input::Steer(said)) => self.steering.extend(said),
             (_, Input::Interrupt) => self.interrupt(),
             (_, Input::StoreFailed(message)) => self.fail_by_storage(message),
+            (_, Input::Bytes(_)) => return Err(self.unexpected("a part of a stream")),
             (_, Input::Stream(_)) => return Err(self.unexpected("a stream event")),
             (_, Input::SampleFailed(_)) => return Err(self.unexpected("a failed request")),
             (_, Input::WaitOver) => return Err(self.unexpected("the end of a wait")),
         }
-        self.advance();
+        self.advance(now_ms);
         Ok(())
     }
 
@@ -439,18 +464,20 @@ impl Turn {
     }
 
     /// Starts what may start, and moves on from a stream that is over once all calls have returned.
-    fn advance(&mut self) {
+    fn advance(&mut self, now_ms: u64) {
         if matches!(self.state, State::Done) {
             return;
         }
         // A bound of nothing would leave the turn waiting for calls that never begin.
         for call in self.calls.start(self.options.limits.calls_parallel_max.max(1)) {
+            self.progress.begin(now_ms);
             self.actions.push_back(Action::Run(call));
         }
         if !matches!(self.state, State::Settling(..)) || !self.calls.all_returned() {
             return;
         }
-        let called = !self.calls.is_empty();
+        let called = self.calls.wants_follow_up();
+        let digest = self.calls.digest(self.progress.results());
         self.show_ended();
         self.take_outputs();
         let State::Settling(purpose, end) = std::mem::replace(&mut self.state, State::Done) else {
@@ -460,7 +487,12 @@ impl Turn {
             return self.fail_by_limit(message);
         }
         match end {
-            Ok(completion) => self.decide(purpose, called, completion),
+            Ok(completion) => {
+                if purpose == Purpose::Answer {
+                    self.progress.end(digest, now_ms);
+                }
+                self.decide(purpose, called, completion);
+            }
             Err(failure) => self.decide_retry(purpose, failure),
         }
     }
@@ -472,6 +504,17 @@ impl Turn {
         let more = called || completion.end_turn == Some(false) || !self.steering.is_empty();
         if !more && !self.correct() {
             return;
+        }
+        if !self.steering.is_empty() {
+            self.progress.steer();
+        }
+        let max = self.options.limits.idle_answers_max;
+        if self.progress.idle_answers() > max {
+            let message = format!(
+                "{max} answers in a row got nowhere: they called nothing that can be run, or the same with \
+                 the same result (`limits.idle_answers_max`)"
+            );
+            return self.fail_by_limit(message);
         }
         self.take_steering();
         if !self.is_full() {
@@ -535,7 +578,9 @@ impl Turn {
     fn sample(&mut self, purpose: Purpose) {
         if self.requests >= self.options.limits.requests_max {
             let max = self.options.limits.requests_max;
-            return self.fail_by_limit(format!("the turn reached its limit of {max} requests"));
+            let message =
+                format!("the turn reached its limit of {max} requests (`limits.requests_max`)");
+            return self.fail_by_limit(message);
         }
         self.requests += 1;
         self.retry = Retry::new(self.options.retry);
@@ -545,6 +590,8 @@ impl Turn {
     fn request(&mut self, purpose: Purpose) {
         self.summary = None;
         self.answer_items = 0;
+        self.answer_bytes = 0;
+        self.answer_began_ms = None;
         self.state = State::Sampling(purpose);
         self.actions.push_back(Action::Sample(purpose));
     }
@@ -568,6 +615,7 @@ impl Turn {
             }
             Report::Ended(body) => {
                 if let Some(begun) = self.call_items.remove(&key) {
+                    self.progress.show(key, &body);
                     let item = Item { body, ..begun };
                     if self.calls.is_running(key) || self.returned.contains(&key) {
                         self.ended.insert(key, item);

@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 
 use protocol::event::Event;
-use protocol::exec::{Details, Message, Streamed, ThreadEvent, ThreadItem, Todo};
+use protocol::exec::{Details, McpResult, Message, Streamed, ThreadEvent, ThreadItem, Todo};
 use protocol::id::ItemId;
-use protocol::item::{Item, ItemBody, StepStatus};
+use protocol::item::{Item, ItemBody, Status, StepStatus};
 use protocol::open::Open;
 use protocol::repair;
+use serde_json::json;
 
 /// Projects events; one for a run.
 #[derive(Debug, Default)]
@@ -158,6 +159,7 @@ fn has_beginning(body: &ItemBody) -> bool {
         ItemBody::Command(_)
         | ItemBody::FileChange { .. }
         | ItemBody::WebSearch { .. }
+        | ItemBody::EndpointCall(_)
         | ItemBody::TodoList { .. } => true,
         ItemBody::AgentMessage { .. }
         | ItemBody::Reasoning { .. }
@@ -175,6 +177,21 @@ fn details(body: &ItemBody) -> Option<Details> {
                 return None;
             }
             Details::Reasoning { text }
+        }
+        ItemBody::EndpointCall(call) => {
+            let ended = call.status != Status::InProgress;
+            Details::McpToolCall {
+                server: call.server.clone(),
+                tool: call.tool.clone(),
+                arguments: call.json_arguments(),
+                result: ended.then(|| McpResult {
+                    content: vec![json!({"type": "text", "text": call.output})],
+                    structured_content: None,
+                }),
+                error: (call.status == Status::Failed)
+                    .then(|| Message { message: call.output.clone() }),
+                status: call.status,
+            }
         }
         ItemBody::Command(command) => Details::CommandExecution {
             command: command.command.clone(),

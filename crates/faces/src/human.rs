@@ -276,6 +276,12 @@ impl Human {
         match &item.body {
             ItemBody::Command(command) => self.labelled(Style::Cyan, "run", &command.command),
             ItemBody::WebSearch { query, .. } => self.labelled(Style::Cyan, "search", query),
+            ItemBody::EndpointCall(call) => {
+                let arguments: String =
+                    call.arguments.chars().take(OUTPUT_LINE_CHARS_MAX).collect();
+                let text = format!("{} of {}: {arguments}", call.tool, call.server);
+                self.labelled(Style::Cyan, "remote call", &text)
+            }
             ItemBody::TodoList { .. } => self.todo(item),
             ItemBody::Compaction { reason } => {
                 let why = match reason {
@@ -299,6 +305,13 @@ impl Human {
                 self.paint(Style::Dim, &visible::lines(text.trim())) + "\n"
             }
             ItemBody::Command(command) => self.command(command),
+            ItemBody::EndpointCall(call) => {
+                let (style, word) = match call.status {
+                    Status::Failed => (Style::Red, "failed"),
+                    _ => (Style::Green, "returned"),
+                };
+                self.labelled(style, word, &call.tool) + &self.output(&call.output)
+            }
             ItemBody::FileChange { changes, status } => {
                 let mut text = String::new();
                 for change in changes {
@@ -334,7 +347,13 @@ impl Human {
             let code = command.exit_code.map_or("?".to_owned(), |code| code.to_string());
             text += &self.labelled(Style::Red, "exit", &code);
         }
-        let lines: Vec<_> = command.output.lines().collect();
+        text + &self.output(&command.output)
+    }
+
+    /// Renders the beginning of an output.
+    fn output(&self, output: &str) -> String {
+        let mut text = String::new();
+        let lines: Vec<_> = output.lines().collect();
         let shown = &lines[..lines.len().min(OUTPUT_LINES_MAX)];
         for line in shown {
             let line: String = visible::lines(line).chars().take(OUTPUT_LINE_CHARS_MAX).collect();
@@ -421,7 +440,7 @@ mod tests {
     use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
     use protocol::event::Event;
     use protocol::id::{ApprovalId, ItemId};
-    use protocol::item::{Change, ChangeKind, Command, Item, ItemBody, Status};
+    use protocol::item::{Change, ChangeKind, Command, EndpointCall, Item, ItemBody, Status};
 
     use super::{Channel, Human, Terminals};
 
@@ -567,6 +586,31 @@ mod tests {
             said("a\u{1b}[31m\r\nb"),
         ];
         check_both(&torn, "a\\u{1b}[31m\nb\n");
+    }
+
+    #[test]
+    fn calls_of_the_endpoint() {
+        let call = |status, output: &str| {
+            Item::new(
+                ItemId(0),
+                ItemBody::EndpointCall(EndpointCall {
+                    server: "endpoint".into(),
+                    tool: "echo".into(),
+                    arguments: "{\"msg\":\n\"hi\"}".into(),
+                    output: output.into(),
+                    status,
+                }),
+            )
+        };
+        check(
+            &[
+                Event::ItemStarted(call(Status::InProgress, "")),
+                Event::ItemCompleted(call(Status::Completed, "hi\x1b[0m\nyou")),
+                Event::ItemCompleted(call(Status::Failed, "no")),
+            ],
+            "remote call echo of endpoint: {\"msg\":\n| \"hi\"}\nreturned echo\n  hi\\u{1b}[0m\n  you\n\
+             failed echo\n  no\n",
+        );
     }
 
     #[test]

@@ -186,6 +186,23 @@ impl Rollout {
             ItemBody::WebSearch { query, action, .. } => {
                 json!({"type": "WebSearch", "id": id, "query": query, "action": action})
             }
+            ItemBody::EndpointCall(call) => {
+                let failed = call.status == Status::Failed;
+                json!({
+                    "type": "McpToolCall",
+                    "id": id,
+                    "server": call.server,
+                    "tool": call.tool,
+                    "arguments": call.json_arguments(),
+                    "status": status_name(call.status),
+                    "result": {
+                        "content": [{"type": "text", "text": call.output}],
+                        "isError": failed,
+                    },
+                    "error": failed.then(|| json!({"message": call.output})),
+                    "duration": {"secs": 0, "nanos": 0},
+                })
+            }
             ItemBody::Compaction { .. } => json!({"type": "ContextCompaction", "id": id}),
             // The call that set the steps is in the history.
             ItemBody::TodoList { .. } => return,

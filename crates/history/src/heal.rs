@@ -42,7 +42,7 @@ pub fn heal(folded: &Folded) -> Vec<KnownItem> {
         }
         let output = returned.get(call_id.as_str()).copied().cloned();
         let output = output.unwrap_or_else(|| OutputBody::Text(PROCESS_ENDED.to_owned()));
-        let output = CallOutput { call_id, output };
+        let output = CallOutput::new(call_id, output);
         added.push(if custom {
             KnownItem::CustomToolCallOutput(output)
         } else {

@@ -353,7 +353,7 @@ impl Messages {
         }
     }
 
-    fn output(&mut self, CallOutput { call_id, output }: CallOutput) {
+    fn output(&mut self, CallOutput { call_id, output, .. }: CallOutput) {
         let content = match output {
             OutputBody::Text(text) => text,
             OutputBody::Parts(parts) => {

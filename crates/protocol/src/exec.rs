@@ -203,6 +203,21 @@ pub enum Details {
         /// What was done.
         action: WebSearchAction,
     },
+    /// A call that the endpoint ran itself, in the shape of one of an MCP server.
+    McpToolCall {
+        /// Whose tool it is; `endpoint` if it is the endpoint's own.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// What it was called with.
+        arguments: serde_json::Value,
+        /// What came of it; null while it runs.
+        result: Option<McpResult>,
+        /// What went wrong.
+        error: Option<Message>,
+        /// How far it is.
+        status: Status,
+    },
     /// The model's list of steps.
     TodoList {
         /// The steps.
@@ -224,11 +239,22 @@ impl Kinds for ThreadItem {
                 | "command_execution"
                 | "file_change"
                 | "web_search"
+                | "mcp_tool_call"
                 | "todo_list"
                 | "error"
         )
         .then(|| serde_json::from_str(json))
     }
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct McpResult {
+    /// Its parts: texts.
+    pub content: Vec<serde_json::Value>,
+    /// Nothing in this build.
+    #[serde(default)]
+    pub structured_content: Option<serde_json::Value>,
 }
 
 /// One step of a todo list.

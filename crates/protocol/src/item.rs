@@ -69,6 +69,8 @@ pub enum ItemBody {
         /// What was done.
         action: WebSearchAction,
     },
+    /// A call that the endpoint ran itself.
+    EndpointCall(EndpointCall),
     /// The list of steps that the model keeps.
     TodoList {
         /// The steps in order.
@@ -105,6 +107,32 @@ pub struct Command {
     pub exit_code: Option<i32>,
     /// How far it is.
     pub status: Status,
+}
+
+/// A call that the endpoint ran itself: it came together with its output, and nothing is run here for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndpointCall {
+    /// Whose tool it is: an MCP server of the endpoint, a namespace, or [`EndpointCall::SERVER`].
+    pub server: String,
+    /// What the tool is called.
+    pub tool: String,
+    /// What it was called with: JSON as text, and not always valid, or free text.
+    pub arguments: String,
+    /// What came of it, as text.
+    pub output: String,
+    /// Completed or failed.
+    pub status: Status,
+}
+
+impl EndpointCall {
+    /// Stands for the endpoint itself where a tool is of no server.
+    pub const SERVER: &str = "endpoint";
+
+    /// Returns the arguments as JSON; free text and what is no JSON are a string.
+    pub fn json_arguments(&self) -> serde_json::Value {
+        serde_json::from_str(&self.arguments)
+            .unwrap_or_else(|_| serde_json::Value::String(self.arguments.clone()))
+    }
 }
 
 /// How far an item with a beginning and an end is.

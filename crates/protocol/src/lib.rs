@@ -7,6 +7,7 @@
 //! * [`exec`]: the JSON lines of `heddle exec --json`, an open set: unknown kinds survive a round trip;
 //! * [`rollout`]: lines of a thread's log; [`keep`]: what the engine wants kept in it;
 //! * [`repair`]: what was done to a history so that an endpoint takes it;
+//! * [`json`]: what is put right in JSON before it is read;
 //! * [`error`], [`usage`], [`id`]: what the others share.
 //!
 //! No type here opens, reads, waits or decides.
@@ -18,6 +19,7 @@ pub mod event;
 pub mod exec;
 pub mod id;
 pub mod item;
+pub mod json;
 pub mod keep;
 pub mod open;
 pub mod repair;

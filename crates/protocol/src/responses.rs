@@ -1,11 +1,14 @@
 //! The Responses API: what a request holds, and what the stream of an answer says.
 
+use std::borrow::Cow;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::error::SampleError;
 use crate::item::WebSearchAction;
+use crate::json;
 use crate::open::{Kinds, Open, Raw};
 use crate::usage::Usage;
 
@@ -222,7 +225,12 @@ pub const INCOMPLETE: &str = "incomplete";
 fn text_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let raw = Box::<RawValue>::deserialize(deserializer)?;
     if raw.get().starts_with('"') {
-        return serde_json::from_str(raw.get()).map_err(D::Error::custom);
+        let text: String = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
+        // What is in the text is JSON again, or should be.
+        return Ok(match json::mend(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(mended) => mended,
+        });
     }
     Ok(raw.get().to_owned())
 }
@@ -260,6 +268,26 @@ pub struct CallOutput {
     pub call_id: String,
     /// What the model reads.
     pub output: OutputBody,
+    /// How the call went, from endpoints that run calls themselves. They do not want it back.
+    #[serde(default, skip_serializing)]
+    pub status: Option<String>,
+}
+
+impl CallOutput {
+    /// Makes the output of a call that ran here.
+    pub fn new(call_id: impl Into<String>, output: OutputBody) -> Self {
+        Self { call_id: call_id.into(), output, status: None }
+    }
+
+    /// Tells whether the endpoint says that the call went wrong.
+    pub fn has_failed(&self) -> bool {
+        is_failure(self.status.as_deref())
+    }
+}
+
+/// Tells whether a status is one of a call that did not go well.
+pub fn is_failure(status: Option<&str>) -> bool {
+    matches!(status, Some("failed" | "error" | "cancelled" | INCOMPLETE))
 }
 
 /// What the model reads of an output: text, or parts when there are images.
@@ -269,6 +297,27 @@ pub enum OutputBody {
     Text(String),
     /// Parts.
     Parts(Vec<ContentPart>),
+}
+
+impl OutputBody {
+    /// Returns the texts in it; of an image only that there is one.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Parts(parts) => {
+                let text = |part: &ContentPart| match part {
+                    Open::Known(
+                        KnownPart::InputText { text }
+                        | KnownPart::OutputText { text }
+                        | KnownPart::Refusal { refusal: text },
+                    ) => text.clone(),
+                    Open::Known(KnownPart::InputImage { .. }) => "[image]".to_owned(),
+                    Open::Unknown(part) => part.as_str().to_owned(),
+                };
+                parts.iter().map(text).collect::<Vec<_>>().join("\n")
+            }
+        }
+    }
 }
 
 impl Serialize for OutputBody {
@@ -441,6 +490,8 @@ pub enum StreamEvent {
     ReasoningDelta(String),
     /// An item is whole.
     ItemDone(ResponseItem),
+    /// Something came that cannot be read, and that may have been an item.
+    Unreadable,
     /// The answer is whole.
     Completed(Completion),
     /// The provider gave up.

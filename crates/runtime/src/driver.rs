@@ -122,7 +122,8 @@ pub(crate) async fn drive(
         let answer = driver.answer;
         for input in driver.inputs(wake) {
             // The rest of an answer that the turn has closed is nobody's.
-            let of_answer = matches!(input, Input::Stream(_) | Input::SampleFailed(_));
+            let of_answer =
+                matches!(input, Input::Bytes(_) | Input::Stream(_) | Input::SampleFailed(_));
             if of_answer && driver.answer != answer {
                 break;
             }
@@ -454,6 +455,8 @@ impl Source<'_> {
         let Open { stream, decoder, deadline } = &mut **open;
         let mut events = Vec::new();
         let frames = decoder.frames();
+        let count = bytes.as_ref().ok().and_then(Option::as_ref).map(Bytes::len);
+        let count = count.map(|count| Input::Bytes(count.try_into().unwrap_or(u64::MAX)));
         let failure = match bytes {
             Ok(Some(bytes)) => decoder
                 .push(&bytes, &mut events)
@@ -473,7 +476,7 @@ impl Source<'_> {
         }
         // What comes after the end of an answer, its connection's included, is dropped by the loop.
         let failure = failure.map(Input::SampleFailed);
-        events.into_iter().map(Input::Stream).chain(failure).collect()
+        count.into_iter().chain(events.into_iter().map(Input::Stream)).chain(failure).collect()
     }
 }
 

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use protocol::item::{Command, Status as ItemStatus, WebSearchAction, user_message_name};
+use protocol::item::{
+    Command, EndpointCall, Status as ItemStatus, WebSearchAction, user_message_name,
+};
+use protocol::json;
 use protocol::rollout::{EventHead, Line, SessionMeta, TurnContext, kind};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -62,7 +65,8 @@ impl PastThread {
 
     /// Takes the next line in. One that makes no sense changes nothing.
     pub fn line(&mut self, line: &Line<'_>) {
-        let json = line.payload.get();
+        let json = json::mend(line.payload.get());
+        let json = &*json;
         if !json.starts_with('{') {
             return;
         }
@@ -342,6 +346,18 @@ fn body(item: Value) -> Option<Body> {
             let action = action.as_ref().map(crate::wire::search_action);
             Body::WebSearch { id, query: text("query"), action }
         }
+        "McpToolCall" => {
+            let parts = item["result"]["content"].as_array().into_iter().flatten();
+            let parts: Vec<_> = parts.filter_map(|part| part["text"].as_str()).collect();
+            let call = EndpointCall {
+                server: text("server"),
+                tool: text("tool"),
+                arguments: item["arguments"].to_string(),
+                output: parts.join("\n"),
+                status: status(&item["status"]),
+            };
+            Body::endpoint_call(id, &call, Some(0))
+        }
         "ContextCompaction" => Body::ContextCompaction { id },
         _ => return None,
     })
@@ -458,6 +474,7 @@ mod tests {
             | Body::Reasoning { id, .. }
             | Body::CommandExecution { id, .. }
             | Body::FileChange { id, .. }
+            | Body::McpToolCall { id, .. }
             | Body::WebSearch { id, .. }
             | Body::ContextCompaction { id } => id.clone(),
         };

@@ -1,7 +1,7 @@
 //! Threads, turns and items as clients see them. The order of fields is that of the reference.
 
 use protocol::item::{
-    Change, ChangeKind, Command, ItemBody, Status as ItemStatus, WebSearchAction,
+    Change, ChangeKind, Command, EndpointCall, ItemBody, Status as ItemStatus, WebSearchAction,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -339,6 +339,21 @@ pub enum Body {
     },
     /// A patch.
     FileChange { id: String, changes: Vec<FileChange>, status: &'static str },
+    /// A call that the endpoint ran itself, in the shape of one of an MCP server.
+    McpToolCall {
+        id: String,
+        server: String,
+        tool: String,
+        status: &'static str,
+        arguments: Value,
+        app_context: (),
+        mcp_app_ui: (),
+        plugin_id: (),
+        read_only_hint: (),
+        result: Option<Value>,
+        error: Option<Value>,
+        duration_ms: Option<u64>,
+    },
     /// A search.
     WebSearch { id: String, query: String, action: Option<Value> },
     /// The history was replaced by a summary.
@@ -390,6 +405,27 @@ impl Body {
         }
     }
 
+    /// A call that the endpoint ran; `duration_ms` once it is done.
+    pub fn endpoint_call(id: String, call: &EndpointCall, duration_ms: Option<u64>) -> Self {
+        let begun = call.status == ItemStatus::InProgress;
+        let content = json!([{"type": "text", "text": call.output}]);
+        let result = json!({"content": content, "structuredContent": null, "_meta": null});
+        Self::McpToolCall {
+            id,
+            server: call.server.clone(),
+            tool: call.tool.clone(),
+            status: status_name(call.status),
+            arguments: call.json_arguments(),
+            app_context: (),
+            mcp_app_ui: (),
+            plugin_id: (),
+            read_only_hint: (),
+            result: (!begun).then_some(result),
+            error: (call.status == ItemStatus::Failed).then(|| json!({"message": call.output})),
+            duration_ms: if begun { None } else { duration_ms },
+        }
+    }
+
     /// A patch.
     pub fn file_change(id: String, changes: &[Change], status: ItemStatus) -> Self {
         let change = |change: &Change| FileChange {
@@ -413,6 +449,7 @@ impl Body {
                 Self::Reasoning { id, summary: summary.clone(), content: Vec::new() }
             }
             ItemBody::Command(command) => Self::command(id, command, duration_ms),
+            ItemBody::EndpointCall(call) => Self::endpoint_call(id, call, duration_ms),
             ItemBody::FileChange { changes, status } => Self::file_change(id, changes, *status),
             ItemBody::WebSearch { query, action, .. } => {
                 Self::WebSearch { id, query: query.clone(), action: Some(search_action(action)) }

@@ -51,6 +51,18 @@ fn every_setting() {
         c.project_doc_fallback_filenames = vec!["A".into()];
     });
     check_text("tool_output_token_limit = 5", |c| c.tool_output_token_limit = Some(5));
+    check_text(
+        "[limits]\nidle_answers_max = 5\nanswer_bytes_max = 6\nanswer_seconds_max = 7",
+        |c| {
+            c.limits.idle_answers_max = Some(5);
+            c.limits.answer_bytes_max = Some(6);
+            c.limits.answer_seconds_max = Some(7);
+        },
+    );
+    check_text("[limits]\nrequests_max = 5\ncalls_max = 6", |c| {
+        c.limits.requests_max = Some(5);
+        c.limits.calls_max = Some(6);
+    });
     check_text("hide_agent_reasoning = true", |c| c.hide_agent_reasoning = true);
     check_text("developer_instructions = 'd'", |c| c.developer_instructions = Some("d".into()));
     check_text("model_instructions_file = '~/f'", |c| {

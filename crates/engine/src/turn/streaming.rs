@@ -1,17 +1,24 @@
 //! The part of a turn that reads a stream: items as they begin, grow and are done, and the calls among them.
+//!
+//! Nothing that an endpoint sends is lost in silence: an item is shown, or it is named in a warning once
+//! the stream is over ([`Unshown`]). An item of a kind that is not known is kept in the log as it came.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::event::Event;
 use protocol::id::{CallKey, ItemId};
-use protocol::item::{Item, ItemBody};
+use protocol::item::{EndpointCall, Item, ItemBody, Status};
 use protocol::keep::Keep;
-use protocol::open::Open;
-use protocol::responses::{Completion, KnownItem, ResponseItem, StreamEvent};
+use protocol::open::{Open, Raw};
+use protocol::responses::{
+    CallOutput, Completion, KnownItem, Message, ResponseItem, StreamEvent, is_failure,
+};
 use protocol::rollout::TotalledUsage;
 
 use super::compacting::Squeezed;
-use super::{Action, Failure, Purpose, State, Turn};
-use crate::call::{self, Call, Payload};
-use crate::context::Origin;
+use super::{Action, Failure, Purpose, State, Turn, hosted};
+use crate::call::{self, Call, Held, Payload, Taken};
+use crate::context::{self, Origin};
 
 /// An item that is being streamed.
 #[derive(Debug)]
@@ -26,6 +33,45 @@ enum Kind {
     Message,
     Reasoning,
     WebSearch,
+}
+
+/// What an answer brought that is not shown.
+#[derive(Debug, Default)]
+pub(super) struct Unshown {
+    /// Events that could not be read.
+    unreadable: u64,
+    /// Kinds of items and parts that are not known, and how many there were.
+    kinds: BTreeMap<String, u32>,
+    /// Outputs that are of no call here, by the ids of their calls.
+    outputs: BTreeSet<String>,
+    /// Text for a message that never came whole.
+    text: bool,
+    /// Whether a message came whole.
+    message: bool,
+}
+
+impl Unshown {
+    fn kind(&mut self, kind: &str) {
+        // Whoever makes up kinds without end is told of the first ones only.
+        if self.kinds.len() < KINDS_MAX || self.kinds.contains_key(kind) {
+            *self.kinds.entry(clip(kind)).or_default() += 1;
+        }
+    }
+
+    fn output(&mut self, call_id: &str) {
+        if self.outputs.len() < KINDS_MAX {
+            self.outputs.insert(clip(call_id));
+        }
+    }
+}
+
+/// Kinds and ids that a warning names.
+const KINDS_MAX: usize = 8;
+/// Characters of one that are shown.
+const KIND_CHARS_MAX: usize = 64;
+
+fn clip(text: &str) -> String {
+    text.chars().take(KIND_CHARS_MAX).collect()
 }
 
 impl Turn {
@@ -67,11 +113,36 @@ impl Turn {
             (Purpose::Summary, StreamEvent::ItemDone(Open::Known(KnownItem::Message(message)))) => {
                 self.summary = Some(message.content.text());
             }
-            // A summary is not shown, and an item of an unknown kind cannot be.
+            (_, StreamEvent::Unreadable) => self.unshown.unreadable += 1,
+            // A summary is not shown, and what an item of an unknown kind is shows when it is whole.
             (_, StreamEvent::ItemAdded(_) | StreamEvent::ItemDone(_)) => {}
             (Purpose::Summary, StreamEvent::TextDelta(_) | StreamEvent::ReasoningDelta(_)) => {}
         }
-        // What is over its limit is not listened to any longer.
+        self.stop_listening(purpose);
+    }
+
+    /// Counts bytes of an answer that has come so far until `now_ms`.
+    pub(super) fn on_bytes(&mut self, purpose: Purpose, bytes: u64, now_ms: u64) {
+        self.answer_bytes = self.answer_bytes.saturating_add(bytes);
+        let limits = &self.options.limits;
+        let began_ms = *self.answer_began_ms.get_or_insert(now_ms);
+        let took = now_ms.saturating_sub(began_ms);
+        if self.answer_bytes > limits.answer_bytes_max {
+            let max = limits.answer_bytes_max;
+            self.limit_reached = Some(format!(
+                "an answer reached the limit of {max} bytes (`limits.answer_bytes_max`)"
+            ));
+        } else if u128::from(took) > limits.answer_time_max.as_millis() {
+            let max = limits.answer_time_max.as_secs();
+            self.limit_reached = Some(format!(
+                "an answer reached the limit of {max} s (`limits.answer_seconds_max`)"
+            ));
+        }
+        self.stop_listening(purpose);
+    }
+
+    /// What is over its limit is not listened to any longer.
+    fn stop_listening(&mut self, purpose: Purpose) {
         if self.limit_reached.is_some() && matches!(self.state, State::Sampling(_)) {
             self.close_stream(purpose, Ok(Completion::default()));
         }
@@ -87,9 +158,59 @@ impl Turn {
 
     /// Ends the stream, and what it left half-said.
     pub(super) fn close_stream(&mut self, purpose: Purpose, end: Result<Completion, Failure>) {
+        let half = self.streaming.iter().any(|open| open.kind == Kind::Message);
         self.discard_streaming();
         self.actions.push_back(Action::CloseStream);
+        let broke_off = end.is_err().then_some("the answer broke off before its output came");
+        for id in self.calls.close(broke_off) {
+            self.unshown.output(&id);
+        }
+        self.unshown.text |= half;
+        self.name_unshown(end.is_ok() && self.limit_reached.is_none());
         self.state = State::Settling(purpose, end);
+    }
+
+    /// Names what the answer brought and nobody sees. One that broke off is asked for again, so that what
+    /// was only begun in it is not lost.
+    fn name_unshown(&mut self, is_whole: bool) {
+        let Unshown { unreadable, kinds, outputs, text, message } =
+            std::mem::take(&mut self.unshown);
+        let mut warnings = Vec::new();
+        if is_whole && unreadable > 0 {
+            warnings.push(format!(
+                "the endpoint sent {unreadable} events that could not be read; something may be \
+                 missing from the answer"
+            ));
+        }
+        let mut new = Vec::new();
+        for (kind, count) in kinds {
+            let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
+            // An endpoint that sends one with every answer is named once.
+            if self.named_kinds.len() < KINDS_MAX && self.named_kinds.insert(kind.clone()) {
+                new.push(format!("`{kind}`{times}"));
+            }
+        }
+        if !new.is_empty() {
+            warnings.push(format!(
+                "the endpoint sent what this version has no words for: {}; it is kept in the log and \
+                 not sent back",
+                new.join(", ")
+            ));
+        }
+        if !outputs.is_empty() {
+            let ids: Vec<_> = outputs.iter().map(|id| format!("`{id}`")).collect();
+            warnings.push(format!(
+                "the endpoint sent outputs of calls that it did not make, or that ran here: {}; they are \
+                 not used",
+                ids.join(", ")
+            ));
+        }
+        if is_whole && text && !message {
+            let text = "the endpoint called its answer complete before the message in it was; what came \
+                        of the message is not kept";
+            warnings.push(text.to_owned());
+        }
+        warnings.into_iter().for_each(|text| self.emit(Event::Warning(text)));
     }
 
     /// Takes back what was begun and will not be finished.
@@ -111,12 +232,19 @@ impl Turn {
         if let Some(open) = self.streaming.iter().rev().find(|open| open.kind == kind) {
             let item = open.id;
             self.emit(Event::Delta { item, text });
+        } else if kind == Kind::Message {
+            self.unshown.text = true;
         }
     }
 
     fn on_done(&mut self, item: ResponseItem) {
-        // Unknown kinds are not sent back: the endpoint did not offer them to this version of us.
-        let Open::Known(item) = item else { return };
+        let mut item = match item {
+            Open::Known(item) => item,
+            Open::Unknown(raw) => return self.on_unknown(raw),
+        };
+        if let KnownItem::Message(message) = &mut item {
+            self.on_message(message);
+        }
         let mut completed = None;
         if let Some((kind, server_id, body)) = shown(&item) {
             let id = self.finish_streaming(kind, server_id.as_deref()).unwrap_or_else(|| {
@@ -128,7 +256,8 @@ impl Turn {
         }
         match item {
             KnownItem::FunctionCall(mut call) => {
-                call.call_id = self.context.unique_call_id(&call.call_id);
+                let id = call.call_id.clone();
+                call.call_id = self.context.unique_call_id(&id);
                 // A tool of a namespace is not the tool of the same name without one.
                 let name = match &call.namespace {
                     Some(namespace) if !namespace.is_empty() => {
@@ -140,21 +269,26 @@ impl Turn {
                 let payload = Payload::Function(call.arguments.clone());
                 self.leave_out(&mut call.arguments, "{}");
                 name_anyway(&mut call.name);
+                let server = call.namespace.clone().filter(|namespace| !namespace.is_empty());
+                let item = endpoint_call(server, &call.name, &call.arguments, &call.status);
                 self.push(Origin::Turn, KnownItem::FunctionCall(call));
-                self.on_call(call_id, name, payload, whole);
+                self.on_call(&id, Made { call_id, name, payload, whole, item });
             }
             KnownItem::CustomToolCall(mut call) => {
-                call.call_id = self.context.unique_call_id(&call.call_id);
+                let id = call.call_id.clone();
+                call.call_id = self.context.unique_call_id(&id);
                 let (call_id, name) = (call.call_id.clone(), call.name.clone());
                 let whole = call.is_whole();
                 let payload = Payload::Custom(call.input.clone());
                 self.leave_out(&mut call.input, "");
                 name_anyway(&mut call.name);
+                let item = endpoint_call(None, &call.name, &call.input, &call.status);
                 self.push(Origin::Turn, KnownItem::CustomToolCall(call));
-                self.on_call(call_id, name, payload, whole);
+                self.on_call(&id, Made { call_id, name, payload, whole, item });
             }
-            // Outputs are ours to give; one from the model would answer a call twice.
-            KnownItem::FunctionCallOutput(_) | KnownItem::CustomToolCallOutput(_) => {}
+            KnownItem::FunctionCallOutput(output) | KnownItem::CustomToolCallOutput(output) => {
+                self.on_output(output);
+            }
             KnownItem::Message(_) | KnownItem::Reasoning(_) | KnownItem::WebSearchCall(_) => {
                 self.push(Origin::Turn, item);
             }
@@ -185,24 +319,122 @@ impl Turn {
         Some(self.streaming.remove(index).id)
     }
 
-    fn on_call(&mut self, call_id: String, name: String, payload: Payload, whole: bool) {
+    /// Queues a call that the endpoint names `id`, holds it or answers it; `call` says who runs what.
+    fn on_call(&mut self, id: &str, made: Made) {
+        let Made { call_id, name, payload, whole, item } = made;
         self.call_count += 1;
         self.numbers.call += 1;
         let call = Call { key: CallKey(self.numbers.call), call_id, name, payload };
         let limits = &self.options.limits;
+        let tool = self.options.tools.get(&call.name);
         if self.call_count > limits.calls_max {
-            let message = format!("the turn reached its limit of {} tool calls", limits.calls_max);
-            self.calls.push_answered(call, format!("not run: {message}"));
+            let max = limits.calls_max;
+            let message =
+                format!("the turn reached its limit of {max} tool calls (`limits.calls_max`)");
+            self.calls.push_answered(id, call, format!("not run: {message}"));
             self.limit_reached = Some(message);
-        } else if let Some(refusal) = call::refusal(&call, &self.options.tools, limits) {
-            self.calls.push_answered(call, refusal);
-        } else if !whole {
-            let refusal = call::half(&call);
-            self.calls.push_answered(call, refusal);
+        } else if let Some(output) = self.calls.take_early(id) {
+            let refusal = String::new();
+            self.calls.push_held(id, call, Held { item, refusal });
+            self.on_output(output);
+        } else if let Some(tool) = tool {
+            let refusal = call::refusal(&call, limits);
+            match refusal.or_else(|| (!whole).then(|| call::half(&call))) {
+                Some(refusal) => self.calls.push_answered(id, call, refusal),
+                None => self.calls.push(id, call, tool.parallel),
+            }
         } else {
-            let parallel = self.options.tools.get(&call.name).is_some_and(|tool| tool.parallel);
-            self.calls.push(call, parallel);
+            let refusal = call::unsupported(&call);
+            self.calls.push_held(id, call, Held { item, refusal });
         }
+    }
+
+    /// Takes the output of a call that the endpoint has run.
+    fn on_output(&mut self, output: CallOutput) {
+        let bytes_max = self.options.limits.output_bytes_max;
+        let output = CallOutput { output: call::bound_output(output.output, bytes_max), ..output };
+        let id = output.call_id.clone();
+        let (key, body) = match self.calls.give(output) {
+            Taken::Paired(key, body) => (key, body),
+            Taken::Early => return,
+            Taken::Repeated => return self.unshown.output(&id),
+        };
+        let call_id = self.calls.call_id(key).map(str::to_owned);
+        // The history first: what is shown is never more than what is kept.
+        if self.calls.all_given() {
+            for output in self.calls.take_outputs() {
+                self.push(Origin::Turn, output);
+            }
+        } else if let Some(returned) = self.calls.returned(key) {
+            self.keep(Keep::Returned(returned));
+        }
+        self.show_endpoint_call(call_id, body);
+    }
+
+    fn show_endpoint_call(&mut self, call_id: Option<String>, body: EndpointCall) {
+        let id = self.new_item();
+        let begun =
+            EndpointCall { output: String::new(), status: Status::InProgress, ..body.clone() };
+        let item = |body| Item { id, call_id: call_id.clone(), body: ItemBody::EndpointCall(body) };
+        self.emit(Event::ItemStarted(item(begun)));
+        self.emit(Event::ItemCompleted(item(body)));
+    }
+
+    /// Shows a call of a kind that only endpoints run, and names everything else. Neither is sent back:
+    /// the endpoint did not offer it to this version of us.
+    fn on_unknown(&mut self, raw: Raw) {
+        let hosted = hosted::read(&raw, self.options.limits.output_bytes_max);
+        let kind = raw.kind().map(|kind| kind.into_owned());
+        self.keep(Keep::Came(raw));
+        match hosted {
+            Some(body) => self.show_endpoint_call(None, body),
+            None => self.unshown.kind(kind.as_deref().unwrap_or("an item without a type")),
+        }
+    }
+
+    /// Sees to it that a message can be shown: whatever role it has, it is the model who speaks.
+    fn on_message(&mut self, message: &mut Message) {
+        self.unshown.message = true;
+        let parts = message.content.0.iter();
+        let unknown: Vec<_> = parts
+            .filter_map(|part| match part {
+                Open::Known(_) => None,
+                Open::Unknown(raw) => Some(raw.kind().unwrap_or("a part without a type".into())),
+            })
+            .collect();
+        unknown.iter().for_each(|kind| self.unshown.kind(kind));
+        if !unknown.is_empty() {
+            let came = context::wire(&KnownItem::Message(message.clone()));
+            self.keep(Keep::Came(came));
+        }
+        message.role = "assistant".to_owned();
+    }
+}
+
+/// A call that the model made.
+struct Made {
+    /// The id that the history has for it.
+    call_id: String,
+    name: String,
+    payload: Payload,
+    whole: bool,
+    /// What it is if the endpoint runs it.
+    item: EndpointCall,
+}
+
+fn endpoint_call(
+    server: Option<String>,
+    tool: &str,
+    arguments: &str,
+    status: &Option<String>,
+) -> EndpointCall {
+    let failed = is_failure(status.as_deref());
+    EndpointCall {
+        server: server.unwrap_or_else(|| EndpointCall::SERVER.to_owned()),
+        tool: tool.to_owned(),
+        arguments: arguments.to_owned(),
+        output: String::new(),
+        status: if failed { Status::Failed } else { Status::InProgress },
     }
 }
 
@@ -216,7 +448,7 @@ fn name_anyway(name: &mut String) {
 /// Returns what the user sees of an item that the model streams; calls are shown by their tools.
 fn shown(item: &KnownItem) -> Option<(Kind, Option<String>, ItemBody)> {
     match item {
-        KnownItem::Message(message) if message.role == "assistant" => {
+        KnownItem::Message(message) => {
             let body = ItemBody::AgentMessage { text: message.content.text() };
             Some((Kind::Message, message.id.clone(), body))
         }

@@ -61,6 +61,8 @@ fn simulate() {
     assert!(often("cancel beside another question") >= 50, "{tally:?}");
     assert!(often("store failed") >= 50, "{tally:?}");
     assert!(often("wrong answer") >= 50, "{tally:?}");
+    assert!(often("idle limit") >= 50, "{tally:?}");
+    assert!(often("byte limit") >= 10, "{tally:?}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "a failing seed is replayed from the command line")]
@@ -116,6 +118,12 @@ fn options(rng: &mut Rng, usage: Usage, numbers: Numbers) -> TurnOptions {
     }
     if rng.one_in(3) {
         limits.requests_max = rng.below(5) as u32;
+    }
+    if rng.one_in(3) {
+        limits.idle_answers_max = rng.below(3) as u32;
+    }
+    if rng.one_in(8) {
+        limits.answer_bytes_max = rng.below(8);
     }
     TurnOptions {
         tools: [tool("read", true), tool("list", true), tool("write", false)].into(),
@@ -403,24 +411,26 @@ impl<'a> World<'a> {
     /// Something that a model or the network to it may come up with.
     fn wild_model(&mut self) -> Input {
         let known = |item| Open::Known(item);
-        let event = match self.rng.below(30) {
+        let event = match self.rng.below(33) {
             0 => StreamEvent::Created,
             1..=3 => StreamEvent::ItemAdded(known(self.shown_item())),
             4..=5 => StreamEvent::TextDelta("text".into()),
             6 => StreamEvent::ReasoningDelta("thought".into()),
             7..=10 => StreamEvent::ItemDone(known(self.shown_item())),
             11..=20 => StreamEvent::ItemDone(known(self.call())),
-            21 => {
+            21..=22 => {
                 let (call_id, output) = (self.call_id(), OutputBody::Text("forged".into()));
-                let forged = KnownItem::FunctionCallOutput(CallOutput { call_id, output });
+                let forged = KnownItem::FunctionCallOutput(CallOutput::new(call_id, output));
                 StreamEvent::ItemDone(known(forged))
             }
-            22 => {
+            23 => {
                 let item = serde_json::from_str(r#"{"type":"hologram","id":"h"}"#).unwrap();
                 StreamEvent::ItemDone(item)
             }
-            23 => StreamEvent::Failed(self.error()),
-            24 => return Input::SampleFailed(self.error()),
+            24 => StreamEvent::Unreadable,
+            25 => return Input::Bytes(1),
+            26 => StreamEvent::Failed(self.error()),
+            27 => return Input::SampleFailed(self.error()),
             _ => {
                 let end_turn = [None, None, Some(true), Some(false)][self.rng.below(4) as usize];
                 return completed(self.rng.below(150), end_turn);
@@ -623,6 +633,11 @@ impl<'a> World<'a> {
             }
             Event::ItemCompleted(Item { id, call_id, body }) => {
                 self.completed.extend(call_id.clone());
+                if matches!(body, ItemBody::EndpointCall(_)) {
+                    let call_id = call_id.as_deref().unwrap();
+                    assert!(self.kept.has_output(call_id), "the output of {call_id} is not kept");
+                    self.happened.push("call of the endpoint");
+                }
                 let old = open.remove(id);
                 assert!(old.is_some_and(|old| same_kind(&old, body)), "{id:?} is not open");
                 if matches!(body, ItemBody::Compaction { .. }) {
@@ -660,8 +675,9 @@ impl<'a> World<'a> {
                     prompt::COMPACTION_FUTILE,
                     "the answer does not follow",
                 ];
-                assert!(known.iter().any(|words| text.starts_with(words)), "{text}");
-                self.happened.push("warning");
+                let named = text.starts_with("the endpoint ");
+                assert!(named || known.iter().any(|words| text.starts_with(words)), "{text}");
+                self.happened.push(if named { "named" } else { "warning" });
             }
             Event::ThreadStarted(_) | Event::HistoryRepaired(_) => {
                 panic!("not of a turn: {event:?}")
@@ -699,8 +715,15 @@ impl<'a> World<'a> {
                 let limits = &self.options.limits;
                 if cause == TurnErrorCause::Limit {
                     let calls = self.calls_total > limits.calls_max;
-                    assert!(calls || self.requests == limits.requests_max, "no limit was reached");
-                    self.happened.push(if calls { "call limit" } else { "request limit" });
+                    if error.message.contains("limits.idle_answers_max") {
+                        self.happened.push("idle limit");
+                    } else if error.message.contains("limits.answer_bytes_max") {
+                        self.happened.push("byte limit");
+                    } else {
+                        let requests = self.requests == limits.requests_max;
+                        assert!(calls || requests, "no limit was reached");
+                        self.happened.push(if calls { "call limit" } else { "request limit" });
+                    }
                 } else if cause == TurnErrorCause::Answer {
                     assert!(self.requests >= 2, "the answer was not asked for again");
                     self.happened.push("wrong answer");
@@ -794,6 +817,8 @@ const EVENTFUL: &[&str] = &[
     "interrupt beside a question",
     "prefix remembered",
     "cancel",
+    "call of the endpoint",
+    "named",
 ];
 
 /// How the history answers calls that were never run.
@@ -804,6 +829,7 @@ const REFUSALS: &[&str] = &[
     "the arguments of ",
     "not run: the turn reached its limit",
     "aborted by user",
+    "forged",
 ];
 
 const CLASSES: &[ErrorClass] = &[

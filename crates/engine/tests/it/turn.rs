@@ -22,7 +22,9 @@ use protocol::approval::{Answer, ApprovalRequest, Resolution, Scope, Subject};
 use protocol::error::{ErrorClass, SampleError};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey};
-use protocol::item::{Command, Item, ItemBody, Status, Step, StepStatus, WebSearchAction};
+use protocol::item::{
+    Command, EndpointCall, Item, ItemBody, Status, Step, StepStatus, WebSearchAction,
+};
 use protocol::open::Open;
 use protocol::responses::{
     CallOutput, Completion, Content, CustomToolCall, FunctionCall, KnownItem, KnownPart, Message,
@@ -107,6 +109,11 @@ impl Play {
         let number = u32::try_from(value).unwrap();
         match name {
             "requests_max" => self.options.limits.requests_max = number,
+            "idle_answers_max" => self.options.limits.idle_answers_max = number,
+            "answer_bytes_max" => self.options.limits.answer_bytes_max = value,
+            "answer_seconds_max" => {
+                self.options.limits.answer_time_max = std::time::Duration::from_secs(value);
+            }
             "answer_items_max" => self.options.limits.answer_items_max = number,
             "approval_timeout" => {
                 self.options.limits.approval_timeout = std::time::Duration::from_secs(value);
@@ -138,6 +145,7 @@ impl Play {
             let mut context = Context::default();
             context.push(Origin::Setup, user_message("setup"));
             self.kept = Kept::new(&context.input());
+            self.history = History::default();
             let said = vec![user_message(said)];
             let turn = Turn::start(context, self.options.clone(), Vec::new(), said);
             self.turn = Some(turn);
@@ -150,6 +158,8 @@ impl Play {
         } else if input == "compact" {
             let parts = self.turn.take().unwrap().into_parts();
             self.turn = Some(Turn::start_compaction(parts.context, self.options.clone()));
+        } else if let Some(seconds) = input.strip_prefix("later ") {
+            self.now_ms += seconds.parse::<u64>().unwrap() * 1000;
         } else if input == "history" {
             let turn = self.turn.as_ref().unwrap();
             *text += &format!("  history {}\n", brief_input(&turn.context().input()));
@@ -226,15 +236,22 @@ fn read_input(input: &str) -> Input {
             let (id, status) = (None, status(verb));
             done(KnownItem::CustomToolCall(CustomToolCall { id, call_id, name, input, status }))
         }
-        "output" => {
+        "output" | "failed-output" | "custom-output" => {
             let [call_id, text] = words(rest);
-            let output = OutputBody::Text(text);
-            done(KnownItem::FunctionCallOutput(CallOutput { call_id, output }))
+            let mut output = CallOutput::new(call_id, OutputBody::Text(text));
+            output.status = (verb == "failed-output").then(|| "failed".to_owned());
+            done(match verb {
+                "custom-output" => KnownItem::CustomToolCallOutput(output),
+                _ => KnownItem::FunctionCallOutput(output),
+            })
         }
         "hologram" => {
             let item = serde_json::from_str(r#"{"type":"hologram"}"#).unwrap();
             Input::Stream(StreamEvent::ItemDone(item))
         }
+        "item" => Input::Stream(StreamEvent::ItemDone(serde_json::from_str(rest).unwrap())),
+        "bytes" => Input::Bytes(rest.parse().unwrap()),
+        "unreadable" => Input::Stream(StreamEvent::Unreadable),
         "completed" => {
             let mut completion = Completion::default();
             match rest {
@@ -441,6 +458,10 @@ fn brief_item(Item { id, body, .. }: &Item) -> String {
         ItemBody::AgentMessage { text } => format!("message {text:?}"),
         ItemBody::Reasoning { summary } => format!("reasoning {summary:?}"),
         ItemBody::WebSearch { call, query, .. } => format!("search {call} {query:?}"),
+        ItemBody::EndpointCall(call) => {
+            let EndpointCall { server, tool, arguments, output, status } = call;
+            format!("{server}'s {tool} {arguments} -> {output:?} {status:?}")
+        }
         ItemBody::TodoList { steps } => {
             let steps: Vec<_> = steps.iter().map(|step| step.text.as_str()).collect();
             format!("todo {}", steps.join(" "))

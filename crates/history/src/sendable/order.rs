@@ -116,10 +116,8 @@ impl Sorted {
 impl Pending {
     /// Makes an output that says that there is none.
     fn lost(&self) -> Kept {
-        let output = CallOutput {
-            call_id: self.id.clone(),
-            output: OutputBody::Text(OUTPUT_LOST.to_owned()),
-        };
+        let lost = OutputBody::Text(OUTPUT_LOST.to_owned());
+        let output = CallOutput::new(self.id.clone(), lost);
         let output = if self.custom {
             KnownItem::CustomToolCallOutput(output)
         } else {

@@ -109,7 +109,7 @@ fn item() -> impl Strategy<Value = KnownItem> {
 
 fn output() -> impl Strategy<Value = CallOutput> {
     let body = prop_oneof![text().prop_map(OutputBody::Text), parts().prop_map(OutputBody::Parts)];
-    (text(), body).prop_map(|(call_id, output)| CallOutput { call_id, output })
+    (text(), body).prop_map(|(call_id, output)| CallOutput::new(call_id, output))
 }
 
 fn parts() -> impl Strategy<Value = Vec<ContentPart>> {

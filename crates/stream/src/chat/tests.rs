@@ -89,6 +89,7 @@ fn brief(event: StreamEvent) -> String {
     };
     match event {
         StreamEvent::Created => "created".to_owned(),
+        StreamEvent::Unreadable => "unreadable".to_owned(),
         StreamEvent::ItemAdded(added) => format!("added {}", item(added)),
         StreamEvent::TextDelta(text) => format!("+t{text}"),
         StreamEvent::ReasoningDelta(text) => format!("+r{text}"),

@@ -48,6 +48,7 @@ fn render(bytes: &[u8], chunk_size: usize) -> String {
     for event in events {
         match event {
             StreamEvent::Created => writeln!(text, "created"),
+            StreamEvent::Unreadable => writeln!(text, "unreadable"),
             StreamEvent::ItemAdded(item) => {
                 writeln!(text, "added {}", serde_json::to_string(&item).unwrap())
             }

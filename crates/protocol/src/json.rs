@@ -1,0 +1,90 @@
+//! JSON from outside that is nearly right.
+
+use std::borrow::Cow;
+
+/// Replaces escapes of half a surrogate pair by `\\ufffd`. JSON allows them, many programs write them, and
+/// no text can hold them: a parser would refuse all that they stand in.
+///
+/// Costs one look for a backslash where there is none, and changes nothing that is not such an escape.
+pub fn mend(json: &str) -> Cow<'_, str> {
+    let bytes = json.as_bytes();
+    let mut mended = String::new();
+    // Up to where the text was copied, and where to look on.
+    let (mut copied, mut at) = (0, 0);
+    while let Some(found) = json[at..].find('\\') {
+        let start = at + found;
+        let width = match unit(bytes, start) {
+            Some(high @ 0xd800..=0xdbff) => match unit(bytes, start + ESCAPE) {
+                Some(0xdc00..=0xdfff) => 2 * ESCAPE,
+                _ => {
+                    debug_assert!(high < 0xdc00);
+                    replace(json, &mut mended, &mut copied, start);
+                    ESCAPE
+                }
+            },
+            Some(0xdc00..=0xdfff) => {
+                replace(json, &mut mended, &mut copied, start);
+                ESCAPE
+            }
+            Some(_) => ESCAPE,
+            // The next character belongs to the backslash, whatever it is.
+            None => 1 + json[start + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+        at = start + width;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(json);
+    }
+    mended.push_str(&json[copied..]);
+    Cow::Owned(mended)
+}
+
+/// Bytes of an escape such as `\\ud83d`.
+const ESCAPE: usize = 6;
+
+fn replace(json: &str, mended: &mut String, copied: &mut usize, start: usize) {
+    mended.push_str(&json[*copied..start]);
+    mended.push_str("\\ufffd");
+    *copied = start + ESCAPE;
+}
+
+/// Reads an escape of four digits.
+fn unit(bytes: &[u8], at: usize) -> Option<u16> {
+    let escape = bytes.get(at..at + ESCAPE)?;
+    let digits = escape.strip_prefix(b"\\u")?;
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::mend;
+
+    #[test]
+    fn halves_of_pairs() {
+        for (json, want) in [
+            (r#""plain""#, r#""plain""#),
+            (r#""\ud800""#, r#""\ufffd""#),
+            (r#""\uDC00x""#, r#""\ufffdx""#),
+            (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#),
+            (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
+            (r#""\ude00\ud83d""#, r#""\ufffd\ufffd""#),
+            (r#""\ud83d\u0041\ud83d\n""#, r#""\ufffd\u0041\ufffd\n""#),
+            // A backslash that is one itself, escapes that are none, and an end in the middle.
+            (r#""\\ud800""#, r#""\\ud800""#),
+            (r#""\\\ud800""#, r#""\\\ufffd""#),
+            (r#""\ud8""#, r#""\ud8""#),
+            (r#""\ud8zz\é\"#, r#""\ud8zz\é\"#),
+            (r"\ud83d\ude0", r"\ufffd\ude0"),
+            ("\\", "\\"),
+        ] {
+            let got = mend(json);
+            assert_eq!(got, want, "{json}");
+            assert_eq!(matches!(got, Cow::Borrowed(_)), json == want, "{json}");
+        }
+    }
+}
