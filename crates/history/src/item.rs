@@ -1,5 +1,8 @@
 //! One item as a log holds it, made into what is sent.
 
+use std::borrow::Cow;
+
+use protocol::json;
 use protocol::open::{self, Kinds as _, Open, Raw};
 use protocol::responses::{KnownItem, KnownPart, Message};
 use serde::Deserialize;
@@ -67,6 +70,14 @@ pub(crate) fn is_models(json: &str) -> bool {
 
 /// Reads an item. Text that is not JSON is malformed like any other.
 pub(crate) fn read(json: &str) -> Result<KnownItem, Unread> {
+    // Only where it is needed, as most items are read well.
+    read_as_is(json).or_else(|unread| match json::mend(json) {
+        Cow::Borrowed(_) => Err(unread),
+        Cow::Owned(mended) => read_as_is(&mended),
+    })
+}
+
+fn read_as_is(json: &str) -> Result<KnownItem, Unread> {
     // A list would pass for the fields of an object, in order.
     let is_object = json.starts_with('{');
     let kind = open::kind(json).filter(|_| is_object).ok_or(Unread::Malformed)?;

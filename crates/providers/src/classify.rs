@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use protocol::error::{ErrorClass, SampleError};
+use protocol::json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use stream::failure::{self, WireError};
@@ -131,7 +132,8 @@ fn error_object(body: &str) -> Option<WireError> {
         #[serde(borrow)]
         error: &'a RawValue,
     }
-    let Wrapped { error } = serde_json::from_str(body).ok()?;
+    let body = json::mend(body);
+    let Wrapped { error } = serde_json::from_str(&body).ok()?;
     let error = WireError::read(error.get()).ok()?;
     (error != WireError::default()).then_some(error)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use protocol::json;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -63,9 +64,13 @@ pub enum Unreadable {
 impl Incoming {
     /// Reads a line.
     pub fn parse(line: &[u8]) -> Result<Self, Unreadable> {
-        let json = |error: serde_json::Error| Unreadable::Json(error.to_string());
-        let mut fields: HashMap<String, Box<RawValue>> =
-            serde_json::from_slice(line).map_err(json)?;
+        let refused = |error: serde_json::Error| Unreadable::Json(error.to_string());
+        let mut fields: HashMap<String, Box<RawValue>> = match std::str::from_utf8(line) {
+            // Clients in JavaScript write half a surrogate pair as it is.
+            Ok(text) => serde_json::from_str(&json::mend(text)).map_err(refused)?,
+            // The parser says where.
+            Err(_) => serde_json::from_slice(line).map_err(refused)?,
+        };
         let id = match fields.remove("id") {
             Some(id) => {
                 Some(serde_json::from_str::<RequestId>(id.get()).map_err(|_| Unreadable::Id)?)

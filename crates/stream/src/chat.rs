@@ -164,7 +164,12 @@ impl Listener for Listening<'_> {
                 answer.begin(events);
                 answer.complete(events);
             }
-            Heard::Unreadable => answer.unreadable += 1,
+            Heard::Unreadable => {
+                answer.unreadable += 1;
+                if !answer.is_over {
+                    events.push(StreamEvent::Unreadable);
+                }
+            }
             Heard::TooLong => answer.too_long = true,
         }
     }

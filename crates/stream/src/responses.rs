@@ -2,11 +2,18 @@
 //!
 //! The type of an event stands in its data; unknown types are skipped. Only whole items matter for
 //! the outcome: deltas are for those who watch.
+//!
+//! No item is lost in silence. One that is not what its kind should be fails the answer, so that it is
+//! asked for again. An event that cannot be read at all becomes [`StreamEvent::Unreadable`], since nobody
+//! knows whether it mattered. Items that only the end of the answer lists are given before it.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use protocol::error::{ErrorClass, SampleError};
-use protocol::responses::{Completion, StreamEvent, WireUsage};
+use protocol::json;
+use protocol::open;
+use protocol::responses::{Completion, ResponseItem, StreamEvent, WireUsage};
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
@@ -26,6 +33,10 @@ pub struct Decoder {
 struct Seen {
     frames: u64,
     unreadable: u64,
+    /// Items that are done, by kind.
+    kinds: HashMap<String, usize>,
+    /// Their ids and call ids.
+    ids: HashSet<String>,
 }
 
 impl Decoder {
@@ -85,6 +96,8 @@ struct WireResponse<'a> {
     error: Option<&'a RawValue>,
     #[serde(borrow)]
     incomplete_details: Option<WireIncomplete<'a>>,
+    #[serde(default, borrow)]
+    output: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -100,14 +113,13 @@ fn read(data: &[u8], events: &mut Vec<StreamEvent>, seen: &mut Seen) {
     if text == "[DONE]" {
         return;
     }
-    match event(&text) {
-        Ok(Some(event)) => events.push(event),
-        Ok(None) => {}
-        Err(_) => seen.unreadable += 1,
+    if event(&json::mend(&text), events, seen).is_err() {
+        seen.unreadable += 1;
+        events.push(StreamEvent::Unreadable);
     }
 }
 
-fn event(text: &str) -> serde_json::Result<Option<StreamEvent>> {
+fn event(text: &str, events: &mut Vec<StreamEvent>, seen: &mut Seen) -> serde_json::Result<()> {
     let wire: Wire<'_> = serde_json::from_str(text)?;
     let event = match &*wire.kind.0 {
         "response.created" => StreamEvent::Created,
@@ -116,8 +128,19 @@ fn event(text: &str) -> serde_json::Result<Option<StreamEvent>> {
         }
         "response.reasoning_summary_text.delta" => StreamEvent::ReasoningDelta(string(wire.delta)?),
         "response.output_item.added" => StreamEvent::ItemAdded(part(wire.item)?),
-        "response.output_item.done" => StreamEvent::ItemDone(part(wire.item)?),
-        "response.completed" => completed(part(wire.response)?),
+        "response.output_item.done" => {
+            let item = wire.item.ok_or_else(lacking)?;
+            seen.note(item.get());
+            done(item)
+        }
+        "response.completed" => {
+            let response: WireResponse<'_> = part(wire.response)?;
+            if response.id.is_some() {
+                let output: Vec<&RawValue> = part(response.output).unwrap_or_default();
+                events.extend(seen.missing(&output).into_iter().map(done));
+            }
+            completed(response)
+        }
         "response.failed" => {
             let response: WireResponse<'_> = part(wire.response)?;
             // An error in a form that nobody can read is an error all the same.
@@ -139,9 +162,85 @@ fn event(text: &str) -> serde_json::Result<Option<StreamEvent>> {
             };
             StreamEvent::Failed(failure::classify(&error))
         }
-        _ => return Ok(None),
+        _ => return Ok(()),
     };
-    Ok(Some(event))
+    events.push(event);
+    Ok(())
+}
+
+/// Reads a whole item. One that is not what its kind should be is nothing to go on without.
+fn done(item: &RawValue) -> StreamEvent {
+    match serde_json::from_str::<ResponseItem>(item.get()) {
+        Ok(item) => StreamEvent::ItemDone(item),
+        Err(error) => {
+            let kind = open::kind(item.get()).unwrap_or_default();
+            let message = format!("the endpoint sent an item (`{kind}`) that is broken: {error}");
+            StreamEvent::Failed(SampleError::new(ErrorClass::Disconnected, message))
+        }
+    }
+}
+
+/// What tells one item from another.
+#[derive(Deserialize)]
+struct Name<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    call_id: Option<Text<'a>>,
+}
+
+impl Name<'_> {
+    fn read(json: &str) -> Option<(String, Vec<String>)> {
+        let name: Name<'_> = serde_json::from_str(json).ok()?;
+        let owned = |text: Option<Text<'_>>| text.map(|text| text.0.into_owned());
+        let ids = owned(name.id).into_iter().chain(owned(name.call_id)).collect();
+        Some((owned(name.kind).unwrap_or_default(), ids))
+    }
+}
+
+impl Seen {
+    fn note(&mut self, item: &str) {
+        if let Some((kind, ids)) = Name::read(item) {
+            *self.kinds.entry(kind).or_default() += 1;
+            self.ids.extend(ids);
+        }
+    }
+
+    /// Returns the items of a whole answer that were never said to be done.
+    ///
+    /// Some endpoints give an item one id while it streams and another one here, and to take an item
+    /// twice could run a call twice. So there must be more of a kind than were done, and no more are
+    /// taken than that.
+    fn missing<'a>(&self, output: &[&'a RawValue]) -> Vec<&'a RawValue> {
+        let names: Vec<_> = output.iter().map(|item| Name::read(item.get())).collect();
+        let mut lacking: HashMap<&str, usize> = HashMap::new();
+        for (kind, _) in names.iter().flatten() {
+            *lacking.entry(kind).or_default() += 1;
+        }
+        for (kind, count) in &mut lacking {
+            *count = count.saturating_sub(self.kinds.get(*kind).copied().unwrap_or_default());
+        }
+        // From the end, as an answer is cut short there if at all.
+        let mut missing = Vec::new();
+        for (item, name) in output.iter().zip(&names).rev() {
+            let is_missing = match name {
+                // It cannot be told apart, and will fail by itself.
+                None => self.kinds.is_empty(),
+                Some((kind, ids)) => {
+                    let is_new = !ids.iter().any(|id| self.ids.contains(id));
+                    let left = lacking.get_mut(kind.as_str()).filter(|left| **left > 0 && is_new);
+                    left.map(|left| *left -= 1).is_some()
+                }
+            };
+            if is_missing {
+                missing.push(*item);
+            }
+        }
+        missing.reverse();
+        missing
+    }
 }
 
 /// A completion without an id is what a broken proxy sends; it cannot be trusted to be whole.
@@ -168,12 +267,18 @@ fn string(raw: Option<&RawValue>) -> serde_json::Result<String> {
 /// Reads a field that its event cannot do without; `null` counts as missing.
 fn part<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> serde_json::Result<T> {
     // Not read as `null`: an item would take that for one of an unknown kind.
-    let raw = raw.ok_or_else(|| serde_json::Error::custom("the event lacks its content"))?;
+    let raw = raw.ok_or_else(lacking)?;
     serde_json::from_str(raw.get())
+}
+
+fn lacking() -> serde_json::Error {
+    serde_json::Error::custom("the event lacks its content")
 }
 
 #[cfg(test)]
 mod tests {
+    use protocol::responses::StreamEvent;
+
     use super::Decoder;
 
     #[test]
@@ -185,7 +290,8 @@ mod tests {
             ("data: no JSON\n\n: ping\n\n", 2),
         ] {
             decoder.push(text.as_bytes(), &mut events).expect("it is short");
-            assert_eq!((decoder.frames(), events.len()), (frames, 0), "{text}");
+            let read = events.iter().filter(|event| **event != StreamEvent::Unreadable).count();
+            assert_eq!((decoder.frames(), read), (frames, 0), "{text}");
         }
     }
 }

@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod approvals;
+mod bent;
 mod host;
 mod journal;

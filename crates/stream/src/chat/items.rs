@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use protocol::chat::TextInput;
+use protocol::json;
 use protocol::open::Open;
 use protocol::responses::{
     Content, ContentPart, CustomToolCall, FunctionCall, INCOMPLETE, KnownItem, KnownPart, Message,
@@ -281,7 +282,7 @@ impl Items {
                         arguments: if arguments.trim().is_empty() {
                             "{}".to_owned()
                         } else {
-                            arguments
+                            json::mend(&arguments).into_owned()
                         },
                         call_id,
                         status,
@@ -294,7 +295,7 @@ impl Items {
 
 /// Returns the text that a tool is called with; what is not written as agreed is the text itself.
 fn input_text(arguments: String) -> String {
-    match serde_json::from_str(&arguments) {
+    match serde_json::from_str(&json::mend(&arguments)) {
         Ok(TextInput { input }) => input,
         Err(_) => arguments,
     }

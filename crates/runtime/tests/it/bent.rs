@@ -1,0 +1,213 @@
+//! Items that an endpoint bends out of shape: each is shown, named or fails the answer, and none is lost in
+//! silence. A seed that fails is printed with the bytes that it sent.
+
+use engine::context::user_message;
+use engine::retry::RetryLimits;
+use engine::{Action, Context, Input, Limits, Numbers, ToolTraits, Turn, TurnOptions};
+use protocol::event::Event;
+use protocol::usage::Usage;
+use serde_json::{Value, json};
+use stream::responses::Decoder;
+
+/// Items in a normal run.
+const SEEDS: u64 = 20_000;
+
+/// Stands in every text that matters: as long as it is sent, it must come out.
+const MARK: &str = "MARK";
+
+#[test]
+fn no_bent_item_is_lost_in_silence() {
+    for seed in 0..SEEDS {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let frame = frame(&mut random);
+        let seen = play(&frame);
+        let has_mark = contains(&frame, MARK.as_bytes());
+        let well = seen.named || (seen.shown && (!has_mark || seen.text.contains(MARK)));
+        assert!(well, "seed {seed}: {seen:?} of {}", String::from_utf8_lossy(&frame));
+    }
+}
+
+/// What came of an answer.
+#[derive(Debug, Default)]
+struct Seen {
+    shown: bool,
+    /// There was a warning, or the answer failed.
+    named: bool,
+    text: String,
+}
+
+/// Plays one answer that has the item in `frame`, and nothing else.
+fn play(frame: &[u8]) -> Seen {
+    let mut bytes = frame.to_vec();
+    bytes.extend(b"data: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\"}}\n\n");
+    let (mut decoder, mut events) = (Decoder::default(), Vec::new());
+    decoder.push(&bytes, &mut events).unwrap();
+    decoder.finish(&mut events);
+    let options = TurnOptions {
+        tools: [("read".to_owned(), ToolTraits { parallel: true })].into(),
+        limits: Limits::default(),
+        retry: RetryLimits { request_max: 0, stream_max: 1 },
+        context_window: None,
+        compact_at: None,
+        context_tokens: 0,
+        usage: Usage::default(),
+        numbers: Numbers::default(),
+        seed: 1,
+    };
+    let mut turn = Turn::start(Context::default(), options, Vec::new(), vec![user_message("go")]);
+    let (mut seen, mut open) = (Seen::default(), true);
+    for event in events {
+        if open {
+            turn.handle(0, Input::Stream(event)).unwrap();
+        }
+        while let Some(action) = turn.poll() {
+            match action {
+                Action::Emit(Event::ItemCompleted(item)) => {
+                    seen.shown = true;
+                    seen.text += &format!("{item:?}");
+                }
+                Action::Emit(
+                    Event::Warning(_)
+                    | Event::HistoryRepaired(_)
+                    | Event::Retrying { .. }
+                    | Event::TurnFailed(_),
+                ) => seen.named = true,
+                // A tool shows what it is called with.
+                Action::Run(call) => {
+                    seen.shown = true;
+                    seen.text += call.payload.text();
+                }
+                Action::CloseStream => open = false,
+                _ => {}
+            }
+        }
+    }
+    // A call that nobody can run goes back to the model, with the reason.
+    for item in turn.context().input() {
+        let is_call = item.get().contains("_call\"");
+        seen.shown |= is_call;
+        if is_call {
+            seen.text += item.get();
+        }
+    }
+    seen
+}
+
+/// Makes the frame of an item that is bent in one to three ways.
+fn frame(random: &mut Random) -> Vec<u8> {
+    let items = [
+        json!({"type": "message", "id": "m", "role": "assistant", "phase": "final_answer",
+            "content": [{"type": "output_text", "text": MARK}, {"type": "refusal", "refusal": "no"}]}),
+        json!({"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": MARK}],
+            "content": [{"type": "reasoning_text", "text": "hm"}], "encrypted_content": "x"}),
+        json!({"type": "function_call", "id": "f", "call_id": "c", "name": "read",
+            "arguments": "{\"path\":\"MARK\"}", "status": "completed"}),
+        json!({"type": "function_call", "call_id": "c", "name": "fly", "namespace": "n",
+            "arguments": "{\"path\":\"MARK\"}"}),
+        json!({"type": "custom_tool_call", "call_id": "c", "name": "read", "input": MARK}),
+        json!({"type": "web_search_call", "id": "w", "status": "completed",
+            "action": {"type": "search", "query": MARK}}),
+        json!({"type": "function_call_output", "call_id": "c", "output": MARK}),
+        json!({"type": "mcp_call", "id": "m", "server_label": "s", "name": "f", "arguments": "{}",
+            "output": MARK}),
+        json!({"type": "hologram", "of": MARK}),
+    ];
+    let mut event = json!({
+        "type": "response.output_item.done", "output_index": 0,
+        "item": items[random.below(items.len())],
+    });
+    for _ in 0..=random.below(2) {
+        let mut places = Vec::new();
+        pointers(&event["item"], "/item", &mut places);
+        let place = places.swap_remove(random.below(places.len()));
+        bend(&mut event, &place, random);
+    }
+    let mut text = event.to_string().into_bytes();
+    let at = random.below(text.len());
+    match random.below(8) {
+        // Half a surrogate pair, bytes that are no text, a NUL, or an end in the middle.
+        0 => insert_in_text(&mut text, br"\ud800", random),
+        1 => insert_in_text(&mut text, b"\xff\xc3", random),
+        2 => insert_in_text(&mut text, br"\u0000", random),
+        3 => text.truncate(at.max(1)),
+        4 => text[at] = b"{}[]\",:0"[random.below(8)],
+        _ => {}
+    }
+    // Line ends would end the data of the event.
+    text.retain(|byte| !matches!(byte, b'\n' | b'\r'));
+    [b"data: ".as_slice(), &text, b"\n\n"].concat()
+}
+
+/// Puts bytes behind a letter of a text, where they break no JSON.
+fn insert_in_text(text: &mut Vec<u8>, what: &[u8], random: &mut Random) {
+    let letters: Vec<_> = (0..text.len()).filter(|at| text[*at].is_ascii_alphabetic()).collect();
+    let at = letters[random.below(letters.len())];
+    text.splice(at..at, what.iter().copied());
+}
+
+fn bend(event: &mut Value, place: &str, random: &mut Random) {
+    let (parent, key) = place.rsplit_once('/').unwrap();
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let odd = [
+        json!(5),
+        json!(null),
+        json!([]),
+        json!({}),
+        json!("x"),
+        json!(true),
+        json!(1e300),
+        json!(u64::MAX),
+        json!([{"type": "x"}]),
+        deep,
+    ];
+    match random.below(3) {
+        0 => {
+            if let Some(value) = event.pointer_mut(place) {
+                *value = odd[random.below(odd.len())].clone();
+            }
+        }
+        kind => {
+            if let Some(fields) = event.pointer_mut(parent).and_then(Value::as_object_mut)
+                && fields.remove(key).is_some()
+                && kind == 1
+            {
+                // What stands under a name that nobody knows need not come out.
+                fields.insert(format!("{key}_"), json!("x"));
+            }
+        }
+    }
+}
+
+/// Lists every place in a value, but for the value itself.
+fn pointers(value: &Value, at: &str, places: &mut Vec<String>) {
+    let mut visit = |key: String, value: &Value| {
+        let place = format!("{at}/{key}");
+        places.push(place.clone());
+        pointers(value, &place, places);
+    };
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| visit(key.clone(), value)),
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(index, value)| visit(index.to_string(), value));
+        }
+        _ => {}
+    }
+    if places.is_empty() {
+        places.push(format!("{at}/nothing"));
+    }
+}
+
+fn contains(bytes: &[u8], what: &[u8]) -> bool {
+    bytes.windows(what.len()).any(|window| window == what)
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % end
+    }
+}
