@@ -1,9 +1,13 @@
 //! Turns with a model on this machine: no key, no network.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::process::Output;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::{Lab, gguf};
 
 use crate::app_server::Client;
@@ -17,6 +21,7 @@ const ONE_THREAD: (&str, &str) = ("OMP_THREAD_LIMIT", "1");
 /// A home with a daemon, which ends with it.
 pub(crate) struct Local {
     pub(crate) lab: Lab,
+    env: Vec<(&'static str, &'static str)>,
 }
 
 impl Local {
@@ -41,11 +46,13 @@ impl Local {
     fn empty() -> Self {
         let lab = Lab::new_in(PARENT.as_ref()).unwrap();
         lab.workspace.git_init().unwrap();
-        Self { lab }
+        Self { lab, env: Vec::new() }
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Output {
-        self.lab.command(BINARY).env(ONE_THREAD.0, ONE_THREAD.1).args(args).output().unwrap()
+        let mut command = self.lab.command(BINARY);
+        command.env(ONE_THREAD.0, ONE_THREAD.1).envs(self.env.iter().copied());
+        command.args(args).output().unwrap()
     }
 
     /// Runs what must succeed, and returns what it printed.
@@ -95,6 +102,94 @@ fn a_folder_is_made() {
     let events: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events.last().unwrap()["type"], "turn.completed", "{lines}");
+}
+
+/// The agent and the daemon agree on who runs a tool: a call of the daemon's own is shown with its output, is
+/// not run again, and is in the history of the next turn.
+#[test]
+fn tools_of_the_daemon_are_shown_and_not_run_again() {
+    let Some(mut local) = Local::real() else { return };
+    local.env = vec![
+        ("HEDDLE_ALLOW_TOOLS", "1"),
+        ("HEDDLE_ALLOWED_TOOLS", "echo"),
+        ("HEDDLE_ALLOW_FORCED_CALLS", "1"),
+    ];
+    let (base_url, token) = local.serve(&[]);
+    let forced = json!({"name": "echo", "arguments": "{\"text\":\"tulip\"}"}).to_string();
+    let (port, requests) = forcing(&base_url, &token, forced);
+    let config = format!(
+        "model = \"local\"\nmodel_provider = \"own\"\n[model_providers.own]\nname = \"own\"\n\
+         base_url = \"http://127.0.0.1:{port}/v1\"\nwire_api = \"responses\"\n"
+    );
+    local.lab.home.write("config.toml", config).unwrap();
+    let lines = local.heddle(&["exec", "--json", "say hello"]);
+    let events: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let is_call = |event: &&Value| {
+        event["type"] == "item.completed" && event["item"]["type"] == "mcp_tool_call"
+    };
+    let calls: Vec<_> = events.iter().filter(is_call).collect();
+    assert_eq!(calls.len(), 1, "{lines}");
+    let item = &calls[0]["item"];
+    assert_eq!((&item["tool"], &item["status"]), (&json!("echo"), &json!("completed")), "{lines}");
+    assert_eq!(item["result"]["content"][0]["text"], "tulip", "{lines}");
+    assert!(!lines.contains("unsupported call"), "{lines}");
+    let first = requests.lock().unwrap().len();
+    local.heddle(&["exec", "--json", "resume", "--last", "say it again"]);
+    let requests = requests.lock().unwrap();
+    let body = requests[first].to_string();
+    assert!(body.contains("\"function_call_output\"") && body.contains("tulip"), "{body}");
+    assert!(!body.contains("unsupported call: echo"), "{body}");
+}
+
+/// Stands between an agent and a daemon, and has the first request call a tool of the daemon's. Returns its
+/// port, and the requests that went through it.
+fn forcing(base_url: &str, token: &str, call: String) -> (u16, Arc<Mutex<Vec<Value>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let address = base_url.strip_prefix("http://").unwrap().split('/').next().unwrap().to_owned();
+    let (token, seen) = (token.to_owned(), Arc::new(Mutex::new(Vec::new())));
+    let requests = Arc::clone(&seen);
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut reader = BufReader::new(client.try_clone().unwrap());
+            let (mut first, mut length) = (String::new(), 0);
+            reader.read_line(&mut first).unwrap();
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                if line.trim().is_empty() {
+                    break;
+                }
+                let line = line.to_ascii_lowercase();
+                if let Some(value) = line.strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let mut body: Value = serde_json::from_slice(&body).unwrap();
+            let is_first = seen.lock().unwrap().is_empty();
+            seen.lock().unwrap().push(body.clone());
+            if is_first {
+                body["metadata"] = json!({ "heddle_forced_call": call });
+            }
+            let body = body.to_string();
+            let mut daemon = TcpStream::connect(&address).unwrap();
+            write!(
+                daemon,
+                "{first}host: {address}\r\nauthorization: Bearer {token}\r\n\
+                 content-type: application/json\r\naccept: text/event-stream\r\n\
+                 content-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            )
+            .unwrap();
+            // The agent may have heard enough before the daemon has said all.
+            let _ = std::io::copy(&mut daemon, &mut client);
+        }
+    });
+    (port, requests)
 }
 
 /// A daemon leaves when nobody comes. Whoever comes back to an old thread finds it all the same.

@@ -10,6 +10,7 @@ mod conformance;
 mod daemon;
 mod decode;
 mod enclosed;
+mod endpoint_calls;
 mod https;
 mod interop;
 mod kill;
