@@ -156,6 +156,22 @@ mod tests {
     }
 
     #[test]
+    fn half_a_surrogate_pair_is_a_character() {
+        for (json, want) in [
+            (
+                r#"{"type":"function_call_output","call_id":"c1","output":"a\ud800b"}"#,
+                "{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":\"a\u{fffd}b\"}",
+            ),
+            (
+                r#"{"type":"function_call","name":"f","arguments":"{\"a\":\"\\udc00\"}","call_id":"c"}"#,
+                r#"{"type":"function_call","name":"f","arguments":"{\"a\":\"\\ufffd\"}","call_id":"c"}"#,
+            ),
+        ] {
+            assert_eq!(write(&read(json).expect("an item")).as_str(), want);
+        }
+    }
+
+    #[test]
     fn outputs_that_need_not_be_read() {
         let output = |text: &str| {
             format!(r#"{{"type":"function_call_output","call_id":"c1","output":"{text}"}}"#)

@@ -232,6 +232,7 @@ pub enum Details {
 
 impl Kinds for ThreadItem {
     fn read(kind: &str, json: &str) -> Option<serde_json::Result<Self>> {
+        // `mcp_tool_call` is left as it came: those of other programs have more in them than ours.
         matches!(
             kind,
             "agent_message"
@@ -239,7 +240,6 @@ impl Kinds for ThreadItem {
                 | "command_execution"
                 | "file_change"
                 | "web_search"
-                | "mcp_tool_call"
                 | "todo_list"
                 | "error"
         )

@@ -13,24 +13,19 @@ pub fn mend(json: &str) -> Cow<'_, str> {
     let (mut copied, mut at) = (0, 0);
     while let Some(found) = json[at..].find('\\') {
         let start = at + found;
-        let width = match unit(bytes, start) {
-            Some(high @ 0xd800..=0xdbff) => match unit(bytes, start + ESCAPE) {
-                Some(0xdc00..=0xdfff) => 2 * ESCAPE,
-                _ => {
-                    debug_assert!(high < 0xdc00);
-                    replace(json, &mut mended, &mut copied, start);
+        at = start
+            + match (unit(bytes, start), unit(bytes, start + ESCAPE)) {
+                (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 2 * ESCAPE,
+                (Some(0xd800..=0xdfff), _) => {
+                    mended.push_str(&json[copied..start]);
+                    mended.push_str("\\ufffd");
+                    copied = start + ESCAPE;
                     ESCAPE
                 }
-            },
-            Some(0xdc00..=0xdfff) => {
-                replace(json, &mut mended, &mut copied, start);
-                ESCAPE
-            }
-            Some(_) => ESCAPE,
-            // The next character belongs to the backslash, whatever it is.
-            None => 1 + json[start + 1..].chars().next().map_or(0, char::len_utf8),
-        };
-        at = start + width;
+                (Some(_), _) => ESCAPE,
+                // The next character belongs to the backslash, whatever it is.
+                (None, _) => 1 + json[start + 1..].chars().next().map_or(0, char::len_utf8),
+            };
     }
     if copied == 0 {
         return Cow::Borrowed(json);
@@ -41,12 +36,6 @@ pub fn mend(json: &str) -> Cow<'_, str> {
 
 /// Bytes of an escape such as `\\ud83d`.
 const ESCAPE: usize = 6;
-
-fn replace(json: &str, mended: &mut String, copied: &mut usize, start: usize) {
-    mended.push_str(&json[*copied..start]);
-    mended.push_str("\\ufffd");
-    *copied = start + ESCAPE;
-}
 
 /// Reads an escape of four digits.
 fn unit(bytes: &[u8], at: usize) -> Option<u16> {

@@ -509,3 +509,59 @@ fn a_turn_with_a_schema() {
         .collect();
     assert_eq!(formats, [&schema, &schema, &schema, &schema, &Value::Null].map(Clone::clone));
 }
+
+/// A call that the endpoint ran is an item for clients, as it happens and when the thread is read again.
+#[test]
+fn a_call_that_the_endpoint_ran_is_an_item() {
+    let output = json!({
+        "type": "function_call_output", "call_id": "c1", "output": "hi", "status": "failed",
+    });
+    let call = script::call("c1", "echo", json!({"msg": "hi"}));
+    let answer = script::response([call, script::item(output), script::message("done")]);
+    let server = ModelServer::start(json!([answer])).unwrap();
+    let lab = lab_for(&server);
+    let mut client = Client::initialized(&lab, &[]);
+    let thread = client.start_thread();
+    client.say(&thread, "go").unwrap();
+    let mut seen = Vec::new();
+    loop {
+        let line = client.next();
+        match line["method"].as_str() {
+            Some("turn/completed") => break,
+            Some("item/started" | "item/completed") => seen.push(line["params"]["item"].clone()),
+            _ => {}
+        }
+    }
+    seen.retain(|item| item["type"] == "mcpToolCall");
+    let read = client.ask("thread/read", json!({"threadId": thread, "includeTurns": true}));
+    let items = read.unwrap()["thread"]["turns"][0]["items"].clone();
+    let is_call = |item: &&Value| item["type"] == "mcpToolCall";
+    seen.extend(items.as_array().unwrap().iter().filter(is_call).cloned());
+    assert_eq!(seen.len(), 3, "{seen:?} {items}");
+    for (item, status) in seen.iter().zip(["inProgress", "failed", "failed"]) {
+        assert_eq!((&item["id"], &item["server"]), (&json!("c1"), &json!("endpoint")), "{item}");
+        assert_eq!((&item["tool"], &item["status"]), (&json!("echo"), &json!(status)), "{item}");
+        assert_eq!(item["arguments"], json!({"msg": "hi"}), "{item}");
+    }
+    for item in &seen[1..] {
+        assert_eq!(item["result"]["content"][0]["text"], "hi", "{item}");
+        assert_eq!(item["error"]["message"], "hi", "{item}");
+    }
+    assert_eq!(server.requests().len(), 1);
+}
+
+/// Clients in JavaScript write half a surrogate pair as an escape.
+#[test]
+fn half_a_pair_of_a_client_is_read() {
+    let answer = script::response([script::message("done")]);
+    let server = ModelServer::start(json!([answer])).unwrap();
+    let lab = lab_for(&server);
+    let mut client = Client::initialized(&lab, &[]);
+    let thread = client.start_thread();
+    client.write(&format!(
+        r#"{{"id":99,"method":"turn/start","params":{{"threadId":"{thread}","input":[{{"type":"text","text":"a\ud800b"}}]}}}}"#
+    ));
+    let (ended, seen) = client.until("turn/completed");
+    assert_eq!(ended["params"]["turn"]["status"], "completed", "{seen:?}");
+    assert!(server.requests()[0].body["input"].to_string().contains("a\u{fffd}b"));
+}

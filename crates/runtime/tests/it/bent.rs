@@ -113,7 +113,7 @@ fn frame(random: &mut Random) -> Vec<u8> {
         json!({"type": "hologram", "of": MARK}),
     ];
     let mut event = json!({
-        "type": "response.output_item.done", "output_index": 0,
+        "type": "response.output_item.done",
         "item": items[random.below(items.len())],
     });
     for _ in 0..=random.below(2) {
@@ -123,13 +123,15 @@ fn frame(random: &mut Random) -> Vec<u8> {
         bend(&mut event, &place, random);
     }
     let mut text = event.to_string().into_bytes();
-    let at = random.below(text.len());
+    // Events of types that are not known are none of our business, so the type stays as it is.
+    let item = text.windows(7).position(|window| window == b"\"item\":").unwrap() + 7;
+    let at = item + random.below(text.len() - item);
     match random.below(8) {
         // Half a surrogate pair, bytes that are no text, a NUL, or an end in the middle.
-        0 => insert_in_text(&mut text, br"\ud800", random),
-        1 => insert_in_text(&mut text, b"\xff\xc3", random),
-        2 => insert_in_text(&mut text, br"\u0000", random),
-        3 => text.truncate(at.max(1)),
+        0 => insert_in_text(&mut text, item, br"\ud800", random),
+        1 => insert_in_text(&mut text, item, b"\xff\xc3", random),
+        2 => insert_in_text(&mut text, item, br"\u0000", random),
+        3 => text.truncate(at),
         4 => text[at] = b"{}[]\",:0"[random.below(8)],
         _ => {}
     }
@@ -139,8 +141,11 @@ fn frame(random: &mut Random) -> Vec<u8> {
 }
 
 /// Puts bytes behind a letter of a text, where they break no JSON.
-fn insert_in_text(text: &mut Vec<u8>, what: &[u8], random: &mut Random) {
-    let letters: Vec<_> = (0..text.len()).filter(|at| text[*at].is_ascii_alphabetic()).collect();
+fn insert_in_text(text: &mut Vec<u8>, from: usize, what: &[u8], random: &mut Random) {
+    let letters: Vec<_> = (from..text.len()).filter(|at| text[*at].is_ascii_alphabetic()).collect();
+    if letters.is_empty() {
+        return;
+    }
     let at = letters[random.below(letters.len())];
     text.splice(at..at, what.iter().copied());
 }
