@@ -5,7 +5,7 @@
 
 use crate::inspect::{Found, Inspection};
 use crate::shell::{Unknown, Word};
-use crate::wrap::{Fed, base_name};
+use crate::wrap::{self, Fed, base_name};
 
 /// Returns the first part that destroys files, as it is written.
 pub(crate) fn find(inspection: &Inspection) -> Option<String> {
@@ -25,12 +25,11 @@ fn is_destructive(found: &Found) -> bool {
         return false;
     };
     match name {
-        "rm" => found.fed == Fed::Files || removes_too_much(arguments),
-        "find" => arguments.iter().any(|word| word.known() == Some("-delete")),
+        "rm" | "grm" => found.fed == Fed::Files || removes_too_much(arguments),
+        "find" | "gfind" => arguments.iter().any(|word| word.known() == Some("-delete")),
         "git" => cleans(arguments),
-        "shred" | "wipefs" | "mkfs" => true,
-        "dd" => arguments.iter().any(overwrites_device),
-        _ => name.starts_with("mkfs."),
+        "dd" | "gdd" => arguments.iter().any(overwrites_device),
+        _ => destroys_always(name),
     }
 }
 
@@ -106,31 +105,36 @@ fn is_wide(word: &Word) -> bool {
     depth == 0 || (path.starts_with('/') && depth == 1)
 }
 
-/// `git [OPTIONS] clean` with a force flag.
+/// `git [OPTIONS] clean`, unless it only says what it would do: whether it needs a force flag is a
+/// setting, which may come from anywhere.
 fn cleans(arguments: &[Word]) -> bool {
     let mut at = 0;
+    let mut sure = true;
     while let Some(word) = arguments.get(at) {
-        if word.splits() {
+        if word.splits() || !word.text.starts_with('-') {
             break;
         }
-        if !word.text.starts_with('-') {
-            break;
-        }
-        at += 1 + usize::from(GIT_VALUES.contains(&word.text.as_str()));
+        let text = word.text.as_str();
+        let takes = wrap::GIT_VALUES.contains(&text);
+        // Of an option that is not known, the next word may be the value, or the command.
+        sure &= takes || text.contains('=') || wrap::GIT_FLAGS.contains(&text);
+        at += 1 + usize::from(takes);
     }
     let rest = arguments.get(at..).unwrap_or_default();
-    let Some((command, arguments)) = rest.split_first() else {
+    let Some((command, _)) = rest.split_first() else {
         return false;
     };
-    let clean = match command.known() {
-        Some(name) => name == "clean",
-        None => rest.iter().any(|word| word.known() == Some("clean")),
+    let place = match command.known() {
+        Some(name) if sure => (name == "clean").then_some(0),
+        _ => rest.iter().position(|word| word.known() == Some("clean")),
     };
-    let (options, _) = split_options(arguments);
-    clean
-        && options
-            .iter()
-            .any(|word| has_option(word, "f", "--force") || word.unknown >= Some(Unknown::Brace))
+    let Some(place) = place else {
+        return false;
+    };
+    let (options, _) = split_options(&rest[place + 1..]);
+    let has = |letter, long| options.iter().any(|word| has_option(word, letter, long));
+    let unknown = options.iter().any(|word| word.unknown >= Some(Unknown::Brace));
+    has("f", "--force") || unknown || !(has("n", "--dry-run") || has("h", "--help"))
 }
 
 /// `of=` with a device, or with what could be one.
@@ -147,20 +151,14 @@ fn overwrites_device(word: &Word) -> bool {
 
 fn names_a_destroyer(text: &str) -> bool {
     let of_names = |c: char| c.is_ascii_alphanumeric() || "_.-+".contains(c);
-    let mut names = text.split(|c: char| !of_names(c));
-    names.any(|name| {
-        ["rm", "shred", "wipefs", "mkfs", "-delete"].contains(&name) || name.starts_with("mkfs.")
-    })
+    let names = || text.split(|c: char| !of_names(c));
+    let destroys =
+        |name: &str| name == "-delete" || ["rm", "grm"].contains(&name) || destroys_always(name);
+    names().any(destroys) || (names().any(|it| it == "git") && names().any(|it| it == "clean"))
 }
 
-/// Options of git, before the command, that take a value of their own.
-const GIT_VALUES: [&str; 8] = [
-    "-C",
-    "-c",
-    "--git-dir",
-    "--work-tree",
-    "--namespace",
-    "--exec-path",
-    "--super-prefix",
-    "--config-env",
-];
+/// Programs that are there to destroy what they are given.
+fn destroys_always(name: &str) -> bool {
+    let known = ["shred", "gshred", "srm", "wipe", "wipefs", "blkdiscard", "mkfs"];
+    known.contains(&name) || name.starts_with("mkfs.")
+}

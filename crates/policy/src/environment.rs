@@ -32,7 +32,70 @@ const CORE: [&str; 11] = [
     "HOME", "LOGNAME", "PATH", "SHELL", "USER", "USERNAME", "TMPDIR", "TEMP", "TMP", "TERM", "LANG",
 ];
 /// Names that look like secrets.
-const SECRETS: [&str; 3] = ["*KEY*", "*SECRET*", "*TOKEN*"];
+const SECRETS: [&str; 12] = [
+    "*KEY*",
+    "*SECRET*",
+    "*TOKEN*",
+    "*PASS*",
+    "*PWD",
+    "*PSWD*",
+    "*CREDENTIAL*",
+    "*PRIVATE*",
+    "*CONNECTION_STRING*",
+    "*CONNECTIONSTRING*",
+    "*CONN_STR*",
+    "*BINDPW",
+];
+/// Parts of names, between underscores, that say that the value is a secret.
+const SECRET_PARTS: [&str; 12] = [
+    "AUTH",
+    "AUTHORIZATION",
+    "BEARER",
+    "COOKIE",
+    "COOKIES",
+    "CRED",
+    "CREDS",
+    "DSN",
+    "JWT",
+    "PAT",
+    "PW",
+    "PWD",
+];
+/// Names that look like secrets and are none.
+const HARMLESS: [&str; 3] = ["PWD", "OLDPWD", "SSH_AUTH_SOCK"];
+/// What a value begins with that is a token, whatever the variable is called.
+const TOKENS: [&str; 17] = [
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "sk-",
+    "sk_live_",
+    "xoxb-",
+    "xoxp-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "eyJhbGci",
+    "hf_",
+    "npm_",
+];
+/// What stands before a secret in settings that are written into one value.
+const BEFORE_SECRETS: [&str; 10] = [
+    "password=",
+    "passwd=",
+    "pwd=",
+    "accountkey=",
+    "sharedaccesskey=",
+    "access_token=",
+    "api_key=",
+    "apikey=",
+    "client_secret=",
+    "authorization:",
+];
 
 impl EnvironmentPolicy {
     /// Applies the policy: inherit, drop secrets, drop excluded, set, keep only what is included.
@@ -44,7 +107,13 @@ impl EnvironmentPolicy {
                 Inherit::Core => CORE.iter().any(|core| name.eq_ignore_ascii_case(core)),
                 Inherit::None => false,
             })
-            .filter(|(name, _)| self.keep_secrets || !SECRETS.iter().any(|p| matches(p, name)))
+            .filter(|(name, value)| {
+                self.keep_secrets || !(names_a_secret(name) || is_a_secret(name, value))
+            })
+            .map(|(name, value)| match self.keep_secrets {
+                true => (name, value),
+                false => (name, without_logins(&value)),
+            })
             .filter(|(name, _)| !self.exclude.iter().any(|pattern| matches(pattern, name)))
             .collect();
         for (name, value) in &self.set {
@@ -57,6 +126,67 @@ impl EnvironmentPolicy {
         kept
     }
 }
+
+/// Tells whether a variable is called like one that holds a secret.
+fn names_a_secret(name: &str) -> bool {
+    let is = |known: &&str| name.eq_ignore_ascii_case(known);
+    if HARMLESS.iter().any(is) {
+        return false;
+    }
+    let mut parts = name.split(['_', '-', '.']);
+    SECRETS.iter().any(|pattern| matches(pattern, name))
+        || parts.any(|part| SECRET_PARTS.iter().any(|it| part.eq_ignore_ascii_case(it)))
+}
+
+/// Tells whether a value is a secret, or holds one that cannot be taken out of it.
+fn is_a_secret(name: &str, value: &str) -> bool {
+    if HARMLESS.contains(&name) {
+        return false;
+    }
+    let folded = value.to_ascii_lowercase();
+    TOKENS.iter().any(|begin| value.starts_with(begin) && value.len() >= TOKEN_BYTES_MIN)
+        || BEFORE_SECRETS.iter().any(|before| folded.contains(before))
+        || (value.contains("-----BEGIN") && value.contains("PRIVATE KEY"))
+}
+
+/// Takes who logs in, and with which password, out of every URL in a value. A name alone stays, but
+/// not in those of the web, where it is a token.
+fn without_logins(value: &str) -> String {
+    let mut kept = String::with_capacity(value.len());
+    let mut rest = value;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        kept.push_str(before);
+        let end = after.find(ENDS_AUTHORITY).unwrap_or(after.len());
+        // A password may have an `@` in it, or a `/` that should have been escaped.
+        let login = after[..end].rfind('@').or_else(|| {
+            let line = after.find([' ', '\n', '"', '\'', ',']).unwrap_or(after.len());
+            let at = after[..line].rfind('@')?;
+            let colon = after[..at].find(':').filter(|colon| *colon < end)?;
+            // Digits up to the path are a port.
+            let port = after[colon + 1..end].bytes().all(|byte| byte.is_ascii_digit());
+            (!port).then_some(at)
+        });
+        rest = match login {
+            Some(at) => {
+                let web = before.to_ascii_lowercase();
+                let web = web.ends_with("http://") || web.ends_with("https://");
+                match after[..at].contains(':') || web {
+                    true => &after[at + 1..],
+                    false => after,
+                }
+            }
+            None => after,
+        };
+    }
+    kept.push_str(rest);
+    kept
+}
+
+/// Where the part of a URL ends that names who and where.
+const ENDS_AUTHORITY: [char; 9] = ['/', '?', '#', ' ', '\n', '"', '\'', ',', '\\'];
+/// Shorter values are words.
+const TOKEN_BYTES_MIN: usize = 20;
 
 /// Matches a name against a pattern with `*` and `?`, whatever the case.
 ///
@@ -113,6 +243,90 @@ mod tests {
         check(EnvironmentPolicy { set: set.clone(), ..base() }, "HOME EDITOR PATH A_KEY");
         let include_only = vec!["P*".into()];
         check(EnvironmentPolicy { set, include_only, ..base() }, "PATH");
+    }
+
+    #[test]
+    fn secrets_by_name() {
+        for name in [
+            "PGPASSWORD",
+            "MYSQL_PWD",
+            "GITHUB_PAT",
+            "GH_PAT",
+            "pat",
+            "DB_PASS",
+            "PGPASSFILE",
+            "GIT_ASKPASS",
+            "SSH_PASSPHRASE",
+            "DBPWD",
+            "LDAP_BINDPW",
+            "ADMIN_PW",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "DOCKER_AUTH_CONFIG",
+            "npm_config__auth",
+            "HTTP_AUTHORIZATION",
+            "SENTRY_DSN",
+            "CI_JOB_JWT",
+            "AWS_CREDS",
+            "AZURE_STORAGE_CONNECTION_STRING",
+            "SESSION_COOKIE",
+            "TLS_PRIVATE",
+        ] {
+            check_one(name, "x", None);
+        }
+        for name in [
+            "PWD",
+            "OLDPWD",
+            "PATH",
+            "GIT_AUTHOR_NAME",
+            "GIT_AUTHOR_EMAIL",
+            "SSH_AUTH_SOCK",
+            "XAUTHORITY",
+            "PATTERN",
+            "MANPATH",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "LANG",
+            "COMPOSE_FILE",
+        ] {
+            check_one(name, "x", Some("x"));
+        }
+    }
+
+    #[test]
+    fn secrets_by_value() {
+        for (value, want) in [
+            ("postgres://u:p@h:5/db", Some("postgres://h:5/db")),
+            ("http://user:pass@proxy:3128", Some("http://proxy:3128")),
+            ("http://user:p@ss@proxy:3128/", Some("http://proxy:3128/")),
+            ("http://user:p/ss@proxy:3128", Some("http://proxy:3128")),
+            ("https://tokenonly@host/x", Some("https://host/x")),
+            ("HTTPS://t@host", Some("HTTPS://host")),
+            ("ssh://git@host/x", Some("ssh://git@host/x")),
+            ("redis://:p@h a amqp://u:p@i/", Some("redis://h a amqp://i/")),
+            ("a=http://u:p@h,b=http://h", Some("a=http://h,b=http://h")),
+            ("http://h/a@b", Some("http://h/a@b")),
+            ("http://h:80/a:b@c", Some("http://h:80/a:b@c")),
+            ("u:p@h", Some("u:p@h")),
+            ("://", Some("://")),
+            ("é://é:é@é", Some("é://é")),
+            ("host=h password=p", None),
+            ("Server=h;Pwd=p", None),
+            ("AUTHORIZATION: bearer x", None),
+            ("-----BEGIN RSA PRIVATE KEY-----", None),
+            ("ghp_0123456789012345678901234567890123", None),
+            ("sk-short", Some("sk-short")),
+        ] {
+            check_one("X", value, want);
+        }
+        let kept = EnvironmentPolicy { keep_secrets: true, ..EnvironmentPolicy::default() };
+        let ours = vec![("X_PAT".to_owned(), "http://u:p@h".to_owned())];
+        assert_eq!(kept.apply(ours.clone()), ours);
+    }
+
+    #[track_caller]
+    fn check_one(name: &str, value: &str, want: Option<&str>) {
+        let ours = [(name.to_owned(), value.to_owned())];
+        let got = EnvironmentPolicy::default().apply(ours).into_iter().next();
+        assert_eq!(got.as_ref().map(|(_, value)| value.as_str()), want, "{name}={value}");
     }
 
     #[test]

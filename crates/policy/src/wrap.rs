@@ -4,9 +4,11 @@
 //! unclear, because then the words that follow could be the option's.
 
 mod builtin;
+mod git;
 mod table;
 
 use crate::shell::Word;
+pub(crate) use git::{GIT_FLAGS, GIT_VALUES};
 pub(crate) use table::RUN_BY_SHELLS;
 use table::{Kind, Wrapper};
 
@@ -45,20 +47,45 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
         return shell(words);
     }
     if table::OTHER_SHELLS.contains(&name) {
-        let runs = words.iter().any(|word| word.known().is_none_or(|text| text.contains('c')));
-        return if runs { vec![Inner::Unclear] } else { Vec::new() };
+        let tells =
+            words[1..].iter().all(|word| matches!(word.known(), Some("--version" | "--help")));
+        return if tells && words.len() > 1 { Vec::new() } else { vec![Inner::Unclear] };
+    }
+    if table::OPAQUE.contains(&name) {
+        return if words.len() > 1 { vec![Inner::Unclear] } else { Vec::new() };
+    }
+    // The loader of programs can be told which one to load.
+    if table::LOADERS.iter().any(|loader| name.starts_with(loader)) {
+        return wrapped(&table::LOADER, words);
     }
     match name {
-        "find" => return find(words),
+        "find" | "gfind" => return find(words),
+        "git" => return git::inner(words),
+        "tmux" | "screen" => return multiplexer(words),
         "eval" => return script_of(1, &words[1..]),
         "trap" => return trap(words),
         "alias" => return alias(words),
         "su" | "runuser" | "script" => return switch_user(words),
         "source" | "." => return sourced(words),
         "setarch" => return set_architecture(words),
+        "split" | "gsplit" | "sort" | "gsort" | "tar" | "gtar" | "bsdtar" | "rsync"
+        | "nix-shell" => {
+            return named_by_options(words);
+        }
         "perf" => return perf(words),
         _ if builtin::evaluates(name, &words[1..]) => return vec![Inner::Unclear],
         _ => {}
+    }
+    if let Some(runner) = table::RUNNERS.iter().find(|runner| runner.names.contains(&name)) {
+        return match words.get(1).map(Word::known) {
+            Some(Some(text)) if runner.commands.contains(&text) => shifted(&runner.wrapper, words),
+            // What comes before the command may be an option, or its value.
+            Some(Some(text)) if text.starts_with('-') && names_one(runner.commands, words) => {
+                vec![Inner::Unclear]
+            }
+            Some(None) => vec![Inner::Unclear],
+            _ => Vec::new(),
+        };
     }
     match table::WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&name)) {
         Some(wrapper) => wrapped(wrapper, words),
@@ -66,11 +93,17 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
     }
 }
 
+/// Tells whether one of the words is one of these names.
+fn names_one(names: &[&str], words: &[Word]) -> bool {
+    words.iter().any(|word| word.known().is_none_or(|text| names.contains(&text)))
+}
+
 /// Tells whether a command is there to run another.
 pub(crate) fn is_wrapper(words: &[Word]) -> bool {
     let name = words.first().map(|word| base_name(&word.text));
     let listed = |name| table::WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name));
-    name.is_some_and(|name| matches!(name, "setarch" | "perf") || listed(name))
+    let opaque = |name: &str| table::OPAQUE.contains(&name);
+    name.is_some_and(|name| matches!(name, "setarch" | "perf") || listed(name) || opaque(name))
 }
 
 /// Returns the name of a program without the directories before it.
@@ -116,16 +149,9 @@ pub(crate) fn script_place(words: &[Word]) -> ScriptPlace {
     }
     match (command, words.get(at)) {
         (true, Some(_)) => ScriptPlace::At(at),
-        // Without a file or a script, what is read from the standard input is run.
-        (true, None) | (false, None) => ScriptPlace::Unclear,
-        (false, Some(word)) if word.splits() || is_stream(word) => ScriptPlace::Unclear,
-        (false, Some(_)) => ScriptPlace::None,
+        // What is in a file, or comes from the standard input, is not seen.
+        (true, None) | (false, _) => ScriptPlace::Unclear,
     }
-}
-
-/// Tells whether a word names what is no file on the disk, such as the standard input.
-fn is_stream(word: &Word) -> bool {
-    word.text.contains('/') && word.text.split('/').any(|part| matches!(part, "dev" | "proc"))
 }
 
 /// Where the script of a shell stands.
@@ -133,26 +159,64 @@ fn is_stream(word: &Word) -> bool {
 pub(crate) enum ScriptPlace {
     /// It is this word.
     At(usize),
-    /// It runs a file, or nothing.
+    /// Nothing is run.
     None,
-    /// That cannot be told.
+    /// It is in a file, or that cannot be told.
     Unclear,
 }
 
 fn shell(words: &[Word]) -> Vec<Inner> {
-    match script_place(words) {
+    let mut found = match script_place(words) {
         ScriptPlace::At(at) => script_of(at, &words[at..=at]),
-        ScriptPlace::None => Vec::new(),
+        ScriptPlace::None => return Vec::new(),
         ScriptPlace::Unclear => vec![Inner::Unclear],
+    };
+    // A file that is read before the script.
+    let reads =
+        |word: &Word| word.text.starts_with("--rcfile") || word.text.starts_with("--init-file");
+    if words.iter().any(reads) && !found.contains(&Inner::Unclear) {
+        found.push(Inner::Unclear);
+    }
+    found
+}
+
+/// `source FILE`: what is in the file is run as if it stood here, and is not seen.
+fn sourced(words: &[Word]) -> Vec<Inner> {
+    if words.len() > 1 { vec![Inner::Unclear] } else { Vec::new() }
+}
+
+/// `tmux` and `screen`, which run what they are given in a window, or type it there.
+fn multiplexer(words: &[Word]) -> Vec<Inner> {
+    let looks =
+        |word: &Word| word.known().is_some_and(|text| table::MULTIPLEXER_LOOKS.contains(&text));
+    match words.get(1) {
+        Some(word) if !looks(word) => vec![Inner::Unclear],
+        _ => Vec::new(),
     }
 }
 
-/// `source FILE`, which is the file's content to us only if there is a file.
-fn sourced(words: &[Word]) -> Vec<Inner> {
-    let unclear = |word: &Word| word.unknown.is_some() || is_stream(word);
-    let options = words.iter().skip(1).take_while(|word| word.text.starts_with('-')).count();
-    let files = words.iter().skip(1).take(options + 1);
-    if files.clone().any(unclear) { vec![Inner::Unclear] } else { Vec::new() }
+/// Programs with options that name a command, which a shell runs.
+fn named_by_options(words: &[Word]) -> Vec<Inner> {
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate().skip(1) {
+        let Some(text) = word.known() else { continue };
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (text, None),
+        };
+        if !table::OPTION_SCRIPTS.contains(&name) {
+            continue;
+        }
+        match value {
+            Some(value) => {
+                // An action of `tar` is more than its command.
+                let text = value.strip_prefix("exec=").unwrap_or(value).to_owned();
+                found.push(Inner::Script { at, text });
+            }
+            None => found.extend(script_of(at + 1, words.get(at + 1..=at + 1).unwrap_or_default())),
+        }
+    }
+    found
 }
 
 /// `setarch [ARCHITECTURE] [OPTIONS] WORDS`.

@@ -90,9 +90,267 @@ pub(super) const PERF: Wrapper = Wrapper {
 pub(super) const PERF_READS: [&str; 8] =
     ["list", "report", "annotate", "diff", "evlist", "version", "--version", "--help"];
 
+/// A loader of programs, which runs the one that it is given.
+pub(super) const LOADER: Wrapper = Wrapper {
+    long_flags: &["verify", "inhibit-cache"],
+    long_value: &[
+        ("library-path", 'o'),
+        ("inhibit-rpath", 'o'),
+        ("audit", 'o'),
+        ("preload", 'o'),
+        ("argv0", 'o'),
+        ("glibc-hwcaps-prepend", 'o'),
+        ("glibc-hwcaps-mask", 'o'),
+    ],
+    long_ends: &["help", "version", "list", "list-tunables", "list-diagnostics"],
+    changes: true,
+    ..PLAIN
+};
+
+/// What the names of loaders begin with.
+pub(super) const LOADERS: [&str; 4] = ["ld-linux", "ld-musl", "ld.so", "ld64.so"];
+
+/// A program with commands, some of which run the words after them.
+pub(super) struct Runner {
+    /// Its names.
+    pub(super) names: &'static [&'static str],
+    /// Those commands.
+    pub(super) commands: &'static [&'static str],
+    /// What they take.
+    pub(super) wrapper: Wrapper,
+}
+
+const RUNS: Wrapper = Wrapper { changes: true, ..PLAIN };
+
+pub(super) const RUNNERS: &[Runner] = &[
+    Runner {
+        names: &["uv"],
+        commands: &["run"],
+        wrapper: Wrapper {
+            flags: "qv",
+            values: "p",
+            long_flags: &["quiet", "no-sync", "frozen", "locked", "isolated", "offline"],
+            long_value: &[("with", 'o'), ("python", 'p'), ("group", 'o'), ("extra", 'o')],
+            ..RUNS
+        },
+    },
+    Runner {
+        names: &[
+            "devbox",
+            "distrobox",
+            "doppler",
+            "dotenv",
+            "dotenvx",
+            "hatch",
+            "infisical",
+            "op",
+            "pdm",
+            "pipenv",
+            "pixi",
+            "poetry",
+            "rye",
+            "toolbox",
+        ],
+        commands: &["run", "enter"],
+        wrapper: RUNS,
+    },
+    Runner {
+        names: &["conda", "mamba", "micromamba"],
+        commands: &["run"],
+        wrapper: Wrapper {
+            flags: "v",
+            values: "np",
+            long_flags: &["no-capture-output", "live-stream"],
+            long_value: &[("name", 'n'), ("prefix", 'p'), ("cwd", 'o')],
+            ..RUNS
+        },
+    },
+    Runner {
+        names: &["asdf", "bun", "bundle", "cabal", "mise", "npm", "opam", "pnpm", "stack", "yarn"],
+        commands: &["exec", "x", "dlx"],
+        wrapper: RUNS,
+    },
+    Runner {
+        names: &["aws-vault", "chamber", "direnv", "lxc"],
+        commands: &["exec"],
+        wrapper: Wrapper { operands: 1, ..RUNS },
+    },
+    Runner { names: &["rustup"], commands: &["run"], wrapper: Wrapper { operands: 1, ..RUNS } },
+    Runner { names: &["nix"], commands: &["run", "shell", "develop"], wrapper: RUNS },
+    Runner {
+        names: &["rr", "uftrace", "samply", "heaptrack"],
+        commands: &["record"],
+        wrapper: RUNS,
+    },
+    Runner { names: &["coresched"], commands: &["new", "copy", "get"], wrapper: RUNS },
+];
+
 pub(super) const WRAPPERS: &[Wrapper] = &[
+    // Programs that take few options, none of which is worth knowing: with one, it is not told what
+    // they run.
     Wrapper {
-        names: &["env"],
+        names: &[
+            "abduco",
+            "arch",
+            "aoss",
+            "box64",
+            "bunx",
+            "catchsegv",
+            "chpst",
+            "chronic",
+            "coreutils",
+            "cpulimit",
+            "daemonize",
+            "dbus-launch",
+            "dockerize",
+            "dtruss",
+            "dumb-init",
+            "eatmydata",
+            "enosys",
+            "entr",
+            "envchain",
+            "fakechroot",
+            "fakeroot",
+            "fakeroot-sysv",
+            "fakeroot-tcp",
+            "flatpak-spawn",
+            "gamemoderun",
+            "gdb",
+            "gnohup",
+            "heaptrack",
+            "ifne",
+            "lldb",
+            "mangohud",
+            "mpiexec",
+            "mpirun",
+            "multitime",
+            "nocache",
+            "nq",
+            "npx",
+            "numactl",
+            "optirun",
+            "padsp",
+            "pasuspender",
+            "pipesz",
+            "pnpx",
+            "prime-run",
+            "primusrun",
+            "proot",
+            "qemu-aarch64",
+            "qemu-x86_64",
+            "reflex",
+            "retry",
+            "rlwrap",
+            "runcon",
+            "schedtool",
+            "schroot",
+            "scriptlive",
+            "sem",
+            "setpgid",
+            "softlimit",
+            "srun",
+            "steam-run",
+            "systemd-nspawn",
+            "systemd-socket-activate",
+            "torify",
+            "trickle",
+            "tsocks",
+            "tsp",
+            "unbuffer",
+            "uvx",
+            "valgrind",
+            "vglrun",
+            "wait-for-it",
+            "watchexec",
+            "winpty",
+            "with-contenv",
+        ],
+        changes: true,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &[
+            "arch-chroot",
+            "envdir",
+            "envuidgid",
+            "gosu",
+            "lckdo",
+            "lockf",
+            "s6-envdir",
+            "s6-envuidgid",
+            "s6-setuidgid",
+            "setlock",
+            "setuidgid",
+            "su-exec",
+        ],
+        operands: 1,
+        changes: true,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["choom"],
+        values: "n",
+        ends: "phV",
+        long_value: &[("adjust", 'n')],
+        long_ends: &["help", "version", "pid"],
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["uclampset"],
+        flags: "asRv",
+        values: "mM",
+        ends: "phV",
+        long_flags: &["all-tasks", "system", "reset-on-fork", "verbose"],
+        long_ends: &["help", "version", "pid", "max"],
+        ..PLAIN
+    },
+    Wrapper { names: &["ssh-agent"], flags: "csDd", values: "aEOPt", ends: "k", ..PLAIN },
+    Wrapper { names: &["sshpass"], flags: "ev", values: "dfpP", ends: "hV", ..PLAIN },
+    Wrapper {
+        names: &["systemd-inhibit"],
+        long_flags: &["what", "who", "why", "mode", "no-pager", "no-legend", "no-ask-password"],
+        long_ends: &["help", "version", "list"],
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["systemd-cat"],
+        values: "tp",
+        long_flags: &["identifier", "priority", "stderr-priority", "level-prefix", "namespace"],
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["run0"],
+        values: "ugDM",
+        long_flags: &[
+            "user",
+            "group",
+            "nice",
+            "chdir",
+            "setenv",
+            "property",
+            "slice",
+            "no-ask-password",
+        ],
+        alone: true,
+        changes: true,
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["xvfb-run"],
+        flags: "al",
+        values: "efnpsw",
+        ends: "h",
+        long_flags: &["auto-servernum", "listen-tcp"],
+        long_value: &[("server-args", 's'), ("server-num", 'n'), ("error-file", 'e')],
+        ..PLAIN
+    },
+    Wrapper { names: &["tini"], flags: "gsvw", values: "ep", ends: "h", ..PLAIN },
+    Wrapper { names: &["cgexec"], values: "g", long_flags: &["sticky"], ..PLAIN },
+    Wrapper { names: &["caffeinate"], flags: "disu", values: "tw", ..PLAIN },
+    Wrapper { names: &["sandbox-exec"], values: "Dfnp", changes: true, ..PLAIN },
+    Wrapper { names: &["dtach"], ends: "ap", ..PLAIN },
+    Wrapper {
+        names: &["env", "genv"],
         flags: "i0v",
         values: "uCSa",
         long_flags: &[
@@ -155,7 +413,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         ..PLAIN
     },
     Wrapper {
-        names: &["xargs"],
+        names: &["xargs", "gxargs"],
         kind: Kind::Fed,
         flags: "0oprtx",
         values: "adEILnPsJRS",
@@ -236,7 +494,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     Wrapper { names: &["busybox", "toybox"], long_ends: &["help", "list", "install"], ..PLAIN },
     Wrapper { names: &["repeat"], operands: 1, ..PLAIN },
     Wrapper {
-        names: &["nice"],
+        names: &["nice", "gnice"],
         values: "n",
         long_value: &[("adjustment", 'n')],
         number: true,
@@ -253,7 +511,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         ..PLAIN
     },
     Wrapper {
-        names: &["time"],
+        names: &["time", "gtime"],
         kind: Kind::Keyword,
         flags: "apvq",
         values: "fo",
@@ -265,7 +523,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper { names: &["coproc"], kind: Kind::Keyword, assignments: true, ..PLAIN },
     Wrapper {
-        names: &["timeout"],
+        names: &["timeout", "gtimeout"],
         flags: "fpv",
         values: "ks",
         long_flags: &["preserve-status", "foreground", "verbose"],
@@ -274,7 +532,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         ..PLAIN
     },
     Wrapper {
-        names: &["stdbuf"],
+        names: &["stdbuf", "gstdbuf"],
         values: "ioe",
         long_value: &[("input", 'i'), ("output", 'o'), ("error", 'e')],
         ..PLAIN
@@ -351,7 +609,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         ..PLAIN
     },
     Wrapper {
-        names: &["chroot"],
+        names: &["chroot", "gchroot"],
         long_flags: &["skip-chdir"],
         long_value: &[("groups", 'o'), ("userspec", 'o')],
         operands: 1,
@@ -535,6 +793,51 @@ pub(super) const SHELLS: [&str; 8] = ["sh", "bash", "zsh", "dash", "ksh", "mksh"
 
 /// Shells with a language of their own.
 pub(super) const OTHER_SHELLS: [&str; 6] = ["fish", "csh", "tcsh", "nu", "elvish", "xonsh"];
+
+/// Programs that run what is in their arguments, by rules of their own.
+pub(super) const OPAQUE: [&str; 16] = [
+    "at",
+    "batch",
+    "bpftrace",
+    "capsh",
+    "expect",
+    "hyperfine",
+    "konsole",
+    "mispipe",
+    "newgrp",
+    "osascript",
+    "pee",
+    "sg",
+    "start-stop-daemon",
+    "wsl",
+    "xfce4-terminal",
+    "xterm",
+];
+
+/// Commands of `tmux` and `screen` that only look.
+pub(super) const MULTIPLEXER_LOOKS: [&str; 9] = [
+    "ls",
+    "list-sessions",
+    "list-windows",
+    "list-panes",
+    "capture-pane",
+    "has-session",
+    "-V",
+    "-v",
+    "-ls",
+];
+
+/// Options that name a command, which a shell runs.
+pub(super) const OPTION_SCRIPTS: [&str; 8] = [
+    "--filter",
+    "--compress-program",
+    "--use-compress-program",
+    "--to-command",
+    "--checkpoint-action",
+    "--rsh",
+    "--run",
+    "--command",
+];
 
 /// Long options of shells that take a value.
 pub(super) const SHELL_LONG: [&str; 3] = ["--rcfile", "--init-file", "--emulate"];

@@ -39,8 +39,8 @@ fn argument_vectors() {
     check_argv(&["bash", "-c", "--", "ls"], &["ls"]);
     check_argv(&["bash", "-euo", "pipefail", "-c", "ls", "name", "x"], &["ls"]);
     check_argv(&["bash", "-o", "errexit", "-c", "ls"], &["ls"]);
-    check_argv(&["bash", "--norc", "--rcfile", "x", "-c", "ls"], &["ls"]);
-    check_argv(&["bash", "script.sh", "-c"], &[]);
+    check_argv(&["bash", "--norc", "--rcfile", "x", "-c", "ls"], &["ls", "unclear"]);
+    check_argv(&["bash", "script.sh", "-c"], &["unclear"]);
     check_argv(&["bash", "--version"], &[]);
     check_argv(&["bash"], &["unclear"]);
     check_argv(&["bash", "-s"], &["unclear"]);
@@ -74,8 +74,6 @@ fn wrappers() {
     check("bwrap git push", &["git push"]);
     check("torsocks git push", &["git push"]);
     check("proxychains4 -q git push", &["git push"]);
-    check("source ./env.sh", &[]);
-    check(". venv/bin/activate", &[]);
     check("local x=\"${a[0]}\"", &[]);
     check("export A=\"$x[1]\"", &[]);
     check("test \"${#a[@]}\" -gt 0", &[]);
@@ -134,6 +132,78 @@ fn wrappers() {
     check("git -C d push", &[]);
 }
 
+/// Programs of usual packages that run another, each in its plainest form and with an option.
+#[test]
+fn more_wrappers() {
+    for text in [
+        "choom -n 5 -- zz push",
+        "choom -- zz push",
+        "ssh-agent zz push",
+        "ssh-agent -t 5 -a s zz push",
+        "sshpass -p x zz push",
+        "uclampset -m 5 zz push",
+        "systemd-inhibit --what=idle --why='a b' zz push",
+        "systemd-cat -t x zz push",
+        "run0 --user=x zz push",
+        "xvfb-run -a -s '-x' zz push",
+        "dbus-run-session zz push",
+        "tini -g -- zz push",
+        "dumb-init zz push",
+        "catchsegv zz push",
+        "chronic zz push",
+        "eatmydata zz push",
+        "fakeroot zz push",
+        "entr zz push",
+        "valgrind zz push",
+        "numactl zz push",
+        "unbuffer zz push",
+        "cgexec -g cpu:x zz push",
+        "setuidgid u zz push",
+        "gosu u zz push",
+        "envdir d zz push",
+        "gtimeout 5 zz push",
+        "genv A=1 zz push",
+        "gnice -n 5 zz push",
+        "npx zz push",
+        "uvx zz push",
+        "uv run zz push",
+        "uv run --with x zz push",
+        "poetry run zz push",
+        "pipenv run zz push",
+        "conda run -n x zz push",
+        "bundle exec zz push",
+        "npm exec -- zz push",
+        "pnpm dlx zz push",
+        "mise exec -- zz push",
+        "direnv exec . zz push",
+        "rustup run nightly zz push",
+        "/lib64/ld-linux-x86-64.so.2 --library-path /x zz push",
+        "coreutils zz push",
+        "git -c alias.x='!zz push' x",
+        "git -calias.x='!zz push' x",
+        "git --no-pager -c core.pager='zz push' log",
+        "git submodule foreach --recursive 'zz push'",
+        "git submodule --quiet foreach zz push",
+        "git bisect run zz push",
+        "git rebase -x 'zz push' HEAD",
+        "git rebase --exec='zz push' HEAD",
+        "git filter-branch --tree-filter 'zz push'",
+        "git fetch --upload-pack='zz push' x",
+        "git fetch --upl 'zz push' x",
+        "git clone -c core.sshCommand='zz push' x",
+        "split --filter='zz push' x",
+        "tar --checkpoint-action=exec='zz push' -cf x y",
+        "tar --to-command 'zz push' -xf x",
+        "nix-shell --run 'zz push'",
+    ] {
+        check(text, &["zz push"]);
+    }
+    for text in ["uv pip install x", "npm install", "git -c a.b=c log", "bundle install", "tmux ls"]
+    {
+        check(text, &[]);
+    }
+}
+
 #[test]
 fn unclear_wrappers() {
     for text in [
@@ -156,6 +226,35 @@ fn unclear_wrappers() {
         // With these, the scanner of the grammar reads beyond its tables.
         "parallel ::: zz",
         "source /dev/stdin",
+        "source ./env.sh",
+        ". venv/bin/activate",
+        ". -- x",
+        "builtin . x",
+        "command . x",
+        "builtin source x",
+        "coproc . x",
+        "trap '. x' EXIT",
+        "eval '. x'",
+        "time . x",
+        "bash x.sh",
+        "sh ./x.sh a",
+        "zsh x",
+        "bash -x x.sh",
+        "exec bash x.sh",
+        "bash < x",
+        "bash --init-file x -ic ls",
+        "fish x.fish",
+        "fish",
+        "capsh -- -c ls",
+        "hyperfine 'ls'",
+        "pee ls",
+        "sg group -c ls",
+        "tmux new-session -d ls",
+        "screen -dm ls",
+        "uv --quiet run ls",
+        "npx --yes ls",
+        "bundle exec --no-such ls",
+        "git --config-env=alias.x=Y x",
         ". <(ls)",
         ". \"$x\"",
         "source /proc/self/fd/0",

@@ -1,0 +1,181 @@
+//! What git is told to run: settings, filters and steps that are commands.
+
+use super::{Inner, script_of};
+use crate::shell::Word;
+
+/// Options of git, before the command, that take the next word as their value.
+pub(crate) const GIT_VALUES: [&str; 8] = [
+    "-C",
+    "-c",
+    "--attr-source",
+    "--config-env",
+    "--git-dir",
+    "--namespace",
+    "--super-prefix",
+    "--work-tree",
+];
+
+/// Options of git, before the command, that take no value, or an attached one.
+pub(crate) const GIT_FLAGS: [&str; 22] = [
+    "-P",
+    "-h",
+    "-p",
+    "-v",
+    "--bare",
+    "--exec-path",
+    "--glob-pathspecs",
+    "--help",
+    "--html-path",
+    "--icase-pathspecs",
+    "--info-path",
+    "--literal-pathspecs",
+    "--man-path",
+    "--no-advice",
+    "--no-lazy-fetch",
+    "--no-literal-pathspecs",
+    "--no-optional-locks",
+    "--no-pager",
+    "--no-replace-objects",
+    "--noglob-pathspecs",
+    "--paginate",
+    "--version",
+];
+
+/// Returns what a call of git runs in turn.
+pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
+    let mut found = Vec::new();
+    let mut at = 1;
+    while let Some(word) = words.get(at).filter(|word| word.text.starts_with('-')) {
+        let text = word.text.as_str();
+        let takes = GIT_VALUES.contains(&text);
+        match (text, words.get(at + 1)) {
+            ("-c", Some(setting)) => found.extend(script_in(at + 1, setting)),
+            _ if text.starts_with("-c") => {
+                let setting = Word { text: text[2..].to_owned(), ..word.clone() };
+                found.extend(script_in(at, &setting));
+            }
+            // The value is in a variable.
+            ("--config-env", Some(setting)) if names_a_script(&setting.text) => {
+                found.push(Inner::Unclear);
+            }
+            _ if text.strip_prefix("--config-env=").is_some_and(names_a_script) => {
+                found.push(Inner::Unclear);
+            }
+            _ => {}
+        }
+        at += 1 + usize::from(takes);
+    }
+    let rest = words.get(at..).unwrap_or_default();
+    let name = |at: usize| rest.get(at).and_then(Word::known);
+    let after = |skip: usize| rest.get(skip..).unwrap_or_default();
+    match (name(0), name(1)) {
+        (Some("submodule"), _) => {
+            if let Some(each) = rest.iter().position(|word| word.known() == Some("foreach")) {
+                let own = after(each + 1);
+                let options = own.iter().take_while(|word| word.text.starts_with('-')).count();
+                found.extend(script_of(at + each + 1 + options, &own[options..]));
+            }
+        }
+        (Some("bisect"), Some("run")) => found.extend(script_of(at + 2, after(2))),
+        (
+            Some("rebase" | "filter-branch" | "difftool" | "fetch" | "pull" | "push" | "clone"),
+            _,
+        )
+        | (Some("ls-remote" | "archive" | "grep" | "send-email"), _) => {
+            for (place, word) in rest.iter().enumerate().skip(1) {
+                let next = rest.get(place + 1);
+                found.extend(option(at + place, word, next));
+                if name(0) == Some("clone") && matches!(word.known(), Some("-c" | "--config")) {
+                    found.extend(next.and_then(|setting| script_in(at + place + 1, setting)));
+                }
+            }
+        }
+        _ => {}
+    }
+    found
+}
+
+/// A script that a setting holds.
+fn script_in(at: usize, setting: &Word) -> Option<Inner> {
+    let (key, value) = setting.text.split_once('=').unwrap_or((&setting.text, ""));
+    if !names_a_script(key) {
+        return None;
+    }
+    if setting.unknown.is_some() {
+        return Some(Inner::Unclear);
+    }
+    let text = value.strip_prefix('!').unwrap_or(value);
+    // An alias without the mark is a command of git.
+    let alias = key.to_ascii_lowercase().starts_with("alias.") && !value.starts_with('!');
+    let text = if alias { format!("git {text}") } else { text.to_owned() };
+    Some(Inner::Script { at, text })
+}
+
+/// Tells whether the value of a setting is run.
+fn names_a_script(key: &str) -> bool {
+    let key = key.split('=').next().unwrap_or(key).to_ascii_lowercase();
+    let last = key.rsplit('.').next().unwrap_or_default();
+    key.starts_with("alias.") || SCRIPTS.contains(&last)
+}
+
+/// An option whose value is run.
+fn option(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
+    let text = word.text.as_str();
+    let (name, attached) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (text, None),
+    };
+    let known = OPTIONS.iter().any(|option| match name.len() > 4 {
+        // Long options may be cut short.
+        true => option.starts_with(name),
+        false => *option == name,
+    });
+    if !known && !(name.starts_with("--") && name.ends_with("-filter")) {
+        return None;
+    }
+    match (attached, next) {
+        _ if word.unknown.is_some() => Some(Inner::Unclear),
+        (Some(value), _) => Some(Inner::Script { at, text: value.to_owned() }),
+        (None, Some(next)) => script_of(at + 1, std::slice::from_ref(next)).into_iter().next(),
+        (None, None) => None,
+    }
+}
+
+/// Last parts of settings whose value is run.
+const SCRIPTS: [&str; 22] = [
+    "askpass",
+    "clean",
+    "cmd",
+    "command",
+    "driver",
+    "editor",
+    "external",
+    "fsmonitor",
+    "gitproxy",
+    "helper",
+    "packobjectshook",
+    "pager",
+    "path",
+    "process",
+    "program",
+    "proxycommand",
+    "receivepack",
+    "smudge",
+    "sshcommand",
+    "textconv",
+    "update",
+    "uploadpack",
+];
+
+/// Options of commands whose value is run.
+const OPTIONS: [&str; 9] = [
+    "-x",
+    "-O",
+    "--exec",
+    "--extcmd",
+    "--open-files-in-pager",
+    "--receive-pack",
+    "--sendmail-cmd",
+    "--to-cmd",
+    "--upload-pack",
+];
