@@ -23,7 +23,7 @@ fuzz_target!(|text: &str| {
         let line = render_rule(&argv);
         let rules = parse_rules("fuzz", &line).expect("a rendered rule can be read");
         assert!(rules[0].matches(&argv));
-        let request = CommandRequest { argv, cwd: "/w".into(), escalation: escalation.clone() };
+        let request = CommandRequest { argv, cwd: "/w".into(), escalation: escalation.clone(), scene: Default::default() };
         let told = policy.explain(&request, &Grants::default());
         assert_ne!(told.decision.verdict, Verdict::Run(Place::Outside));
         assert!(!matches!(told.decision.verdict, Verdict::Ask(_)));

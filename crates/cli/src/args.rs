@@ -325,6 +325,10 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "POLICY")]
     pub(crate) approval: Option<ApprovalArg>,
 
+    /// Where the model would run it, from the working directory on.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workdir: Option<PathBuf>,
+
     /// As if the model asked to run it outside of the sandbox.
     #[arg(long)]
     pub(crate) escalated: bool,

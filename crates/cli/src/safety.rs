@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use config::{Config, TrustLevel};
 use policy::{
-    ApprovalPolicy, EnvironmentPolicy, Granular, Inherit, PrefixRule, Profile, SandboxMode,
+    ApprovalPolicy, CommandRequest, EnvironmentPolicy, Granular, Inherit, Policy, PrefixRule,
+    Profile, SandboxMode, Scene,
 };
 use sandbox::{Level, Sandbox};
 
@@ -114,7 +115,11 @@ pub(crate) fn profile(
     // Our settings and rules decide what happens outside of the sandbox.
     // They are found by a path; so that must stay what it is, and not only what it leads to.
     let home = world.directory.join(&world.home);
-    let protected = vec![real(&home), home];
+    let mut protected = vec![real(&home), home];
+    if mode == SandboxMode::WorkspaceWrite {
+        // Repositories that are there before the model begins are the user's.
+        protected.extend(writable_roots.iter().flat_map(|root| sandbox::protected_below(root)));
+    }
     Ok(Profile { mode, writable_roots, temporary_roots, scratch: None, protected, network })
 }
 
@@ -154,6 +159,18 @@ pub(crate) fn command_env(world: &World, config: &Config) -> Vec<(String, String
         include_only: settings.include_only.clone(),
     };
     policy.apply(world.env.clone())
+}
+
+/// Looks for what decides what a command runs, if a rule could take it out of the sandbox.
+pub(crate) fn scene(
+    world: &World,
+    config: &Config,
+    policy: &Policy,
+    request: &CommandRequest,
+) -> Scene {
+    let names = policy.programs(request);
+    let env = command_env(world, config);
+    sandbox::scene(names, &request.cwd, &world.directory, &env, &policy.profile)
 }
 
 /// Resolves a root that was named beforehand, unless a command of a model could have chosen what the

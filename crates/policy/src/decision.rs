@@ -73,6 +73,16 @@ pub enum Because {
     FullAccess,
     /// Nothing speaks against it inside of the sandbox.
     Sandbox,
+    /// A rule allows it; but where it would run, something that the model can write has a say in what
+    /// is run, so it stays in the sandbox.
+    Kept {
+        /// The rule's pattern, as words.
+        pattern: String,
+        /// Where the rule comes from.
+        source: String,
+        /// What has a say.
+        why: Kept,
+    },
     /// The file is in a directory that stays read-only.
     Protected(PathBuf),
     /// The file is in no writable directory.
@@ -81,6 +91,31 @@ pub enum Because {
     ReadOnly,
     /// The user accepted the same before, for as long as the thread is loaded.
     Granted,
+}
+
+/// Why a rule that allows a command does not take it out of the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Nobody has looked at the disk.
+    Unseen,
+    /// It runs elsewhere than in the directory of the thread.
+    Elsewhere(PathBuf),
+    /// The home of the user, with the settings of programs, lies where the model can write.
+    Home(PathBuf),
+    /// The program is named by a path that begins in the working directory.
+    Relative(String),
+    /// There is no such program.
+    NoProgram(String),
+    /// The program, or a link or directory on the way to it, lies where the model can write.
+    Program(String, PathBuf),
+    /// The program runs what files of the project say.
+    Project(String),
+    /// The program does what its arguments say, and the rule does not name them all.
+    Arguments(String),
+    /// It changes what the commands after it mean.
+    Changes(String),
+    /// What it runs cannot be told for sure.
+    Unclear,
 }
 
 /// Leave to do something, of the one kind that processes are started and files are written with.
@@ -132,12 +167,51 @@ impl fmt::Display for Because {
             Self::Untrusted => write!(f, "the approval policy asks before everything"),
             Self::FullAccess => write!(f, "there is no sandbox to keep to"),
             Self::Sandbox => write!(f, "nothing speaks against it inside of the sandbox"),
+            Self::Kept { pattern, source, why } => {
+                write!(f, "the rule [{pattern}] of {source} allows it, but {why}")
+            }
             Self::Protected(path) => write!(f, "{} stays read-only", path.display()),
             Self::OutsideRoots(path) => {
                 write!(f, "{} is outside of the writable directories", path.display())
             }
             Self::ReadOnly => write!(f, "the sandbox is read-only"),
             Self::Granted => write!(f, "it was accepted before"),
+        }
+    }
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unseen => write!(f, "nobody has looked at what it would run"),
+            Self::Elsewhere(path) => {
+                write!(f, "{} is not the working directory of the thread", path.display())
+            }
+            Self::Home(path) => {
+                write!(f, "the home directory is in {}, where the model can write", path.display())
+            }
+            Self::Relative(name) => {
+                write!(f, "`{name}` begins in the working directory, where the model can write")
+            }
+            Self::NoProgram(name) => write!(f, "there is no program `{name}`"),
+            Self::Program(name, path) => {
+                let path = path.display();
+                write!(f, "`{name}` is found through {path}, which the model can write")
+            }
+            Self::Project(name) => {
+                write!(
+                    f,
+                    "`{name}` runs what files of the project say, and the model can write them"
+                )
+            }
+            Self::Arguments(name) => {
+                write!(
+                    f,
+                    "`{name}` runs what its arguments say, and the rule does not name them all"
+                )
+            }
+            Self::Changes(name) => write!(f, "`{name}` changes what the commands after it mean"),
+            Self::Unclear => write!(f, "what it runs cannot be told for sure"),
         }
     }
 }

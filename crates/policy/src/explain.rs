@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::decision::{Decision, Place, Verdict};
+use crate::decision::{Because, Decision, Place, Verdict};
 use crate::grants::Grants;
 use crate::inspect::Inspection;
 use crate::judge::{Policy, about};
@@ -28,6 +28,8 @@ pub struct Explanation {
     pub destructive: Option<String>,
     /// Whether rules allow every part of it.
     pub allowed: bool,
+    /// What keeps it in the sandbox all the same.
+    pub kept: Option<Because>,
 }
 
 /// A simple command that was found.
@@ -63,7 +65,9 @@ impl Policy {
             Verdict::Refuse(_) => None,
         };
         let destructive = crate::danger::find(&inspection);
-        let allowed = self.allowing(&inspection).is_some();
+        let allowance = self.allowance(&inspection);
+        let allowed = allowance.is_some();
+        let kept = allowance.and_then(|allowance| self.kept(request, &inspection, &allowance));
         let commands = inspection.commands.into_iter().map(|found| ExplainedCommand {
             text: found.source(),
             run_by: found.origin.map(|origin| origin.parent),
@@ -83,6 +87,7 @@ impl Policy {
             unclear: inspection.unclear,
             destructive,
             allowed,
+            kept,
         }
     }
 }

@@ -8,7 +8,8 @@
 //! 3. it destroys files, a rule wants a question, or a rule could be about a part that is not
 //!    understood: asked, once for all of them, or refused if one of them may not be asked; once
 //!    accepted it runs where it was to run, and an allow rule does not take it out of the sandbox;
-//! 4. rules allow every part of it: it runs outside of the sandbox;
+//! 4. rules allow every part of it, and nothing that the model can write decides what is run: it runs
+//!    outside of the sandbox;
 //! 5. the model wants to leave the sandbox: asked, unless there is none and asking would do;
 //! 6. everything is asked about: asked;
 //! 7. it runs where the thread runs its commands.
@@ -20,6 +21,7 @@
 //! wrapper's if that one's pattern reaches it. A pattern that names a shell, its flags and the whole
 //! script covers all that is in the script.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::approval::{ApprovalPolicy, Question};
@@ -27,9 +29,10 @@ use crate::danger;
 use crate::decision::{Ask, Because, Decision, Place, Verdict};
 use crate::grants::Grants;
 use crate::inspect::{Found, Inspection};
+use crate::lift;
 use crate::matching::Match;
 use crate::prefix;
-use crate::profile::{Obstacle, Profile, SandboxMode};
+use crate::profile::{Obstacle, Profile, SandboxMode, holds};
 use crate::request::{CommandRequest, Effect, WriteRequest};
 use crate::rules::{PrefixRule, RuleDecision};
 use crate::shell::Feature;
@@ -89,7 +92,10 @@ impl Policy {
         if grants.has_command(request) {
             return Decision { verdict: Verdict::Run(wanted), because: Because::Granted };
         }
-        let allowed = self.allowing(inspection);
+        let allowance = self.allowance(inspection);
+        let kept =
+            allowance.as_ref().and_then(|allowance| self.kept(request, inspection, allowance));
+        let allowed = allowance.map(|allowance| allowance.rule).filter(|_| kept.is_none());
         // Without a sandbox there is nothing to leave; but where nobody can be asked, a model that asks
         // is told so.
         let moot = full && self.approval.may_ask(Question::Sandbox);
@@ -112,7 +118,9 @@ impl Policy {
         if let Some(rule) = allowed {
             return Decision { verdict: Verdict::Run(Place::Outside), because: because(rule) };
         }
-        let offered = |proposed| Some(prefix::offer(inspection, &request.argv, proposed));
+        // A rule that would take nothing out of the sandbox is not worth remembering.
+        let of_use = full || !lift::is_hopeless(inspection);
+        let offered = |proposed| of_use.then(|| prefix::offer(inspection, &request.argv, proposed));
         if let Some(escalation) = escalation {
             let prefix = offered(escalation.prefix.as_deref());
             let ask = Ask { place: Place::Outside, reason: asked_reason, prefix };
@@ -122,8 +130,35 @@ impl Policy {
             let ask = Ask { place: home, reason: None, prefix: offered(None) };
             return self.ask(Question::Sandbox, ask, Because::Untrusted);
         }
-        let because = if full { Because::FullAccess } else { Because::Sandbox };
+        let because = if full { Because::FullAccess } else { kept.unwrap_or(Because::Sandbox) };
         Decision { verdict: Verdict::Run(home), because }
+    }
+
+    /// Returns the names of the programs to look for before the command is decided about; none if no
+    /// rule could take it out of the sandbox.
+    pub fn programs(&self, request: &CommandRequest) -> BTreeSet<String> {
+        let allows = self.rules.iter().any(|rule| rule.decision == RuleDecision::Allow);
+        if !allows || self.profile.mode == SandboxMode::DangerFullAccess {
+            return BTreeSet::new();
+        }
+        let inspection = Inspection::of(&request.argv);
+        let allowance = self.allowance(&inspection);
+        allowance.map(|_| lift::programs(&inspection)).unwrap_or_default()
+    }
+
+    /// Says what keeps a command in the sandbox that rules allow.
+    pub(crate) fn kept(
+        &self,
+        request: &CommandRequest,
+        inspection: &Inspection,
+        Allowance { rule, named }: &Allowance<'_>,
+    ) -> Option<Because> {
+        if self.profile.mode == SandboxMode::DangerFullAccess {
+            return None;
+        }
+        let why = lift::obstacle(inspection, named, &request.scene, &self.profile)?;
+        let (pattern, source) = (rule.pattern_text(), rule.at.to_string());
+        Some(Because::Kept { pattern, source, why })
     }
 
     /// Decides about writing or removing files, all of them or none.
@@ -133,7 +168,11 @@ impl Policy {
         let obstacles: Vec<_> = request
             .paths
             .iter()
-            .filter_map(|path| Some((path, self.profile.obstacle(path)?)))
+            .filter_map(|path| {
+                let meant = request.protected.iter().any(|protected| holds(protected, path));
+                let protected = (meant && !full).then_some(Obstacle::Protected);
+                Some((path, protected.or_else(|| self.profile.obstacle(path))?))
+            })
             .collect();
         if let Some((path, _)) = obstacles.iter().find(|(_, why)| *why == Obstacle::Protected) {
             let because = Because::Protected((*path).clone());
@@ -225,7 +264,7 @@ impl Policy {
     }
 
     /// Returns a rule that allows the command, if every part of it is allowed by one.
-    pub(crate) fn allowing(&self, inspection: &Inspection) -> Option<&PrefixRule> {
+    pub(crate) fn allowance(&self, inspection: &Inspection) -> Option<Allowance<'_>> {
         let mut reaches: Vec<Reach<'_>> = Vec::with_capacity(inspection.commands.len());
         for found in &inspection.commands {
             let own = self.own_reach(found);
@@ -237,10 +276,11 @@ impl Policy {
             });
             reaches.push(wider(own, inherited));
         }
+        let named = reaches.iter().map(|reach| reach.map_or(0, |reach| reach.words)).collect();
         let root = inspection.commands.first()?;
         // The whole script was named.
         if let Some(reach) = reaches[0].filter(|reach| root.carrier && reach.words > 2) {
-            return Some(reach.rule);
+            return Some(Allowance { rule: reach.rule, named });
         }
         if !inspection.is_clear() || !inspection.features.iter().all(|f| COVERED.contains(f)) {
             return None;
@@ -252,7 +292,7 @@ impl Policy {
             reach.is_some_and(|reach| known || reach.words == usize::MAX)
         };
         let first = parts.clone().next().and_then(|(_, reach)| *reach)?;
-        parts.all(covered).then_some(first.rule)
+        parts.all(covered).then_some(Allowance { rule: first.rule, named })
     }
 
     fn own_reach(&self, found: &Found) -> Reach<'_> {
@@ -326,6 +366,14 @@ impl Concern {
     fn new(question: Question, because: Because) -> Self {
         Self { question, because, reason: None }
     }
+}
+
+/// That rules allow every part of a command.
+pub(crate) struct Allowance<'a> {
+    /// One of the rules.
+    pub(crate) rule: &'a PrefixRule,
+    /// How many words of each part some rule names.
+    named: Vec<usize>,
 }
 
 /// How far a rule allows a command, if one does.

@@ -17,6 +17,7 @@ mod explain;
 mod grants;
 mod inspect;
 mod judge;
+mod lift;
 mod matching;
 mod prefix;
 mod profile;
@@ -31,7 +32,7 @@ pub use compose::{
     Combined, Judge, Judges, Strictness, WithFallback, all_of, any_of, first, first_match, mildest,
     strictest, with_fallback,
 };
-pub use decision::{Ask, Because, Decision, Permit, Place, Verdict};
+pub use decision::{Ask, Because, Decision, Kept, Permit, Place, Verdict};
 pub use environment::{EnvironmentPolicy, Inherit};
 pub use explain::{ExplainedCommand, Explanation, MatchedRule};
 pub use grants::Grants;
@@ -39,7 +40,7 @@ pub use judge::Policy;
 pub use matching::Match;
 pub use profile::{Obstacle, PROTECTED_NAMES, Profile, SandboxMode};
 pub use render::render_rule;
-pub use request::{CommandRequest, Effect, Escalation, WriteRequest};
+pub use request::{CommandRequest, Effect, Escalation, Scene, WriteRequest};
 pub use rules::{
     Argument, Literal, PatternToken, PrefixRule, RawCall, RuleDecision, RuleFile, RulePlace,
     RulesError, parse_rule_file, parse_rules,

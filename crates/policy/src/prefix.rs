@@ -15,6 +15,8 @@ pub(crate) fn offer(
     if let (Some([only]), Some(proposed)) = (plain.as_deref(), proposed)
         && only.starts_with(proposed)
         && says_enough(proposed)
+        // Such a program is taken at its word, and at every one of them.
+        && (only.len() == proposed.len() || !is_broad(&proposed[0]))
     {
         return proposed.to_vec();
     }
@@ -65,7 +67,7 @@ fn says_enough(prefix: &[String]) -> bool {
 }
 
 /// Tells whether a program does whatever it is told, or may be something else the next time.
-fn is_broad(name: &str) -> bool {
+pub(crate) fn is_broad(name: &str) -> bool {
     let base = base_name(name);
     // `python3.11` is a python.
     let unversioned = base.trim_end_matches(|c: char| c.is_ascii_digit() || "._-".contains(c));

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Names at the top of a writable root that stay read-only, whether they exist or not: what is in
-/// them decides what later programs, and we, will do.
+/// Names at the top of a writable root, and of the directories around it, that stay read-only, whether
+/// they exist or not: what is in them decides what later programs, and we, will do.
 pub const PROTECTED_NAMES: [&str; 5] = [".git", ".codex", ".heddle", ".agents", ".aws"];
 
 /// How much a model's commands may do.
@@ -36,11 +36,12 @@ pub struct Profile {
     /// Directories in which files may be written under [`SandboxMode::WorkspaceWrite`], but for
     /// [`PROTECTED_NAMES`] at their top; the working directory is among them.
     pub writable_roots: Vec<PathBuf>,
-    /// Temporary directories, likewise, in which no name is protected.
+    /// Temporary directories, likewise, in which no name is protected but around a writable root.
     pub temporary_roots: Vec<PathBuf>,
     /// One directory that may be written although the mode is [`SandboxMode::ReadOnly`].
     pub scratch: Option<PathBuf>,
-    /// What stays read-only wherever it is: the directory of our own settings and rules.
+    /// What stays read-only wherever it is: the directory of our own settings and rules, and
+    /// repositories below the roots that are not the model's.
     pub protected: Vec<PathBuf>,
     /// Whether commands may use the network.
     pub network: bool,
@@ -98,14 +99,30 @@ impl Profile {
         }
     }
 
+    /// Returns every directory that a model could write in under some mode, whatever the mode is now:
+    /// what lies there may be its work.
+    pub fn within_reach(&self) -> impl Iterator<Item = &Path> {
+        let roots = self.writable_roots.iter().chain(&self.temporary_roots).chain(&self.scratch);
+        roots.map(PathBuf::as_path)
+    }
+
     /// Returns what stays read-only inside of the writable directories, whether it exists or not.
+    ///
+    /// A root may lie in another, or in a temporary directory: a repository around it, or one made
+    /// there, is where git would look for settings from inside of the root.
     pub fn protected_paths(&self) -> Vec<PathBuf> {
         let roots: &[PathBuf] = match self.mode {
             SandboxMode::WorkspaceWrite => &self.writable_roots,
             SandboxMode::ReadOnly => &[],
             SandboxMode::DangerFullAccess => return Vec::new(),
         };
-        let named = roots.iter().flat_map(|root| PROTECTED_NAMES.map(|name| root.join(name)));
+        let writable = self.writable();
+        let open = |path: &Path| writable.iter().any(|root| path.starts_with(root));
+        let mut around: Vec<&Path> =
+            roots.iter().flat_map(|root| root.ancestors().take_while(|path| open(path))).collect();
+        around.sort_unstable();
+        around.dedup();
+        let named = around.iter().flat_map(|root| PROTECTED_NAMES.map(|name| root.join(name)));
         named.chain(self.protected.iter().cloned()).collect()
     }
 
@@ -114,7 +131,7 @@ impl Profile {
         if self.mode == SandboxMode::DangerFullAccess {
             return None;
         }
-        if self.protected_paths().iter().any(|protected| path.starts_with(protected)) {
+        if self.protected_paths().iter().any(|protected| holds(protected, path)) {
             return Some(Obstacle::Protected);
         }
         if self.writable().iter().any(|root| path.starts_with(root)) {
@@ -125,6 +142,19 @@ impl Profile {
             SandboxMode::WorkspaceWrite | SandboxMode::DangerFullAccess => Obstacle::Outside,
         })
     }
+}
+
+/// Tells whether a path is protected by this one. Where case does not count, a protected name is one
+/// in any case, and nobody needs a `.GIT` beside it.
+pub(crate) fn holds(protected: &Path, path: &Path) -> bool {
+    let (Some(parent), Some(name)) = (protected.parent(), protected.file_name()) else {
+        return true;
+    };
+    let Ok(below) = path.strip_prefix(parent) else { return false };
+    let Some(first) = below.components().next() else { return false };
+    let first = first.as_os_str();
+    first == name
+        || (PROTECTED_NAMES.iter().any(|it| name == *it) && first.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -167,6 +197,33 @@ mod tests {
         for protected in ["/w/.git/hooks/x", "/w/.git", "/more/.heddle/c", "/tmp/home/rules/x"] {
             check(&workspace, protected, Some(Protected));
         }
+    }
+
+    #[test]
+    fn around_a_root() {
+        use Obstacle::*;
+        let around = Profile {
+            writable_roots: vec!["/tmp/x/w".into(), "/more/deep/w".into(), "/more".into()],
+            ..profile(SandboxMode::WorkspaceWrite)
+        };
+        for protected in [
+            "/tmp/x/.git/hooks/x",
+            "/tmp/x/.heddle/rules/x",
+            "/tmp/.git",
+            "/tmp/.codex/x",
+            "/more/deep/.git/config",
+            "/more/.aws/x",
+            "/tmp/x/w/.GIT/config",
+            "/tmp/.Heddle",
+        ] {
+            check(&around, protected, Some(Protected));
+        }
+        for free in ["/tmp/x/.github/x", "/tmp/y/.git/x", "/more/other/.git/x", "/tmp/x/w/s/.git/x"]
+        {
+            check(&around, free, None);
+        }
+        check(&around, "/.git", Some(Outside));
+        check(&around, "/TMP/x/.git", Some(Outside));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a model wants to do.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A command that a model wants to run.
@@ -11,6 +12,23 @@ pub struct CommandRequest {
     pub cwd: PathBuf,
     /// Set if it asks to run outside of the sandbox.
     pub escalation: Option<Escalation>,
+    /// What was found on the disk about it.
+    pub scene: Scene,
+}
+
+/// What whoever asks has found on the disk about a command, for rules that take commands out of the
+/// sandbox. Where nothing was found, no rule does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scene {
+    /// The directory that it would run in, every link followed.
+    pub directory: Option<PathBuf>,
+    /// The directory of the thread, likewise.
+    pub own: Option<PathBuf>,
+    /// Of every name that [`crate::Policy::programs`] asks about: every place that has a say in which
+    /// program it is, from the directories that are searched to the file. None if there is no program.
+    pub programs: BTreeMap<String, Option<Vec<PathBuf>>>,
+    /// Every place that has a say in where the user's own settings are.
+    pub home: Vec<PathBuf>,
 }
 
 /// A wish to run outside of the sandbox.
@@ -27,6 +45,9 @@ pub struct Escalation {
 pub struct WriteRequest {
     /// The real places of the files: absolute, links followed, no `..`.
     pub paths: Vec<PathBuf>,
+    /// What protected names stand for on the disk at this moment: what links and files lead to that
+    /// say where a repository is.
+    pub protected: Vec<PathBuf>,
 }
 
 /// Anything that a model wants to do.

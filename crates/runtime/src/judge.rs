@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn judged(judge: &dyn Judge) -> char {
-        let effect = Effect::Write(WriteRequest { paths: Vec::new() });
+        let effect = Effect::Write(WriteRequest { paths: Vec::new(), protected: Vec::new() });
         let opinion = judge.judge(&effect).now_or_never().expect("it answers at once");
         match opinion.map(|decision| decision.verdict) {
             None => '-',

@@ -1,5 +1,6 @@
 //! What the directory around a thread says: the repository it is in, and the rules for agents.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use tools::read_bounded;
@@ -10,10 +11,24 @@ const RULES: [&str; 2] = ["AGENTS.override.md", "AGENTS.md"];
 const RULES_BYTES_MAX: u64 = 1024 * 1024;
 /// Bytes of a file of git that is looked at.
 const GIT_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// The mode of directories that the sandbox makes to keep a name.
+const STAND_IN_MODE: u32 = 0o555;
 
 /// Finds the repository that `directory` is in: the nearest parent with a `.git`.
 pub fn repository(directory: &Path) -> Option<&Path> {
-    directory.ancestors().find(|parent| parent.join(".git").exists())
+    directory.ancestors().find(|parent| {
+        let git = parent.join(".git");
+        git.exists() && !is_stand_in(&git)
+    })
+}
+
+/// Tells whether a directory only keeps its name while a command of a model runs somewhere below: one
+/// that is empty and that not even its owner may write.
+fn is_stand_in(path: &Path) -> bool {
+    let closed = path
+        .symlink_metadata()
+        .is_ok_and(|found| found.is_dir() && found.permissions().mode() & 0o7777 == STAND_IN_MODE);
+    closed && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Reads the rules that hold for `directory`: those of `home` first, then from the top of its

@@ -11,10 +11,12 @@ mod linux;
 #[cfg(not(target_os = "linux"))]
 mod other;
 mod process;
+mod protected;
 #[cfg(target_os = "linux")]
 pub mod prove;
 mod pty;
 mod sandbox;
+mod scene;
 #[cfg(target_os = "linux")]
 mod spec;
 
@@ -24,7 +26,9 @@ use linux as os;
 use other as os;
 
 pub use process::{Connection, Group, Io, Process, SpawnError, SpawnRequest};
+pub use protected::{Unresolved, protected, protected_below};
 pub use sandbox::{Level, Sandbox, Unavailable};
+pub use scene::{outside_env, scene};
 
 /// Builds a sandbox and runs a command in it, if this process was started for that; must come first in
 /// the `main` of every program whose path is the helper of a [`Sandbox`].

@@ -17,15 +17,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use policy::{EnvironmentPolicy, Permit, Place, Profile, SandboxMode, Verdict};
+use policy::{
+    ApprovalPolicy, CommandRequest, Effect, EnvironmentPolicy, Grants, Permit, Place, Policy,
+    Profile, SandboxMode, Verdict, parse_rules,
+};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use self::attempts::{Attempt, Outside, Want};
+use self::attempts::{Attempt, Outside, Then, Want};
 use self::ground::{Ground, Live, OUR_SECRET, OUR_VARIABLE};
 use self::sys::{Refused, errno_name};
 use self::watch::Watch;
-use crate::{Process, Sandbox, SpawnRequest};
+use crate::{Process, Sandbox, SpawnRequest, outside_env, protected, scene};
 
 /// What to prove, and with what.
 #[derive(Clone, Debug)]
@@ -268,6 +271,13 @@ async fn try_once(
         };
         tokio::time::timeout(TIMEOUT, work).await
     };
+    let ground = &live.ground;
+    for then in row.into_iter().flat_map(|row| {
+        let patch = row.patch.map(|file| attempts::lifted::patch(file(ground)));
+        row.then.map(|then| then(ground)).into_iter().chain(patch)
+    }) {
+        follow_up(proof, ground, then).await.map_err(|error| error.to_string())?;
+    }
     let mut damage = live.damage();
     if watch.is_some_and(|watch| watch.opened() > 1) {
         damage.push("the library was loaded before the sandbox was built".into());
@@ -281,6 +291,56 @@ async fn try_once(
         Ok(Ok(code)) => read_told(&output, code, row)?,
     };
     Ok((told, damage))
+}
+
+/// Decides about what is asked for after an attempt, and does it as far as it is permitted.
+async fn follow_up(proof: &Proof, ground: &Ground, then: Then) -> std::io::Result<()> {
+    let profile = profile(proof, ground, false);
+    let rules = parse_rules("prove", attempts::lifted::RULES).map_err(std::io::Error::other)?;
+    let policy = Policy { profile, approval: ApprovalPolicy::Never, rules };
+    let grants = Grants::default();
+    match then.effect {
+        Effect::Write(mut request) => {
+            let protected = protected(&policy.profile).map_err(std::io::Error::other)?;
+            request.protected = protected.into_iter().collect();
+            let verdict = policy.write(&request, &grants).verdict;
+            match verdict.permit(&policy.profile) {
+                Some(_) => {
+                    request.paths.iter().try_for_each(|path| std::fs::write(path, "patched"))
+                }
+                None => Ok(()),
+            }
+        }
+        Effect::Command(mut request) => {
+            let names = policy.programs(&request);
+            let own = ground.work("");
+            request.scene = scene(names, &request.cwd, &own, &then.env, &policy.profile);
+            let verdict = policy.command(&request, &grants).verdict;
+            let Some(permit) = verdict.permit(&policy.profile) else { return Ok(()) };
+            let env = match permit.profile().mode {
+                SandboxMode::DangerFullAccess if policy.profile != *permit.profile() => {
+                    outside_env(then.env, &policy.profile)
+                }
+                _ => then.env,
+            };
+            let CommandRequest { argv, cwd, .. } = request;
+            let request = SpawnRequest { argv, cwd, env, io: crate::Io::Pipe, permit };
+            // One that cannot be started does nothing.
+            let Ok(mut process) = Process::spawn(&proof.sandbox, &request).await else {
+                return Ok(());
+            };
+            let _ = tokio::time::timeout(TIMEOUT, process.wait()).await;
+            Ok(())
+        }
+    }
+}
+
+/// The profile that an attempt is made under.
+fn profile(proof: &Proof, ground: &Ground, network: bool) -> Profile {
+    match proof.sandbox.level {
+        None => Profile::full_access(),
+        Some(_) => ground.profile(proof.mode, network),
+    }
 }
 
 fn request(proof: &Proof, ground: &Ground, name: &str, row: Option<&Attempt>) -> SpawnRequest {
@@ -298,10 +358,7 @@ fn request(proof: &Proof, ground: &Ground, name: &str, row: Option<&Attempt>) ->
     let file = ground.file().display().to_string();
     let program = proof.program.display().to_string();
     let network = row.is_some_and(|row| row.network);
-    let profile = match control {
-        true => Profile::full_access(),
-        false => ground.profile(proof.mode, network),
-    };
+    let profile = profile(proof, ground, network);
     SpawnRequest {
         argv: vec![program, "sandbox".into(), "attempt".into(), name.into(), file],
         cwd: ground.work(""),

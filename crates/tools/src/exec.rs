@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use policy::{CommandRequest, Effect, Escalation, SandboxMode};
+use policy::{CommandRequest, Effect, Escalation, SandboxMode, Scene};
 use protocol::item::{Command, ItemBody, Status};
 use protocol::responses::{OutputBody, ToolSpec};
 use sandbox::{Io, Process, SpawnRequest};
@@ -67,8 +67,8 @@ impl ExecCommand {
     ) -> Result<OutputBody, OutputBody> {
         let begun = Instant::now();
         let arguments: ExecArguments = call.arguments()?;
-        let (request, asked) = match self.intend(&arguments, &call, &progress).await? {
-            Intent::Run { request, asked } => (request, asked),
+        let ((request, shown), asked) = match self.intend(&arguments, &call, &progress).await? {
+            Intent::Run { request, shown, asked } => ((request, shown), asked),
             Intent::Patch { base, text } => {
                 let text = patch::apply(&self.workspace, &base, &text, call.key, &progress).await?;
                 let wall = begun.elapsed().as_secs_f64();
@@ -76,7 +76,7 @@ impl ExecCommand {
                 return Ok(OutputBody::Text(text));
             }
         };
-        let item = item(&request.argv, &request.cwd, Status::InProgress);
+        let item = item(&shown, &request.cwd, Status::InProgress);
         let process = match Process::spawn(&self.workspace.sandbox, &request).await {
             Ok(process) => process,
             Err(error) => {
@@ -136,7 +136,8 @@ impl ExecCommand {
         }
         let login = arguments.login.unwrap_or(self.workspace.login_shell);
         let shell = arguments.shell.as_deref().map(Shell::named);
-        let argv = shell.as_ref().unwrap_or(&self.workspace.shell).argv(&arguments.cmd, login);
+        let shell = shell.as_ref().unwrap_or(&self.workspace.shell);
+        let argv = shell.argv(&arguments.cmd, login);
         // Looked at first, so that nobody is asked in vain; those that wait for an answer meanwhile
         // are no more than calls that may run at once.
         if !self.sessions.has_room() {
@@ -148,19 +149,35 @@ impl ExecCommand {
             justification: arguments.justification.clone(),
             prefix: arguments.prefix_rule.clone(),
         });
-        let command = CommandRequest { argv: argv.clone(), cwd: workdir.clone(), escalation };
+        let mut env = self.environment(&call.call_id);
+        let mut command = CommandRequest {
+            argv: argv.clone(),
+            cwd: workdir.clone(),
+            escalation,
+            scene: Scene::default(),
+        };
+        let gate = &self.workspace.gate;
+        command.scene = gate.scene(&command, &self.workspace.cwd, &env);
         let item = |status| ItemBody::Command(item(&argv, &workdir, status));
         let asking = Asking { key: call.key, progress, item: &item };
-        let leave = self.workspace.gate.pass(Effect::Command(command), &asking).await;
+        let leave = gate.pass(Effect::Command(command), &asking).await;
         let leave = leave.map_err(OutputBody::Text)?;
+        let full = SandboxMode::DangerFullAccess;
+        let lifted = gate.profile().mode != full && leave.permit.profile().mode == full;
+        let mut run = argv.clone();
+        if lifted {
+            // Files that shells read first, and what variables lead to, may be the model's work.
+            run = shell.bare_argv(&arguments.cmd);
+            env = sandbox::outside_env(env, gate.profile());
+        }
         let request = SpawnRequest {
-            env: self.environment(&call.call_id),
+            env,
             io: if arguments.tty.unwrap_or(false) { Io::Terminal } else { Io::Pipe },
             permit: leave.permit,
-            argv,
+            argv: run,
             cwd: workdir,
         };
-        Ok(Intent::Run { request, asked: leave.asked })
+        Ok(Intent::Run { request, shown: argv, asked: leave.asked })
     }
 
     fn environment(&self, call_id: &str) -> Vec<(String, String)> {
@@ -259,6 +276,8 @@ pub(crate) enum Intent {
     Run {
         /// What to start.
         request: SpawnRequest,
+        /// The command as it is shown: as it was decided about.
+        shown: Vec<String>,
         /// Whether somebody was asked, and the item has begun therefore.
         asked: bool,
     },

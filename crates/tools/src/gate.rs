@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use policy::{
-    Ask, Because, Decision, Effect, Grants, PatternToken, Permit, Place, Policy, PrefixRule,
-    Profile, Verdict,
+    Ask, Because, CommandRequest, Decision, Effect, Grants, PatternToken, Permit, Place, Policy,
+    PrefixRule, Profile, Scene, Verdict,
 };
 use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
 use protocol::id::CallKey;
@@ -90,6 +90,17 @@ impl Gate {
     /// Returns the sandbox that holds.
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// Looks for what decides what a command runs, if a rule could take it out of the sandbox.
+    pub(crate) fn scene(
+        &self,
+        request: &CommandRequest,
+        own: &Path,
+        env: &[(String, String)],
+    ) -> Scene {
+        let names = self.lock().policy.programs(request);
+        sandbox::scene(names, &request.cwd, own, env, &self.profile)
     }
 
     /// Decides about an effect, asks if need be, and returns leave; the error is what the model reads.

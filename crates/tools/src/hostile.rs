@@ -82,7 +82,8 @@ impl Thread {
         match self.exec.intend(&arguments, &call, &progress).await {
             Err(_) => {}
             Ok(Intent::Patch { base, text }) => self.check_patch(&base, &text).await,
-            Ok(Intent::Run { request, asked }) => {
+            Ok(Intent::Run { request, shown, asked }) => {
+                assert_eq!(request.argv, shown);
                 assert_eq!(request.permit.profile(), self.workspace.gate.profile());
                 let mut env = self.workspace.env.clone();
                 env.push(("CODEX_TOOL_CALL_ID".into(), "the-call".into()));
@@ -100,10 +101,10 @@ impl Thread {
     /// Checks that whatever a patch would write is inside of the roots, or refused.
     async fn check_patch(&self, base: &Path, text: &str) {
         let Ok(patch) = ::patch::Patch::parse(text) else { return };
-        let Ok(checked) = Checked::new(&patch, base) else { return };
+        let profile = self.workspace.gate.profile();
+        let Ok(checked) = Checked::new(&patch, base, profile) else { return };
         let request = checked.request();
         let places = request.paths.clone();
-        let profile = self.workspace.gate.profile();
         let effect = policy::Effect::Write(request);
         let judged = self.workspace.gate.judge(effect).await.is_ok();
         let inside = places.iter().all(|place| profile.obstacle(place).is_none());

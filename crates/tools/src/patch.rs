@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::patch::{ChangeKind, Edit, FileState, Patch, Plan};
-use policy::{Effect, WriteRequest};
+use policy::{Effect, Profile, WriteRequest};
 use protocol::id::CallKey;
 use protocol::item::{self, Change, ItemBody, Status};
 use protocol::responses::{OutputBody, ToolFormat, ToolSpec};
@@ -72,7 +72,8 @@ pub(crate) async fn apply(
     // A patch inside a command may run beside another; between looking at files and writing them
     // nobody else may write.
     let mut alone = workspace.patching.lock().await;
-    let mut checked = Checked::new(&patch, base).map_err(unfit)?;
+    let profile = workspace.gate.profile();
+    let mut checked = Checked::new(&patch, base, profile).map_err(unfit)?;
     let changes = changes(&checked.plan);
     let item = |status| ItemBody::FileChange { changes: changes.clone(), status };
     let gate = &workspace.gate;
@@ -87,7 +88,7 @@ pub(crate) async fn apply(
             let asking = Asking { key, progress, item: &item };
             let leave = gate.ask(question, &asking).await.map_err(refuse)?;
             alone = workspace.patching.lock().await;
-            match checked.again(&patch, base) {
+            match checked.again(&patch, base, profile) {
                 Ok(again) => checked = again,
                 Err(reason) => {
                     progress.send(key, Progress::Ended(item(Status::Failed))).await;
@@ -112,23 +113,26 @@ pub(crate) struct Checked {
     plan: Plan,
     /// The real place of every edit, and whether anything was there.
     places: Vec<(PathBuf, bool)>,
+    /// What protected names stand for.
+    protected: Vec<PathBuf>,
 }
 
 impl Checked {
-    pub(crate) fn new(patch: &Patch, base: &Path) -> Result<Self, String> {
+    pub(crate) fn new(patch: &Patch, base: &Path, profile: &Profile) -> Result<Self, String> {
         let plan = Plan::new(patch, base, look).map_err(|error| error.to_string())?;
         let present = |place: PathBuf| {
             let present = place.symlink_metadata().is_ok();
             (place, present)
         };
         let places = places(&plan)?.into_iter().map(present).collect();
-        Ok(Self { plan, places })
+        let protected = sandbox::protected(profile).map_err(|error| error.to_string())?;
+        Ok(Self { plan, places, protected: protected.into_iter().collect() })
     }
 
     /// Checks the patch once more, after somebody has accepted it: what they saw must still be true.
-    fn again(&self, patch: &Patch, base: &Path) -> Result<Self, String> {
-        let again = Self::new(patch, base)?;
-        if again.places != self.places {
+    fn again(&self, patch: &Patch, base: &Path, profile: &Profile) -> Result<Self, String> {
+        let again = Self::new(patch, base, profile)?;
+        if again.places != self.places || again.protected != self.protected {
             return Err("the files have changed since it was accepted; make it again".to_owned());
         }
         Ok(again)
@@ -136,7 +140,10 @@ impl Checked {
 
     /// Returns what is to be decided about.
     pub(crate) fn request(&self) -> WriteRequest {
-        WriteRequest { paths: self.places.iter().map(|(place, _)| place.clone()).collect() }
+        WriteRequest {
+            paths: self.places.iter().map(|(place, _)| place.clone()).collect(),
+            protected: self.protected.clone(),
+        }
     }
 
     /// Returns what is to be done, at the very places that were decided about.

@@ -46,6 +46,20 @@ impl Shell {
         vec![self.path.display().to_string(), flag.to_owned(), script.to_owned()]
     }
 
+    /// Returns the argument vector that runs `script` without reading any file of settings first.
+    pub fn bare_argv(&self, script: &str) -> Vec<String> {
+        let flags: &[&str] = match self.name() {
+            "bash" => &["--noprofile", "--norc"],
+            "zsh" => &["-f"],
+            // Others read none unless they are told to, or talk to a person.
+            _ => &[],
+        };
+        let mut argv = vec![self.path.display().to_string()];
+        argv.extend(flags.iter().map(ToString::to_string));
+        argv.extend(["-c".to_owned(), script.to_owned()]);
+        argv
+    }
+
     fn find(name: &str) -> Option<Self> {
         let path = Path::new(name);
         if path.is_absolute() {
@@ -108,6 +122,11 @@ mod tests {
             ("nul\0", "<command included NUL byte>"),
         ] {
             assert_eq!(join(&Shell::plain().argv(script, false)), want);
+        }
+        for (name, want) in
+            [("bash", "/bin/bash --noprofile --norc -c 'a b'"), ("fish", "/bin/sh -c 'a b'")]
+        {
+            assert_eq!(join(&Shell::named(name).bare_argv("a b")), want);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use policy::{
     Because, CommandRequest, Escalation, Explanation, Grants, Match, Place, Policy, PrefixRule,
-    RuleDecision, Verdict,
+    RuleDecision, Scene, Verdict,
 };
 use serde_json::{Value, json};
 use stdx::visible;
@@ -32,11 +32,13 @@ pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode,
         words => tools::join(words),
     };
     let shell = Shell::of_user(world.env.get("SHELL").map(String::as_str));
-    let request = CommandRequest {
+    let mut request = CommandRequest {
         argv: shell.argv(&script, config.allow_login_shell),
-        cwd: world.directory.clone(),
+        cwd: args.workdir.map_or_else(|| world.directory.clone(), |it| world.directory.join(it)),
         escalation: args.escalated.then(Escalation::default),
+        scene: Scene::default(),
     };
+    request.scene = safety::scene(&world, &config, &policy, &request);
     let explanation = policy.explain(&request, &Grants::default());
     print(&if args.json {
         to_json(&policy, &explanation).to_string() + "\n"
@@ -104,6 +106,7 @@ fn to_json(policy: &Policy, explanation: &Explanation) -> Value {
         "place": explanation.place.map(place_name),
         "because": explanation.decision.because.to_string(),
         "rule": rule,
+        "kept": explanation.kept.as_ref().map(ToString::to_string),
         "reason": reason,
         "prefix": prefix,
         "sandbox": policy.profile.mode.name(),
@@ -135,6 +138,10 @@ fn to_text(policy: &Policy, explanation: &Explanation) -> String {
         && let Some(prefix) = &ask.prefix
     {
         let _ = writeln!(text, "can be remembered: {}", visible::line(&tools::join(prefix)));
+    }
+    if let Some(kept) = explanation.kept.as_ref().filter(|it| **it != explanation.decision.because)
+    {
+        let _ = writeln!(text, "not outside of the sandbox: {kept}");
     }
     let _ = writeln!(text, "commands found:");
     for command in explanation.commands.iter().skip(1) {

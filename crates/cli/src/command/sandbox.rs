@@ -6,7 +6,7 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use policy::{ApprovalPolicy, CommandRequest, Grants, Policy, Verdict};
+use policy::{ApprovalPolicy, CommandRequest, Grants, Policy, SandboxMode, Scene, Verdict};
 use sandbox::{Io, Process, SpawnError, SpawnRequest};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -38,20 +38,25 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
         approval: ApprovalPolicy::Never,
         rules: safety::rules(&world, &config, false)?,
     };
-    let request =
-        CommandRequest { argv: args.argv, cwd: world.directory.clone(), escalation: None };
+    let mut request = CommandRequest {
+        argv: args.argv,
+        cwd: world.directory.clone(),
+        escalation: None,
+        scene: Scene::default(),
+    };
+    request.scene = safety::scene(&world, &config, &policy, &request);
     let verdict = policy.command(&request, &Grants::default()).verdict;
     let Some(permit) = verdict.permit(&policy.profile) else {
         let Verdict::Refuse(reason) = verdict else { unreachable!("nobody can be asked") };
         return Err(Failure::failed(anyhow!("{reason}")));
     };
-    let request = SpawnRequest {
-        argv: request.argv,
-        cwd: request.cwd,
-        env: safety::command_env(&world, &config),
-        io: Io::Inherit,
-        permit,
-    };
+    let full = SandboxMode::DangerFullAccess;
+    let mut env = safety::command_env(&world, &config);
+    if policy.profile.mode != full && permit.profile().mode == full {
+        env = sandbox::outside_env(env, &policy.profile);
+    }
+    let request =
+        SpawnRequest { argv: request.argv, cwd: request.cwd, env, io: Io::Inherit, permit };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(Failure::failed)?.block_on(async {
         // Before the command begins, so that no signal finds nobody to pass it on.

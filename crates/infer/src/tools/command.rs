@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use policy::{ApprovalPolicy, CommandRequest, Grants, Policy, Profile, SandboxMode, Verdict};
+use policy::{
+    ApprovalPolicy, CommandRequest, Grants, Policy, Profile, SandboxMode, Scene, Verdict,
+};
 use sandbox::{Io, Process, Sandbox, SpawnRequest};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
@@ -50,8 +52,12 @@ impl Place {
         bytes_max: usize,
     ) -> Result<(i32, String), String> {
         let sandbox = self.sandbox.as_ref().map_err(Clone::clone)?;
-        let request =
-            CommandRequest { argv: argv.to_vec(), cwd: self.directory.clone(), escalation: None };
+        let request = CommandRequest {
+            argv: argv.to_vec(),
+            cwd: self.directory.clone(),
+            escalation: None,
+            scene: Scene::default(),
+        };
         let verdict = self.policy.command(&request, &Grants::default()).verdict;
         let Some(permit) = verdict.permit(&self.policy.profile) else {
             let Verdict::Refuse(reason) = verdict else { return Err("nobody can be asked".into()) };

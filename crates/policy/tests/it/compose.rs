@@ -38,7 +38,12 @@ fn judges(opinions: &[Option<Decision>]) -> Judges {
 }
 
 fn ask(judge: &impl Judge) -> Option<Decision> {
-    let request = CommandRequest { argv: vec!["ls".into()], cwd: "/w".into(), escalation: None };
+    let request = CommandRequest {
+        argv: vec!["ls".into()],
+        cwd: "/w".into(),
+        escalation: None,
+        scene: Default::default(),
+    };
     judge.opinion(&Effect::Command(request), &Grants::default())
 }
 

@@ -15,7 +15,7 @@ const ONLY_RULES: ApprovalPolicy =
 const RULES: &str = "
     allow git status
     allow ls
-    allow timeout 5 make
+    allow timeout 5 mill
     allow /usr/bin/tool
     allow /bin/bash -lc echo_hi
     prompt git push
@@ -45,7 +45,7 @@ fn check(text: &str, want: &str) {
 #[test]
 fn allow() {
     check("ls", "run outside");
-    check("ls -l a && git status -s", "run outside");
+    check("ls -l a && git status", "run outside");
     check("ls | git status; (ls) & ls", "run outside");
     check("if ls; then git status; fi", "run outside");
     check("ls 2>/dev/null", "run outside");
@@ -124,29 +124,29 @@ fn allow() {
     check_request(
         WorkspaceWrite,
         OnRequest,
-        "allow timeout 5 make",
-        &script("timeout 5 make x"),
+        "allow timeout 5 mill",
+        &script("timeout 5 mill x"),
         "run outside",
     );
     check_request(
         WorkspaceWrite,
         OnRequest,
         "allow timeout 5",
-        &script("timeout 5 make x"),
+        &script("timeout 5 mill x"),
         "run sandbox",
     );
     check_request(
         WorkspaceWrite,
         OnRequest,
-        "allow timeout\nallow make",
-        &script("timeout 5 make x"),
+        "allow timeout\nallow mill",
+        &script("timeout 5 mill x"),
         "run outside",
     );
     check_request(
         WorkspaceWrite,
         OnRequest,
-        "allow env timeout 5 make",
-        &script("env timeout 5 make x"),
+        "allow env timeout 5 mill",
+        &script("env timeout 5 mill x"),
         "run outside",
     );
     // A rule that names the whole script covers it; one that names the shell does not.
@@ -253,6 +253,10 @@ fn unclear() {
         "cat x | sh",
         "g\"$x\" y",
         "/usr/bin/$x y",
+        ". ./x",
+        "source x",
+        "bash x.sh",
+        "command . x",
     ] {
         check(text, "ask sandbox");
         check_request(WorkspaceWrite, Never, RULES, &script(text), "refuse");
@@ -300,32 +304,31 @@ fn offered_prefixes() {
     check_prefix(&script("ls -l"), &["ls", "-l"]);
     check_prefix(&script("ls && pwd"), &["ls"]);
     check_prefix(&argv(&["ls", "-l"]), &["ls", "-l"]);
-    for text in
-        ["ls > x", "A=1 ls", "ls $(id)", "ls *", "(ls)", "ls $x", "python3", "git", "nohup", ""]
-    {
+    for text in ["ls > x", "ls $(id)", "ls *", "(ls)", "ls $x", "perl", "git", "nohup", ""] {
         check_prefix(&script(text), &whole(text));
+    }
+    // What no rule takes out of the sandbox is not worth remembering.
+    for text in
+        ["A=1 ls", "env A=1 ls", "make", "ls && npm i", "python3 x", "./x build", "cd x; ls"]
+    {
+        check_prefix(&script(text), &[]);
+        check_prefix(&escalated(script(text), &["ls"]), &[]);
     }
     let fetch = "git fetch origin";
-    check_prefix(&escalated(script(fetch), &["git", "fetch"]), &["git", "fetch"]);
+    // A program that does what it is told is remembered with all that it was told.
+    check_prefix(&escalated(script(fetch), &["git", "fetch"]), &["git", "fetch", "origin"]);
     check_prefix(&escalated(script(fetch), &["git"]), &["git", "fetch", "origin"]);
     check_prefix(&escalated(script(fetch), &["git", "pull"]), &["git", "fetch", "origin"]);
-    check_prefix(&escalated(script("python3 a.py"), &["python3"]), &["python3", "a.py"]);
-    check_prefix(&escalated(script("python3 -c x"), &["python3", "-c"]), &["python3", "-c", "x"]);
+    check_prefix(&escalated(script("perl a.pl"), &["perl"]), &["perl", "a.pl"]);
+    check_prefix(&escalated(script("perl -e x"), &["perl", "-e"]), &["perl", "-e", "x"]);
     check_prefix(&escalated(script("bash -c ls"), &["bash", "-c"]), &["bash", "-c", "ls"]);
     check_prefix(&escalated(script("sudo git fetch"), &["sudo", "git"]), &["sudo", "git", "fetch"]);
-    check_prefix(&escalated(script("ls && make"), &["make"]), &["ls"]);
+    check_prefix(&escalated(script("ls && mill"), &["mill"]), &["ls"]);
     check_prefix(&escalated(script("tool a"), &["tool"]), &["tool"]);
     check_prefix(&escalated(script("tool a > x"), &["tool"]), &whole("tool a > x"));
-    for text in ["env -C /x ls", "env -u X ls", "env A=1 ls"] {
-        let words: Vec<&str> = text.split(' ').collect();
-        check_prefix(&escalated(script(text), &words[..words.len() - 1]), &whole(text));
-        check_prefix(&escalated(argv(&words), &words[..words.len() - 1]), &words);
-    }
-    for text in ["timeout 5", "python3.11", "python3.11 -c", "vim", "gdb", "./x", "a/x -v"] {
+    for text in ["timeout 5", "perl5.36", "perl5.36 -e", "vim", "gdb"] {
         check_prefix(&script(text), &whole(text));
     }
-    check_prefix(&script("./x build"), &["./x", "build"]);
-    check_prefix(&escalated(script("./x build"), &["./x"]), &["./x", "build"]);
     check_prefix(&script("git push"), &[]);
     check_prefix(&script("rm -f x"), &[]);
 }
@@ -335,10 +338,11 @@ fn offered_prefixes() {
 fn an_offered_prefix_allows_the_command() {
     for text in [
         "ls -l",
-        "timeout 5 make x",
+        "timeout 5 mill x",
         "sudo git fetch",
         "ls > x; pwd $y",
-        "python3 a.py",
+        "perl a.pl",
+        "git fetch origin",
         "bash -c ls",
     ] {
         let mut policy = policy(WorkspaceWrite, Untrusted, "");
@@ -380,9 +384,15 @@ fn explanations() {
     assert!(!told.allowed && told.unclear.is_empty() && told.destructive.is_none());
 }
 
+/// A write of these files where `/w/store` and `/far/store` are what a `.git` leads to.
+fn write_request(paths: &[&str]) -> WriteRequest {
+    let paths = paths.iter().map(PathBuf::from).collect();
+    WriteRequest { paths, protected: vec!["/w/store".into(), "/far/store".into()] }
+}
+
 #[track_caller]
 fn check_write(mode: SandboxMode, approval: ApprovalPolicy, paths: &[&str], want: &str) {
-    let request = WriteRequest { paths: paths.iter().map(PathBuf::from).collect() };
+    let request = write_request(paths);
     let decision = policy(mode, approval, "").write(&request, &Grants::default());
     assert_eq!(show(&decision.verdict), want, "{paths:?} {mode:?} {approval:?} {decision:?}");
 }
@@ -397,6 +407,12 @@ fn writes() {
     check_write(WorkspaceWrite, OnRequest, &["/w/.git/x"], "refuse");
     check_write(WorkspaceWrite, OnRequest, &["/etc/a", "/w/.git/x"], "refuse");
     check_write(WorkspaceWrite, Untrusted, &["/settings/rules/x"], "refuse");
+    for path in ["/w/store/config", "/w/store", "/far/store/hooks/x"] {
+        check_write(WorkspaceWrite, OnRequest, &["/w/a", path], "refuse");
+        check_write(ReadOnly, OnRequest, &[path], "refuse");
+        check_write(DangerFullAccess, Never, &[path], "run outside");
+    }
+    check_write(WorkspaceWrite, OnRequest, &["/w/stores/x"], "run sandbox");
     check_write(ReadOnly, OnRequest, &["/w/a"], "ask outside");
     check_write(ReadOnly, Never, &["/w/a"], "refuse");
     check_write(ReadOnly, ONLY_RULES, &["/w/a"], "refuse");
@@ -407,8 +423,7 @@ fn writes() {
 
 #[test]
 fn granted_writes() {
-    let request =
-        |paths: &[&str]| WriteRequest { paths: paths.iter().map(PathBuf::from).collect() };
+    let request = write_request;
     let mut grants = Grants::default();
     grants.add_write(&request(&["/etc/a", "/w/.git/x"]));
     let check = |approval, paths: &[&str], want| {
@@ -430,7 +445,7 @@ fn a_plan_leaves_the_sandbox_for_no_rule() {
         assert_eq!(show(&decide(&plan, &script("ls")).verdict), "run sandbox", "{mode:?}");
         assert_eq!(show(&decide(&plan, &script("git push")).verdict), "refuse", "{mode:?}");
         for (path, want) in [("/scratch/a", "run sandbox"), ("/w/a", "refuse")] {
-            let request = WriteRequest { paths: vec![path.into()] };
+            let request = write_request(&[path]);
             let decision = plan.write(&request, &Grants::default());
             assert_eq!(show(&decision.verdict), want, "{mode:?} {path}");
         }

@@ -4,14 +4,17 @@
 mod compose;
 mod danger;
 mod judge;
+mod lift;
 mod properties;
 mod rules;
 mod shell;
 mod wrap;
 
+use std::path::{Path, PathBuf};
+
 use policy::{
     ApprovalPolicy, CommandRequest, Decision, Escalation, Grants, Place, Policy, Profile,
-    SandboxMode, Verdict, parse_rules,
+    SandboxMode, Scene, Verdict, parse_rules,
 };
 
 /// A profile of this mode over `/w`.
@@ -48,7 +51,27 @@ fn argv(words: &[&str]) -> CommandRequest {
         argv: words.iter().map(ToString::to_string).collect(),
         cwd: "/w".into(),
         escalation: None,
+        scene: Scene::default(),
     }
+}
+
+/// Adds what would be found on a disk where every program is in `/usr/bin`.
+fn seen(policy: &Policy, request: &CommandRequest) -> CommandRequest {
+    let place = |name: &str| match name.starts_with('/') {
+        true => PathBuf::from(name),
+        false => Path::new("/usr/bin").join(name),
+    };
+    let programs = policy.programs(request).into_iter().map(|name| {
+        let places = Some(vec!["/usr/bin".into(), place(&name)]);
+        (name, places)
+    });
+    let scene = Scene {
+        directory: Some(request.cwd.clone()),
+        own: Some("/w".into()),
+        programs: programs.collect(),
+        home: vec!["/home/u".into()],
+    };
+    CommandRequest { scene, ..request.clone() }
 }
 
 fn escalated(mut request: CommandRequest, prefix: &[&str]) -> CommandRequest {
@@ -61,7 +84,7 @@ fn escalated(mut request: CommandRequest, prefix: &[&str]) -> CommandRequest {
 }
 
 fn decide(policy: &Policy, request: &CommandRequest) -> Decision {
-    policy.command(request, &Grants::default())
+    policy.command(&seen(policy, request), &Grants::default())
 }
 
 /// Shows a verdict in two words.

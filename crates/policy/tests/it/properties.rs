@@ -3,7 +3,7 @@
 use policy::shell::Script;
 use policy::{
     ApprovalPolicy, CommandRequest, Escalation, Grants, Place, Policy, Profile, RuleDecision,
-    SandboxMode, Verdict, parse_rules, render_rule,
+    SandboxMode, Scene, Verdict, parse_rules, render_rule,
 };
 use proptest::prelude::*;
 
@@ -132,6 +132,7 @@ fn request() -> impl Strategy<Value = CommandRequest> {
         argv,
         cwd: "/w".into(),
         escalation,
+        scene: Scene::default(),
     })
 }
 

@@ -7,13 +7,11 @@
 //! everything relative to a directory that it holds open, so that no link can lead it elsewhere.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
@@ -24,17 +22,13 @@ use rustix::io::Errno;
 use crate::linux::Trouble;
 use crate::linux::plan::below;
 use crate::linux::sys;
+use crate::protected;
 
 /// No other program makes directories of this mode for its own use.
 const MODE: u32 = 0o555;
-/// Links that are followed from one protected name, as many as the kernel follows.
-const LINKS_MAX: usize = 40;
-/// Bytes of a `.git` file that are read.
-const GIT_FILE_BYTES_MAX: u64 = 4096;
-/// How often a guard that vanishes under our hands is made again.
-const TRIES_MAX: usize = 32;
-/// How long another supervisor may take to remove a guard.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// How long others may take to remove a guard, and how long one that vanishes under our hands is made
+/// again: many sandboxes may share those in a temporary directory.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The protected paths of one sandbox, all of which exist.
 #[derive(Debug, Default)]
@@ -80,10 +74,15 @@ impl Guards {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     match self.hold(&path) {
                         Ok(()) => self.protected.push(path),
-                        // Its directory cannot be written; but its owner could change that.
+                        // Its directory cannot be written; but its owner could change that. One with a
+                        // root in it must stay open for that root.
                         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                             let parent = path.parent().unwrap_or(&path);
-                            self.protected.push(parent.to_owned());
+                            let around =
+                                |root: &PathBuf| root != parent && root.starts_with(parent);
+                            if !writable.iter().any(around) {
+                                self.protected.push(parent.to_owned());
+                            }
                         }
                         // Nothing can be made there by anybody.
                         Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
@@ -114,7 +113,8 @@ impl Guards {
         }
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
         let parent = sys::open_place(parent)?;
-        for _ in 0..TRIES_MAX {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
             // The mask of new files is none in this process, so the mode is right from the start.
             match mkdirat(&parent, name, Mode::from_raw_mode(MODE)) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -166,7 +166,7 @@ impl Held {
 
 /// Takes part in a guard. Who holds it alone is about to remove it; nobody else has a reason to.
 fn lock_shared(guard: &OwnedFd) -> io::Result<()> {
-    let deadline = Instant::now() + LOCK_PATIENCE;
+    let deadline = Instant::now() + PATIENCE;
     loop {
         match flock(guard, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
@@ -180,88 +180,16 @@ fn lock_shared(guard: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Finds the protected paths inside of the writable directories: the names themselves, every link on
-/// the way to what they stand for, and that. Of what does not exist, the first missing part.
+/// Finds the protected paths inside of the writable directories.
 pub(crate) fn meant(
     writable: &[PathBuf],
     protected: &[PathBuf],
 ) -> Result<BTreeSet<PathBuf>, Trouble> {
     let roots: BTreeSet<&Path> = writable.iter().map(PathBuf::as_path).collect();
-    let mut all = BTreeSet::new();
-    for path in protected {
-        let trouble = |error| Trouble::setup(format!("protecting {}", path.display()), error);
-        let end = follow(path, &mut all).map_err(trouble)?;
-        // A `.git` that is a file names the real one.
-        if path.ends_with(".git")
-            && let Some(named) = git_directory(&end)
-        {
-            follow(&named, &mut all).map_err(trouble)?;
-        }
-    }
+    let mut all = protected::resolve(protected).map_err(|unresolved| {
+        Trouble::setup(format!("protecting {}", unresolved.path.display()), unresolved.reason)
+    })?;
     // What cannot be written anyway needs no protection.
     all.retain(|path| below(path, &roots));
     Ok(all)
-}
-
-/// Goes along a path one part at a time, notes every link on it and its end, and returns the end.
-fn follow(path: &Path, noted: &mut BTreeSet<PathBuf>) -> io::Result<PathBuf> {
-    let mut parts: Vec<OsString> = reversed(path);
-    let mut here = PathBuf::from("/");
-    let mut links = 0;
-    while let Some(part) = parts.pop() {
-        if part == ".." {
-            here.pop();
-            continue;
-        }
-        let next = here.join(&part);
-        let found = match next.symlink_metadata() {
-            Ok(found) => found,
-            Err(error) => match error.kind() {
-                // Nothing can be below what is not there, or is no directory, or cannot be entered.
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                    here = next;
-                    break;
-                }
-                io::ErrorKind::PermissionDenied => break,
-                _ => return Err(error),
-            },
-        };
-        if !found.is_symlink() {
-            here = next;
-            continue;
-        }
-        links += 1;
-        if links > LINKS_MAX {
-            return Err(io::Error::other("it leads through too many links"));
-        }
-        let target = fs::read_link(&next)?;
-        noted.insert(next);
-        if target.is_absolute() {
-            here = PathBuf::from("/");
-        }
-        parts.extend(reversed(&target));
-    }
-    noted.insert(here.clone());
-    Ok(here)
-}
-
-/// The parts of a path, the last first.
-fn reversed(path: &Path) -> Vec<OsString> {
-    let parts = path.components().rev().filter_map(|part| match part {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some("..".into()),
-        _ => None,
-    });
-    parts.collect()
-}
-
-/// Reads which directory a `.git` file names.
-fn git_directory(file: &Path) -> Option<PathBuf> {
-    let found = file.symlink_metadata().ok()?;
-    if !found.is_file() || found.len() > GIT_FILE_BYTES_MAX {
-        return None;
-    }
-    let text = fs::read(file).ok()?;
-    let named = text.strip_prefix(b"gitdir:")?.trim_ascii();
-    Some(file.parent()?.join(OsStr::from_bytes(named)))
 }

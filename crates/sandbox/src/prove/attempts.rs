@@ -4,6 +4,7 @@
 mod descriptors;
 mod files;
 mod kernel;
+pub(super) mod lifted;
 mod mounts;
 mod network;
 mod privilege;
@@ -14,9 +15,10 @@ mod works;
 mod writes;
 
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use policy::SandboxMode;
+use policy::{Effect, SandboxMode};
 
 use super::ground::Ground;
 use super::sys::{Outcome, Refused, void};
@@ -47,6 +49,18 @@ pub(super) struct Attempt {
     pub(super) env: &'static [(&'static str, &'static str)],
     /// Signals that refuse it by ending it.
     pub(super) signals: &'static [i32],
+    /// What is asked for afterwards, outside, as a model would ask for it.
+    pub(super) then: Option<fn(&Ground) -> Then>,
+    /// A file that is patched afterwards, likewise.
+    pub(super) patch: Option<fn(&Ground) -> PathBuf>,
+}
+
+/// Something that a model asks for.
+pub(super) struct Then {
+    /// What is decided about, and done as far as it is permitted.
+    pub(super) effect: Effect,
+    /// The environment of a command.
+    pub(super) env: Vec<(String, String)>,
 }
 
 /// What must come of an attempt.
@@ -99,6 +113,8 @@ const fn forbid(name: &'static str, what: &'static str, run: fn(&Ground) -> Outc
         network: false,
         env: &[],
         signals: &[libc::SIGSYS],
+        then: None,
+        patch: None,
     }
 }
 
@@ -136,6 +152,10 @@ impl Attempt {
         Self { network: true, ..self }
     }
 
+    const fn then(self, then: fn(&Ground) -> Then) -> Self {
+        Self { then: Some(then), ..self }
+    }
+
     const fn no_trace(self) -> Self {
         Self { want: Want::NoTrace, ..self }
     }
@@ -146,10 +166,11 @@ pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static Attempt)> {
     GROUPS.into_iter().flat_map(|(group, table)| table.iter().map(move |row| (group, row)))
 }
 
-const GROUPS: [(&str, &[Attempt]); 11] = [
+const GROUPS: [(&str, &[Attempt]); 12] = [
     ("writes outside", writes::TABLE),
     ("ways around", files::TABLE),
     ("protected names", protected::TABLE),
+    ("rules and patches", lifted::TABLE),
     ("namespaces and mounts", mounts::TABLE),
     ("privilege", privilege::TABLE),
     ("processes", processes::TABLE),

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ipc::Ipc;
 use super::snapshot::Snapshot;
+use crate::protected_below;
 use crate::pty;
 
 /// What an attempt knows of its ground.
@@ -91,6 +92,21 @@ impl Ground {
         self.temporary("place/project").join(path)
     }
 
+    /// Returns a path around a writable root, in the temporary directory: a repository with settings.
+    pub(super) fn around(&self, path: &str) -> PathBuf {
+        self.temporary("around").join(path)
+    }
+
+    /// Returns a path in a writable root that is a worktree of the repository [`Self::main`].
+    pub(super) fn side(&self, path: &str) -> PathBuf {
+        self.root.join("side").join(path)
+    }
+
+    /// Returns a path in a repository in the temporary directory, one of whose worktrees is a root.
+    pub(super) fn main(&self, path: &str) -> PathBuf {
+        self.temporary("main").join(path)
+    }
+
     /// Returns a path where nothing may be written.
     pub(super) fn outside(&self, path: &str) -> PathBuf {
         self.root.join("outside").join(path)
@@ -108,14 +124,24 @@ impl Ground {
 
     /// Returns the profile that the ground is made for.
     pub(super) fn profile(&self, mode: SandboxMode, network: bool) -> Profile {
-        let roots = [self.work(""), self.bare(""), self.tree(""), self.linked(""), self.nested("")];
+        let roots = [
+            self.work(""),
+            self.bare(""),
+            self.tree(""),
+            self.linked(""),
+            self.nested(""),
+            self.around("sub"),
+            self.side(""),
+        ];
+        let mut protected = vec![self.temporary("area/home")];
+        protected.extend(protected_below(&self.work("")));
         Profile {
             mode,
             // Joining nothing leaves a slash at the end.
             writable_roots: roots.map(|root| root.components().collect()).into(),
             temporary_roots: vec![self.root.join("tmp")],
             scratch: None,
-            protected: vec![self.temporary("area/home")],
+            protected,
             network,
         }
     }
@@ -213,7 +239,10 @@ impl Live {
         for (path, before) in &self.before {
             before.differences(&Snapshot::take(path), &mut found);
         }
-        for root in [self.ground.work(""), self.ground.bare(""), self.ground.nested("")] {
+        let ground = &self.ground;
+        let mut roots = vec![ground.work(""), ground.bare(""), ground.nested(""), ground.side("")];
+        roots.extend(["", "place", "around", "around/sub"].map(|path| ground.temporary(path)));
+        for root in roots {
             for name in PROTECTED_NAMES {
                 let path = root.join(name);
                 let watched = self.before.iter().any(|(other, _)| *other == path);
@@ -333,6 +362,8 @@ fn lay_out(root: &Path) -> io::Result<()> {
     symlink(".git", root.join("workspace/git-way"))?;
     let gitdir = format!("gitdir: {}\n", root.join("tree/store").display());
     fs::write(root.join("tree/.git"), gitdir)?;
+    let gitdir = format!("gitdir: {}\n", root.join("tmp/main/.git/worktrees/side").display());
+    fs::write(root.join("side/.git"), gitdir)?;
     for (path, mode) in [("outside/open", 0o777), ("outside/open/victim", 0o666)] {
         fs::set_permissions(root.join(path), Permissions::from_mode(mode))?;
     }
@@ -350,6 +381,12 @@ fn watched(ground: &Ground) -> Vec<PathBuf> {
         ground.linked("store"),
         ground.nested(".git"),
         ground.home(""),
+        ground.work("part/.git"),
+        ground.work("inner/.git"),
+        ground.around(".git"),
+        ground.around(".heddle"),
+        ground.main(".git"),
+        ground.side(".git"),
     ]
 }
 
@@ -475,10 +512,24 @@ fn command_line(pid: i32) -> Vec<u8> {
 }
 
 /// What lies on the ground.
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 32] = [
     ("workspace/.git/HEAD", "ref: refs/heads/main\n"),
     ("workspace/.git/config", "[core]\n"),
     ("workspace/.git/hooks/pre-commit", "#!/bin/sh\n"),
+    ("workspace/.git/modules/part/HEAD", "ref: refs/heads/main\n"),
+    ("workspace/.git/modules/part/config", "[core]\n\tworktree = ../../../part\n"),
+    ("workspace/part/.git", "gitdir: ../.git/modules/part\n"),
+    ("workspace/part/file", "ours to change\n"),
+    ("workspace/inner/.git/config", "[core]\n"),
+    ("workspace/inner/file", "ours to change\n"),
+    ("tmp/around/.git/config", "[core]\n"),
+    ("tmp/around/.git/hooks/pre-commit", "#!/bin/sh\n"),
+    ("tmp/around/.heddle/rules/project.rules", "# none\n"),
+    ("tmp/around/sub/file", "ours to change\n"),
+    ("tmp/main/.git/config", "[core]\n"),
+    ("tmp/main/.git/worktrees/side/HEAD", "ref: refs/heads/side\n"),
+    ("tmp/main/.git/worktrees/side/commondir", "../..\n"),
+    ("side/file", "ours to change\n"),
     ("workspace/file", "ours to change\n"),
     ("workspace/preload.so", "no library\n"),
     ("workspace/src/main", "ours to change\n"),

@@ -4,7 +4,7 @@ use std::fs;
 
 use policy::{
     ApprovalPolicy, Ask, Because, CommandRequest, Decision, Effect, Escalation, Place, Policy,
-    Profile, SandboxMode, Verdict, WriteRequest,
+    Profile, SandboxMode, Scene, Verdict, WriteRequest,
 };
 use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
 use protocol::id::CallKey;
@@ -30,16 +30,23 @@ fn words(text: &str) -> Vec<String> {
 /// A command that asks to leave the sandbox.
 fn escalated(command: &str) -> Effect {
     let escalation =
-        Escalation { justification: Some("may I?".into()), prefix: Some(words("git fetch")) };
+        Escalation { justification: Some("may I?".into()), prefix: Some(words("tool fetch")) };
+    let scene = Scene {
+        directory: Some("/w".into()),
+        own: Some("/w".into()),
+        programs: [("tool".to_owned(), Some(vec!["/usr/bin/tool".into()]))].into(),
+        home: Vec::new(),
+    };
     Effect::Command(CommandRequest {
         argv: words(command),
         cwd: "/w".into(),
         escalation: Some(escalation),
+        scene,
     })
 }
 
 fn write(path: &str) -> Effect {
-    Effect::Write(WriteRequest { paths: vec![path.into()] })
+    Effect::Write(WriteRequest { paths: vec![path.into()], protected: Vec::new() })
 }
 
 /// What passing the gate came to.
@@ -95,7 +102,7 @@ fn pass(gate: &Gate, effect: Effect, answer: &Answer) -> Passed {
 #[track_caller]
 fn check(answer: Answer, want: Result<(), &str>, shown: &str) {
     for (effect, place) in [
-        (escalated("git fetch x"), SandboxMode::DangerFullAccess),
+        (escalated("tool fetch x"), SandboxMode::DangerFullAccess),
         (write("/etc/passwd"), SandboxMode::DangerFullAccess),
     ] {
         let passed = pass(&Gate::new(policy()), effect, &answer);
@@ -123,8 +130,12 @@ fn every_answer() {
 
 #[test]
 fn what_needs_no_leave_asks_nobody() {
-    let plain =
-        Effect::Command(CommandRequest { argv: words("ls"), cwd: "/w".into(), escalation: None });
+    let plain = Effect::Command(CommandRequest {
+        argv: words("ls"),
+        cwd: "/w".into(),
+        escalation: None,
+        scene: Scene::default(),
+    });
     for effect in [plain, write("/w/a")] {
         let passed = pass(&Gate::new(policy()), effect, &Answer::Decline);
         assert_eq!(passed.leave, Some(Ok(SandboxMode::WorkspaceWrite)));
@@ -139,11 +150,11 @@ fn what_needs_no_leave_asks_nobody() {
 fn questions_say_what_would_happen() {
     let file = tempfile::tempdir().expect("a directory").path().join("rules");
     let gate = Gate::new(policy()).remembering(file);
-    let mut passed = pass(&gate, escalated("git fetch x"), &Answer::Decline);
+    let mut passed = pass(&gate, escalated("tool fetch x"), &Answer::Decline);
     let want = ApprovalRequest {
-        subject: Subject::Command { argv: words("git fetch x"), cwd: "/w".into(), outside: true },
+        subject: Subject::Command { argv: words("tool fetch x"), cwd: "/w".into(), outside: true },
         reason: Some("may I?".into()),
-        scopes: vec![Scope::Session, Scope::Prefix(words("git fetch"))],
+        scopes: vec![Scope::Session, Scope::Prefix(words("tool fetch"))],
     };
     assert_eq!(passed.questions, [want]);
     passed = pass(&gate, write("/etc/x"), &Answer::Decline);
@@ -155,8 +166,8 @@ fn questions_say_what_would_happen() {
 #[test]
 fn a_session_remembers_exactly_what_was_accepted() {
     for (same, others) in [
-        (escalated("git fetch x"), vec![escalated("git fetch y"), write("/etc/a")]),
-        (write("/etc/a"), vec![write("/etc/b"), write("/etc"), escalated("git fetch x")]),
+        (escalated("tool fetch x"), vec![escalated("tool fetch y"), write("/etc/a")]),
+        (write("/etc/a"), vec![write("/etc/b"), write("/etc"), escalated("tool fetch x")]),
     ] {
         let gate = Gate::new(policy());
         pass(&gate, same.clone(), &Answer::AcceptForSession);
@@ -181,16 +192,16 @@ fn a_prefix_is_remembered_in_the_rule_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("home/rules/default.rules");
     let gate = Gate::new(policy()).remembering(file.clone());
-    let remember = Answer::AcceptAndRemember(words("git fetch"));
-    let passed = pass(&gate, escalated("git fetch x"), &remember);
+    let remember = Answer::AcceptAndRemember(words("tool fetch"));
+    let passed = pass(&gate, escalated("tool fetch x"), &remember);
     assert_eq!(passed.leave, Some(Ok(SandboxMode::DangerFullAccess)));
-    assert_eq!(passed.shown, ["InProgress", "?", "git fetch"]);
-    let line = "prefix_rule(pattern=[\"git\", \"fetch\"], decision=\"allow\")\n";
+    assert_eq!(passed.shown, ["InProgress", "?", "tool fetch"]);
+    let line = "prefix_rule(pattern=[\"tool\", \"fetch\"], decision=\"allow\")\n";
     assert_eq!(fs::read_to_string(&file).expect("a file"), line);
     // It holds at once.
     let rules = gate.lock().policy.rules.clone();
-    assert!(rules.len() == 1 && rules[0].matches(&words("git fetch y")), "{rules:?}");
-    let again = pass(&gate, escalated("git fetch y"), &Answer::Decline);
+    assert!(rules.len() == 1 && rules[0].matches(&words("tool fetch y")), "{rules:?}");
+    let again = pass(&gate, escalated("tool fetch y"), &Answer::Decline);
     assert!(again.questions.is_empty(), "{:?}", again.questions);
     assert_eq!(again.leave, Some(Ok(SandboxMode::DangerFullAccess)));
     // What was not on offer is not remembered.
@@ -204,8 +215,8 @@ fn a_rule_file_that_cannot_be_written_costs_a_warning() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("home"), "").expect("a file in the way");
     let gate = Gate::new(policy()).remembering(directory.path().join("home/default.rules"));
-    let remember = Answer::AcceptAndRemember(words("git fetch"));
-    let passed = pass(&gate, escalated("git fetch x"), &remember);
+    let remember = Answer::AcceptAndRemember(words("tool fetch"));
+    let passed = pass(&gate, escalated("tool fetch x"), &remember);
     assert_eq!(passed.leave, Some(Ok(SandboxMode::DangerFullAccess)), "it runs this once");
     assert!(passed.shown[2].contains("not remembered"), "{:?}", passed.shown);
     assert!(gate.lock().policy.rules.is_empty());

@@ -93,6 +93,65 @@ fn writes_and_refusals() {
     );
 }
 
+/// What a `.git` stands for is as closed to patches as to commands, whatever it is called.
+#[test]
+fn repositories_behind_files_and_links() {
+    type Prepare = fn(&Path);
+    let separate: Prepare = |root| {
+        fs::create_dir_all(root.join("store/hooks")).unwrap();
+        fs::write(root.join("store/config"), "old\n").unwrap();
+        fs::write(root.join(".git"), "gitdir: store\n").unwrap();
+    };
+    let linked: Prepare = |root| {
+        fs::create_dir_all(root.join("store/hooks")).unwrap();
+        fs::write(root.join("store/config"), "old\n").unwrap();
+        symlink("store", root.join(".git")).unwrap();
+    };
+    let worktree: Prepare = |root| {
+        fs::create_dir_all(root.join("store/worktrees/w")).unwrap();
+        fs::write(root.join("store/config"), "old\n").unwrap();
+        fs::write(root.join("store/worktrees/w/commondir"), "../..\n").unwrap();
+        let directory = root.canonicalize().unwrap().join("store/worktrees/w");
+        fs::write(root.join(".git"), format!("gitdir: {}\n", directory.display())).unwrap();
+    };
+    let hooks: Prepare = |root| {
+        fs::create_dir_all(root.join(".git")).unwrap();
+        fs::create_dir_all(root.join("store/hooks")).unwrap();
+        fs::write(root.join("store/config"), "old\n").unwrap();
+        symlink("../store", root.join(".git/hooks")).unwrap();
+    };
+    let submodule: Prepare = |root| {
+        fs::create_dir_all(root.join(".git/modules/s")).unwrap();
+        fs::write(root.join(".git/modules/s/HEAD"), "x").unwrap();
+        let config = "[core]\n\tworktree = ../../../store\n";
+        fs::write(root.join(".git/modules/s/config"), config).unwrap();
+        fs::create_dir(root.join("store")).unwrap();
+        fs::write(root.join("store/config"), "old\n").unwrap();
+        fs::write(root.join("store/.git"), "gitdir: ../.git/modules/s\n").unwrap();
+    };
+    let hook = "*** Add File: store/hooks/pre-commit\n+x";
+    let config = "*** Update File: store/config\n@@\n-old\n+new";
+    let remove = "*** Delete File: store/config";
+    let moved = "*** Update File: a.txt\n*** Move to: store/hooks/x\n@@\n-x\n+y";
+    for prepare in [separate, linked, worktree, hooks] {
+        for patch in [hook, config, remove, moved] {
+            let (text, status, files) = apply(WorkspaceWrite, prepare, patch);
+            assert!(text.contains("stays read-only"), "{patch}: {text}");
+            assert!(status.is_none() && files.contains("store/config=old"), "{patch}: {files}");
+            assert!(files.contains("a.txt=x") && !files.contains("pre-commit"), "{patch}: {files}");
+        }
+        let (text, ..) = apply(WorkspaceWrite, prepare, "*** Add File: stores/x\n+x");
+        assert!(text.contains("A stores/x"), "{text}");
+    }
+    let pointer = "*** Update File: store/.git\n@@\n-gitdir: ../.git/modules/s\n+gitdir: evil";
+    let (text, ..) = apply(WorkspaceWrite, submodule, pointer);
+    assert!(text.contains("stays read-only"), "{text}");
+    let (text, ..) = apply(WorkspaceWrite, submodule, config);
+    assert!(text.contains("M store/config"), "{text}");
+    let (text, ..) = apply(WorkspaceWrite, |_| {}, "*** Add File: .GIT/hooks/x\n+x");
+    assert!(text.contains("stays read-only"), "{text}");
+}
+
 #[test]
 fn links_are_followed_before_the_decision() {
     let inside = |root: &Path| symlink("a.txt", root.join("l")).unwrap();

@@ -129,6 +129,61 @@ pub(super) const TABLE: &[Attempt] = &[
         exchange(&ground.temporary("copy"), &ground.temporary("place"))?;
         write(ground.nested(".git/config"))
     }),
+    forbid("around-hook", "add a hook to the repository around a root", |ground| {
+        write(ground.around(".git/hooks/post-checkout"))
+    }),
+    forbid("around-config", "change the settings of the repository around a root", |ground| {
+        write(ground.around(".git/config"))
+    }),
+    forbid("around-rules", "change the rules of the project around a root", |ground| {
+        write(ground.around(".heddle/rules/project.rules"))
+    }),
+    forbid("around-dots", "change them by a path that goes up from the root", |ground| {
+        write(ground.around("sub/../.git/config"))
+    }),
+    forbid("around-rename", "rename the repository around a root", |ground| {
+        fs::rename(ground.around(".git"), ground.around("sub/moved"))?;
+        Ok("renamed".into())
+    }),
+    forbid("around-replace", "rename what a root lies in, and make a repository there", |ground| {
+        fs::rename(ground.around(""), ground.temporary("moved"))?;
+        make(ground.around(".git"))
+    }),
+    forbid("around-make", "make a repository around a root where there is none", |ground| {
+        make(ground.temporary("place/.git"))
+    }),
+    forbid("around-make-rules", "make rules around a root where there are none", |ground| {
+        make(ground.temporary("place/.heddle"))
+    }),
+    forbid("around-make-file", "make a file around a root that names a repository", |ground| {
+        write(ground.temporary("place/.git"))?;
+        stays(&ground.temporary("place/.git"))
+    }),
+    forbid("temporary-make", "make a repository of the temporary directory of a root", |ground| {
+        make(ground.temporary(".git"))
+    }),
+    forbid("common-config", "change the settings that a worktree shares", |ground| {
+        write(ground.main(".git/config"))
+    }),
+    forbid("common-hook", "add a hook to the repository of a worktree", |ground| {
+        make(ground.main(".git/hooks"))
+    }),
+    forbid("common-pointer", "lead a worktree to another common directory", |ground| {
+        write(ground.main(".git/worktrees/side/commondir"))
+    }),
+    forbid("submodule-pointer", "lead a submodule to another repository", |ground| {
+        write(ground.work("part/.git"))
+    }),
+    forbid("submodule-replace", "replace the directory of a submodule", |ground| {
+        fs::rename(ground.work("part"), ground.work("src/part"))?;
+        make(ground.work("part/.git"))
+    }),
+    forbid("inner-config", "change the settings of a repository in the workspace", |ground| {
+        write(ground.work("inner/.git/config"))
+    }),
+    forbid("inner-hook", "add a hook to a repository in the workspace", |ground| {
+        make(ground.work("inner/.git/hooks"))
+    }),
     forbid("home-rules", "write our own rules", |ground| write(ground.home("rules/default.rules"))),
     forbid("home-new", "make a file in our own home", |ground| write(ground.home("config.toml"))),
     forbid("home-rename", "rename our own home", |ground| {

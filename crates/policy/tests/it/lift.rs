@@ -1,0 +1,161 @@
+//! A rule takes a command out of the sandbox only where nothing that the model can write decides what
+//! is run.
+
+use std::path::PathBuf;
+
+use crate::{escalated, policy, script, seen, show};
+use policy::ApprovalPolicy::{Never, OnRequest, Untrusted};
+use policy::SandboxMode::{DangerFullAccess, ReadOnly, WorkspaceWrite};
+use policy::{Because, CommandRequest, Grants, Scene};
+
+const RULES: &str = "
+    allow tool
+    allow ./build.sh
+    allow scripts/x
+    allow /opt/x/tool
+    allow make
+    allow python3.11
+    allow git fetch
+    allow git pull origin
+    allow timeout
+    allow nice
+    allow cd
+    allow export
+    allow echo
+    allow /bin/bash -lc ./build.sh
+    allow /bin/bash -lc tool>/w/x
+    allow /bin/bash -lc A=1;tool
+";
+
+/// Decides in workspace-write about a script, with a disk that `change` has had a hand in.
+#[track_caller]
+fn check_scene(text: &str, change: impl Fn(&mut Scene), want: &str, why: &str) {
+    for mode in [WorkspaceWrite, ReadOnly] {
+        let policy = policy(mode, OnRequest, RULES);
+        let mut request = seen(&policy, &script(text));
+        change(&mut request.scene);
+        let told = policy.explain(&request, &Grants::default());
+        assert_eq!(show(&told.decision.verdict), want, "{text} {mode:?} {told:?}");
+        let kept = told.kept.map(|kept| kept.to_string()).unwrap_or_default();
+        assert!(kept.contains(why) && kept.is_empty() == why.is_empty(), "{text} {mode:?} {kept}");
+        assert_eq!(want == "run outside", why.is_empty(), "{text}");
+    }
+}
+
+#[track_caller]
+fn check(text: &str, want: &str, why: &str) {
+    check_scene(text, |_| {}, want, why);
+}
+
+#[test]
+fn directories() {
+    let (lifted, stays) = ("run outside", "run sandbox");
+    check("tool x", lifted, "");
+    let at = |path: &'static str| move |scene: &mut Scene| scene.directory = Some(path.into());
+    check_scene("tool x", at("/w/sub"), stays, "/w/sub is not the working directory of the thread");
+    check_scene("tool x", at("/"), stays, "not the working directory");
+    check_scene("tool x", at("/tmp/w"), stays, "not the working directory");
+    check_scene("tool x", |scene| scene.directory = None, stays, "nobody has looked");
+    check_scene("tool x", |scene| *scene = Scene::default(), stays, "nobody has looked");
+    let home = |path: &'static str| move |scene: &mut Scene| scene.home = vec![path.into()];
+    check_scene("tool x", home("/w"), stays, "the home directory is in /w");
+    check_scene("tool x", home("/w/home"), stays, "the home directory is in /w");
+    check_scene("tool x", home("/tmp/u"), stays, "the home directory is in /tmp");
+    check_scene("tool x", home("/wide"), lifted, "");
+}
+
+#[test]
+fn programs() {
+    let (lifted, stays) = ("run outside", "run sandbox");
+    let found = |places: &'static [&'static str]| {
+        move |scene: &mut Scene| {
+            let places = places.iter().map(PathBuf::from).collect();
+            scene.programs.insert("tool".into(), Some(places));
+        }
+    };
+    check_scene("tool", found(&["/usr/bin", "/usr/bin/tool"]), lifted, "");
+    for place in ["/w/bin", "/w/node_modules/.bin/tool", "/tmp/tool", ".", "bin/tool"] {
+        let why = format!("`tool` is found through {place}");
+        let change = |scene: &mut Scene| {
+            scene.programs.insert("tool".into(), Some(vec!["/usr/bin".into(), place.into()]));
+        };
+        check_scene("tool", change, stays, &why);
+        check_scene("timeout 5 nice tool", change, stays, &why);
+        check_scene("echo a && (tool x)", change, stays, &why);
+    }
+    let none = |scene: &mut Scene| drop(scene.programs.insert("tool".into(), None));
+    check_scene("tool", none, stays, "there is no program `tool`");
+    let shell = |scene: &mut Scene| {
+        scene.programs.insert("/bin/bash".into(), Some(vec!["/w/bash".into()]));
+    };
+    check_scene("tool", shell, stays, "`/bin/bash` is found through /w/bash");
+    check("/opt/x/tool a", lifted, "");
+    check("./build.sh", stays, "`./build.sh` begins in the working directory");
+    check("scripts/x", stays, "begins in the working directory");
+    check("timeout 5 ./build.sh", stays, "begins in the working directory");
+}
+
+#[test]
+fn what_runs_what_it_is_told() {
+    let (lifted, stays) = ("run outside", "run sandbox");
+    for text in ["make", "make install", "nice make", "python3.11 x"] {
+        check(text, stays, "runs what files of the project say");
+    }
+    check("git fetch", lifted, "");
+    check("git pull origin", lifted, "");
+    check("timeout 5 git fetch", lifted, "");
+    for text in
+        ["git fetch origin", "git fetch ext::x", "git pull origin main", "nice git fetch -c a=b"]
+    {
+        check(text, stays, "`git` runs what its arguments say");
+    }
+    // What git is told to run needs a rule of its own.
+    for text in ["git fetch --upload-pack=x", "git fetch '--upload-pack=touch x;' ."] {
+        let policy = policy(WorkspaceWrite, OnRequest, RULES);
+        assert_eq!(show(&crate::decide(&policy, &script(text)).verdict), stays, "{text}");
+    }
+    check("git fetch --upload-pack=tool", stays, "`git` runs what its arguments say");
+    for text in ["cd sub && tool", "export A=1; tool", "cd sub && git fetch"] {
+        check(text, stays, "changes what the commands after it mean");
+    }
+    // A script that a rule names whole is no exception.
+    check("tool>/w/x", lifted, "");
+    check("A=1;tool", stays, "cannot be told for sure");
+}
+
+#[test]
+fn what_stays_is_asked_about_where_everything_is() {
+    let elsewhere = |request: &CommandRequest, approval| {
+        let policy = policy(WorkspaceWrite, approval, RULES);
+        let mut request = seen(&policy, request);
+        request.scene.directory = Some("/w/sub".into());
+        let decision = policy.command(&request, &Grants::default());
+        (show(&decision.verdict), decision.because)
+    };
+    let (plain, wish) = (script("tool x"), escalated(script("tool x"), &[]));
+    for (request, approval, want) in [
+        (&plain, OnRequest, "run sandbox"),
+        (&plain, Never, "run sandbox"),
+        (&plain, Untrusted, "ask sandbox"),
+        (&wish, OnRequest, "ask outside"),
+        (&wish, Never, "refuse"),
+    ] {
+        let (got, because) = elsewhere(request, approval);
+        assert_eq!(got, want, "{approval:?}");
+        assert_eq!(want == "run sandbox", matches!(because, Because::Kept { .. }), "{because:?}");
+    }
+    // Without a sandbox there is nothing to be taken out of.
+    let full = policy(DangerFullAccess, Untrusted, RULES);
+    assert_eq!(show(&full.command(&plain, &Grants::default()).verdict), "run outside");
+}
+
+#[test]
+fn names_to_look_for() {
+    let policy = policy(WorkspaceWrite, Never, RULES);
+    let names = |text| policy.programs(&script(text)).into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!(names("timeout 5 nice tool x"), "/bin/bash nice timeout tool");
+    assert_eq!(names("echo a; tool"), "/bin/bash tool");
+    assert_eq!(names("other"), "");
+    assert_eq!(names("tool && other"), "");
+    assert_eq!(names("tool $x"), "");
+}
