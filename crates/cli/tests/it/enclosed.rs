@@ -173,6 +173,47 @@ fn links_do_not_lead_around_protection() {
     }
 }
 
+/// What is done before, outside; what is tried inside, from `sub` in a temporary directory.
+const AROUND: [(&str, &str); 8] = [
+    ("git init -q .", "echo x > ../.git/hooks/pre-commit"),
+    ("git init -q .", "echo x >> ../.git/config"),
+    ("git init -q .", "mv ../.git ../moved"),
+    ("mkdir -p .heddle/rules", "echo x > ../.heddle/rules/x.rules"),
+    ("true", "mkdir ../.git && echo x > ../.git/config"),
+    ("true", "mkdir ../../.git && echo x > ../../.git/config"),
+    ("true", "mv ../../w ../../v && mkdir -p ../../w/.git && echo x > ../../w/.git/config"),
+    (
+        "git init -q main && cd main && git -c user.name=a -c user.email=b commit -q --allow-empty -m x \
+      && git worktree add -q ../sub/side 2>/dev/null",
+        "echo x >> ../main/.git/hooks/x; echo x >> side/.git",
+    ),
+];
+
+#[test]
+fn the_repository_around_the_workspace_is_protected() {
+    for level in LEVELS {
+        for (before, attempt) in AROUND {
+            let lab = lab();
+            let temporary = lab.root().join("t");
+            let around = temporary.join("w");
+            fs::create_dir_all(around.join("sub")).unwrap();
+            let mut prepare = lab.command("/bin/sh");
+            let prepared = prepare.args(["-c", before]).current_dir(&around).status().unwrap();
+            assert!(prepared.success(), "{before}");
+            let mut command = lab.command(BINARY);
+            command.args(["sandbox", "--level", level, "-s", "workspace-write", "-C", "sub"]);
+            command.current_dir(&around).env("TMPDIR", &temporary);
+            command.args(["--", "/bin/bash", "-c", &format!("{attempt} && echo escaped")]);
+            let (_, said) = output(command);
+            assert!(!said.contains("escaped"), "{level}: {before}: {attempt}: {said}");
+            let denied = ["Read-only", "denied", "busy", "exists", "not permitted"]
+                .iter()
+                .any(|word| said.contains(word));
+            assert!(denied, "{level}: {before}: {attempt}: {said}");
+        }
+    }
+}
+
 #[test]
 fn a_root_that_a_command_could_have_planted_is_none() {
     for level in LEVELS {

@@ -1,6 +1,7 @@
 //! Decisions from the outside: `heddle policy explain`, and rules as a turn meets them.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::{Value, json};
 use testkit::{Lab, ModelServer, Script, script};
@@ -79,16 +80,132 @@ fn for_people_it_is_text() {
 
 /// Runs one command as a model's and returns what the model reads of it.
 fn turn(cmd: &str) -> (String, Lab) {
-    let call = script::call("c1", "exec_command", json!({ "cmd": cmd, "login": false }));
-    let entries = json!([script::response([call]), script::response([script::message("Done.")])]);
-    let server = ModelServer::play(Script::from_value(entries).unwrap()).unwrap();
+    let (mut said, lab) =
+        turns(RULES, "read-only", &[json!({ "cmd": cmd, "login": false })], |_, _| {});
+    (said.pop().unwrap(), lab)
+}
+
+/// Runs commands as a model's, one after the other, and returns what the model reads of each.
+fn turns(
+    rules: &str,
+    mode: &str,
+    calls: &[Value],
+    prepare: impl Fn(&Lab, &mut Command),
+) -> (Vec<String>, Lab) {
+    let mut entries: Vec<_> = calls
+        .iter()
+        .enumerate()
+        .map(|(n, call)| {
+            script::response([script::call(&format!("c{n}"), "exec_command", call.clone())])
+        })
+        .collect();
+    entries.push(script::response([script::message("Done.")]));
+    let server = ModelServer::play(Script::from_value(json!(entries)).unwrap()).unwrap();
     let lab = lab_for(&server);
-    lab.home.write("rules/a.rules", RULES).unwrap();
-    let ended = Run::start(exec(&lab, &["-s", "read-only", "do it"])).end();
+    lab.home.write("rules/a.rules", rules).unwrap();
+    let mut command = exec(&lab, &["-s", mode, "do it"]);
+    prepare(&lab, &mut command);
+    let ended = Run::start(command).end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let body = server.requests()[1].body.clone();
-    let output = body["input"].as_array().unwrap().last().unwrap()["output"].clone();
-    (output.as_str().unwrap().to_owned(), lab)
+    let output = |n: usize| {
+        let body = server.requests()[n + 1].body.clone();
+        body["input"].as_array().unwrap().last().unwrap()["output"].as_str().unwrap().to_owned()
+    };
+    ((0..calls.len()).map(output).collect(), lab)
+}
+
+const LIFTING: &str = r#"
+prefix_rule(pattern=["touch"], decision="allow")
+prefix_rule(pattern=["git", ["fetch", "pull"]], decision="allow")
+prefix_rule(pattern=["mine"], decision="allow")
+prefix_rule(pattern=["./mine"], decision="allow")
+"#;
+
+/// What a model has prepared in the sandbox runs nowhere else, whatever rules allow.
+#[test]
+fn an_allowed_command_runs_nothing_of_the_models() {
+    type Prepare = fn(&Lab, &mut Command);
+    let trap = "mkdir -p src/sub && cd src/sub && git init -q . && \
+                git config remote.origin.url . && \
+                git config remote.origin.uploadpack 'touch ROOT/escaped;'";
+    let mine = "mkdir -p src && printf '#!/bin/sh\\ntouch ROOT/escaped\\n' > src/mine && \
+                chmod +x src/mine";
+    let profile = "mkdir -p src && echo 'touch ROOT/escaped' | \
+                   tee src/.bash_profile src/.bashrc src/.profile src/env";
+    let path: Prepare = |lab, command| {
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}/src:{path}", lab.workspace.path().display()));
+    };
+    let home: Prepare = |lab, command| {
+        command.env("HOME", lab.workspace.path().join("src"));
+    };
+    let variable: Prepare = |lab, command| {
+        command.env("BASH_ENV", lab.workspace.path().join("src/env"));
+        command.env("ENV", lab.workspace.path().join("src/env"));
+    };
+    let plain: Prepare = |_, _| {};
+    for (prepare, before, call) in [
+        (plain, trap, json!({ "cmd": "git fetch origin", "workdir": "src/sub" })),
+        (plain, trap, json!({ "cmd": "git fetch", "workdir": "src/sub" })),
+        (plain, trap, json!({ "cmd": "cd src/sub && git fetch" })),
+        (plain, trap, json!({ "cmd": "git fetch --upload-pack='touch ROOT/escaped;' src/sub" })),
+        (plain, mine, json!({ "cmd": "./mine", "workdir": "src" })),
+        (path, mine, json!({ "cmd": "mine" })),
+        (home, profile, json!({ "cmd": "touch src/x", "login": true })),
+        (variable, profile, json!({ "cmd": "touch src/x", "login": false })),
+        (variable, profile, json!({ "cmd": "touch src/x", "shell": "sh" })),
+    ] {
+        // The sandbox has no say about where the lab is, so the place is told when it is known.
+        let root = std::env::temp_dir().join(format!("heddle-lift-{}", std::process::id()));
+        let fill = |value: Value| -> Value {
+            let text = value.to_string().replace("ROOT", &root.display().to_string());
+            serde_json::from_str(&text).unwrap()
+        };
+        let before = fill(json!({ "cmd": before, "login": false }));
+        let call = fill(call);
+        // The mark must be where a sandboxed command cannot write.
+        let strict = |lab: &Lab, command: &mut Command| {
+            command.args(["-c", "sandbox_workspace_write.exclude_slash_tmp=true"]);
+            command.args(["-c", "sandbox_workspace_write.exclude_tmpdir_env_var=true"]);
+            fs::create_dir_all(&root).unwrap();
+            prepare(lab, command);
+        };
+        let (said, _lab) = turns(LIFTING, "workspace-write", &[before, call.clone()], strict);
+        assert!(said[0].contains("exited with code 0"), "{call}: {}", said[0]);
+        let escaped = root.join("escaped").exists();
+        fs::remove_dir_all(&root).unwrap();
+        assert!(!escaped, "{call}: {said:?}");
+    }
+}
+
+/// The same command is lifted in the directory of the thread, however that is called, and not below it.
+#[test]
+fn an_allow_rule_holds_in_the_directory_of_the_thread() {
+    for (workdir, code) in [(".", true), ("src/..", true), ("src/up", true), ("src", false)] {
+        let before = json!({ "cmd": "mkdir -p src && ln -sfn .. src/up", "login": false });
+        let call = json!({ "cmd": "touch /var/tmp/MARK", "workdir": workdir });
+        let mark = format!("/var/tmp/heddle-lift-mark-{}", std::process::id());
+        let call: Value =
+            serde_json::from_str(&call.to_string().replace("/var/tmp/MARK", &mark)).unwrap();
+        let (said, _lab) = turns(LIFTING, "workspace-write", &[before, call], |_, _| {});
+        let made = fs::remove_file(&mark).is_ok();
+        assert_eq!(made, code, "{workdir}: {said:?}");
+    }
+}
+
+#[test]
+fn an_explanation_knows_the_directory() {
+    let lab = lab();
+    lab.home.write("rules/a.rules", LIFTING).unwrap();
+    fs::create_dir(lab.workspace.path().join("sub")).unwrap();
+    let got = explain(&lab, &["--workdir", "sub", "--", "touch", "x"]);
+    assert_eq!((&got["decision"], &got["place"]), (&json!("run"), &json!("sandbox")), "{got}");
+    let kept = got["kept"].as_str().unwrap();
+    assert!(kept.contains("sub is not the working directory of the thread"), "{kept}");
+    let got = explain(&lab, &["--workdir", "sub/..", "--", "touch", "x"]);
+    assert_eq!((&got["place"], &got["kept"]), (&json!("outside"), &Value::Null), "{got}");
+    let got = explain(&lab, &["--", "git fetch origin"]);
+    assert!(got["kept"].as_str().unwrap().contains("does not name them all"), "{got}");
 }
 
 #[test]
