@@ -49,7 +49,7 @@ pub(crate) enum Judgement {
     /// It may happen.
     Permitted(Permit),
     /// It may if a person says so.
-    Open(Question),
+    Open(Box<Question>),
 }
 
 /// A question that has not been asked yet.
@@ -107,7 +107,7 @@ impl Gate {
     pub(crate) async fn pass(&self, effect: Effect, asking: &Asking<'_>) -> Result<Leave, String> {
         match self.judge(effect).await? {
             Judgement::Permitted(permit) => Ok(Leave { permit, asked: false }),
-            Judgement::Open(question) => self.ask(question, asking).await,
+            Judgement::Open(question) => self.ask(*question, asking).await,
         }
     }
 
@@ -118,7 +118,7 @@ impl Gate {
             return Ok(Judgement::Permitted(permit));
         }
         match verdict {
-            Verdict::Ask(ask) => Ok(Judgement::Open(Question { effect, ask, because })),
+            Verdict::Ask(ask) => Ok(Judgement::Open(Box::new(Question { effect, ask, because }))),
             Verdict::Refuse(reason) => Err(reason),
             Verdict::Run(_) => unreachable!("leave to run is a permit"),
         }

@@ -86,7 +86,7 @@ pub(crate) async fn apply(
             // Others need not wait until somebody has answered; the files may change meanwhile.
             drop(alone);
             let asking = Asking { key, progress, item: &item };
-            let leave = gate.ask(question, &asking).await.map_err(refuse)?;
+            let leave = gate.ask(*question, &asking).await.map_err(refuse)?;
             alone = workspace.patching.lock().await;
             match checked.again(&patch, base, profile) {
                 Ok(again) => checked = again,

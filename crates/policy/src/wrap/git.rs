@@ -130,7 +130,8 @@ fn option(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
         true => option.starts_with(name),
         false => *option == name,
     });
-    if !known && !(name.starts_with("--") && name.ends_with("-filter")) {
+    let filter = name.starts_with("--") && name.ends_with("-filter");
+    if !known && !filter {
         return None;
     }
     match (attached, next) {
