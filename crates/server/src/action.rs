@@ -200,4 +200,6 @@ pub struct Opened {
     pub window: Option<u64>,
     /// What the user should know about it.
     pub told: Vec<String>,
+    /// What is odd about the configuration.
+    pub config_warnings: Vec<String>,
 }

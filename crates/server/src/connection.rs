@@ -245,7 +245,7 @@ impl Connection {
                 return self.exit_if_done();
             }
         };
-        let Opened { id, thread, running, usage, window, told } = opened;
+        let Opened { id, thread, running, usage, window, told, config_warnings } = opened;
         let mut loaded = Loaded {
             thread,
             running,
@@ -262,6 +262,9 @@ impl Connection {
         loaded.thread.turns = Vec::new();
         if !matches!(loading, Loading::Resume { .. }) {
             self.tell(&Notification::ThreadStarted { thread: Box::new(loaded.shown()) });
+        }
+        for summary in config_warnings {
+            self.tell(&Notification::ConfigWarning { summary, details: None });
         }
         for message in told {
             self.tell(&Notification::Warning { thread_id: Some(id.to_string()), message });

@@ -71,6 +71,9 @@ pub enum Notification {
     /// The user should know this.
     #[serde(rename = "warning")]
     Warning { thread_id: Option<String>, message: String },
+    /// Something in the configuration is not as the user may think.
+    #[serde(rename = "configWarning")]
+    ConfigWarning { summary: String, details: Option<String> },
 }
 
 impl Notification {
@@ -92,6 +95,7 @@ impl Notification {
             Self::SummaryTextDelta { .. } => "item/reasoning/summaryTextDelta",
             Self::Error { .. } => "error",
             Self::Warning { .. } => "warning",
+            Self::ConfigWarning { .. } => "configWarning",
         }
     }
 

@@ -392,7 +392,8 @@ impl Deaf {
         let info = json!({"name": "deaf", "version": "1.0"});
         let hello = json!({"id": 1, "method": "initialize", "params": {"clientInfo": info}});
         let start = json!({"id": 2, "method": "thread/start", "params": {}});
-        writeln!(stdin, "{hello}\n{}\n{start}", r#"{"method":"initialized"}"#).unwrap();
+        let ready = json!({"method": "initialized"});
+        writeln!(stdin, "{hello}\n{ready}\n{start}").unwrap();
         let thread = until("\"id\":2")["result"]["thread"]["id"].as_str().unwrap().to_owned();
         let input = json!([{"type": "text", "text": "go"}]);
         let params = json!({"threadId": thread, "input": input});
@@ -474,6 +475,21 @@ fn garbage_without_end_stops_nothing() {
         client.write(if round % 2 == 0 { "{garbage" } else { "\u{7f}\u{1b}[2J" });
     }
     assert_eq!(client.turn(&id, "still there?")["status"], "completed");
+    client.end();
+}
+
+/// A client is told of settings that have no effect.
+#[test]
+fn settings_without_effect_are_named() {
+    let server = answers(&["one"]);
+    let lab = lab_for(&server);
+    let config = testkit::lab::mock_config(server.port());
+    lab.home.write("config.toml", format!("{config}[mcp_servers.x]\ncommand = 'x'\n")).unwrap();
+    let mut client = Client::initialized(&lab, &[]);
+    client.send("thread/start", json!({}));
+    let (warning, _) = client.until("configWarning");
+    let summary = warning["params"]["summary"].as_str().unwrap();
+    assert!(summary.contains("`mcp_servers`"), "{warning}");
     client.end();
 }
 

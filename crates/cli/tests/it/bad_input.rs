@@ -405,3 +405,38 @@ fn suggestions() {
         assert_eq!(ended.stderr.contains("similar"), want, "{}", ended.stderr);
     }
 }
+
+/// Settings that are known and have no effect are named, to whoever reads; the run goes on.
+#[test]
+fn settings_without_effect_are_named() {
+    let server = answering();
+    let top = "notify = ['x']\n[mcp_servers.docs]\ncommand = 'x'\n[otel]\nexporter = 'none'\n[tui]\nx = 1\n";
+    let config = testkit::lab::mock_config(server.port());
+    let (before, after) = config.split_once("\n\n").unwrap();
+    let lab = lab_for(&server);
+    lab.home.write("config.toml", format!("{before}\n{top}{after}")).unwrap();
+    let ended = Run::start(exec(&lab, &["hi"])).end();
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let events = ended.events();
+    let told: Vec<_> = events.iter().filter(|event| event["item"]["type"] == "error").collect();
+    assert_eq!(told.len(), 1, "{ended:#?}");
+    let message = told[0]["item"]["message"].as_str().unwrap();
+    contains(message, &["`notify`", "`mcp_servers`", "`otel`"], &ended);
+    assert!(!message.contains("tui"), "{message}");
+    let mut command = lab.command(BINARY);
+    command.args(["exec", "hi"]);
+    let ended = Run::start(command).end();
+    contains(&ended.stderr, &["warning these settings have no effect", "`otel`"], &ended);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "hi\n"), "{ended:#?}");
+}
+
+/// Clients match these words.
+#[test]
+fn outside_of_a_repository() {
+    let server = answering();
+    let lab = lab_for(&server);
+    std::fs::remove_dir_all(lab.workspace.path().join(".git")).unwrap();
+    let ended = Run::start(exec(&lab, &["hi"])).end();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:#?}");
+    contains(&ended.stderr, &["Not inside a trusted directory", "--skip-git-repo-check"], &ended);
+}

@@ -84,7 +84,8 @@ pub(super) fn open(
         running: Running::new(model, provider, cwd, sandbox(&profile, &world.directory)),
         usage: thread.usage(),
         window,
-        told: odd.into_iter().chain(told.into_iter().filter_map(words)).collect(),
+        told: told.into_iter().filter_map(words).collect(),
+        config_warnings: odd,
     };
     Ok((opened, thread, sessions))
 }
