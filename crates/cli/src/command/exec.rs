@@ -86,7 +86,12 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
                 Terminals { stdout: stdout().is_terminal(), stderr: stderr().is_terminal() };
             Face::Human(Human::new(colors, !config.hide_agent_reasoning, terminals))
         };
-        let mut run = Run { face, last: LastMessage::default(), output: Output::default() };
+        let deltas = match &face {
+            Face::Json(_) => flags.include_deltas,
+            Face::Human(_) => stdout().is_terminal() || stderr().is_terminal(),
+        };
+        let (last, output) = (LastMessage::default(), Output::default());
+        let mut run = Run { face, deltas, last, output };
         run.turn(&world, ready, odd, parts, flags.output_last_message.as_deref()).await
     });
     // A name that is still being looked up is nobody's concern any more.
@@ -143,6 +148,8 @@ fn start(world: &World, from: &From) -> Result<Start, Failure> {
 /// One run, seen by whoever watches.
 struct Run {
     face: Face,
+    /// Whether the face shows parts of items; there may be very many of them.
+    deltas: bool,
     last: LastMessage,
     output: Output,
 }
@@ -240,6 +247,9 @@ impl Run {
 
     /// Shows an event; breaks off when nobody can see it any more.
     fn show(&mut self, event: &Event) -> ControlFlow<()> {
+        if !self.deltas && matches!(event, Event::Delta { .. }) {
+            return ControlFlow::Continue(());
+        }
         self.last.observe(event);
         match &mut self.face {
             Face::Json(face) => {
