@@ -152,15 +152,16 @@ pub(crate) fn load_config(
     Ok((config, odd))
 }
 
+/// Bytes that a file of settings may have.
+const CONFIG_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes that a file of instructions may have; no model reads more.
+const INSTRUCTIONS_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
 fn layer(path: &Path) -> Result<Option<Layer>, Failure> {
     let name = path.display().to_string();
-    match std::fs::read(path) {
-        Ok(bytes) => {
-            let text = String::from_utf8(bytes)
-                .map_err(|_| Failure::usage(anyhow!("{name} is not UTF-8 text")))?;
-            Ok(Some(Layer { name, text }))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+    match files::read_text(path, CONFIG_BYTES_MAX) {
+        Ok(text) => Ok(Some(Layer { name, text })),
+        Err(error) if error.is_missing() => Ok(None),
         Err(error) => Err(Failure::usage(anyhow!("{name} cannot be read: {error}"))),
     }
 }
@@ -480,7 +481,7 @@ fn setup(world: &World, config: &Config, workspace: &Workspace) -> Vec<KnownItem
 fn instructions(world: &World, config: &Config) -> Result<String, Failure> {
     let Some(path) = &config.model_instructions_file else { return Ok(prompt::BASE.to_owned()) };
     let path = world.home.join(path);
-    std::fs::read_to_string(&path).map_err(|error| {
+    files::read_text(&path, INSTRUCTIONS_BYTES_MAX).map_err(|error| {
         let shown = path.display();
         Failure::usage(anyhow!("model_instructions_file {shown} cannot be read: {error}"))
     })

@@ -22,6 +22,9 @@ pub(crate) const OURSELVES: &str = "/proc/self/exe";
 /// Where a project keeps rules of its own.
 const PROJECT_RULES: [&str; 2] = [".codex/rules", ".heddle/rules"];
 
+/// Bytes that a file of rules may have.
+const RULES_BYTES_MAX: u64 = 1024 * 1024;
+
 /// Reads the rules of the user, and those of the project if the user trusts it.
 ///
 /// A bad file is found here, before a model is asked.
@@ -46,7 +49,7 @@ pub(crate) fn rules(
         paths.sort();
         for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "rules")) {
             let name = path.display().to_string();
-            let text = std::fs::read_to_string(path)
+            let text = files::read_text(path, RULES_BYTES_MAX)
                 .map_err(|error| Failure::usage(anyhow!("{name} cannot be read: {error}")))?;
             rules.extend(policy::parse_rules(&name, &text).map_err(Failure::usage)?);
         }

@@ -389,7 +389,7 @@ fn spawn(home: &Home, launch: &Launch<'_>) -> Result<Child, StartError> {
 /// Reads the end of what a daemon complained about.
 fn last_words(path: &Path) -> String {
     let read = || -> io::Result<String> {
-        let mut file = std::fs::File::open(path)?;
+        let mut file = files::open(path)?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS_BYTES_MAX)))?;
         let mut bytes = Vec::new();

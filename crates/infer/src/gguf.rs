@@ -117,7 +117,7 @@ pub fn open(path: &Path) -> Result<Header, GgufError> {
 }
 
 fn with_length(path: &Path) -> Result<(File, u64), GgufError> {
-    let file = File::open(path)?;
+    let file = files::open(path).map_err(io::Error::from)?;
     let bytes = file.metadata()?.len();
     Ok((file, bytes))
 }

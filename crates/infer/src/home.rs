@@ -10,7 +10,9 @@ use std::os::unix::fs::{
 };
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use files::LockError;
 use rustix::process::Pid;
 use stdx::Redacted;
 
@@ -57,6 +59,14 @@ pub enum HomeError {
     NoDirectory {
         /// The path.
         path: PathBuf,
+    },
+    /// Another program has had a lock for too long.
+    #[error("{} is locked: {held}", path.display())]
+    Held {
+        /// The path.
+        path: PathBuf,
+        /// Who has it; no source, since the words have it already.
+        held: LockError,
     },
     /// The system refuses.
     #[error("{} cannot be used: {reason}{}", path.display(), advice(reason))]
@@ -208,7 +218,9 @@ impl Home {
         let lock = self.open_lock("lock")?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(HomeError::Taken { pid: self.read_pid() }),
+            Err(TryLockError::WouldBlock) => {
+                return Err(HomeError::Taken { pid: self.pid_of(&lock) });
+            }
             Err(TryLockError::Error(reason)) => return Err(self.io("lock", reason)),
         }
         let pid = std::process::id().to_string();
@@ -219,20 +231,28 @@ impl Home {
 
     /// Returns the process of the daemon that holds the home, if one does.
     pub fn holder(&self) -> Option<Pid> {
-        let lock = File::open(self.directory.join("lock")).ok()?;
+        let lock = files::open(&self.directory.join("lock")).ok()?;
         // Shared, so that two who look do not take each other for the daemon.
         match lock.try_lock_shared() {
             Ok(()) => None,
-            Err(_) => Pid::from_raw(i32::try_from(self.read_pid()?).ok()?),
+            Err(_) => Pid::from_raw(i32::try_from(self.pid_of(&lock)?).ok()?),
         }
     }
 
-    /// Waits for the right to start a daemon: whoever starts one holds this until it answers.
+    /// Waits for the right to start a daemon: whoever starts one holds this until it answers, and that
+    /// can take as long as a model takes to load.
     pub fn hold_start(&self) -> Result<File, HomeError> {
+        self.hold_start_within(START_PATIENCE)
+    }
+
+    fn hold_start_within(&self, patience: Duration) -> Result<File, HomeError> {
         self.make()?;
         let lock = self.open_lock("start.lock")?;
-        lock.lock().map_err(|reason| self.io("start.lock", reason))?;
-        Ok(lock)
+        match files::lock_within(&lock, patience) {
+            Ok(()) => Ok(lock),
+            Err(LockError::Io(reason)) => Err(self.io("start.lock", reason)),
+            Err(held) => Err(HomeError::Held { path: self.directory.join("start.lock"), held }),
+        }
     }
 
     /// Reads the token, or makes one.
@@ -259,7 +279,7 @@ impl Home {
     /// Reads the token.
     pub fn read_token(&self) -> Result<Redacted, HomeError> {
         let path = self.token();
-        let file = File::open(&path).map_err(|reason| self.io("token", reason))?;
+        let file = files::open(&path).map_err(|reason| self.io("token", reason.into()))?;
         let about = file.metadata().map_err(|reason| self.io("token", reason))?;
         if about.mode() & 0o077 != 0 || about.uid() != rustix::process::geteuid().as_raw() {
             let problem = "others may read it; remove it, and a new one is made";
@@ -276,18 +296,21 @@ impl Home {
         Ok(Redacted::new(text))
     }
 
+    /// Returns the process that has a lock: what the system knows counts more than what a file says, which
+    /// may be left from a daemon that was killed.
+    fn pid_of(&self, lock: &File) -> Option<u32> {
+        files::holder(lock).map(|holder| holder.pid).or_else(|| self.read_pid())
+    }
+
     fn read_pid(&self) -> Option<u32> {
-        fs::read_to_string(self.directory.join("pid")).ok()?.trim().parse().ok()
+        files::read_text(&self.directory.join("pid"), PID_BYTES_MAX).ok()?.trim().parse().ok()
     }
 
     fn open_lock(&self, name: &str) -> Result<File, HomeError> {
-        OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(self.directory.join(name))
-            .map_err(|reason| self.io(name, reason))
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        files::open_with(&mut options, &self.directory.join(name))
+            .map_err(|reason| self.io(name, reason.into()))
     }
 
     fn io(&self, name: &str, reason: io::Error) -> HomeError {
@@ -335,6 +358,11 @@ impl Drop for Held {
         let _ = fs::remove_file(self.home.directory.join("pid"));
     }
 }
+
+/// How long whoever starts a daemon is waited for.
+const START_PATIENCE: Duration = Duration::from_secs(660);
+/// Bytes that the file with the daemon's process may have.
+const PID_BYTES_MAX: u64 = 64;
 
 /// Makes random bytes, as text.
 pub fn random_hex(bytes: usize) -> io::Result<String> {
@@ -423,6 +451,24 @@ mod tests {
             let moved = Home::new(Path::new(&long), runtime);
             assert!(moved.socket().starts_with("/tmp") && super::fits(moved.socket()), "{moved:?}");
         }
+    }
+
+    #[test]
+    fn whoever_holds_a_lock_is_named_and_not_who_did_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path(), None);
+        home.make().unwrap();
+        fs::write(home.directory().join("pid"), "1").unwrap();
+        let lock = fs::File::create(home.directory().join("lock")).unwrap();
+        lock.lock().unwrap();
+        let Err(HomeError::Taken { pid }) = home.hold() else { panic!("it is held") };
+        let want = if cfg!(target_os = "linux") { std::process::id() } else { 1 };
+        assert_eq!(pid, Some(want));
+        let start = fs::File::create(home.directory().join("start.lock")).unwrap();
+        start.lock().unwrap();
+        let error = home.hold_start_within(std::time::Duration::ZERO).unwrap_err().to_string();
+        let named = format!("(process {})", std::process::id());
+        assert!(error.contains("start.lock is locked") && error.contains(&named), "{error}");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::gguf;
+pub use crate::models::manifest::LOCKS_FOLDER;
 use crate::models::manifest::{Manifest, Noted};
 use crate::models::name::Split;
 
@@ -383,15 +384,9 @@ fn model_at(path: &Path) -> Result<Model, ModelsError> {
 
 /// Checks how a file begins: what else is in it is read by whoever loads it.
 pub(crate) fn magic(path: &Path) -> Result<(), String> {
-    // Whoever opens a pipe waits for somebody to write into it.
-    match fs::metadata(path) {
-        Ok(found) if !found.is_file() => return Err("it is no file".to_owned()),
-        Ok(_) => {}
-        Err(error) => return Err(error.to_string()),
-    }
     let mut head = [0; 8];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    match read {
+    let mut file = files::open(path).map_err(|error| error.to_string())?;
+    match file.read_exact(&mut head) {
         Ok(()) if head.starts_with(b"GGUF") => Ok(()),
         Ok(()) => Err("it does not begin with `GGUF`".to_owned()),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -502,8 +497,15 @@ fn file_name(name: &str, index: u32, total: u32) -> String {
 /// Copies a file under another name first, so that half a copy is never taken for a model.
 fn copy(from: &Path, to: &Path) -> Result<(), ModelsError> {
     let part = to.with_extension("gguf.part");
-    let copied = fs::copy(from, &part)
-        .and_then(|_| File::open(&part)?.sync_all())
+    let copied = files::open(from)
+        .map_err(io::Error::from)
+        .and_then(|from| {
+            let length = from.metadata()?.len();
+            let mut to = File::create(&part)?;
+            // What grows meanwhile is no model.
+            io::copy(&mut from.take(length), &mut to)?;
+            to.sync_all()
+        })
         .and_then(|()| fs::rename(&part, to));
     copied.map_err(|source| {
         // What is left of it is of no use; if it cannot be removed, the next copy writes over it.

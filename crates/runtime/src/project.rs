@@ -3,8 +3,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use tools::read_bounded;
-
 /// The files that hold a project's rules for agents; the first that is there counts.
 const RULES: [&str; 2] = ["AGENTS.override.md", "AGENTS.md"];
 /// Bytes that such a file may have; one that is longer is not meant for a model.
@@ -54,7 +52,7 @@ pub fn rules(home: &Path, directory: &Path, fallbacks: &[String]) -> Vec<(String
 }
 
 fn read(path: &Path) -> Option<String> {
-    let bytes = read_bounded(path, RULES_BYTES_MAX).ok()?;
+    let bytes = files::read(path, RULES_BYTES_MAX).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -70,7 +68,7 @@ pub struct GitHead {
 /// Reads what the repository around `directory` has checked out. No git is started for it.
 pub fn git_head(directory: &Path) -> Option<GitHead> {
     let text = |path: &Path| {
-        let bytes = read_bounded(path, GIT_BYTES_MAX).ok()?;
+        let bytes = files::read(path, GIT_BYTES_MAX).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     };
     let mut git = repository(directory)?.join(".git");

@@ -8,6 +8,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use files::{FileError, Holder};
+
 /// A disk.
 pub trait Disk: fmt::Debug + Send + Sync {
     /// Opens a file.
@@ -56,6 +58,10 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Takes the lock of the file, which nobody else can have until the file is closed; false if
     /// somebody has it.
     fn try_lock(&self) -> io::Result<bool>;
+    /// Returns who has the lock, where the system says so.
+    fn holder(&self) -> Option<Holder> {
+        None
+    }
 }
 
 /// What a file is opened for.
@@ -242,22 +248,21 @@ impl DiskFile for RealFile {
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
     }
+
+    fn holder(&self) -> Option<Holder> {
+        files::holder(&self.0)
+    }
 }
 
 /// Opens a file that has bytes. Anything else of that name is refused: a pipe would keep us waiting for
 /// whoever is at its other end.
 pub(crate) fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    #[cfg(unix)]
-    {
-        use rustix::fs::OFlags;
-        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-        std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags);
+    match files::open_with(options, path) {
+        Err(FileError::NotAFile(_)) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; move it away"))
+        }
+        opened => Ok(opened?),
     }
-    let file = options.open(path)?;
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; move it away"))
 }
 
 /// Files that are made are for their owner only: what is said in a thread is private.

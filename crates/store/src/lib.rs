@@ -24,11 +24,12 @@ mod scan;
 mod side;
 mod store;
 
+pub use self::files::ThreadFiles;
 pub use chain::DEPTH_MAX;
-pub use files::ThreadFiles;
 pub use fsck::{FileReport, Report};
 pub use import::{ImportOutcome, Imported};
 pub use line::encode;
+pub use lock::FOLDER as LOCKS_FOLDER;
 pub use log::{Log, Syncer, WriteError, WriteErrorKind};
 pub use manage::ManageError;
 pub use names::shown as shown_name;

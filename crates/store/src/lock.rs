@@ -139,26 +139,41 @@ fn wait_for(disk: &dyn Disk, path: &Path, tries: u32) -> io::Result<Arc<dyn Disk
         }
         thread::sleep(COORDINATION_PAUSE);
     }
+    let holder = file.holder().map_or("another program".to_owned(), |holder| holder.to_string());
     Err(io::Error::new(
         io::ErrorKind::WouldBlock,
-        format!("another program has had {} locked for too long; end it", path.display()),
+        format!("{holder} has had {} locked for too long; end it", path.display()),
     ))
 }
 
-/// Says who has a lock. Other programs leave the file empty.
+/// Says who has a lock: as the system knows it, or else by what is in the file. Other programs leave that
+/// empty, and a process that was killed leaves its own name there.
 fn holder(file: &dyn DiskFile) -> Holder {
+    let known = file.holder();
     let bytes = read_range(file, 0, HOLDER_BYTES_MAX).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let mut words = text.split_whitespace();
     match (words.next().and_then(|pid| pid.parse().ok()), words.next()) {
-        (Some(pid), Some(name)) if name.chars().all(|c| c.is_ascii_alphanumeric()) => {
+        (Some(pid), Some(name))
+            if name.chars().all(|c| c.is_ascii_alphanumeric())
+                && known.as_ref().is_none_or(|known| known.pid.cast_signed() == pid) =>
+        {
             Holder { pid: Some(pid), name: name.to_owned() }
         }
-        _ => Holder { pid: None, name: "another program".to_owned() },
+        _ => match known {
+            Some(known) if !known.name.is_empty() => {
+                Holder { pid: Some(known.pid.cast_signed()), name: known.name }
+            }
+            known => Holder {
+                pid: known.map(|known| known.pid.cast_signed()),
+                name: "another program".to_owned(),
+            },
+        },
     }
 }
 
-const FOLDER: &str = "thread-writer-locks";
+/// Where the locks of threads are, in the home. Whoever can open a file there can keep others from writing.
+pub const FOLDER: &str = "thread-writer-locks";
 const COORDINATION: &str = ".coordination.lock";
 const BRANCHING: &str = ".branching.lock";
 /// Half a minute; whoever deletes looks at the heads of all threads under it.

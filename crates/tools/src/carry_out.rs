@@ -513,4 +513,52 @@ mod tests {
         assert_eq!(tree(&root), [""; 0]);
         carry_out(&steps(&edits[1..]), &anywhere()).expect("just fits, with its parent");
     }
+
+    /// Whatever a command makes of a file meanwhile: a patch is done with it soon, and is done or not.
+    #[test]
+    fn a_file_that_becomes_something_else_is_not_waited_for() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::time::{Duration, Instant};
+
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().canonicalize().expect("a directory");
+        fs::write(root.join("file"), "old\n").expect("a file");
+        // Two names: then it is written in place, and read for a copy first.
+        fs::hard_link(root.join("file"), root.join("second")).expect("a link");
+        let text = "*** Begin Patch\n*** Update File: file\n@@\n-old\n+new\n*** End Patch\n";
+        let patch = ::patch::Patch::parse(text).expect("a patch");
+        let over = AtomicBool::new(false);
+        let begun = Instant::now();
+        let done = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0.. {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let next = root.join("next");
+                    let made = match turn % 4 {
+                        0 => mknodat(CWD, &next, FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+                            .map_err(std::io::Error::from),
+                        1 => symlink("/dev/zero", &next),
+                        2 => fs::write(&next, "old\n"),
+                        _ => fs::write(&next, "old\n")
+                            .and_then(|()| fs::hard_link(&next, root.join(format!("s{turn}")))),
+                    };
+                    made.and_then(|()| fs::rename(&next, root.join("file"))).expect("a swap");
+                }
+            });
+            let mut done = 0;
+            for _ in 0..2_000 {
+                if let Ok(checked) = crate::patch::Checked::new(&patch, &root) {
+                    done += usize::from(carry_out(&checked.steps(), &anywhere()).is_ok());
+                }
+                assert!(begun.elapsed() < Duration::from_secs(60), "it waits");
+            }
+            over.store(true, Ordering::Relaxed);
+            done
+        });
+        assert!(done > 0, "no patch was ever done");
+    }
 }

@@ -306,7 +306,7 @@ fn append(file: &Path, line: &str) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let mut open = OpenOptions::new();
-    let mut opened = open.read(true).append(true).create(true).mode(0o600).open(file)?;
+    let mut opened = files::open_with(open.read(true).append(true).create(true).mode(0o600), file)?;
     let mut text = String::new();
     // A last line that somebody left open would swallow ours.
     let mut last = [b'\n'];

@@ -11,8 +11,6 @@ use base64::engine::general_purpose::STANDARD;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageFormat, ImageReader, Limits};
 
-use crate::file::read_bounded;
-
 /// Bytes that an image file may have.
 const FILE_BYTES_MAX: u64 = 20 * 1024 * 1024;
 /// The longest side that is sent as it is; a larger image is scaled down to it.
@@ -41,7 +39,7 @@ pub enum ImageError {
 
 /// Reads an image file and checks it.
 pub fn load_image(path: &Path) -> Result<LoadedImage, ImageError> {
-    encode(read_bounded(path, FILE_BYTES_MAX)?)
+    encode(files::read(path, FILE_BYTES_MAX).map_err(std::io::Error::from)?)
 }
 
 fn encode(bytes: Vec<u8>) -> Result<LoadedImage, ImageError> {

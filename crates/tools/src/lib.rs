@@ -7,7 +7,6 @@
 
 mod carry_out;
 mod exec;
-mod file;
 mod gate;
 #[cfg(test)]
 mod hostile;
@@ -23,7 +22,6 @@ mod tool;
 mod view_image;
 
 pub use exec::{ExecCommand, WriteStdin};
-pub use file::read_bounded;
 pub use gate::Gate;
 pub use image::{ImageError, LoadedImage, load_image};
 pub use judge::{Judge, Opinion};

@@ -3,13 +3,13 @@
 //! The plan is made and checked, and the policy asked, before anything is touched.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use ::patch::{ChangeKind, Edit, FileState, Patch, Plan};
+use files::FileError;
 use policy::{Effect, Profile, WriteRequest};
 use protocol::id::CallKey;
 use protocol::item::{self, Change, ItemBody, Status};
@@ -24,7 +24,7 @@ use crate::tool::{Progress, ProgressSender, Running, Tool, ToolCall, ToolInput, 
 /// Files that one patch may name.
 const OPERATIONS_MAX: usize = 2_000;
 /// Bytes that a file may have to be patched.
-const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub(crate) const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Edits files.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(crate) async fn apply(
     let begun = Instant::now();
     let refuse = |text: String| OutputBody::Text(text);
     let unfit = |reason: String| refuse(format!("apply_patch verification failed: {reason}"));
-    let patch = Patch::parse(text).map_err(|error| unfit(error.to_string()))?;
+    let patch = Arc::new(Patch::parse(text).map_err(|error| unfit(error.to_string()))?);
     if patch.operations().len() > OPERATIONS_MAX {
         let count = patch.operations().len();
         return Err(unfit(format!("it has {count} files, and a patch may have {OPERATIONS_MAX}")));
@@ -73,7 +73,7 @@ pub(crate) async fn apply(
     // nobody else may write.
     let mut alone = workspace.patching.lock().await;
     let profile = workspace.gate.profile();
-    let mut checked = Checked::new(&patch, base, profile).map_err(unfit)?;
+    let mut checked = Checked::aside(&patch, base, profile).await.map_err(unfit)?;
     let changes = changes(&checked.plan);
     let item = |status| ItemBody::FileChange { changes: changes.clone(), status };
     let gate = &workspace.gate;
@@ -88,7 +88,7 @@ pub(crate) async fn apply(
             let asking = Asking { key, progress, item: &item };
             let leave = gate.ask(*question, &asking).await.map_err(refuse)?;
             alone = workspace.patching.lock().await;
-            match checked.again(&patch, base, profile) {
+            match checked.again(&patch, base, profile).await {
                 Ok(again) => checked = again,
                 Err(reason) => {
                     progress.send(key, Progress::Ended(item(Status::Failed))).await;
@@ -98,8 +98,10 @@ pub(crate) async fn apply(
             leave.permit
         }
     };
-    let (code, status, said) = match carry_out(&checked.steps(), &permit) {
-        Ok(()) => (0, Status::Completed, checked.plan.summary().to_owned()),
+    let summary = checked.plan.summary().to_owned();
+    let done = aside(move || carry_out(&checked.steps(), &permit).map_err(|e| e.to_string())).await;
+    let (code, status, said) = match done {
+        Ok(()) => (0, Status::Completed, summary),
         Err(error) => (1, Status::Failed, format!("{error}\n")),
     };
     drop(alone);
@@ -129,9 +131,24 @@ impl Checked {
         Ok(Self { plan, places, protected: protected.into_iter().collect() })
     }
 
+    /// As [`Self::new`], while the turn goes on.
+    async fn aside(
+        patch: &Arc<Patch>,
+        base: &Path,
+        profile: &Profile,
+    ) -> Result<Self, String> {
+        let (patch, base, profile) = (Arc::clone(patch), base.to_owned(), profile.clone());
+        aside(move || Self::new(&patch, &base, &profile)).await
+    }
+
     /// Checks the patch once more, after somebody has accepted it: what they saw must still be true.
-    fn again(&self, patch: &Patch, base: &Path, profile: &Profile) -> Result<Self, String> {
-        let again = Self::new(patch, base, profile)?;
+    async fn again(
+        &self,
+        patch: &Arc<Patch>,
+        base: &Path,
+        profile: &Profile,
+    ) -> Result<Self, String> {
+        let again = Self::aside(patch, base, profile).await?;
         if again.places != self.places || again.protected != self.protected {
             return Err("the files have changed since it was accepted; make it again".to_owned());
         }
@@ -147,26 +164,28 @@ impl Checked {
     }
 
     /// Returns what is to be done, at the very places that were decided about.
-    fn steps(&self) -> Vec<Step<'_>> {
+    pub(crate) fn steps(&self) -> Vec<Step<'_>> {
         let step = |(edit, (place, _)): (_, &(PathBuf, bool))| Step { edit, place: place.clone() };
         self.plan.edits().iter().zip(&self.places).map(step).collect()
     }
 }
 
+/// Does work with files on a thread of its own: a disk takes as long as it takes, and meanwhile the user
+/// may want to interrupt.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(error.to_string()))
+}
+
 /// Looks at a file for the plan.
 fn look(path: &Path) -> io::Result<FileState> {
-    match fs::metadata(path) {
-        Ok(found) if found.is_file() => {
-            if found.len() > FILE_BYTES_MAX {
-                let size = found.len();
-                let text = format!("it has {size} bytes, and a patch takes {FILE_BYTES_MAX}");
-                return Err(io::Error::other(text));
-            }
-            fs::read(path).map(FileState::File)
-        }
-        Ok(_) => Ok(FileState::NotAFile),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(FileState::Missing),
-        Err(error) => Err(error),
+    match files::read(path, FILE_BYTES_MAX) {
+        Ok(bytes) => Ok(FileState::File(bytes)),
+        Err(FileError::NotAFile(_)) => Ok(FileState::NotAFile),
+        Err(error) if error.is_missing() => Ok(FileState::Missing),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
@@ -11,6 +11,8 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, linkat, mkdirat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
+
+use crate::patch::FILE_BYTES_MAX;
 
 /// A name in an open directory.
 #[derive(Clone, Debug)]
@@ -28,7 +30,8 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC
 const LOOK: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// For a file that must be one: whatever took its place is neither followed nor waited for.
-const FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+const FILE: OFlags =
+    OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Opens a directory by an absolute path, and fails if any part of it is a link.
 pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
@@ -118,9 +121,7 @@ impl Spot {
 
     /// Reads the file.
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
-        let mut contents = Vec::new();
-        self.open(OFlags::RDONLY)?.read_to_end(&mut contents)?;
-        Ok(contents)
+        Ok(files::read_opened(&self.open(OFlags::RDONLY)?, FILE_BYTES_MAX)?)
     }
 
     /// Gives another file the contents of this one.
@@ -172,11 +173,8 @@ impl Spot {
     }
 
     fn open(&self, flags: OFlags) -> io::Result<File> {
-        let file = File::from(openat(self.at(), &self.name, FILE | flags, Mode::empty())?);
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is no regular file any more"));
-        }
-        Ok(file)
+        let file = openat(self.at(), &self.name, FILE | flags, Mode::empty())?;
+        Ok(files::regular(file.into())?)
     }
 }
 

@@ -41,6 +41,9 @@ fn list(out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
+/// Bytes that a list of tools may have.
+const TOOLS_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
 fn dialect(args: &DecodeArgs) -> anyhow::Result<Dialect> {
     let name = args.format.as_deref().unwrap_or_default();
     let format = Format::named(name).ok_or_else(|| {
@@ -69,7 +72,7 @@ fn dialect(args: &DecodeArgs) -> anyhow::Result<Dialect> {
     let tools = match &args.tools {
         None => Tools::default(),
         Some(path) => {
-            let text = std::fs::read_to_string(path)
+            let text = files::read_text(path, TOOLS_BYTES_MAX)
                 .with_context(|| format!("cannot read the tools in {}", path.display()))?;
             let list: Value = serde_json::from_str(&text)
                 .with_context(|| format!("the tools in {} are not JSON", path.display()))?;

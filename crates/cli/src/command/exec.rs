@@ -331,9 +331,12 @@ impl Output {
 /// Parts of messages that are gathered before they are written, at most.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
+/// Bytes that a schema may have.
+const SCHEMA_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
 fn read_schema(path: &Path) -> Result<OutputSchema, Failure> {
     let shown = path.display();
-    let text = fs::read_to_string(path).map_err(|error| {
+    let text = files::read_text(path, SCHEMA_BYTES_MAX).map_err(|error| {
         Failure::usage(anyhow!("--output-schema {shown} cannot be read: {error}"))
     })?;
     bootstrap::output_schema(&text)

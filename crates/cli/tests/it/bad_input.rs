@@ -440,3 +440,48 @@ fn outside_of_a_repository() {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:#?}");
     contains(&ended.stderr, &["Not inside a trusted directory", "--skip-git-repo-check"], &ended);
 }
+
+/// What a project or a user names may be no file at all, or become none; nobody waits for it, or reads it
+/// for ever.
+#[test]
+fn files_that_are_none() {
+    use serde_json::json;
+    use testkit::{ModelServer, Script, script};
+    type Make = fn(&std::path::Path);
+    let kinds: [(&str, Make); 3] = [
+        ("a pipe", |path| {
+            let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+            assert!(made.success());
+        }),
+        ("a device", |path| std::os::unix::fs::symlink("/dev/zero", path).unwrap()),
+        ("a directory", |path| std::fs::create_dir(path).unwrap()),
+    ];
+    for (kind, make) in kinds {
+        for (place, flags, code) in [
+            ("workspace/AGENTS.md", &[][..], 0),
+            ("workspace/AGENTS.override.md", &[], 0),
+            ("home/AGENTS.md", &[], 0),
+            ("home/rules/x.rules", &[], 2),
+            ("workspace/schema.json", &["--output-schema", "schema.json"], 2),
+            ("home/instructions", &["-c", "model_instructions_file='instructions'"], 2),
+            ("home/work.config.toml", &["-p", "work"], 2),
+            ("workspace/x.png", &["-i", "x.png", "--"], 0),
+        ] {
+            let entries = json!([script::response([script::message("Done.")])]);
+            let server = ModelServer::play(Script::from_value(entries).unwrap()).unwrap();
+            let lab = crate::run::lab_for(&server);
+            let (folder, name) = place.split_once('/').unwrap();
+            let folder = if folder == "home" { lab.home.path() } else { lab.workspace.path() };
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            make(&path);
+            let args = [flags, &["do it"]].concat();
+            let ended = crate::run::Run::start(crate::run::exec(&lab, &args)).end();
+            assert_eq!(ended.code, Some(code), "{kind} {place}: {ended:?}");
+            if code == 2 {
+                let said = format!("{ended:?}");
+                assert!(said.contains(kind), "{kind} {place}: {said}");
+            }
+        }
+    }
+}

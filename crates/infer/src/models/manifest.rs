@@ -1,11 +1,12 @@
 //! What is noted about models beside their files. It can always be thrown away.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 /// What is noted about all models.
@@ -34,30 +35,27 @@ impl Manifest {
     /// Reads the manifest of a folder; one that cannot be read is empty, and it is said why.
     pub(super) fn read(folder: &Path) -> (Self, Option<String>) {
         let path = folder.join(FILE);
-        let read = || -> io::Result<Vec<u8>> {
-            let mut bytes = Vec::new();
-            File::open(&path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
         let told = |why: String| {
             let shown = path.display();
             Some(format!("{shown} cannot be read ({why}): models are still found by their files"))
         };
-        match read() {
+        match files::read(&path, BYTES_MAX) {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(manifest) => (manifest, None),
                 Err(error) => (Self::default(), told(error.to_string())),
             },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (Self::default(), None),
+            Err(error) if error.is_missing() => (Self::default(), None),
             Err(error) => (Self::default(), told(error.to_string())),
         }
     }
 
     /// Changes the manifest of a folder; whoever else wants to waits.
     pub(super) fn change(folder: &Path, change: impl FnOnce(&mut Self)) -> io::Result<()> {
-        let lock = folder.join(LOCK);
-        let lock = OpenOptions::new().create(true).append(true).open(lock)?;
-        flock(&lock, FlockOperation::LockExclusive)?;
+        let locks = folder.join(LOCKS_FOLDER);
+        DirBuilder::new().recursive(true).mode(0o700).create(&locks)?;
+        let lock = locks.join(LOCK);
+        let lock = files::open_with(OpenOptions::new().create(true).append(true), &lock)?;
+        files::lock_within(&lock, PATIENCE).map_err(io::Error::other)?;
         let (mut manifest, problem) = Self::read(folder);
         let path = folder.join(FILE);
         if problem.is_some() {
@@ -79,6 +77,10 @@ impl Manifest {
 const FILE: &str = "manifest.json";
 const NEW: &str = "manifest.json.new";
 const DAMAGED: &str = "manifest.json.damaged";
-const LOCK: &str = "lock";
+/// Where locks are, in the folder: apart, so that a sandbox can hide them.
+pub const LOCKS_FOLDER: &str = ".locks";
+const LOCK: &str = "manifest";
+/// How long others may be at it; it takes them milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// What is read of a manifest.
 const BYTES_MAX: u64 = 4 << 20;

@@ -6,22 +6,23 @@
 
 mod plan;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use files::LockError;
 use reqwest::Response;
 use reqwest::header::{
     CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, RANGE,
 };
-use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::fs::statvfs;
 
 use crate::models::hub::{self, Head, Hub, HubError};
 use crate::models::name::{self, Pick, Wanted, choose};
 use crate::models::sum::Sum;
-use crate::models::{Model, Models, ModelsError, file_name, magic};
+use crate::models::{LOCKS_FOLDER, Model, Models, ModelsError, file_name, magic};
 use plan::{Failures, Note, Part, Sent};
 
 pub use plan::Patience;
@@ -366,6 +367,8 @@ impl Puller<'_> {
 struct Open<'a> {
     part: &'a Part,
     file: File,
+    /// Held until the part is done with.
+    _lock: File,
     note: Note,
     have: u64,
     sum: Sum,
@@ -377,12 +380,13 @@ impl<'a> Open<'a> {
     fn new(part: &'a Part, tell: &mut dyn FnMut(Event<'_>)) -> Result<Self, PullError> {
         let path = part.path();
         let file = lock(&path).map_err(disk(&path))?;
-        let file = file.ok_or_else(|| PullError::Busy { file: part.file.clone() })?;
+        let (file, lock) = file.ok_or_else(|| PullError::Busy { file: part.file.clone() })?;
         let have = file.metadata().map_err(disk(&path))?.len();
         let note = read_note(part).filter(|note| note.resumes(part, have));
         let fits = note.is_some();
         let note = note.unwrap_or_else(|| Note::of(part));
-        let mut open = Self { part, file, note, have, sum: Sum::default(), fresh: have == 0 };
+        let mut open =
+            Self { part, file, _lock: lock, note, have, sum: Sum::default(), fresh: have == 0 };
         if have > 0 && !fits {
             open.again("the file on the hub is another one now", tell)?;
         }
@@ -453,8 +457,11 @@ async fn wait(
     Ok(())
 }
 
+/// Bytes that the note of a part may have.
+const NOTE_BYTES_MAX: u64 = 64 * 1024;
+
 fn read_note(part: &Part) -> Option<Note> {
-    let bytes = fs::read(part.note()).ok()?;
+    let bytes = files::read(&part.note(), NOTE_BYTES_MAX).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
 
@@ -464,23 +471,20 @@ fn had(part: &Part) -> u64 {
     if read_note(part).is_some_and(|note| note.resumes(part, bytes)) { bytes } else { 0 }
 }
 
-/// Opens a part for ourselves alone; none if somebody else has it.
-fn lock(path: &Path) -> io::Result<Option<File>> {
-    loop {
-        let file =
-            OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
-        // Whoever had it may have given the file its name in the meantime: then it is no part any more.
-        if fs::metadata(path)
-            .is_ok_and(|now| file.metadata().is_ok_and(|ours| ours.ino() == now.ino()))
-        {
-            return Ok(Some(file));
-        }
+/// Opens a part for ourselves alone, and the lock that says so; none of both if somebody else has it.
+fn lock(path: &Path) -> io::Result<Option<(File, File)>> {
+    let folder = path.parent().unwrap_or(Path::new("")).join(LOCKS_FOLDER);
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    let lock = folder.join(path.file_name().unwrap_or_default());
+    let lock = files::open_with(OpenOptions::new().create(true).append(true), &lock)?;
+    match files::lock_within(&lock, Duration::ZERO) {
+        Ok(()) => {}
+        Err(LockError::Io(error)) => return Err(error),
+        Err(_) => return Ok(None),
     }
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true);
+    Ok(Some((files::open_with(&mut options, path)?, lock)))
 }
 
 /// Checks that there is room.

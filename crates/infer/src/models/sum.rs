@@ -59,7 +59,7 @@ impl Sum {
 /// Returns the sum of a file, of which `total` bytes are expected.
 pub fn of(path: &Path, total: u64, progress: &mut dyn FnMut(u64, u64)) -> io::Result<String> {
     let mut sum = Sum::default();
-    sum.read(&mut File::open(path)?, total, progress)?;
+    sum.read(&mut files::open(path)?, total, progress)?;
     Ok(sum.finish())
 }
 

@@ -72,10 +72,13 @@ fn what_cannot_be_added() {
     let part = file(&home, "x-00001-of-00002.gguf", &TINY);
     let pipe = home.path().join("pipe.gguf");
     mkfifo(&pipe);
+    let endless = home.path().join("endless.gguf");
+    std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
     for (path, name, want) in [
         (file(&home, "a.gguf", b"GGU"), None, "too short"),
         (file(&home, "cut.gguf", &TINY[..TINY.len() / 2]), None, "ends too early"),
-        (pipe, None, "it is no file"),
+        (pipe, None, "it is a pipe"),
+        (endless, None, "it is a device"),
         (file(&home, "b.gguf", b"PK\x03\x04 a zip file"), None, "does not begin with `GGUF`"),
         (home.path().to_owned(), None, "is not a GGUF model"),
         (home.path().join("gone.gguf"), None, "No such file"),

@@ -202,7 +202,8 @@ fn one_pull_at_a_time() {
     let home = TempDir::new().unwrap();
     let folder = home.path().join("models");
     fs::create_dir(&folder).unwrap();
-    let part = fs::File::create(folder.join("models.gguf.part")).unwrap();
+    fs::create_dir(folder.join(".locks")).unwrap();
+    let part = fs::File::create(folder.join(".locks/models.gguf.part")).unwrap();
     rustix::fs::flock(&part, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let (done, _) = pull(&home, &hub, "hf:lab/models-GGUF", None);
     assert!(matches!(done, Err(PullError::Busy { .. })), "{done:?}");

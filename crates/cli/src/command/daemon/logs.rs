@@ -18,9 +18,9 @@ const POLL: Duration = Duration::from_millis(200);
 
 /// Prints the last lines of a log, and those that come.
 pub(super) fn print(path: &Path, lines: usize, follow: bool) -> Result<ExitCode, Failure> {
-    let mut file = match File::open(path) {
+    let mut file = match files::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        Err(error) if error.is_missing() => {
             return Err(Failure::failed(anyhow!("no daemon has run here yet")));
         }
         Err(error) => return Err(Failure::failed(anyhow!("{}: {error}", path.display()))),
@@ -53,7 +53,7 @@ fn follow_from(file: &mut File, path: &Path, lines: usize, follow: bool) -> io::
         if let Ok(now) = std::fs::metadata(path)
             && now.ino() != file.metadata()?.ino()
         {
-            *file = File::open(path)?;
+            *file = files::open(path)?;
             continue;
         }
         std::thread::sleep(POLL);

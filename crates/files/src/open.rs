@@ -1,0 +1,346 @@
+//! Opening and reading.
+
+use std::fmt;
+use std::fs::{File, FileType, OpenOptions};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+/// What stands where a file was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A named pipe: whoever reads it waits for a writer.
+    Pipe,
+    /// A device, which may have no end.
+    Device,
+    /// A socket, or something that this system alone has.
+    Other,
+}
+
+impl Kind {
+    fn from_type(found: FileType) -> Option<Self> {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::FileTypeExt as _;
+            if found.is_fifo() {
+                return Some(Self::Pipe);
+            }
+            if found.is_char_device() || found.is_block_device() {
+                return Some(Self::Device);
+            }
+        }
+        if found.is_dir() {
+            return Some(Self::Directory);
+        }
+        (!found.is_file()).then_some(Self::Other)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Directory => "a directory",
+            Self::Pipe => "a pipe",
+            Self::Device => "a device",
+            Self::Other => "a socket or the like",
+        })
+    }
+}
+
+/// A file could not be opened or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The system says why; among the reasons is that there is none.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Something else has its name.
+    #[error("it is {0} and not a regular file; put a file there")]
+    NotAFile(Kind),
+    /// It is longer than whoever asked can use, or grew beyond that while it was read.
+    #[error("it is larger than {bytes_max} bytes; make it shorter")]
+    TooLarge {
+        /// The bound.
+        bytes_max: u64,
+    },
+    /// It was to be text.
+    #[error("it is not UTF-8 text; save it as that")]
+    NotText,
+}
+
+impl FileError {
+    /// Tells whether nothing has this name.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+impl From<FileError> for io::Error {
+    fn from(error: FileError) -> Self {
+        let kind = match &error {
+            FileError::Io(_) => None,
+            FileError::NotAFile(Kind::Directory) => Some(io::ErrorKind::IsADirectory),
+            FileError::NotAFile(_) => Some(io::ErrorKind::InvalidInput),
+            FileError::TooLarge { .. } => Some(io::ErrorKind::FileTooLarge),
+            FileError::NotText => Some(io::ErrorKind::InvalidData),
+        };
+        match (error, kind) {
+            (FileError::Io(error), _) => error,
+            (error, Some(kind)) => Self::new(kind, error),
+            (error, None) => Self::other(error),
+        }
+    }
+}
+
+/// Opens a regular file for reading, through whatever links; anything else is refused.
+///
+/// What is no file is not opened at all: to open a device can set it going.
+pub fn open(path: &Path) -> Result<File, FileError> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd as _;
+
+        use rustix::fs::{CWD, Mode, OFlags, openat};
+
+        let place = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .map_err(io::Error::from)?;
+        let place = regular(File::from(place))?;
+        // By its number it is what was looked at, whatever has the name by now.
+        let number = format!("/proc/self/fd/{}", place.as_raw_fd());
+        match open_with(File::options().read(true), Path::new(&number)) {
+            // No /proc here; then what is opened is looked at afterwards.
+            Err(error) if error.is_missing() => {}
+            opened => return opened,
+        }
+    }
+    open_with(File::options().read(true), path)
+}
+
+/// Opens a regular file as `options` say; anything else that has the name is neither used nor waited for.
+pub fn open_with(options: &mut OpenOptions, path: &Path) -> Result<File, FileError> {
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags);
+    }
+    match options.open(path) {
+        Ok(file) => regular(file),
+        // A pipe that nobody reads cannot be opened for writing, nor a socket at all.
+        Err(error) => match std::fs::metadata(path) {
+            Ok(found) if !found.is_file() => {
+                Err(FileError::NotAFile(Kind::from_type(found.file_type()).unwrap_or(Kind::Other)))
+            }
+            _ => Err(error.into()),
+        },
+    }
+}
+
+/// Lets what was opened pass if it is a regular file.
+pub fn regular(file: File) -> Result<File, FileError> {
+    match Kind::from_type(file.metadata()?.file_type()) {
+        None => Ok(file),
+        Some(kind) => Err(FileError::NotAFile(kind)),
+    }
+}
+
+/// Reads a regular file of at most `bytes_max` bytes.
+pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
+    read_opened(&open(path)?, bytes_max)
+}
+
+/// Reads a regular file of text of at most `bytes_max` bytes.
+pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, FileError> {
+    String::from_utf8(read(path, bytes_max)?).map_err(|_| FileError::NotText)
+}
+
+/// Reads what is left of an open file, if that is at most `bytes_max` bytes.
+///
+/// One that says that it is longer is not read at all: it may be a hole of any size.
+pub fn read_opened(file: &File, bytes_max: u64) -> Result<Vec<u8>, FileError> {
+    let too_large = || FileError::TooLarge { bytes_max };
+    let length = file.metadata()?.len();
+    if length > bytes_max {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(too_large());
+    }
+    Ok(bytes)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::Write as _;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::{FileError, open, open_with, read, read_text};
+
+    /// Far longer than any of this takes, and shorter than anybody waits.
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn pipe(path: &Path) {
+        mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("a pipe");
+    }
+
+    #[track_caller]
+    fn check(path: &Path, bytes_max: u64, want: Result<&str, &str>) {
+        let begun = Instant::now();
+        let shown = path.display();
+        match (read(path, bytes_max), want) {
+            (Ok(bytes), Ok(text)) => assert_eq!(bytes, text.as_bytes(), "{shown}"),
+            (Err(error), Err(words)) if error.to_string().contains(words) => {}
+            (got, want) => panic!("{shown}: {got:?}, not {want:?}"),
+        }
+        assert!(begun.elapsed() < SOON, "{shown} took {:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn what_is_read_and_what_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("file"), "12345").expect("a file");
+        fs::write(at("empty"), "").expect("a file");
+        pipe(&at("pipe"));
+        let _socket = UnixListener::bind(at("socket")).expect("a socket");
+        File::create(at("hole")).and_then(|file| file.set_len(1 << 42)).expect("a hole");
+        for (name, target) in [
+            ("to-file", "file"),
+            ("to-pipe", "pipe"),
+            ("to-zero", "/dev/zero"),
+            ("to-terminal", "/dev/ptmx"),
+            ("to-nowhere", "nothing"),
+            ("to-itself", "to-itself"),
+            ("to-to-zero", "to-zero"),
+        ] {
+            symlink(target, at(name)).expect("a link");
+        }
+        check(&at("file"), 5, Ok("12345"));
+        check(&at("to-file"), 5, Ok("12345"));
+        check(&at("empty"), 0, Ok(""));
+        check(&at("file"), 4, Err("larger than 4 bytes"));
+        check(&at("hole"), 1 << 20, Err("larger than"));
+        check(&at("pipe"), 9, Err("a pipe"));
+        check(&at("to-pipe"), 9, Err("a pipe"));
+        check(&at("socket"), 9, Err("a socket"));
+        check(&at("to-zero"), 9, Err("a device"));
+        check(&at("to-to-zero"), 9, Err("a device"));
+        check(&at("to-terminal"), 9, Err("a device"));
+        check(Path::new("/dev/zero"), 9, Err("a device"));
+        check(directory.path(), 9, Err("a directory"));
+        check(&at("to-nowhere"), 9, Err("No such file"));
+        check(&at("to-itself"), 9, Err("symbolic links"));
+        check(&at("file/below"), 9, Err("Not a directory"));
+        // A file of the kernel says that it is empty, and is not.
+        check(Path::new("/proc/self/status"), 9, Err("larger than 9 bytes"));
+    }
+
+    #[test]
+    fn what_is_opened_for_writing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        pipe(&at("pipe"));
+        let mut options = File::options();
+        options.append(true).create(true);
+        for (path, want) in [
+            (at("new"), None),
+            (at("pipe"), Some("a pipe")),
+            ("/dev/null".into(), Some("a device")),
+            (directory.path().to_owned(), Some("a directory")),
+        ] {
+            let got = open_with(&mut options, &path).err().map(|error| error.to_string());
+            assert!(
+                match (&got, want) {
+                    (None, None) => true,
+                    (Some(got), Some(want)) => got.contains(want),
+                    _ => false,
+                },
+                "{}: {got:?}",
+                path.display()
+            );
+        }
+    }
+
+    #[test]
+    fn text_is_text() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        fs::write(&path, b"\xff").expect("a file");
+        assert!(matches!(read_text(&path, 9), Err(FileError::NotText)));
+    }
+
+    /// Whatever has the name at a moment: the file is read whole, or what it is not is said.
+    #[test]
+    fn a_name_that_changes_hands() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("file"), "12345").expect("a file");
+        let over = AtomicBool::new(false);
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0.. {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    match turn % 4 {
+                        0 => pipe(&at("next")),
+                        1 => symlink("/dev/zero", at("next")).expect("a link"),
+                        2 => fs::create_dir(at("next")).expect("a directory"),
+                        _ => fs::write(at("next"), "12345").expect("a file"),
+                    }
+                    // A directory is not replaced, nor does one replace anything.
+                    let _ = fs::remove_dir(at("file"));
+                    if turn % 4 == 2 {
+                        let _ = fs::remove_file(at("file"));
+                    }
+                    fs::rename(at("next"), at("file")).expect("nobody else moves things");
+                }
+            });
+            for _ in 0..3_000 {
+                match read(&at("file"), 64) {
+                    Ok(bytes) => assert!(bytes.len() <= 5),
+                    Err(FileError::NotAFile(_)) => {}
+                    Err(error) => assert!(error.is_missing(), "{error}"),
+                }
+                let _ = open_with(File::options().append(true), &at("file"));
+                assert!(begun.elapsed() < 3 * SOON, "it waits");
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn a_file_that_grows_is_read_up_to_the_bound() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        let mut file = File::create(&path).expect("a file");
+        let opened = open(&path).expect("a file");
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut written = 0;
+                while !over.load(Ordering::Relaxed) && written < 1 << 28 {
+                    written += file.write(&[b'x'; 1 << 16]).expect("room");
+                }
+            });
+            while fs::metadata(&path).expect("a file").len() < 1 << 12 {}
+            for _ in 0..100 {
+                let read = read(&path, 1 << 14);
+                assert!(read.map_or(true, |bytes| bytes.len() <= 1 << 14));
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        drop(opened);
+    }
+}
