@@ -259,7 +259,7 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
         shell: Shell::of_user(world.env.get("SHELL").map(String::as_str)),
         login_shell: config.allow_login_shell,
         env: command_env(world, config, id),
-        sandbox: safety::find_sandbox(world, sandbox, None)?,
+        sandbox: safety::find_sandbox(world, config, sandbox, None)?,
         gate: Gate::new(policy).remembering(world.home.join("rules/default.rules")),
         output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),
         patching: tokio::sync::Mutex::new(()),

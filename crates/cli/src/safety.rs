@@ -1,6 +1,8 @@
 //! What commands may do: the profile, the rules and the environment that flags, files and the
 //! configuration ask for, and the sandbox that this machine has.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -9,7 +11,7 @@ use policy::{
     ApprovalPolicy, CommandRequest, EnvironmentPolicy, Granular, Inherit, Policy, PrefixRule,
     Profile, SandboxMode, Scene,
 };
-use sandbox::{Level, Sandbox};
+use sandbox::{Level, Limits, Sandbox};
 
 use crate::args::{SandboxArg, SharedArgs};
 use crate::bootstrap::World;
@@ -131,6 +133,7 @@ pub(crate) fn profile(
 /// The level is the best that works here, unless one is asked for.
 pub(crate) fn find_sandbox(
     world: &World,
+    config: &Config,
     mode: SandboxMode,
     level: Option<Level>,
 ) -> Result<Sandbox, Failure> {
@@ -139,11 +142,45 @@ pub(crate) fn find_sandbox(
     }
     let cache = world.home.join("cache").join("sandbox");
     let ourselves = PathBuf::from(OURSELVES);
-    match level {
+    let found = match level {
         Some(level) => Sandbox::with_level(ourselves, level),
         None => Sandbox::find(ourselves, Some(&cache)),
+    };
+    let found = found.map_err(Failure::sandbox)?;
+    Ok(Sandbox {
+        hidden: hidden(&world.directory.join(&world.home)),
+        limits: limits(config),
+        ..found
+    })
+}
+
+/// Returns the directories of our home that have locks in them: whoever can read a file can lock it, and
+/// every other heddle would wait. What is not there is made, so that it can be hidden.
+fn hidden(home: &Path) -> Vec<PathBuf> {
+    let models = home.join("models");
+    let locks = models.exists().then(|| models.join(infer::models::LOCKS_FOLDER));
+    let folders = [home.join(store::LOCKS_FOLDER), home.join("daemon")].into_iter().chain(locks);
+    let made = folders.filter_map(|folder| {
+        // Where nothing can be made, nobody can take a lock either.
+        let _ = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        folder.canonicalize().ok()
+    });
+    made.collect()
+}
+
+/// Returns how much a command may use.
+fn limits(config: &Config) -> Limits {
+    let (usual, set) = (Limits::generous(), config.command_limits);
+    let bound = |set: Option<u64>, usual| match set {
+        None => usual,
+        Some(0) => None,
+        bound => bound,
+    };
+    let memory_bytes = set.memory_mb.map(|mib| mib.saturating_mul(1024 * 1024));
+    Limits {
+        processes: bound(set.processes, usual.processes),
+        memory_bytes: bound(memory_bytes, usual.memory_bytes),
     }
-    .map_err(Failure::sandbox)
 }
 
 /// Makes the environment that commands begin with: ours, filtered.

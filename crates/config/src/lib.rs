@@ -44,7 +44,7 @@ pub use provider::{
     Provider, REQUEST_RETRIES_DEFAULT, REQUEST_RETRIES_MAX, STREAM_IDLE_TIMEOUT_MS_DEFAULT,
     STREAM_RETRIES_DEFAULT, STREAM_RETRIES_MAX, WireApi,
 };
-pub use sandbox::{SandboxMode, WorkspaceWrite};
+pub use sandbox::{CommandLimits, SandboxMode, WorkspaceWrite};
 pub use schema::{Schema, SchemaError, Violation};
 pub use settings::{ACCEPTED, Config, PROJECT_DOC_BYTES_DEFAULT, UNSUPPORTED};
 pub use shell_environment::{Inherit, ShellEnvironment};

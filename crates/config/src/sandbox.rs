@@ -17,6 +17,25 @@ choice! {
     }
 }
 
+/// `[command_limits]`: how much a command and everything that it starts may use together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CommandLimits {
+    /// Processes and threads at one time; 0 for no bound.
+    pub processes: Option<u64>,
+    /// MiB of memory; 0 for no bound.
+    pub memory_mb: Option<u64>,
+}
+
+impl Read for CommandLimits {
+    fn read(field: &Field<'_>, notes: &mut Notes) -> Result<Self, ConfigError> {
+        let mut section = field.section(notes)?;
+        let limits =
+            Self { processes: section.value("processes")?, memory_mb: section.value("memory_mb")? };
+        section.finish();
+        Ok(limits)
+    }
+}
+
 /// `[sandbox_workspace_write]`: what that mode opens or closes further.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkspaceWrite {

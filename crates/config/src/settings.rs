@@ -7,7 +7,7 @@ use crate::limits::TurnLimits;
 use crate::model::{ReasoningEffort, ReasoningSummary, Verbosity, WebSearch};
 use crate::project::Project;
 use crate::provider::Provider;
-use crate::sandbox::{SandboxMode, WorkspaceWrite};
+use crate::sandbox::{CommandLimits, SandboxMode, WorkspaceWrite};
 use crate::section::{Field, Notes, Read, Section};
 use crate::shell_environment::ShellEnvironment;
 use crate::tools::Tools;
@@ -41,6 +41,8 @@ pub struct Config {
     pub allow_login_shell: bool,
     /// What the `workspace-write` sandbox opens or closes further.
     pub sandbox_workspace_write: WorkspaceWrite,
+    /// How much a command may use.
+    pub command_limits: CommandLimits,
     /// Which environment variables commands get.
     pub shell_environment_policy: ShellEnvironment,
     /// Providers by id.
@@ -105,6 +107,7 @@ impl Config {
             allow_login_shell: s.or("allow_login_shell", default.allow_login_shell)?,
             sandbox_workspace_write: s
                 .or("sandbox_workspace_write", default.sandbox_workspace_write)?,
+            command_limits: s.or("command_limits", default.command_limits)?,
             shell_environment_policy: s
                 .or("shell_environment_policy", default.shell_environment_policy)?,
             model_providers: s.or("model_providers", default.model_providers)?,
@@ -141,6 +144,7 @@ impl Default for Config {
             sandbox_mode: None,
             allow_login_shell: true,
             sandbox_workspace_write: WorkspaceWrite::default(),
+            command_limits: CommandLimits::default(),
             shell_environment_policy: ShellEnvironment::default(),
             model_providers: BTreeMap::new(),
             openai_base_url: None,

@@ -24,6 +24,8 @@ pub use command::Place;
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_millis(2000);
 /// How much of its output counts unless the user says otherwise.
 pub const OUTPUT_BYTES_DEFAULT: usize = 8192;
+/// How much memory its processes may hold unless the user says otherwise.
+pub const MEMORY_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
 /// The longest arguments that are looked at.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
 /// How many tools may run at once, for all requests together.

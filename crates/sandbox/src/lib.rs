@@ -6,6 +6,7 @@
 //!
 //! What builds sandboxes is a part of the operating system's module, mounted as `os`; Linux has one.
 
+mod limits;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]
@@ -25,6 +26,7 @@ use linux as os;
 #[cfg(not(target_os = "linux"))]
 use other as os;
 
+pub use limits::{Limits, Overrun};
 pub use process::{Connection, Group, Io, Process, SpawnError, SpawnRequest};
 pub use protected::{Unresolved, protected, protected_below};
 pub use sandbox::{Level, Sandbox, Unavailable};

@@ -13,6 +13,7 @@ mod filter;
 mod guards;
 mod helper;
 mod landlock;
+mod meter;
 mod mounts;
 mod plan;
 mod probe;
@@ -23,9 +24,10 @@ use std::fmt;
 use std::io;
 
 pub(crate) use helper::helper_main;
+pub(crate) use meter::resource_of;
 pub(crate) use probe::{note, probe, recall, remedy};
 pub(crate) use spawn::{begun, command};
-pub(crate) use sys::close_on_exec_from_3;
+pub(crate) use sys::{close_on_exec_from_3, memory_bytes};
 
 /// The name under which our program builds a sandbox.
 pub(crate) const HELPER_NAME: &str = "heddle-sandbox";

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use crate::limits::Resource;
 use crate::process::{SpawnError, SpawnRequest};
 use crate::sandbox::{Level, Sandbox};
 
@@ -12,6 +13,15 @@ const REASON: &str = "there is none for this operating system yet";
 pub(crate) enum Word {}
 
 pub(crate) fn helper_main() -> Option<ExitCode> {
+    None
+}
+
+/// No sandbox, no bounds.
+pub(crate) fn resource_of(_signal: i32) -> Option<Resource> {
+    None
+}
+
+pub(crate) fn memory_bytes() -> Option<u64> {
     None
 }
 

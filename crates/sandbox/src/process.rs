@@ -14,6 +14,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 
+use crate::limits::{Limits, Overrun};
 use crate::os;
 use crate::pty;
 use crate::sandbox::Sandbox;
@@ -87,6 +88,8 @@ pub enum SpawnError {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
+    limits: Limits,
+    overrun: Option<Overrun>,
     group: Group,
     connection: Arc<Connection>,
 }
@@ -151,7 +154,8 @@ impl Process {
         let leader = leader.ok_or_else(|| start(io::ErrorKind::NotFound.into()))?;
         let group = Group { leader, kind: request.io, supervised: word.is_some() };
         let connection = Arc::new(Connection { fd, kind: request.io });
-        let process = Self { child, group, connection };
+        let limits = sandbox.limits;
+        let process = Self { child, limits, overrun: None, group, connection };
         if let Some(word) = word {
             os::begun(word, request).await?;
         }
@@ -172,11 +176,20 @@ impl Process {
         if !self.group.supervised {
             self.group.kill();
         }
+        let resource = status.signal().filter(|_| self.group.supervised).and_then(os::resource_of);
+        self.overrun = resource.map(|resource| Overrun::new(resource, self.limits));
         Ok(match (status.code(), self.connection.kind) {
             (Some(code), _) => code,
             (None, Io::Terminal) => 1,
+            // By that signal everything in the sandbox was ended.
+            _ if self.overrun.is_some() => 128 + Signal::KILL.as_raw(),
             (None, Io::Pipe | Io::Inherit) => 128 + status.signal().unwrap_or_default(),
         })
+    }
+
+    /// Returns which of its bounds the process was ended for, once it has been waited for.
+    pub fn overrun(&self) -> Option<Overrun> {
+        self.overrun
     }
 
     /// Returns the handle of everything that the process starts.

@@ -8,6 +8,7 @@
 mod attempts;
 mod ground;
 mod ipc;
+mod reader;
 mod snapshot;
 mod sys;
 mod watch;
@@ -26,9 +27,10 @@ use tokio::task::JoinSet;
 
 use self::attempts::{Attempt, Outside, Then, Want};
 use self::ground::{Ground, Live, OUR_SECRET, OUR_VARIABLE};
+use self::reader::Reader;
 use self::sys::{Refused, errno_name};
 use self::watch::Watch;
-use crate::{Process, Sandbox, SpawnRequest, outside_env, protected, scene};
+use crate::{Level, Limits, Process, Sandbox, SpawnRequest, outside_env, protected, scene};
 
 /// What to prove, and with what.
 #[derive(Clone, Debug)]
@@ -76,6 +78,8 @@ pub enum Finding {
     Escaped,
     /// What is allowed was refused, or the attempt itself came to grief.
     Broken,
+    /// What is forbidden was possible, as this level is known to leave it: docs/safety.md says so.
+    Known,
     /// It could not be tried on this machine.
     Void,
     /// Without a sandbox: it works.
@@ -155,6 +159,8 @@ pub async fn run(proof: Proof, mut report: impl FnMut(Row)) -> Result<(), ProveE
     {
         return Err(ProveError::Unknown(name.clone()));
     }
+    let mut proof = proof;
+    proof.sandbox.limits = LIMITS;
     let proof = Arc::new(proof);
     let mut first = make_ground(&proof)?;
     try_once(&proof, &mut first, NOTHING, None).await.map_err(ProveError::Unavailable)?;
@@ -196,7 +202,7 @@ async fn prove_one(
     let (verdict, by, damage) = match tried {
         Ok((told, damage)) => {
             let (verdict, by) = match proof.sandbox.level {
-                Some(_) => judge(row, told, &damage),
+                Some(level) => judge(row, level, told, &damage),
                 None => judge_without(row, told, &damage, rustix::process::geteuid().is_root()),
             };
             (verdict, by, damage)
@@ -209,9 +215,12 @@ async fn prove_one(
 }
 
 /// Says how an attempt ended.
-fn judge(row: &Attempt, told: Told, damage: &[String]) -> (Finding, String) {
+fn judge(row: &Attempt, level: Level, told: Told, damage: &[String]) -> (Finding, String) {
     let intact = damage.is_empty();
     match (row.want, told) {
+        (Want::Refused, Told::Done(by)) if intact && row.known == Some(level) => {
+            (Finding::Known, by)
+        }
         (_, Told::Void(why)) if intact => (Finding::Void, why),
         (_, Told::Void(why)) => (Finding::Escaped, why),
         (Want::Works, Told::Done(what)) if intact => (Finding::Held, what),
@@ -251,9 +260,13 @@ async fn try_once(
     let watch = row.is_some_and(|row| !row.env.is_empty()).then(|| Watch::new(&ground.preload()));
     let watch = watch.transpose().map_err(|error| error.to_string())?;
     let request = request(proof, ground, name, row);
+    let sandbox = Sandbox { hidden: ground.hidden(), ..proof.sandbox.clone() };
+    let trusting = proof.sandbox.level.is_none();
+    let reads = row.is_some_and(|row| row.reads);
+    let reader = reads.then(|| Reader::start(&ground.swapped(), trusting));
     let mut output = Vec::new();
     let ended = {
-        let spawned = Process::spawn(&proof.sandbox, &request).await;
+        let spawned = Process::spawn(&sandbox, &request).await;
         let mut process = spawned.map_err(|error| error.to_string())?;
         let connection = process.connection();
         let work = async {
@@ -278,7 +291,12 @@ async fn try_once(
     }) {
         follow_up(proof, ground, then).await.map_err(|error| error.to_string())?;
     }
+    let kept = match reader {
+        Some(reader) => tokio::task::spawn_blocking(|| reader.stop()).await.unwrap_or_default(),
+        None => None,
+    };
     let mut damage = live.damage();
+    damage.extend(kept.map(str::to_owned));
     if watch.is_some_and(|watch| watch.opened() > 1) {
         damage.push("the library was loaded before the sandbox was built".into());
     }
@@ -400,6 +418,8 @@ fn tell(told: &Told) -> String {
 const NOTHING: &str = "nothing";
 /// What the line of an attempt begins with, among whatever else it prints.
 const MARK: &str = "heddle-attempt:";
+/// What attempts may use: little, so that going beyond it does no harm where nothing keeps them from it.
+const LIMITS: Limits = Limits { processes: Some(256), memory_bytes: Some(256 << 20) };
 /// How many attempts are made at once.
 const AT_ONCE: usize = 4;
 /// How long an attempt may take.
@@ -411,6 +431,7 @@ const DRAIN: Duration = Duration::from_millis(100);
 mod tests {
     use super::attempts::{self, Want};
     use super::{Finding, Told, judge, judge_without, read_told, tell};
+    use crate::Level;
 
     #[track_caller]
     fn check(want: Want, told: &str, damaged: bool, verdict: Finding, outside: Finding) {
@@ -422,9 +443,27 @@ mod tests {
             _ => Told::Void("not here".into()),
         };
         let damage = if damaged { vec!["changed".to_owned()] } else { Vec::new() };
-        assert_eq!(judge(&row, told(), &damage).0, verdict, "{want:?} {:?} {damage:?}", told());
+        assert_eq!(
+            judge(&row, Level::Landlock, told(), &damage).0,
+            verdict,
+            "{want:?} {:?} {damage:?}",
+            told()
+        );
         let without = judge_without(&row, told(), &damage, false).0;
         assert_eq!(without, outside, "without: {want:?} {:?} {damage:?}", told());
+    }
+
+    #[test]
+    fn what_is_known() {
+        let (_, row) = attempts::all().next().expect("the table is not empty");
+        let row = attempts::Attempt { known: Some(Level::Landlock), ..*row };
+        let check = |level, damage: &[String], want| {
+            let told = Told::Done("it".into());
+            assert_eq!(judge(&row, level, told, damage).0, want, "{level:?} {damage:?}");
+        };
+        check(Level::Landlock, &[], Finding::Known);
+        check(Level::Landlock, &["changed".into()], Finding::Escaped);
+        check(Level::Namespaces, &[], Finding::Escaped);
     }
 
     #[test]

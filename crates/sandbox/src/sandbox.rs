@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::limits::Limits;
 use crate::os;
 
 /// What keeps processes to their profile, the better first.
@@ -38,6 +39,11 @@ pub struct Sandbox {
     pub helper: PathBuf,
     /// What it builds it with; none for threads that run without one.
     pub level: Option<Level>,
+    /// Directories whose files no command can open: those with the locks that our own processes take, since
+    /// a file that can be read can be locked. They should exist, or they are not hidden once they do.
+    pub hidden: Vec<PathBuf>,
+    /// How much one command may use.
+    pub limits: Limits,
 }
 
 /// How often a level is tried before it counts as one that does not work.
@@ -67,9 +73,14 @@ fn shown(reasons: &[(Level, String)]) -> String {
 }
 
 impl Sandbox {
+    /// A sandbox that hides nothing and bounds nothing.
+    pub fn new(helper: PathBuf, level: Option<Level>) -> Self {
+        Self { helper, level, hidden: Vec::new(), limits: Limits::default() }
+    }
+
     /// A machine on which nothing is kept to anything: only commands with full access can run.
     pub fn none() -> Self {
-        Self { helper: PathBuf::new(), level: None }
+        Self::new(PathBuf::new(), None)
     }
 
     /// Finds the best level that works here by building a sandbox of it and trying it out.
@@ -78,7 +89,7 @@ impl Sandbox {
     /// so the file must be where no sandboxed process can write.
     pub fn find(helper: PathBuf, cache: Option<&Path>) -> Result<Self, Unavailable> {
         if let Some(level) = cache.and_then(|cache| os::recall(&helper, cache)) {
-            return Ok(Self { helper, level: Some(level) });
+            return Ok(Self::new(helper, Some(level)));
         }
         let mut reasons = Vec::new();
         for level in Level::ALL {
@@ -87,7 +98,7 @@ impl Sandbox {
                     if let Some(cache) = cache {
                         os::note(&helper, cache, level);
                     }
-                    return Ok(Self { helper, level: Some(level) });
+                    return Ok(Self::new(helper, Some(level)));
                 }
                 Err(reason) => reasons.push((level, reason)),
             }
@@ -98,7 +109,7 @@ impl Sandbox {
     /// Tries out one level.
     pub fn with_level(helper: PathBuf, level: Level) -> Result<Self, Unavailable> {
         match try_out(&helper, level) {
-            Ok(()) => Ok(Self { helper, level: Some(level) }),
+            Ok(()) => Ok(Self::new(helper, Some(level))),
             Err(reason) => {
                 Err(Unavailable { reasons: vec![(level, reason)], remedy: os::remedy() })
             }

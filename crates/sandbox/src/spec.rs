@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
+use crate::limits::Limits;
 use crate::sandbox::Level;
 
 /// One sandboxed command.
@@ -18,6 +19,9 @@ pub(crate) struct Spec {
     pub(crate) writable: Vec<PathBuf>,
     /// What stays read-only inside of them, whether it exists or not.
     pub(crate) protected: Vec<PathBuf>,
+    /// Directories whose files it cannot open.
+    pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) limits: Limits,
     pub(crate) cwd: PathBuf,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) argv: Vec<OsString>,
@@ -48,6 +52,16 @@ impl Spec {
         for path in &self.protected {
             push(&mut text, PROTECTED, path.as_os_str())?;
         }
+        for path in &self.hidden {
+            push(&mut text, HIDDEN, path.as_os_str())?;
+        }
+        for (key, bound) in
+            [(PROCESSES, self.limits.processes), (MEMORY_BYTES, self.limits.memory_bytes)]
+        {
+            if let Some(bound) = bound {
+                push(&mut text, key, OsStr::new(&bound.to_string()))?;
+            }
+        }
         for (name, value) in &self.env {
             if name.is_empty() || name.as_bytes().contains(&b'=') {
                 return Err(SpecError::Unreadable("a variable has no usable name"));
@@ -70,6 +84,8 @@ impl Spec {
             terminal: false,
             writable: Vec::new(),
             protected: Vec::new(),
+            hidden: Vec::new(),
+            limits: Limits::default(),
             cwd: PathBuf::new(),
             env: Vec::new(),
             argv: Vec::new(),
@@ -89,6 +105,9 @@ impl Spec {
                 CWD => spec.cwd = os().into(),
                 WRITABLE => spec.writable.push(os().into()),
                 PROTECTED => spec.protected.push(os().into()),
+                HIDDEN => spec.hidden.push(os().into()),
+                PROCESSES => spec.limits.processes = Some(number(value)?),
+                MEMORY_BYTES => spec.limits.memory_bytes = Some(number(value)?),
                 ENV => {
                     let at = value.iter().position(|byte| *byte == b'=');
                     let at = at.ok_or(SpecError::Unreadable("a variable has no value"))?;
@@ -105,6 +124,12 @@ impl Spec {
         }
         Ok(spec)
     }
+}
+
+/// A bound that cannot be read must not become none.
+fn number(value: &[u8]) -> Result<u64, SpecError> {
+    let value = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+    value.ok_or(SpecError::Unreadable("a bound is no number"))
 }
 
 fn push(text: &mut Vec<u8>, key: &[u8], value: &OsStr) -> Result<(), SpecError> {
@@ -124,6 +149,9 @@ const TERMINAL: &[u8] = b"terminal";
 const CWD: &[u8] = b"cwd";
 const WRITABLE: &[u8] = b"writable";
 const PROTECTED: &[u8] = b"protected";
+const HIDDEN: &[u8] = b"hidden";
+const PROCESSES: &[u8] = b"processes";
+const MEMORY_BYTES: &[u8] = b"memory-bytes";
 const ENV: &[u8] = b"env";
 const ARGUMENT: &[u8] = b"argument";
 
@@ -135,6 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::Spec;
+    use crate::limits::Limits;
     use crate::sandbox::Level;
 
     fn text() -> impl Strategy<Value = OsString> {
@@ -147,7 +176,9 @@ mod tests {
             landlock in any::<bool>(),
             network in any::<bool>(),
             terminal in any::<bool>(),
-            texts in proptest::collection::vec(text(), 4..12),
+            texts in proptest::collection::vec(text(), 5..12),
+            processes in any::<Option<u64>>(),
+            memory_bytes in any::<Option<u64>>(),
         ) {
             let level = if landlock { Level::Landlock } else { Level::Namespaces };
             let paths = |from: &[OsString]| from.iter().map(Into::into).collect();
@@ -157,6 +188,8 @@ mod tests {
                 terminal,
                 writable: paths(&texts[..1]),
                 protected: paths(&texts[1..2]),
+                hidden: paths(&texts[4..5]),
+                limits: Limits { processes, memory_bytes },
                 cwd: texts[2].clone().into(),
                 env: vec![("NAME".into(), texts[3].clone())],
                 argv: texts,
@@ -178,6 +211,8 @@ mod tests {
             terminal: false,
             writable: Vec::new(),
             protected: Vec::new(),
+            hidden: Vec::new(),
+            limits: Limits::default(),
             cwd: "/".into(),
             env: Vec::new(),
             argv: vec!["echo".into(), "a\0b".into()],

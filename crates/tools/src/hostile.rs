@@ -55,7 +55,7 @@ impl Thread {
             login_shell: true,
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
             gate: Gate::new(Policy { profile, approval: ApprovalPolicy::Never, rules: Vec::new() }),
-            sandbox: Sandbox { helper: "/proc/self/exe".into(), level: None },
+            sandbox: Sandbox::new("/proc/self/exe".into(), None),
             output_tokens_max: 10_000,
             patching: tokio::sync::Mutex::new(()),
         });

@@ -245,6 +245,10 @@ async fn attend(
         open = matches!(more, Ok(Ok(true)));
         session.collect(&mut buffer);
     }
+    if let Some(overrun) = process.overrun() {
+        let line = format!("\n[{overrun}; the user can change `command_limits` in config.toml]\n");
+        session.collect(&mut line.into_bytes());
+    }
     item.output = lock(&session.collected).all.to_text();
     item.exit_code = Some(exit);
     item.status = if exit == 0 { Status::Completed } else { Status::Failed };

@@ -140,6 +140,7 @@ const KINDS: &[Kind] = &[
             ("crates/tools/src/spot.rs", "the one place for a model: the files of a patch"),
             ("crates/tools/src/gate.rs", "the rule file, when a person has a prefix remembered"),
             ("crates/cli/src/command/exec.rs", "the user's output file"),
+            ("crates/cli/src/safety.rs", "folders of locks, so that a sandbox can hide them"),
             ("crates/infer/src/models.rs", "the folder of models, as the user says"),
             ("crates/infer/src/models/", "what is noted of models; the files that are got"),
             ("crates/cli/src/command/threads/transfer.rs", "the file that a thread is exported to"),

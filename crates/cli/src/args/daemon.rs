@@ -66,8 +66,9 @@ configuration, 3 another daemon runs here already.
 also hold for a daemon that heddle starts by itself.
 
 Variables: HEDDLE_ALLOW_TOOLS=1 lets the daemon run tools of its own, those that HEDDLE_ALLOWED_TOOLS \
-lists (commas between names) and no others; HEDDLE_TOOL_TIMEOUT_MS (2000) and \
-HEDDLE_TOOL_MAX_OUTPUT_BYTES (8192) bound them. HEDDLE_DAEMON_TOKEN is the token of --tcp; without it \
+lists (commas between names) and no others; HEDDLE_TOOL_TIMEOUT_MS (2000), \
+HEDDLE_TOOL_MAX_OUTPUT_BYTES (8192) and HEDDLE_TOOL_MAX_MEMORY_MB (1024) bound them. \
+HEDDLE_DAEMON_TOKEN is the token of --tcp; without it \
 one is made, and kept in the file that `heddle daemon status` names.
 
 Examples:

@@ -32,7 +32,7 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
         crate::terminal::note(&format!("warning: {text}"));
     }
     let profile = safety::profile(&world, &config, &shared)?;
-    let sandbox = safety::find_sandbox(&world, profile.mode, args.level.map(Into::into))?;
+    let sandbox = safety::find_sandbox(&world, &config, profile.mode, args.level.map(Into::into))?;
     let policy = Policy {
         profile,
         approval: ApprovalPolicy::Never,
@@ -71,6 +71,11 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
             }
         };
         let code = signals.attend(&mut process).await.map_err(Failure::failed)?;
+        if let Some(overrun) = process.overrun() {
+            // With nobody to read it, there is nobody to tell that either.
+            let _ =
+                writeln!(io::stderr(), "heddle: {overrun}; see `command_limits` in config.toml");
+        }
         Ok(ExitCode::from(u8::try_from(code).unwrap_or(code::FAILED)))
     })
 }

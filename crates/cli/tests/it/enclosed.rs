@@ -367,3 +367,93 @@ fn what_was_found_is_noted_and_a_bad_note_is_not_believed() {
         assert_eq!(fs::read_to_string(&note).unwrap(), first, "{bad:?}");
     }
 }
+
+/// Runs a script with limits; nothing of it may go far beyond them.
+#[track_caller]
+fn check_limits(settings: &str, script: &str, code: i32, says: &str) {
+    for level in LEVELS {
+        let lab = lab();
+        lab.home.write("config.toml", settings).unwrap();
+        let begun = std::time::Instant::now();
+        // Should nothing hold, the machine must.
+        let script = format!("ulimit -v 2000000; {script}");
+        let (got, said) = output(sandbox(&lab, &["--level", level], &script));
+        assert_eq!(got, Some(code), "{level} {settings} {script}\n{said}");
+        assert!(said.contains(says), "{level} {settings} {script}\n{said}");
+        assert!(begun.elapsed().as_secs() < 20, "{level} {settings} {script}\n{said}");
+    }
+}
+
+#[test]
+fn a_command_has_its_limits() {
+    let bomb = "for i in $(seq 200); do sleep 15 & done; wait; echo over";
+    let few = "[command_limits]\nprocesses = 60\n";
+    check_limits(few, bomb, 137, "it had more than 60 processes and threads");
+    check_limits("", "for i in $(seq 200); do sleep 1 & done; wait; echo over", 0, "over");
+    // The children of children count, and those whose parents are gone.
+    let deep = "f() { [ $1 = 0 ] || { f $(($1 - 1)) & f $(($1 - 1)) & sleep 15; }; }; f 6; wait";
+    check_limits(few, deep, 137, "it had more than 60 processes and threads");
+    let left = "for i in $(seq 200); do (setsid sleep 15 &); done; sleep 15";
+    check_limits(few, left, 137, "it had more than 60 processes and threads");
+    let little = "[command_limits]\nmemory_mb = 100\n";
+    let hog = "a=$(head -c 300000000 /dev/zero | tr '\\0' x); sleep 15; echo ${#a}";
+    check_limits(little, hog, 137, "its processes held more than 100 MiB of memory");
+    let hogs = "for i in 1 2 3 4; do (a=$(head -c 40000000 /dev/zero | tr '\\0' x); sleep 15; \
+                echo ${#a}) & done; wait";
+    check_limits(little, hogs, 137, "its processes held more than 100 MiB of memory");
+    // What is shared counts once.
+    let shared = "a=$(head -c 40000000 /dev/zero | tr '\\0' x); for i in 1 2 3 4; do sleep 1 & done; \
+                  (sleep 1; :) & (sleep 1; :) & (sleep 1; :) & sleep 1; echo ${#a}";
+    check_limits("[command_limits]\nmemory_mb = 190\n", shared, 0, "40000000");
+    let none = "[command_limits]\nprocesses = 0\nmemory_mb = 0\n";
+    check_limits(none, "for i in $(seq 200); do sleep 1 & done; wait; echo over", 0, "over");
+    // What a command dies of by itself is no word of ours.
+    for signal in [63, 64] {
+        check_limits(few, &format!("kill -{signal} $$"), 128 + signal, "");
+    }
+}
+
+#[test]
+fn a_model_is_told_which_limit_its_command_met() {
+    use serde_json::json;
+    use testkit::{ModelServer, Script, script};
+    let cmd = "echo begun; for i in $(seq 200); do sleep 15 & done; wait";
+    let call = script::call("c1", "exec_command", json!({ "cmd": cmd, "yield_time_ms": 20_000 }));
+    let entries = json!([script::response([call]), script::response([script::message("Done.")])]);
+    let server = ModelServer::play(Script::from_value(entries).unwrap()).unwrap();
+    let lab = crate::run::lab_for(&server);
+    let settings = lab.home.path().join("config.toml");
+    let text = fs::read_to_string(&settings).unwrap();
+    fs::write(&settings, text + "\n[command_limits]\nprocesses = 60\n").unwrap();
+    let ended = Run::start(crate::run::exec(&lab, &["-s", "read-only", "do it"])).end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let body = server.requests()[1].body.to_string();
+    for words in ["begun", "more than 60 processes and threads", "command_limits", "137"] {
+        assert!(body.contains(words), "{words}: {body}");
+    }
+}
+
+/// Whoever can read a file can lock it; the files that other processes of ours wait for cannot be read.
+#[test]
+fn a_command_holds_no_lock_of_ours() {
+    for (mode, level) in
+        ["read-only", "workspace-write"].into_iter().flat_map(|mode| LEVELS.map(|l| (mode, l)))
+    {
+        let lab = lab();
+        for name in ["thread-writer-locks/.coordination.lock", "daemon/start.lock", "models/x"] {
+            lab.home.write(name, "").unwrap();
+        }
+        let home = lab.home.path().display().to_string();
+        let script = format!(
+            "for lock in thread-writer-locks/.coordination.lock daemon/start.lock daemon/lock; do \
+             flock -n \"{home}/$lock\" echo GOT \"$lock\"; done; cat '{home}/config.toml'; \
+             cat {home}/models/x && echo read"
+        );
+        lab.home.write("config.toml", "# seen\n").unwrap();
+        let (code, said) = output(sandbox(&lab, &["--level", level, "-s", mode], &script));
+        assert!(!said.contains("GOT"), "{mode} {level}: {said}");
+        // All else can be read.
+        assert!(said.contains("# seen") && said.contains("read"), "{mode} {level}: {said}");
+        assert_eq!(code, Some(0), "{mode} {level}: {said}");
+    }
+}

@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use policy::{
     ApprovalPolicy, CommandRequest, Grants, Policy, Profile, SandboxMode, Scene, Verdict,
 };
-use sandbox::{Io, Process, Sandbox, SpawnRequest};
+use sandbox::{Io, Limits, Process, Sandbox, SpawnRequest};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 
 use super::{Output, Status, cut};
+
+/// Processes and threads that a tool may have.
+const PROCESSES_MAX: u64 = 256;
 
 /// Where commands of tools run.
 #[derive(Clone, Debug)]
@@ -23,8 +26,16 @@ pub struct Place {
 
 impl Place {
     /// A place where commands read everything but `protected` stays unwritten like all else, in
-    /// `directory` and with these variables.
-    pub fn new(sandbox: Sandbox, directory: PathBuf, env: Vec<(String, String)>) -> Self {
+    /// `directory` and with these variables. One that takes more memory than is said is ended.
+    pub fn new(
+        sandbox: Sandbox,
+        directory: PathBuf,
+        env: Vec<(String, String)>,
+        memory_bytes_max: u64,
+    ) -> Self {
+        let limits =
+            Limits { processes: Some(PROCESSES_MAX), memory_bytes: Some(memory_bytes_max) };
+        let sandbox = Sandbox { limits, ..sandbox };
         Self { sandbox: Ok(sandbox), directory, env, policy: read_only() }
     }
 
@@ -93,7 +104,11 @@ impl Place {
             (kept, total)
         };
         let ((), (kept, total), code) = tokio::join!(write, read, process.wait());
-        Ok((code.map_err(said)?, whole(&kept, total, bytes_max)))
+        let (code, mut text) = (code.map_err(said)?, whole(&kept, total, bytes_max));
+        if let Some(overrun) = process.overrun() {
+            text = format!("{overrun}\n{text}");
+        }
+        Ok((code, text))
     }
 }
 

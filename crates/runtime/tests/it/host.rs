@@ -190,7 +190,7 @@ impl Host {
             shell: Shell::named("sh"),
             login_shell: false,
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-            sandbox: Sandbox { helper: "/proc/self/exe".into(), level: None },
+            sandbox: Sandbox::new("/proc/self/exe".into(), None),
             gate,
             output_tokens_max: 10_000,
             patching: tokio::sync::Mutex::new(()),

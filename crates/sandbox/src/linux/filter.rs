@@ -54,6 +54,7 @@ fn refused(level: Level, network: bool) -> io::Result<BpfProgram> {
     privileged_files(&mut rules);
     terminals(&mut rules);
     sockets(&mut rules, network);
+    leases(&mut rules);
     if level == Level::Landlock {
         beyond_landlock(&mut rules);
     }
@@ -113,6 +114,14 @@ fn privileged_files(rules: &mut Rules) {
 fn terminals(rules: &mut Rules) {
     for request in [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD, libc::TIOCCONS] {
         add(rules, libc::SYS_ioctl, &[equals(1, request)]);
+    }
+}
+
+/// Whoever opens a file for writing waits until its lease is given back, up to a minute, and a file that can
+/// be read can be leased.
+fn leases(rules: &mut Rules) {
+    for request in [libc::F_SETLEASE, F_SETDELEG] {
+        add(rules, libc::SYS_fcntl, &[equals(1, request)]);
     }
 }
 
@@ -210,6 +219,8 @@ fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> SeccompConditi
         .expect("a call has six arguments")
 }
 
+/// The newer form of a lease, for directories too.
+const F_SETDELEG: i32 = 1040;
 /// `CLONE_NEWTIME`.
 const NEW_TIME: i32 = 0x80;
 

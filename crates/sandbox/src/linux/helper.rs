@@ -13,6 +13,7 @@ use rustix::fs::Mode;
 
 use crate::linux::guards::Guards;
 use crate::linux::landlock::Rules;
+use crate::linux::meter::{Meter, resource_of, signal_of};
 use crate::linux::plan::steps;
 use crate::linux::sys::{self, Fork, Signals};
 use crate::linux::{HELPER_NAME, Trouble, TroubleKind, filter, mounts, probe};
@@ -112,7 +113,7 @@ fn supervise_command(spec: &Spec, signals: &Signals, status: Status) -> ! {
     };
     drop((status, ended, parent));
     sys::let_go_of_standard_streams();
-    watch(first, signals, |signal| match (signal, spec.level) {
+    watch(first, signals, None, |signal| match (signal, spec.level) {
         // The kernel ends all others in the namespace with it.
         (libc::SIGTERM, Level::Namespaces) => sys::kill(first, libc::SIGKILL),
         (signal, _) => sys::kill(first, signal),
@@ -141,14 +142,25 @@ fn namespaces(spec: &Spec) -> c_int {
         | libc::CLONE_NEWCGROUP
 }
 
-/// Waits for `child` to end and passes on signals meanwhile; returns its status.
-fn watch(child: pid_t, signals: &Signals, pass_on: impl Fn(c_int)) -> c_int {
+/// Waits for `child` to end and passes on signals meanwhile; returns its status. One that uses too much is
+/// not waited for any longer, and the status says so.
+fn watch(
+    child: pid_t,
+    signals: &Signals,
+    mut meter: Option<Meter>,
+    pass_on: impl Fn(c_int),
+) -> c_int {
     loop {
-        match signals.wait() {
+        let signal = signals.wait(meter.as_ref().map(Meter::due_in));
+        // Whatever woke us: children that end all the time must not keep us from looking.
+        if let Some(resource) = meter.as_mut().and_then(Meter::look) {
+            return signal_of(resource);
+        }
+        match signal.unwrap_or_default() {
             libc::SIGCHLD => {
                 while let Some((ended, status)) = sys::reap() {
                     if ended == child {
-                        return status;
+                        return said(status);
                     }
                 }
             }
@@ -160,6 +172,14 @@ fn watch(child: pid_t, signals: &Signals, pass_on: impl Fn(c_int)) -> c_int {
     }
 }
 
+/// Keeps the signals by which we say why a command was ended apart from those that it dies of by itself: of
+/// these it says what shells do.
+fn said(status: c_int) -> c_int {
+    let signal = libc::WTERMSIG(status);
+    let ours = libc::WIFSIGNALED(status) && resource_of(signal).is_some();
+    if ours { (128 + signal) << 8 } else { status }
+}
+
 /// Makes the new process the first of a sandbox.
 fn enter(spec: &Spec, guards: &Guards, ids: (u32, u32), parent: &OwnedFd) -> Result<(), Trouble> {
     let setup = |what: &'static str| move |error| Trouble::setup(what, error);
@@ -167,7 +187,10 @@ fn enter(spec: &Spec, guards: &Guards, ids: (u32, u32), parent: &OwnedFd) -> Res
     // without one this process does it.
     let (signal, rules) = match spec.level {
         Level::Namespaces => (libc::SIGKILL, None),
-        Level::Landlock => (libc::SIGTERM, Some(Rules::new(&spec.writable, &spec.protected)?)),
+        Level::Landlock => {
+            let rules = Rules::new(&spec.writable, &spec.protected, &spec.hidden)?;
+            (libc::SIGTERM, Some(rules))
+        }
     };
     sys::prctl(libc::PR_SET_PDEATHSIG, signal.unsigned_abs().into(), 0)
         .map_err(setup("asking for the end of the supervisor"))?;
@@ -177,7 +200,8 @@ fn enter(spec: &Spec, guards: &Guards, ids: (u32, u32), parent: &OwnedFd) -> Res
     match rules {
         None => {
             map_ids(ids).map_err(setup("naming the user of the namespace"))?;
-            mounts::arrange(&steps(&spec.writable, &guards.protected), spec.terminal)?;
+            let steps = steps(&spec.writable, &guards.protected);
+            mounts::arrange(&steps, &spec.hidden, spec.terminal)?;
             sys::drop_capabilities().map_err(setup("giving up capabilities"))?;
         }
         Some(rules) => {
@@ -203,9 +227,11 @@ fn first_process(spec: &Spec, signals: &Signals, status: Status, ended: OwnedFd)
     // From here on only the command holds the status open, and its streams.
     drop(status);
     sys::let_go_of_standard_streams();
-    let how = watch(command, signals, |signal| match (signal, spec.level) {
-        (libc::SIGTERM, Level::Landlock) => sys::kill(EVERYTHING, libc::SIGKILL),
-        (signal, _) => sys::kill(-command, signal),
+    let how = watch(command, signals, Meter::new(spec.limits, spec.level), |signal| {
+        match (signal, spec.level) {
+            (libc::SIGTERM, Level::Landlock) => sys::kill(EVERYTHING, libc::SIGKILL),
+            (signal, _) => sys::kill(-command, signal),
+        }
     });
     if spec.level == Level::Landlock {
         sys::kill(EVERYTHING, libc::SIGKILL);

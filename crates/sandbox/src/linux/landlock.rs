@@ -27,8 +27,12 @@ const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
 pub(crate) struct Rules(RulesetCreated);
 
 impl Rules {
-    /// Makes rules that let everything be read and only what is granted be written.
-    pub(crate) fn new(writable: &[PathBuf], protected: &[PathBuf]) -> Result<Self, Trouble> {
+    /// Makes rules that let everything be read but what is hidden, and only what is granted be written.
+    pub(crate) fn new(
+        writable: &[PathBuf],
+        protected: &[PathBuf],
+        hidden: &[PathBuf],
+    ) -> Result<Self, Trouble> {
         let trouble = |error: RulesetError| {
             Trouble::setup("making Landlock rules (Linux 6.12 or newer is needed)", io(error))
         };
@@ -36,9 +40,19 @@ impl Rules {
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
             .handle_access(writes)
+            .and_then(|rules| match hidden.is_empty() {
+                true => Ok(rules),
+                false => rules.handle_access(AccessFs::ReadFile),
+            })
             .and_then(|rules| rules.scope(Scope::from_all(NEEDED)))
             .and_then(Ruleset::create)
             .map_err(trouble)?;
+        if !hidden.is_empty() {
+            let root = PathBuf::from("/");
+            for path in grants(std::slice::from_ref(&root), hidden, &list) {
+                rules = grant(rules, &path, AccessFs::ReadFile.into()).map_err(trouble)?;
+            }
+        }
         let devices = DEVICES.iter().map(PathBuf::from);
         let protected: Vec<_> = meant(writable, protected)?.into_iter().collect();
         for path in grants(writable, &protected, &list).into_iter().chain(devices) {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
@@ -19,9 +19,9 @@ use crate::linux::sys::{self, MountAttributes, NO_DEVICES, NO_SUID, READ_ONLY};
 /// Devices that every program may use.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Makes everything read-only but for what `steps` say. The process must be the first of a new mount
+/// Makes everything read-only but for what `steps` say, and what is `hidden` unseen. The process must be the first of a new mount
 /// namespace and of a new process namespace.
-pub(crate) fn arrange(steps: &[Step], terminal: bool) -> Result<(), Trouble> {
+pub(crate) fn arrange(steps: &[Step], hidden: &[PathBuf], terminal: bool) -> Result<(), Trouble> {
     let root = Path::new("/");
     mount_change(root, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(|error| Trouble::setup("detaching the mounts from ours", error.into()))?;
@@ -37,7 +37,7 @@ pub(crate) fn arrange(steps: &[Step], terminal: bool) -> Result<(), Trouble> {
             Trouble::setup(format!("mounting {}", path.display()), error)
         })?;
     }
-    devices.place()?;
+    devices.place(hidden)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
     mount("proc", "/proc", "proc", flags, None)
         .map_err(|error| Trouble::setup("mounting /proc", error.into()))?;
@@ -83,6 +83,33 @@ fn mount_on_itself(path: &Path, change: MountAttributes) -> io::Result<()> {
     sys::set_tree(&tree, change)?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(move_mount(tree, "", place, "", flags)?)
+}
+
+/// Puts an empty directory that cannot be entered over each of the hidden ones, made at `blank` for the
+/// moment. What is not there needs none.
+fn hide(hidden: &[PathBuf], blank: &Path) -> Result<(), Trouble> {
+    if hidden.is_empty() {
+        return Ok(());
+    }
+    let trouble = |error: io::Error| Trouble::setup("making an empty directory", error);
+    fs::DirBuilder::new().mode(0o000).create(blank).map_err(trouble)?;
+    for path in hidden {
+        let place = match sys::open_place(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            place => place,
+        };
+        let put = || {
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let tree = open_tree(CWD, blank, flags)?;
+            let change = MountAttributes { set: READ_ONLY, ..MountAttributes::default() };
+            sys::set_tree(&tree, change)?;
+            let flags =
+                MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+            Ok(move_mount(tree, "", place?, "", flags)?)
+        };
+        put().map_err(|error| Trouble::setup(format!("hiding {}", path.display()), error))?;
+    }
+    fs::remove_dir(blank).map_err(trouble)
 }
 
 fn close(path: &Path) -> io::Result<()> {
@@ -148,8 +175,9 @@ impl Devices {
         Ok(Self { nodes })
     }
 
-    /// Mounts a `/dev` that holds them and nothing else.
-    fn place(self) -> Result<(), Trouble> {
+    /// Mounts a `/dev` that holds them and nothing else. Since it is the one place where anything can be made
+    /// that nobody outside sees, what stands for hidden directories is made there too.
+    fn place(self, hidden: &[PathBuf]) -> Result<(), Trouble> {
         let dev = Path::new("/dev");
         let trouble = |error: io::Error| Trouble::setup("making a private /dev", error);
         let plain = MountFlags::NOSUID | MountFlags::NOEXEC;
@@ -176,6 +204,7 @@ impl Devices {
             .map_err(|error| trouble(error.into()))?;
         mount("tmpfs", "/dev/shm", "tmpfs", plain | MountFlags::NODEV, Some(c"mode=1777"))
             .map_err(|error| trouble(error.into()))?;
+        hide(hidden, &dev.join("hidden"))?;
         let change = MountAttributes { set: READ_ONLY, ..MountAttributes::default() };
         sys::set_mount(dev, false, change).map_err(trouble)
     }

@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
 use rustix::io::{FdFlags, fcntl_setfd};
 
+use crate::limits::Limits;
 use crate::linux::{HELPER_NAME, Trouble};
 use crate::sandbox::Level;
 use crate::spec::Spec;
@@ -37,6 +38,8 @@ pub(crate) fn probe(helper: &Path, level: Level) -> Result<(), String> {
         terminal: false,
         writable: vec![ground.writable()],
         protected: Vec::new(),
+        hidden: Vec::new(),
+        limits: Limits::default(),
         cwd: ground.writable(),
         env: Vec::new(),
         argv: vec![program.into(), INSIDE.into()],
@@ -151,9 +154,12 @@ pub(crate) fn hand_over(command: &mut Command, descriptors: [OwnedFd; 2]) {
     }
 }
 
+/// Bytes that a note may have.
+const NOTE_BYTES_MAX: u64 = 4096;
+
 /// Returns the level that was found since the machine was started, if the note is about this program.
 pub(crate) fn recall(helper: &Path, cache: &Path) -> Option<Level> {
-    let note = fs::read_to_string(cache).ok()?;
+    let note = files::read_text(cache, NOTE_BYTES_MAX).ok()?;
     let (key, level) = note.trim_end().rsplit_once(' ')?;
     (key == self::key(helper)?).then_some(())?;
     Level::named(level.as_bytes())

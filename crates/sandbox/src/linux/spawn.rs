@@ -42,6 +42,8 @@ pub(crate) fn command(
         terminal: request.io == Io::Terminal,
         writable: profile.writable().into_iter().map(Into::into).collect(),
         protected: profile.protected_paths(),
+        hidden: sandbox.hidden.clone(),
+        limits: sandbox.limits,
         cwd: request.cwd.clone(),
         env,
         argv: request.argv.iter().map(Into::into).collect(),

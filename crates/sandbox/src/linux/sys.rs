@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use libc::{c_int, c_uint, c_ulong, pid_t};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
@@ -120,17 +121,24 @@ impl Signals {
         unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &raw const self.0, std::ptr::null_mut()) };
     }
 
-    /// Waits for the next one.
+    /// Waits for the next one, at most as long as is said; none if none came.
     #[expect(unsafe_code, reason = "no safe library waits for signals")]
-    pub(crate) fn wait(&self) -> c_int {
-        loop {
-            // SAFETY: the set was made by `hold`; nothing is written back.
-            let signal = unsafe { libc::sigwaitinfo(&raw const self.0, std::ptr::null_mut()) };
-            if signal > 0 {
-                return signal;
-            }
-        }
+    pub(crate) fn wait(&self, at_most: Option<Duration>) -> Option<c_int> {
+        let at_most = at_most.map(|time| libc::timespec {
+            tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        let time = at_most.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the set was made by `hold`, the time lives through the call; nothing is written back.
+        let signal = unsafe { libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), time) };
+        (signal > 0).then_some(signal)
     }
+}
+
+/// Returns how much memory the machine has.
+pub(crate) fn memory_bytes() -> Option<u64> {
+    let found = rustix::system::sysinfo();
+    Some(found.totalram.saturating_mul(found.mem_unit.into()))
 }
 
 /// Reaps one child that has ended, if there is one; its raw status comes along.

@@ -5,6 +5,7 @@ mod descriptors;
 mod files;
 mod kernel;
 pub(super) mod lifted;
+mod locks;
 mod mounts;
 mod network;
 mod privilege;
@@ -45,6 +46,10 @@ pub(super) struct Attempt {
     pub(super) io: Io,
     /// Whether it is tried with the network on.
     pub(super) network: bool,
+    /// Whether somebody outside reads [`Ground::swapped`] meanwhile.
+    pub(super) reads: bool,
+    /// The level at which it is known to be possible, and written down as such.
+    pub(super) known: Option<Level>,
     /// Variables that are set for it.
     pub(super) env: &'static [(&'static str, &'static str)],
     /// Signals that refuse it by ending it.
@@ -111,6 +116,8 @@ const fn forbid(name: &'static str, what: &'static str, run: fn(&Ground) -> Outc
         level: None,
         io: Io::Pipe,
         network: false,
+        reads: false,
+        known: None,
         env: &[],
         signals: &[libc::SIGSYS],
         then: None,
@@ -144,6 +151,10 @@ impl Attempt {
         Self { level: Some(level), ..self }
     }
 
+    const fn known(self, level: Level) -> Self {
+        Self { known: Some(level), ..self }
+    }
+
     const fn on_terminal(self) -> Self {
         Self { io: Io::Terminal, ..self }
     }
@@ -174,6 +185,7 @@ const GROUPS: [(&str, &[Attempt]); 12] = [
     ("namespaces and mounts", mounts::TABLE),
     ("privilege", privilege::TABLE),
     ("processes", processes::TABLE),
+    ("locks and swaps", locks::TABLE),
     ("kernel", kernel::TABLE),
     ("network", network::TABLE),
     ("terminal", terminal::TABLE),

@@ -87,6 +87,26 @@ impl Ground {
         self.temporary("area/home").join(path)
     }
 
+    /// Returns the lock that those take who write threads.
+    pub(super) fn thread_lock(&self) -> PathBuf {
+        self.home("thread-writer-locks/.coordination.lock")
+    }
+
+    /// Returns the lock that those take who start the daemon.
+    pub(super) fn start_lock(&self) -> PathBuf {
+        self.home("daemon/start.lock")
+    }
+
+    /// Returns the directories that no attempt may open a file of.
+    pub(super) fn hidden(&self) -> Vec<PathBuf> {
+        vec![self.home("thread-writer-locks"), self.home("daemon")]
+    }
+
+    /// Returns a file of the workspace that somebody outside may be reading.
+    pub(super) fn swapped(&self) -> PathBuf {
+        self.work("src/swapped")
+    }
+
     /// Returns a path in a writable root that lies deep in the temporary directory.
     pub(super) fn nested(&self, path: &str) -> PathBuf {
         self.temporary("place/project").join(path)
@@ -512,7 +532,7 @@ fn command_line(pid: i32) -> Vec<u8> {
 }
 
 /// What lies on the ground.
-const FILES: [(&str, &str); 32] = [
+const FILES: [(&str, &str); 35] = [
     ("workspace/.git/HEAD", "ref: refs/heads/main\n"),
     ("workspace/.git/config", "[core]\n"),
     ("workspace/.git/hooks/pre-commit", "#!/bin/sh\n"),
@@ -538,7 +558,10 @@ const FILES: [(&str, &str); 32] = [
     ("tree/file", "ours to change\n"),
     ("linked/store/config", "[core]\n"),
     ("linked/store/hooks/pre-commit", "#!/bin/sh\n"),
+    ("workspace/src/swapped", "ours to change\n"),
     ("tmp/area/home/rules/default.rules", "# none\n"),
+    ("tmp/area/home/thread-writer-locks/.coordination.lock", ""),
+    ("tmp/area/home/daemon/start.lock", ""),
     ("tmp/place/project/.git/config", "[core]\n"),
     ("tmp/place/project/file", "ours to change\n"),
     ("outside/victim", "as it was\n"),

@@ -34,7 +34,7 @@ impl Snapshot {
                 let target = fs::read_link(&path).unwrap_or_default();
                 target.into_os_string().into_encoded_bytes()
             } else if found.is_file() && found.size() <= CONTENTS_BYTES_MAX {
-                fs::read(&path).unwrap_or_default()
+                files::read(&path, CONTENTS_BYTES_MAX).unwrap_or_default()
             } else {
                 Vec::new()
             };

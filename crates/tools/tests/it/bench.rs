@@ -49,7 +49,7 @@ impl Bench {
                 approval: ApprovalPolicy::Never,
                 rules: Vec::new(),
             }),
-            sandbox: Sandbox { helper: "/proc/self/exe".into(), level: None },
+            sandbox: Sandbox::new("/proc/self/exe".into(), None),
             output_tokens_max: 10_000,
             patching: tokio::sync::Mutex::new(()),
         });

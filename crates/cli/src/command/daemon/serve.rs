@@ -12,7 +12,9 @@ use config::Config;
 use infer::daemon::{Daemon, DaemonError, IDLE_DEFAULT, Load, NO_BACKTRACE, Options, SPIN};
 use infer::home::{Home, HomeError};
 use infer::serve::Limits;
-use infer::tools::{Declared, OUTPUT_BYTES_DEFAULT, Place, Settings, TIMEOUT_DEFAULT};
+use infer::tools::{
+    Declared, MEMORY_BYTES_DEFAULT, OUTPUT_BYTES_DEFAULT, Place, Settings, TIMEOUT_DEFAULT,
+};
 use policy::SandboxMode;
 use prompt::model::ModelOptions;
 use stdx::Redacted;
@@ -214,6 +216,9 @@ fn tools(world: &World, config: &Config) -> Result<Settings, Failure> {
     let delay = number(env, "HEDDLE_TEST_TOOL_DELAY_MS")?.map(Duration::from_millis);
     let bytes = number(env, "HEDDLE_TOOL_MAX_OUTPUT_BYTES")?;
     let bytes = bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let memory = number(env, "HEDDLE_TOOL_MAX_MEMORY_MB")?;
+    let memory_bytes_max =
+        memory.map_or(MEMORY_BYTES_DEFAULT, |mib| mib.saturating_mul(1024 * 1024));
     let declared = config.daemon.tools.iter().map(|tool| Declared {
         name: tool.name.clone(),
         description: tool.description.clone(),
@@ -223,9 +228,10 @@ fn tools(world: &World, config: &Config) -> Result<Settings, Failure> {
     let declared: Vec<_> = declared.collect();
     let needs_place = on && declared.iter().any(|tool| allowed.contains(&tool.name));
     let place = if needs_place {
-        match safety::find_sandbox(world, SandboxMode::ReadOnly, None) {
+        match safety::find_sandbox(world, config, SandboxMode::ReadOnly, None) {
             Ok(sandbox) => {
-                Place::new(sandbox, world.directory.clone(), safety::command_env(world, config))
+                let env = safety::command_env(world, config);
+                Place::new(sandbox, world.directory.clone(), env, memory_bytes_max)
             }
             Err(failure) => Place::nowhere(&failure.error.to_string()),
         }

@@ -92,7 +92,7 @@ mod linux {
     fn sandboxes(args: &ProveArgs) -> Result<Vec<Sandbox>, Failure> {
         let helper = PathBuf::from(OURSELVES);
         if args.control {
-            return Ok(vec![Sandbox { helper, level: None }]);
+            return Ok(vec![Sandbox::new(helper, None)]);
         }
         if let Some(level) = args.level.map(Level::from) {
             return Ok(vec![Sandbox::with_level(helper, level).map_err(Failure::sandbox)?]);
@@ -232,6 +232,7 @@ mod linux {
             Finding::Held => ("held", "\x1b[32m"),
             Finding::Escaped => ("ESCAPED", "\x1b[1;31m"),
             Finding::Broken => ("BROKEN", "\x1b[1;31m"),
+            Finding::Known => ("known", "\x1b[33m"),
             Finding::Void => ("void", "\x1b[33m"),
             Finding::Works => ("works", "\x1b[33m"),
             Finding::Refused => ("refused", "\x1b[2m"),

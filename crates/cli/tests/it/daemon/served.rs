@@ -366,15 +366,17 @@ fn declared_tools_run_in_the_sandbox_and_in_time() {
         tool("sleeps", "sleep 60.125"),
         tool("floods", "yes ä | head -c 100000"),
         tool("fails", "echo sorry; exit 7"),
+        tool("hogs", "a=$(head -c 300000000 /dev/zero | tr '\\0' x); sleep 60.125; echo ${#a}"),
         tool("hidden", "echo hidden"),
     ];
     den.lab.home.write("config.toml", tools.concat()).unwrap();
     den.env = vec![
         ("HEDDLE_ALLOW_TOOLS", "1".to_owned()),
-        ("HEDDLE_ALLOWED_TOOLS", "reads,writes,sleeps,floods,fails".to_owned()),
+        ("HEDDLE_ALLOWED_TOOLS", "reads,writes,sleeps,floods,fails,hogs".to_owned()),
         ("HEDDLE_ALLOW_FORCED_CALLS", "1".to_owned()),
         ("HEDDLE_TOOL_TIMEOUT_MS", "1500".to_owned()),
         ("HEDDLE_TOOL_MAX_OUTPUT_BYTES", "100".to_owned()),
+        ("HEDDLE_TOOL_MAX_MEMORY_MB", "64".to_owned()),
         ("SOME_SECRET_TOKEN", "tulip".to_owned()),
     ];
     check(&den.start(), 0, "is running");
@@ -395,6 +397,7 @@ fn declared_tools_run_in_the_sandbox_and_in_time() {
         ("sleeps", "{}", "failed", "1500 ms"),
         ("floods", "{}", "completed", "more bytes were cut"),
         ("fails", "{}", "failed", "code 7:\nsorry"),
+        ("hogs", "{}", "failed", "held more than 64 MiB of memory"),
         ("hidden", "{}", "failed", "not among"),
         ("reads", "[]", "failed", "not of type"),
     ] {

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd as _;
 use super::super::ground::{Ground, OUR_SECRET, VICTIM_SECRET};
 use super::super::sys::{Outcome, Refused, call, fork, own, said, void, wait};
 use super::{Attempt, Outside, forbid, shell};
+use crate::Level;
 
 pub(super) const TABLE: &[Attempt] = &[
     forbid("kill", "end a process", |ground| {
@@ -86,6 +87,16 @@ pub(super) const TABLE: &[Attempt] = &[
         vm(ground, libc::SYS_process_vm_writev)
     })
     .root(),
+    forbid("proc-cmdline", "read the command line of a process", |ground| {
+        let found = fs::read(format!("/proc/{}/cmdline", ground.victim))?;
+        if contains(&found, "sleep\x00600") {
+            Ok("it is `sleep 600`".into())
+        } else {
+            said("not there")
+        }
+    })
+    // Files of processes that do not exist yet can be granted to nobody, so all are granted.
+    .known(Level::Landlock),
     forbid("proc-environ", "read the environment of a process", |ground| {
         let found = fs::read(format!("/proc/{}/environ", ground.victim))?;
         if contains(&found, VICTIM_SECRET) {
@@ -189,6 +200,52 @@ pub(super) const TABLE: &[Attempt] = &[
         call!(libc::SYS_sched_setaffinity, ground.victim, 128, &mask[..])?;
         Ok("changed".into())
     }),
+    Attempt {
+        signals: &[libc::SIGSYS, libc::SIGKILL],
+        ..forbid("processes-many", "have more processes than a command may have", |_| {
+            let started: Result<Vec<_>, _> = (0..600).map(|_| fork(linger)).collect();
+            // Time for whoever counts.
+            std::thread::sleep(std::time::Duration::from_secs(3));
+            for child in started? {
+                let _ = call!(libc::SYS_kill, child, libc::SIGKILL);
+                let _ = wait(child);
+            }
+            Ok("had 600".into())
+        })
+    },
+    Attempt {
+        signals: &[libc::SIGSYS, libc::SIGKILL],
+        ..forbid("threads-many", "have more threads than a command may have", |_| {
+            let pause = || std::thread::sleep(std::time::Duration::from_secs(3));
+            let started: Vec<_> = (0..600)
+                .map_while(|_| {
+                    let thread = std::thread::Builder::new().stack_size(64 * 1024);
+                    thread.spawn(pause).ok()
+                })
+                .collect();
+            let count = started.len();
+            started.into_iter().for_each(|thread| drop(thread.join()));
+            if count == 600 { Ok("had 600".into()) } else { said(format!("only {count} began")) }
+        })
+    },
+    Attempt {
+        signals: &[libc::SIGSYS, libc::SIGKILL],
+        ..forbid("memory-much", "hold more memory than a command may hold", |_| {
+            hold_memory(512)?;
+            Ok("held 512 MiB".into())
+        })
+    },
+    Attempt {
+        signals: &[libc::SIGSYS, libc::SIGKILL],
+        ..forbid("memory-together", "hold more memory in several processes", |_| {
+            let started: Result<Vec<_>, _> =
+                (0..4).map(|_| fork(|| drop(hold_memory(128)))).collect();
+            for child in started? {
+                wait(child)?;
+            }
+            Ok("held 4 times 128 MiB".into())
+        })
+    },
     forbid("daemon", "leave a process behind that left session and parent", |_| {
         daemon(|| {})?;
         Ok("left".into())
@@ -310,6 +367,16 @@ fn daemon(first: impl FnOnce()) -> Result<(), Refused> {
     })?;
     wait(child)?;
     Ok(())
+}
+
+/// Fills so much memory, and holds it for a while.
+fn hold_memory(mib: usize) -> Result<(), Refused> {
+    let held = vec![1_u8; mib << 20];
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    match std::hint::black_box(&held).last() {
+        Some(1) => Ok(()),
+        _ => said("it was not held"),
+    }
 }
 
 /// Stays for longer than any call.

@@ -125,7 +125,9 @@ pub(super) const TABLE: &[Attempt] = &[
     allow("own-limits", "limit and renice oneself", |_| {
         let limit = [0_u64, 0];
         call!(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, &limit[..], 0)?;
-        call!(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, 5)?;
+        // From wherever it is: nobody may go back. The kernel counts the other way round.
+        let nice = 20 - call!(libc::SYS_getpriority, libc::PRIO_PROCESS, 0)?;
+        call!(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, (nice + 1).min(19))?;
         Ok("limited".into())
     }),
     allow("events", "wait for events and timers", |_| {

@@ -1,0 +1,111 @@
+//! How much a command and everything that it starts may use together.
+
+use std::fmt;
+
+/// The bounds of one command; none where nothing is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Processes and threads at one time.
+    pub processes: Option<u64>,
+    /// Bytes of memory that its processes hold. What they share counts once; files in memory that no
+    /// process has mapped do not count.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// Enough for large builds, too little to bring a machine down.
+    pub fn generous() -> Self {
+        Self {
+            processes: Some(PROCESSES_DEFAULT),
+            memory_bytes: crate::os::memory_bytes().map(share),
+        }
+    }
+
+    /// Tells which bound a use goes beyond.
+    pub(crate) fn exceeded(&self, processes: u64, memory_bytes: u64) -> Option<Resource> {
+        let over = |bound: Option<u64>, used: u64| bound.is_some_and(|bound| used > bound);
+        if over(self.processes, processes) {
+            return Some(Resource::Processes);
+        }
+        over(self.memory_bytes, memory_bytes).then_some(Resource::Memory)
+    }
+
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn share(total_bytes: u64) -> u64 {
+    total_bytes / 100 * MEMORY_PERCENT_DEFAULT
+}
+
+/// Processes and threads that a command may have unless a setting says otherwise.
+const PROCESSES_DEFAULT: u64 = 4096;
+/// Its share of the machine's memory, likewise.
+const MEMORY_PERCENT_DEFAULT: u64 = 75;
+
+/// What is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resource {
+    Processes,
+    Memory,
+}
+
+/// A command was ended because it went beyond one of its bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overrun {
+    /// It had more processes and threads.
+    Processes {
+        /// The bound.
+        max: u64,
+    },
+    /// Its processes held more memory.
+    Memory {
+        /// The bound.
+        bytes_max: u64,
+    },
+}
+
+impl Overrun {
+    pub(crate) fn new(resource: Resource, limits: Limits) -> Self {
+        match resource {
+            Resource::Processes => Self::Processes { max: limits.processes.unwrap_or_default() },
+            Resource::Memory => Self::Memory { bytes_max: limits.memory_bytes.unwrap_or_default() },
+        }
+    }
+}
+
+impl fmt::Display for Overrun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Processes { max } => {
+                write!(f, "the command was ended: it had more than {max} processes and threads")
+            }
+            Self::Memory { bytes_max } => {
+                let mib = bytes_max / (1024 * 1024);
+                write!(f, "the command was ended: its processes held more than {mib} MiB of memory")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Limits, Resource};
+
+    #[test]
+    fn bounds() {
+        let both = Limits { processes: Some(4), memory_bytes: Some(100) };
+        for (limits, processes, memory, want) in [
+            (both, 4, 100, None),
+            (both, 5, 100, Some(Resource::Processes)),
+            (both, 4, 101, Some(Resource::Memory)),
+            (both, 5, 101, Some(Resource::Processes)),
+            (Limits::default(), u64::MAX, u64::MAX, None),
+            (Limits { processes: None, ..both }, 99, 101, Some(Resource::Memory)),
+        ] {
+            assert_eq!(limits.exceeded(processes, memory), want, "{limits:?} {processes} {memory}");
+        }
+    }
+}
