@@ -43,6 +43,13 @@ pub(crate) struct Held {
     pub(crate) limit: bool,
     /// Whether it is known to be meant as a call, although no marker says so.
     pub(crate) proven: bool,
+    /// What a body took and found not to be its own, and where it began: it is read again.
+    pub(crate) again: String,
+    pub(crate) again_start: u64,
+    /// Whether what closes the block around the calls was before that.
+    pub(crate) closed: bool,
+    /// Up to where the input has been doubted and found to be what it seems.
+    pub(crate) settled: u64,
 }
 
 impl Held {
@@ -57,6 +64,14 @@ impl Held {
         self.text.push_str(piece);
         self.limit |= self.text.len() > HELD_BYTES_MAX;
         !self.limit
+    }
+
+    /// Keeps text that is to be read again after the body; more of it follows directly.
+    pub(crate) fn again(&mut self, text: &str, at: u64) {
+        if self.again.is_empty() {
+            self.again_start = at;
+        }
+        self.again.push_str(text);
     }
 }
 
@@ -102,6 +117,11 @@ pub(crate) trait Body {
 
     /// Takes the next text, which stands at `at` in the input.
     fn push(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Step;
+
+    /// Tells whether what comes next is inside of a value, where the markers of messages are quoted.
+    fn quotes(&self) -> bool {
+        false
+    }
 
     /// Ends the stream inside of the body: a call that is open is closed, and what is missing is said.
     ///

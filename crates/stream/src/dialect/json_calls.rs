@@ -680,12 +680,13 @@ impl Body for JsonCalls {
             self.end_call(false, at, out);
             return;
         }
-        // Of a list that only lacks its end nothing is missing but markup.
+        // Of a list that only lacks its end the calls are whole, as far as they came.
         let whole = self.ended_some && matches!(self.state, State::Item | State::AfterItem);
         if self.end_call(false, at, out) {
             out.error(ErrorKind::Truncated, "the stream ends inside of a call", at);
         } else if whole {
             out.held.text.clear();
+            out.error(ErrorKind::Truncated, "the stream ends inside of a list of calls", at);
         }
     }
 }

@@ -9,12 +9,14 @@
 //!   └──marker──▶ Section ──marker──▶ body ──▶ Section ──end──▶ Text
 //! ```
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::dialect::body::{Body, Held, Out, Step};
 use crate::dialect::spec::{
     Calls, Compiled, Effect, Grammar, MARK_BYTES_MAX, Mark, Marks, Noise, Place, Probe, Switched,
 };
+use crate::dialect::tag::Fit;
 use crate::dialect::{Engine, HELD_BYTES_MAX};
 use crate::event::{ErrorKind, Event, Sink};
 
@@ -66,6 +68,11 @@ impl Machine {
     /// Returns the index that the next call would get.
     pub(crate) fn next_index(&self) -> u32 {
         self.run.next_index
+    }
+
+    /// Tells whether the stream stands inside of a value, where the markers of messages are quoted.
+    pub(crate) fn quotes(&self) -> bool {
+        self.run.body.as_ref().is_some_and(|active| active.body.quotes())
     }
 
     /// Tells whether a call has ended and nothing has followed it yet.
@@ -219,20 +226,39 @@ impl Run {
                     }
                     return;
                 }
-                None => self.flush(c, &text, start, sink),
+                // Of a mark that is several tokens the first has come: nobody types that.
+                None if text.contains('>')
+                    && TOKENS.iter().any(|token| text.starts_with(token)) =>
+                {
+                    if let Mode::Text = self.mode {
+                        truncated("the stream ends inside of a mark", start..at, sink);
+                    }
+                }
+                None => {
+                    // It is text, in which a shorter mark may stand.
+                    let first = text.chars().next().map_or(0, char::len_utf8);
+                    self.flush(c, &text[..first], start, sink);
+                    let read = self.read(c, &text[first..], start + first as u64, sink);
+                    match &mut self.switched {
+                        Some((_, _, since, _)) => since.push_str(&text[first + read..]),
+                        None => self.finish(c, at, sink),
+                    }
+                    return;
+                }
             }
         }
         match self.mode {
             Mode::Section { at: section, started } => {
-                // Blanks after a call are the block's, also when its end was cut off.
-                if !started && c.noise[section] == Noise::Text {
-                    self.give_back(self.outside(started), false, at, sink);
-                }
+                // What announces calls is no text, nor are blanks after a call.
+                let dropped = self.drop_held(at);
+                self.mode = self.outside(started);
                 if !started {
-                    truncated("the stream ends where calls should follow", at, sink);
+                    truncated("the stream ends where calls should follow", dropped, sink);
+                } else if !c.lax[section] {
+                    truncated("the stream ends inside of a block of calls", dropped, sink);
                 }
             }
-            Mode::Reasoning => truncated("the stream ends inside of reasoning", at, sink),
+            Mode::Reasoning => truncated("the stream ends inside of reasoning", at..at, sink),
             Mode::Text | Mode::Closing(_) => {}
         }
     }
@@ -242,7 +268,7 @@ impl Run {
     fn finish_block(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
         match self.mode {
             Mode::Closing(calls) => {
-                if self.partial.text.len() > 1 {
+                if self.partial.text.len() > 1 || calls.is_block() {
                     self.partial.text.clear();
                 }
                 let blank = self.held.text.trim_start().is_empty();
@@ -254,9 +280,7 @@ impl Run {
             Mode::Section { at: section, started }
                 if c.noise[section] != Noise::Text || started =>
             {
-                if self.partial.text.len() > 1 || c.noise[section] != Noise::Text {
-                    self.partial.text.clear();
-                }
+                self.partial.text.clear();
                 self.held.text.clear();
             }
             Mode::Section { .. } => {
@@ -338,6 +362,13 @@ impl Run {
         }
     }
 
+    /// Drops what is held back; returns where that was.
+    fn drop_held(&mut self, at: u64) -> Range<u64> {
+        let start = if self.held.text.is_empty() { at } else { self.held.start };
+        self.held.text.clear();
+        start..at
+    }
+
     /// Gives what is held back as text.
     fn give_back(&mut self, mode: Mode, loud: bool, at: u64, sink: &mut dyn Sink) {
         let text = std::mem::take(&mut self.held.text);
@@ -351,7 +382,7 @@ impl Run {
             let detail = "what was held back grew beyond its bound";
             sink.event(Event::Error { kind: ErrorKind::Limit, detail }, at..at);
         } else if loud && self.ended {
-            truncated("the stream ends inside of a call", at, sink);
+            truncated("the stream ends inside of a call", at..at, sink);
         } else if loud {
             let detail = "no call follows what announces one";
             sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, at..at);
@@ -488,7 +519,11 @@ impl Run {
                 self.emit(text, at, sink);
             }
             Effect::Calls(calls) => {
-                let marker = text.len() - calls.keep;
+                // Blanks that do not belong into the mark stand in what the body is to read.
+                let marker = match calls.keep {
+                    0 => text.len(),
+                    keep => mark.text.len() - keep,
+                };
                 let back = match self.mode {
                     Mode::Section { started: false, .. } => self.mode,
                     mode => {
@@ -554,6 +589,7 @@ impl Run {
             Step::Done(used) => {
                 let back = active.back;
                 self.after_body(c, back, false);
+                self.read_again(c, sink);
                 used
             }
             Step::Broken(used) => {
@@ -565,12 +601,22 @@ impl Run {
             Step::Closed(used) => {
                 let back = active.back;
                 self.after_body(c, back, true);
+                self.read_again(c, sink);
                 used
             }
             Step::Fail(used) => {
                 self.fail(c, at + used as u64, sink);
                 used
             }
+        }
+    }
+
+    /// Reads what a body took that was not its own. It holds no doubt any more, so this goes no deeper.
+    fn read_again(&mut self, c: &Compiled, sink: &mut dyn Sink) {
+        if !self.held.again.is_empty() {
+            let again = std::mem::take(&mut self.held.again);
+            let start = self.held.again_start;
+            self.push(c, &again, start, sink);
         }
     }
 
@@ -634,17 +680,42 @@ impl Run {
                 next_index: &mut self.next_index,
             };
             active.body.finish(at, &mut out);
+            if !self.held.again.is_empty() {
+                let (back, closed) = (active.back, std::mem::take(&mut self.held.closed));
+                self.body = Some(active);
+                self.after_body(c, back, closed);
+                // What is no call in there does not lack its end.
+                self.ended = false;
+                self.read_again(c, sink);
+                self.ended = true;
+                continue;
+            }
             let begun = active.first_index != self.next_index;
             if begun || self.held.text.is_empty() {
-                let loud = begun && !self.held.text.is_empty() && active.calls.loud;
-                self.give_back(Mode::Text, false, at, sink);
-                if loud {
-                    truncated("the stream ends inside of a call", at, sink);
+                // The head of another call, or blanks before it.
+                if !self.held.text.is_empty() {
+                    let dropped = self.drop_held(at);
+                    // A list that no marker announces has said it already.
+                    let grammar = active.calls.bodies.get(active.tried);
+                    if !matches!(grammar, Some(Grammar::Python(spec)) if spec.is_silent()) {
+                        truncated("the stream ends before the name of a call", dropped, sink);
+                    }
                 }
+                self.give_back(Mode::Text, false, at, sink);
                 return;
             }
+            let announced = matches!(active.back, Mode::Section { .. })
+                || is_token(&self.held.text[..active.marker]);
+            // The head of a call is no text, unless all that says so is a tag that people write too.
+            let shown = !active.calls.loud || (active.calls.shows_torn && !announced);
             // Nothing has been found yet: another grammar may make something of it.
             active.tried += 1;
+            while !shown
+                && let Some(grammar) = active.calls.bodies.get(active.tried)
+                && !accepts(grammar, &self.held.text[active.marker..], c)
+            {
+                active.tried += 1;
+            }
             if let Some(grammar) = active.calls.bodies.get(active.tried) {
                 active.body = grammar.body(&c.spelling);
                 let again = self.held.text.split_off(active.marker);
@@ -657,15 +728,11 @@ impl Run {
                 Mode::Reasoning => Mode::Reasoning,
                 _ => Mode::Text,
             };
-            let marker_only = self.held.text[active.marker..].trim_start().is_empty();
-            if marker_only && is_token(&self.held.text[..active.marker]) {
-                // A token is never part of an answer.
-                self.held.text.clear();
-            }
             let loud = active.calls.loud || self.held.proven;
+            let dropped = if shown { at..at } else { self.drop_held(at) };
             self.give_back(mode, false, at, sink);
             if loud {
-                truncated("the stream ends inside of a call", at, sink);
+                truncated("the stream ends inside of a call", dropped, sink);
             }
             if let Mode::Reasoning = self.mode {
                 // Said once is enough.
@@ -728,15 +795,26 @@ impl Run {
         let partial = &self.partial.text;
         let mut begun = false;
         for close in calls.close {
-            for close in c.spelling.of(close) {
-                if *close == **partial {
+            match c.spelling.fit(close, partial) {
+                Fit::Whole => {
                     self.partial.text.clear();
                     self.held.text.clear();
                     self.mode = Mode::Text;
                     return len;
                 }
-                begun |= close.starts_with(&**partial);
+                Fit::Begun => begun = true,
+                Fit::No => {}
             }
+        }
+        // Blanks between two calls are no text, also where the first lacks its close marker.
+        match c.text.probe(partial, |place| place == Place::Anywhere) {
+            Probe::Begun => begun = true,
+            Probe::Whole(_, Mark { effect: Effect::Calls(_) | Effect::Section(_), .. })
+                if calls.lacks_close() && self.held.text.trim_start().is_empty() =>
+            {
+                self.held.text.clear();
+            }
+            _ => {}
         }
         if begun {
             return len;
@@ -762,12 +840,31 @@ fn marks(c: &Compiled, mode: Mode) -> &Marks {
     }
 }
 
-fn truncated(detail: &str, at: u64, sink: &mut dyn Sink) {
-    sink.event(Event::Error { kind: ErrorKind::Truncated, detail }, at..at);
+/// Says that the stream broke off; the range is what is not shown for that.
+fn truncated(detail: &str, range: Range<u64>, sink: &mut dyn Sink) {
+    sink.event(Event::Error { kind: ErrorKind::Truncated, detail }, range);
+}
+
+/// Tells whether a text may be the beginning of calls of a grammar.
+fn accepts(grammar: &Grammar, text: &str, c: &Compiled) -> bool {
+    let (mut held, mut next_index) = (Held::default(), 0);
+    let (tools, held, next_index) = (&c.tools, &mut held, &mut next_index);
+    let mut out = Out { sink: &mut Deaf, tools, held, next_index };
+    !matches!(grammar.body(&c.spelling).push(text, 0, &mut out), Step::Fail(_))
+}
+
+/// Whoever only wants to know whether something can be read.
+struct Deaf;
+
+impl Sink for Deaf {
+    fn event(&mut self, _event: Event<'_>, _range: Range<u64>) {}
 }
 
 /// Tells whether a marker is a token of its own in the vocabulary, which nobody types.
 fn is_token(marker: &str) -> bool {
     let brackets = marker.starts_with('[') && marker.ends_with(']');
-    marker.starts_with("<|") || marker.starts_with("<｜") || brackets
+    TOKENS.iter().any(|token| marker.starts_with(token)) || brackets
 }
+
+/// What only tokens begin with.
+const TOKENS: [&str; 3] = ["<|", "<｜", "]<]"];

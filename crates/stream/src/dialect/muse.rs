@@ -5,7 +5,8 @@
 //! ```
 //!
 //! `self` is reasoning, the user gets text, and a message to a tool holds calls, which are read as the
-//! text of another dialect. Calls that are quoted in a message to the user are text.
+//! text of another dialect. Calls that are quoted in a message to the user are text, and markers inside
+//! of a value of a call are part of it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ impl Flavor for Calls {
     }
 
     fn quotes(&self) -> bool {
-        false
+        self.machine.as_ref().is_some_and(machine::Machine::quotes)
     }
 
     fn push(&mut self, text: &str, range: Range<u64>, sink: &mut dyn Sink) {
@@ -104,8 +105,13 @@ impl Flavor for Calls {
     }
 }
 
-const MARKERS: Table<Marker> =
-    &[("<|start|>", Marker::Start), ("<|message|>", Marker::Message), ("<|eom|>", Marker::End)];
+const MARKERS: Table<Marker> = &[
+    ("<|start|>", Marker::Start),
+    ("<|message|>", Marker::Message),
+    ("<|eom|>", Marker::End),
+    ("<|eot|>", Marker::Return),
+    ("<|end_of_text|>", Marker::EndOfText),
+];
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@ use crate::dialect::head::{Head, Headed};
 use crate::dialect::json_calls::{JsonCalls, Shape};
 use crate::dialect::nested::{Nested, NestedSpec};
 use crate::dialect::python::{self, Python};
-use crate::dialect::tag::Spelling;
+use crate::dialect::tag::{Spelling, Start, TAG_BLANKS_MAX, start};
 use crate::dialect::tagged::{Tagged, Tags};
 use crate::dialect::{Options, Tools};
 use crate::find::find;
@@ -32,6 +32,8 @@ pub(crate) struct Spec {
     pub(crate) namespaced: bool,
     /// A suffix that tokens may carry.
     pub(crate) suffix: Option<&'static str>,
+    /// The tokens that end a turn or a text; they are never shown.
+    pub(crate) ends: &'static [&'static str],
 }
 
 /// A text that means something.
@@ -96,6 +98,8 @@ pub(crate) struct Calls {
     pub(crate) loud: bool,
     /// Whether the marker opens and closes in turns, as a fence does.
     pub(crate) fence: bool,
+    /// Whether the head of a call is shown if the stream breaks off in it: the marker may be prose.
+    pub(crate) shows_torn: bool,
 }
 
 /// A block of calls.
@@ -104,6 +108,8 @@ pub(crate) struct Section {
     pub(crate) marks: &'static [Mark],
     /// What becomes of text between the calls.
     pub(crate) noise: Noise,
+    /// Whether its end may be left out: it holds one call, or a stop sequence takes it away.
+    pub(crate) lax: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +141,11 @@ impl Calls {
     /// Tells whether the calls stand in a block that has an end of its own.
     pub(crate) fn is_block(&self) -> bool {
         self.bodies.first().is_some_and(|grammar| !grammar.close().is_empty())
+    }
+
+    /// Tells whether the close marker is still to come when the calls have been read.
+    pub(crate) fn lacks_close(&self) -> bool {
+        !matches!(self.bodies.first(), Some(Grammar::Tagged(_)))
     }
 }
 
@@ -171,6 +182,8 @@ pub(crate) struct Compiled {
     pub(crate) tools: Tools,
     pub(crate) start_in_reasoning: bool,
     pub(crate) noise: Vec<Noise>,
+    /// Which sections may lack their end.
+    pub(crate) lax: Vec<bool>,
     pub(crate) spelling: Spelling,
     pub(crate) text: Marks,
     pub(crate) reasoning: Marks,
@@ -206,6 +219,10 @@ impl Compiled {
                 reasoning.add(Mark { place, ..*mark }, &spelling);
             }
         }
+        for end in spec.ends {
+            text.add(mark(end, Effect::Markup), &spelling);
+            reasoning.add(mark(end, Effect::Markup), &spelling);
+        }
         // What closes a block means something only where the table does not say otherwise.
         for spec in spec.marks {
             if let Effect::Calls(calls) = spec.effect {
@@ -231,6 +248,7 @@ impl Compiled {
         let sections = spec.sections.iter().map(|section| {
             let mut marks = Marks::default();
             section.marks.iter().for_each(|mark| marks.add(*mark, &spelling));
+            spec.ends.iter().for_each(|end| marks.add(mark(end, Effect::Markup), &spelling));
             // A block of tags may lack its end; what else there is goes on.
             if section.noise == Noise::Text {
                 for (text, mark) in &text.list {
@@ -254,6 +272,7 @@ impl Compiled {
             tools,
             start_in_reasoning: options.start_in_reasoning,
             noise: spec.sections.iter().map(|section| section.noise).collect(),
+            lax: spec.sections.iter().map(|section| section.lax).collect(),
             spelling,
             text,
             reasoning,
@@ -290,6 +309,7 @@ impl Marks {
     fn seal(&mut self) {
         // One more character is held with it before it is known to be none.
         let longest = self.list.iter().map(|(text, _)| text.len()).max().unwrap_or_default();
+        let longest = longest + TAG_BLANKS_MAX;
         assert!(longest + 4 <= MARK_BYTES_MAX, "a mark of the table is too long");
         self.first = self.list.iter().filter_map(|(text, _)| text.bytes().next()).collect();
         self.first.sort_unstable();
@@ -319,24 +339,22 @@ impl Marks {
 
     /// Looks which mark a text begins with.
     pub(crate) fn probe(&self, text: &str, place: impl Fn(Place) -> bool) -> Probe {
-        let (mut best, mut longest) = (None, 0);
+        let (mut best, mut begun) = (None, false);
         for (known, mark) in &self.list {
-            if known.len() <= text.len() {
-                if text.starts_with(&**known)
-                    && best.is_none_or(|(len, _)| len < known.len())
-                    && place(mark.place)
+            match start([known], text) {
+                Start::Whole(len)
+                    if best.is_none_or(|(longest, _)| longest < len) && place(mark.place) =>
                 {
-                    best = Some((known.len(), *mark));
+                    best = Some((len, *mark));
                 }
-            } else if known.starts_with(text) && place(mark.place) {
-                longest = longest.max(known.len());
+                // A longer one may still come of it.
+                Start::Begun => begun |= place(mark.place),
+                _ => {}
             }
         }
         match best {
-            // A longer one may still come of it.
-            Some((len, _)) if longest > len => Probe::Begun,
+            _ if begun => Probe::Begun,
             Some((len, mark)) => Probe::Whole(len, mark),
-            None if longest > 0 => Probe::Begun,
             None => Probe::No,
         }
     }
@@ -347,11 +365,11 @@ impl Marks {
         text: &str,
         place: impl Fn(Place) -> bool,
     ) -> Option<(usize, Mark)> {
-        self.list
-            .iter()
-            .filter(|(known, mark)| text.starts_with(&**known) && place(mark.place))
-            .max_by_key(|(known, _)| known.len())
-            .map(|(known, mark)| (known.len(), *mark))
+        let whole = self.list.iter().filter_map(|(known, mark)| match start([known], text) {
+            Start::Whole(len) if place(mark.place) => Some((len, *mark)),
+            _ => None,
+        });
+        whole.max_by_key(|(len, _)| *len)
     }
 }
 

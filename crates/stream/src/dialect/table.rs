@@ -120,18 +120,40 @@ const fn calls(text: &'static str, calls: &'static Calls) -> Mark {
 
 /// JSON calls after a marker that only calls have.
 const fn json(shape: &'static [Grammar], close: &'static [&'static str]) -> Calls {
-    Calls { bodies: shape, keep: 0, close, repeats: true, loud: true, fence: false }
+    Calls {
+        bodies: shape,
+        keep: 0,
+        close,
+        repeats: true,
+        loud: true,
+        fence: false,
+        shows_torn: true,
+    }
 }
 
 /// Calls inside of a section: what ends them are marks of the section.
 const fn inner(bodies: &'static [Grammar]) -> Calls {
-    Calls { bodies, keep: 0, close: &[], repeats: false, loud: true, fence: false }
+    Calls {
+        bodies,
+        keep: 0,
+        close: &[],
+        repeats: false,
+        loud: true,
+        fence: false,
+        shows_torn: false,
+    }
 }
 
 const THINK: &[(&str, &str)] = &[("<think>", "</think>")];
 
-pub(crate) const PLAIN: Spec =
-    Spec { marks: &[], reasoning: THINK, sections: &[], namespaced: false, suffix: None };
+pub(crate) const PLAIN: Spec = Spec {
+    marks: &[],
+    reasoning: THINK,
+    sections: &[],
+    namespaced: false,
+    suffix: None,
+    ends: &[],
+};
 
 // Marker and JSON value.
 
@@ -140,6 +162,7 @@ static HERMES: Spec = Spec {
         "<tool_call>",
         &json(&[Grammar::Json(Shape::marked("</tool_call>"))], &["</tool_call>"]),
     )],
+    ends: &["<|im_end|>", "<|endoftext|>", "<|end_of_text|>"],
     ..PLAIN
 };
 
@@ -149,6 +172,7 @@ static LONGCAT: Spec = Spec {
         &json(&[Grammar::Json(Shape::marked("</longcat_tool_call>"))], &["</longcat_tool_call>"]),
     )],
     reasoning: &[("<longcat_think>", "</longcat_think>"), ("<think>", "</think>")],
+    ends: &["</longcat_s>", "<|im_end|>"],
     ..PLAIN
 };
 
@@ -165,6 +189,7 @@ static ERNIE45: Spec = Spec {
         markup("</response>\n"),
         markup("</response>"),
     ],
+    ends: &["</s>", "<|end_of_sentence|>", "<|im_end|>"],
     ..PLAIN
 };
 
@@ -178,16 +203,17 @@ static GRANITE: Spec = Spec {
                 &["</tool_call>", "<|end_of_text|>"],
             ),
         ),
-        markup("<|end_of_text|>"),
     ],
+    ends: &["<|end_of_text|>", "<|endoftext|>"],
     ..PLAIN
 };
 
 static GRANITE_20B: Spec = Spec {
-    marks: &[
-        calls("<function_call>", &json(&[Grammar::Json(Shape::marked(""))], &["<|endoftext|>"])),
-        markup("<|endoftext|>"),
-    ],
+    marks: &[calls(
+        "<function_call>",
+        &json(&[Grammar::Json(Shape::marked(""))], &["<|endoftext|>"]),
+    )],
+    ends: &["<|endoftext|>", "<|end_of_text|>"],
     ..PLAIN
 };
 
@@ -195,11 +221,15 @@ static TOOL_CALLS_ARRAY: Spec = Spec {
     marks: &[
         calls(
             "<tool_calls>",
-            &json(&[Grammar::Json(Shape::marked("</tool_calls>"))], &["</tool_calls>"]),
+            &Calls {
+                shows_torn: false,
+                ..json(&[Grammar::Json(Shape::marked("</tool_calls>"))], &["</tool_calls>"])
+            },
         ),
         markup("<answer>"),
         markup("</answer>"),
     ],
+    ends: &["<|eom|>", "<|endoftext|>", "<|im_end|>", "<|eos|>"],
     ..PLAIN
 };
 
@@ -223,14 +253,15 @@ static COMMAND_A: Spec = Spec {
         markup("<|END_RESPONSE|>"),
         markup("<|START_TEXT|>"),
         markup("<|END_TEXT|>"),
-        markup("<|END_OF_TURN_TOKEN|>"),
     ],
     reasoning: &[("<|START_THINKING|>", "<|END_THINKING|>")],
+    ends: &["<|END_OF_TURN_TOKEN|>", "<EOS_TOKEN>"],
     ..PLAIN
 };
 
 static PHI4_MINI: Spec = Spec {
     marks: &[calls("functools[{", &FUNCTOOLS_ITEM), calls("functools[]", &FUNCTOOLS_EMPTY)],
+    ends: &["<|end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
@@ -241,22 +272,21 @@ static FUNCTOOLS_ITEM: Calls = Calls {
     repeats: false,
     loud: true,
     fence: false,
+    shows_torn: false,
 };
 
 static FUNCTOOLS_EMPTY: Calls = Calls { keep: 2, ..json(&[Grammar::Json(Shape::marked(""))], &[]) };
 
 static APERTUS: Spec = Spec {
-    marks: &[
-        calls(
-            "<|tools_prefix|>",
-            &json(
-                &[Grammar::Json(Shape { keys: Keys::Tool, ..Shape::marked("<|tools_suffix|>") })],
-                &["<|tools_suffix|>"],
-            ),
+    marks: &[calls(
+        "<|tools_prefix|>",
+        &json(
+            &[Grammar::Json(Shape { keys: Keys::Tool, ..Shape::marked("<|tools_suffix|>") })],
+            &["<|tools_suffix|>"],
         ),
-        markup("<|assistant_end|>"),
-    ],
+    )],
     reasoning: &[("<|inner_prefix|>", "<|inner_suffix|>"), ("<think>", "</think>")],
+    ends: &["<|assistant_end|>", "</s>"],
     ..PLAIN
 };
 
@@ -267,8 +297,8 @@ static INTERNLM2: Spec = Spec {
         calls("<|action_start|><|interpreter|>", &INTERPRETER),
         calls("<|action_start|> <|interpreter|>", &INTERPRETER),
         markup("<|action_end|>"),
-        markup("<|im_end|>"),
     ],
+    ends: &["<|im_end|>", "</s>"],
     ..PLAIN
 };
 
@@ -295,6 +325,7 @@ static LLAMA3_JSON: Spec = Spec {
                 repeats: true,
                 loud: false,
                 fence: false,
+                shows_torn: false,
             }),
         },
         calls(
@@ -312,9 +343,8 @@ static LLAMA3_JSON: Spec = Spec {
                 &["<|eom_id|>", "<|eot_id|>"],
             ),
         ),
-        markup("<|eom_id|>"),
-        markup("<|eot_id|>"),
     ],
+    ends: &["<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"],
     ..PLAIN
 };
 
@@ -325,6 +355,7 @@ static BARE_ARRAY: Calls = Calls {
     repeats: false,
     loud: false,
     fence: false,
+    shows_torn: false,
 };
 
 static XLAM: Spec = Spec {
@@ -337,6 +368,7 @@ static XLAM: Spec = Spec {
         ),
         calls("[TOOL_CALLS]", &json(&[Grammar::Json(Shape::marked(""))], &["</s>"])),
     ],
+    ends: &["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "</s>"],
     ..PLAIN
 };
 
@@ -350,10 +382,19 @@ static FENCED: Calls = Calls {
     repeats: true,
     loud: false,
     fence: true,
+    shows_torn: true,
 };
 
 static JSON_FENCE: Spec = Spec {
     marks: &[Mark { text: "```", place: Place::LineStart, effect: Effect::Calls(&FENCED) }],
+    ends: &[
+        "<|im_end|>",
+        "<|eot_id|>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<|end|>",
+        "<end_of_turn>",
+    ],
     ..PLAIN
 };
 
@@ -372,6 +413,7 @@ static TOOLCALL_V2: Spec = Spec {
             repeats: false,
             loud: false,
             fence: false,
+            shows_torn: false,
         },
     )],
     ..PLAIN
@@ -393,7 +435,9 @@ static INKLING: Spec = Spec {
             mark("<|end_message|>", Effect::SectionEnd),
         ],
         noise: Noise::Header,
+        lax: true,
     }],
+    ends: &["<|endoftext|>"],
     ..PLAIN
 };
 
@@ -407,8 +451,8 @@ static GIGACHAT3: Spec = Spec {
         calls("function call<|role_sep|>", &GIGACHAT3_CALL),
         calls("<|function_call|>", &GIGACHAT3_CALL),
         markup("<|message_sep|>"),
-        markup("</s>"),
     ],
+    ends: &["</s>"],
     ..PLAIN
 };
 
@@ -418,30 +462,30 @@ static GIGACHAT3_CALL: Calls =
 // Name, then arguments.
 
 static MISTRAL: Spec = Spec {
-    marks: &[
-        calls("[TOOL_CALLS]", &json(&[Grammar::Json(Shape::marked("")), MISTRAL_HEAD], &["</s>"])),
-        markup("</s>"),
-    ],
+    marks: &[calls(
+        "[TOOL_CALLS]",
+        &json(&[Grammar::Json(Shape::marked("")), MISTRAL_HEAD], &["</s>"]),
+    )],
     reasoning: &[("[THINK]", "[/THINK]"), ("<think>", "</think>")],
+    ends: &["</s>"],
     ..PLAIN
 };
 
 static MISTRAL_V11: Spec = Spec {
-    marks: &[
-        calls(
-            "[TOOL_CALLS]",
-            &Calls {
-                bodies: &[MISTRAL_HEAD, Grammar::Json(Shape::marked(""))],
-                keep: 0,
-                close: &["</s>"],
-                repeats: false,
-                loud: true,
-                fence: false,
-            },
-        ),
-        markup("</s>"),
-    ],
+    marks: &[calls(
+        "[TOOL_CALLS]",
+        &Calls {
+            bodies: &[MISTRAL_HEAD, Grammar::Json(Shape::marked(""))],
+            keep: 0,
+            close: &["</s>"],
+            repeats: false,
+            loud: true,
+            fence: false,
+            shows_torn: false,
+        },
+    )],
     reasoning: &[("[THINK]", "[/THINK]"), ("<think>", "</think>")],
+    ends: &["</s>"],
     ..PLAIN
 };
 
@@ -465,21 +509,22 @@ static DEEPSEEK: Spec = Spec {
                 repeats: false,
                 loud: true,
                 fence: false,
+                shows_torn: false,
             },
         ),
         markup("<｜tool▁calls▁end｜>"),
-        markup("<｜end▁of▁sentence｜>"),
     ],
     sections: &[Section {
         marks: &[
             calls("<｜tool▁call▁begin｜>", &inner(&[DEEPSEEK_HEAD])),
             markup("<｜tool▁call▁end｜>"),
             markup("```"),
-            markup("<｜end▁of▁sentence｜>"),
             mark("<｜tool▁calls▁end｜>", Effect::SectionEnd),
         ],
         noise: Noise::Dropped,
+        lax: false,
     }],
+    ends: &["<｜end▁of▁sentence｜>"],
     ..PLAIN
 };
 
@@ -504,11 +549,11 @@ static KIMI_K2: Spec = Spec {
                 repeats: false,
                 loud: true,
                 fence: false,
+                shows_torn: false,
             },
         ),
         markup("<|tool_calls_section_end|>"),
         markup("<|tool_call_section_end|>"),
-        markup("<|im_end|>"),
     ],
     sections: &[Section {
         marks: &[
@@ -518,7 +563,9 @@ static KIMI_K2: Spec = Spec {
             mark("<|tool_call_section_end|>", Effect::SectionEnd),
         ],
         noise: Noise::Dropped,
+        lax: false,
     }],
+    ends: &["<|im_end|>", "[EOS]"],
     ..PLAIN
 };
 
@@ -533,10 +580,12 @@ const KIMI_HEAD: Grammar = Grammar::Head(Head {
 // Tagged parameters.
 
 /// The tags of Qwen3-Coder inside of a wrapper.
-const fn function_tags(outer_close: &'static str) -> Tags {
+const fn function_tags(outer_open: &'static str, outer_close: &'static str) -> Tags {
     Tags {
         head: tagged::Head::Bare,
         tag_end: ">",
+        call_open: "<function=",
+        outer_open,
         call_close: "</function>",
         outer_close,
         param_open: "<parameter=",
@@ -551,19 +600,20 @@ const fn function_tags(outer_close: &'static str) -> Tags {
 
 /// The tags of `invoke` and `parameter`.
 const fn invoke_tags(
-    call_close: &'static str,
-    outer_close: &'static str,
-    param_open: &'static str,
-    param_close: &'static str,
+    call: (&'static str, &'static str),
+    outer: (&'static str, &'static str),
+    param: (&'static str, &'static str),
 ) -> Tags {
     Tags {
         head: tagged::Head::Attribute("name", Some("id")),
         tag_end: ">",
-        call_close,
-        outer_close,
-        param_open,
+        call_open: call.0,
+        outer_open: outer.0,
+        call_close: call.1,
+        outer_close: outer.1,
+        param_open: param.0,
         key: Key::Attribute("name"),
-        param_close,
+        param_close: param.1,
         name_end: "",
         wary: false,
         trim: false,
@@ -573,44 +623,45 @@ const fn invoke_tags(
 
 /// A call outside of its section.
 const fn alone(bodies: &'static [Grammar], close: &'static [&'static str]) -> Calls {
-    Calls { bodies, keep: 0, close, repeats: false, loud: true, fence: false }
+    Calls { bodies, keep: 0, close, repeats: false, loud: true, fence: false, shows_torn: false }
 }
 
 /// A block of calls with the tags `function` and `parameter`, up to its close tag.
 macro_rules! functions {
-    ($close:literal) => {
+    ($open:literal, $close:literal) => {
         Section {
             marks: &[
-                calls("<function=", &inner(&[Grammar::Tagged(function_tags($close))])),
+                calls("<function=", &inner(&[Grammar::Tagged(function_tags($open, $close))])),
                 mark($close, Effect::SectionEnd),
             ],
             noise: Noise::Text,
+            lax: true,
         }
     };
 }
 
 /// The tags `invoke` and `parameter` with a prefix, in a block that ends with a close tag.
 macro_rules! invoke {
-    ($prefix:literal, $close:literal) => {
+    ($prefix:literal, $open:literal, $close:literal) => {
         Grammar::Tagged(invoke_tags(
-            concat!("</", $prefix, "invoke>"),
-            $close,
-            concat!("<", $prefix, "parameter"),
-            concat!("</", $prefix, "parameter>"),
+            (concat!("<", $prefix, "invoke"), concat!("</", $prefix, "invoke>")),
+            ($open, $close),
+            (concat!("<", $prefix, "parameter"), concat!("</", $prefix, "parameter>")),
         ))
     };
 }
 
 /// A block of calls with those tags, and with what else its calls may be.
 macro_rules! invokes {
-    ($prefix:literal, $close:literal $(, $more:expr)*) => {
+    ($prefix:literal, $open:literal, $close:literal $(, $more:expr)*) => {
         Section {
             marks: &[
-                calls(concat!("<", $prefix, "invoke"), &inner(&[invoke!($prefix, $close)])),
+                calls(concat!("<", $prefix, "invoke"), &inner(&[invoke!($prefix, $open, $close)])),
                 $($more,)*
                 mark($close, Effect::SectionEnd),
             ],
             noise: Noise::Text,
+        lax: false,
         }
     };
 }
@@ -620,13 +671,20 @@ static QWEN3_CODER: Spec = Spec {
         mark("<tool_call>", Effect::Section(0)),
         calls(
             "<function=",
-            &alone(
-                &[Grammar::Tagged(Tags { wary: true, ..function_tags("</tool_call>") })],
-                &["</tool_call>"],
-            ),
+            &Calls {
+                shows_torn: true,
+                ..alone(
+                    &[Grammar::Tagged(Tags {
+                        wary: true,
+                        ..function_tags("<tool_call>", "</tool_call>")
+                    })],
+                    &["</tool_call>"],
+                )
+            },
         ),
     ],
-    sections: &[functions!("</tool_call>")],
+    sections: &[functions!("<tool_call>", "</tool_call>")],
+    ends: &["<|im_end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
@@ -635,21 +693,30 @@ static SEED_OSS: Spec = Spec {
         mark("<seed:tool_call>", Effect::Section(0)),
         calls(
             "<function=",
-            &alone(
-                &[Grammar::Tagged(Tags { wary: true, ..function_tags("</seed:tool_call>") })],
-                &["</seed:tool_call>"],
-            ),
+            &Calls {
+                shows_torn: true,
+                ..alone(
+                    &[Grammar::Tagged(Tags {
+                        wary: true,
+                        ..function_tags("<seed:tool_call>", "</seed:tool_call>")
+                    })],
+                    &["</seed:tool_call>"],
+                )
+            },
         ),
     ],
     reasoning: &[("<seed:think>", "</seed:think>")],
-    sections: &[functions!("</seed:tool_call>")],
+    sections: &[functions!("<seed:tool_call>", "</seed:tool_call>")],
+    ends: &["<seed:eos>"],
     ..PLAIN
 };
 
 static CLAUDE_XML: Spec = Spec {
     marks: &[mark("<function_calls>", Effect::Section(0))],
-    sections: &[invokes!("", "</function_calls>")],
+    // Its end is often the sequence that stops the model.
+    sections: &[Section { lax: true, ..invokes!("", "<function_calls>", "</function_calls>") }],
     namespaced: true,
+    ends: &["<|im_end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
@@ -657,13 +724,14 @@ static CLAUDE_XML: Spec = Spec {
 pub(crate) static MUSE_CALLS: Spec = Spec {
     marks: &[mark("<atem:function_calls>", Effect::Section(0))],
     reasoning: &[],
-    sections: &[invokes!("atem:", "</atem:function_calls>")],
+    sections: &[invokes!("atem:", "<atem:function_calls>", "</atem:function_calls>")],
     ..PLAIN
 };
 
 static MINIMAX_M2: Spec = Spec {
     marks: &[mark("<minimax:tool_call>", Effect::Section(0))],
-    sections: &[invokes!("", "</minimax:tool_call>")],
+    sections: &[invokes!("", "<minimax:tool_call>", "</minimax:tool_call>")],
+    ends: &["<|im_end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
@@ -671,10 +739,12 @@ static DOTS: Spec = Spec {
     marks: &[mark("<dots_function_call>", Effect::Section(0))],
     sections: &[invokes!(
         "",
+        "<dots_function_call>",
         "</dots_function_call>",
         calls("{", &DOTS_JSON),
         calls("[", &DOTS_JSON)
     )],
+    ends: &["<|endofresponse|>", "<|im_end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
@@ -699,7 +769,9 @@ static MINIMAX_M3: Spec = Spec {
             mark("]<]minimax[>[</tool_call>", Effect::SectionEnd),
         ],
         noise: Noise::Text,
+        lax: false,
     }],
+    ends: &["<|im_end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
@@ -707,12 +779,12 @@ static DSML: Spec = Spec {
     marks: &[
         mark("<｜DSML｜function_calls>", Effect::Section(0)),
         mark("<｜DSML｜tool_calls>", Effect::Section(1)),
-        markup("<｜end▁of▁sentence｜>"),
     ],
     sections: &[
-        invokes!("｜DSML｜", "</｜DSML｜function_calls>"),
-        invokes!("｜DSML｜", "</｜DSML｜tool_calls>"),
+        invokes!("｜DSML｜", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+        invokes!("｜DSML｜", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
     ],
+    ends: &["<｜end▁of▁sentence｜>"],
     ..PLAIN
 };
 
@@ -733,11 +805,13 @@ static STEP3: Spec = Spec {
             mark("<｜tool_calls_end｜>", Effect::SectionEnd),
         ],
         noise: Noise::Dropped,
+        lax: false,
     }],
+    ends: &["<｜end▁of▁sentence｜>", "<|EOT|>", "<|im_end|>"],
     ..PLAIN
 };
 
-const STEP3_TAGS: Grammar = invoke!("steptml:", "<｜tool_call_end｜>");
+const STEP3_TAGS: Grammar = invoke!("steptml:", "<｜tool_call_begin｜>", "<｜tool_call_end｜>");
 
 static MINICPM5: Spec = Spec {
     marks: &[
@@ -749,22 +823,28 @@ static MINICPM5: Spec = Spec {
                 ..alone(
                     &[Grammar::Tagged(Tags {
                         cdata: true,
-                        ..invoke_tags("</function>", "", "<param", "</param>")
+                        ..invoke_tags(
+                            ("<function", "</function>"),
+                            ("", ""),
+                            ("<param", "</param>"),
+                        )
                     })],
                     &[],
                 )
             },
         ),
-        markup("<|im_end|>"),
     ],
+    ends: &["<|im_end|>", "</s>"],
     ..PLAIN
 };
 
 /// The tags of GLM, where key and value are elements of their own.
-const fn arg_tags(outer_close: &'static str) -> Tags {
+const fn arg_tags(outer_open: &'static str, outer_close: &'static str) -> Tags {
     Tags {
         head: tagged::Head::Line,
         tag_end: ">",
+        call_open: "<tool_call>",
+        outer_open,
         call_close: "</tool_call>",
         outer_close,
         param_open: "<arg_key>",
@@ -778,17 +858,14 @@ const fn arg_tags(outer_close: &'static str) -> Tags {
 }
 
 static GLM: Spec = Spec {
-    marks: &[
-        calls(
-            "<tool_call>",
-            &alone(
-                &[Grammar::Tagged(arg_tags("")), Grammar::Json(Shape::marked("</tool_call>"))],
-                &["</tool_call>"],
-            ),
+    marks: &[calls(
+        "<tool_call>",
+        &alone(
+            &[Grammar::Tagged(arg_tags("", "")), Grammar::Json(Shape::marked("</tool_call>"))],
+            &["</tool_call>"],
         ),
-        markup("<|observation|>"),
-        markup("<|user|>"),
-    ],
+    )],
+    ends: &["<|observation|>", "<|user|>", "<|endoftext|>"],
     ..PLAIN
 };
 
@@ -797,17 +874,25 @@ static HY_V3: Spec = Spec {
         mark("<tool_calls>", Effect::Section(0)),
         calls(
             "<tool_call>",
-            &alone(&[Grammar::Tagged(arg_tags("</tool_calls>"))], &["</tool_calls>"]),
+            &alone(
+                &[Grammar::Tagged(arg_tags("<tool_calls>", "</tool_calls>"))],
+                &["</tool_calls>"],
+            ),
         ),
     ],
     sections: &[Section {
         marks: &[
-            calls("<tool_call>", &inner(&[Grammar::Tagged(arg_tags("</tool_calls>"))])),
+            calls(
+                "<tool_call>",
+                &inner(&[Grammar::Tagged(arg_tags("<tool_calls>", "</tool_calls>"))]),
+            ),
             mark("</tool_calls>", Effect::SectionEnd),
         ],
         noise: Noise::Text,
+        lax: false,
     }],
     suffix: Some(":opensource"),
+    ends: &["<|eos|>", "<|im_end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
@@ -833,6 +918,8 @@ static KIMI_K3: Spec = Spec {
                 &inner(&[Grammar::Tagged(Tags {
                     head: tagged::Head::Attribute("tool", Some("index")),
                     tag_end: "<|sep|>",
+                    call_open: "<|open|>call",
+                    outer_open: "<|open|>tools<|sep|>",
                     call_close: "<|close|>call<|sep|>",
                     outer_close: "<|close|>tools<|sep|>",
                     param_open: "<|open|>argument",
@@ -847,7 +934,9 @@ static KIMI_K3: Spec = Spec {
             mark("<|close|>tools<|sep|>", Effect::SectionEnd),
         ],
         noise: Noise::Dropped,
+        lax: false,
     }],
+    ends: &["<|im_end|>", "[EOS]"],
     ..PLAIN
 };
 
@@ -868,9 +957,8 @@ static PYTHONIC: Spec = Spec {
             &alone(&[Grammar::Python(python::Spec::Marked)], &["<|python_end|>"]),
         ),
         markup("<|python_end|>"),
-        markup("<|eom|>"),
-        markup("<|eot|>"),
     ],
+    ends: &["<|eom|>", "<|eot|>", "<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"],
     ..PLAIN
 };
 
@@ -879,23 +967,22 @@ static OLMO3: Spec = Spec {
         "<function_calls>",
         &alone(&[Grammar::Python(python::Spec::Marked)], &["</function_calls>"]),
     )],
+    ends: &["<|im_end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
 static LFM2: Spec = Spec {
-    marks: &[
-        calls(
-            "<|tool_call_start|>",
-            &alone(
-                &[
-                    Grammar::Python(python::Spec::Marked),
-                    Grammar::Json(Shape::marked("<|tool_call_end|>")),
-                ],
-                &["<|tool_call_end|>"],
-            ),
+    marks: &[calls(
+        "<|tool_call_start|>",
+        &alone(
+            &[
+                Grammar::Python(python::Spec::Marked),
+                Grammar::Json(Shape::marked("<|tool_call_end|>")),
+            ],
+            &["<|tool_call_end|>"],
         ),
-        markup("<|im_end|>"),
-    ],
+    )],
+    ends: &["<|im_end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
@@ -912,6 +999,7 @@ static GEMMA3: Spec = Spec {
             )
         }),
     }],
+    ends: &["<end_of_turn>", "<eos>"],
     ..PLAIN
 };
 
@@ -920,18 +1008,17 @@ static FUNCTIONGEMMA: Spec = Spec {
         "<start_function_call>",
         &alone(&[Grammar::Gemma("<escape>")], &["<end_function_call>"]),
     )],
+    ends: &["<end_of_turn>", "<start_function_response>", "<eos>"],
     ..PLAIN
 };
 
 static GEMMA4: Spec = Spec {
-    marks: &[
-        calls("<|tool_call>", &alone(&[Grammar::Gemma("<|\"|>")], &["<tool_call|>"])),
-        markup("<turn|>"),
-    ],
+    marks: &[calls("<|tool_call>", &alone(&[Grammar::Gemma("<|\"|>")], &["<tool_call|>"]))],
     reasoning: &[
         ("<|channel>thought\n", "<channel|>"),
         ("<|channel>thought", "<channel|>"),
         ("<think>", "</think>"),
     ],
+    ends: &["<turn|>", "<end_of_turn>", "<eos>"],
     ..PLAIN
 };

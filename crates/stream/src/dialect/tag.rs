@@ -31,6 +31,15 @@ impl Spelling {
         [spaced, suffixed]
     }
 
+    /// Compares the beginning of a text with a tag.
+    pub(crate) fn start(&self, tag: &str, text: &str) -> Start {
+        if tag.is_empty() {
+            return Start::No;
+        }
+        let others = self.others(tag).into_iter().flatten().map(|parts| start(parts, text));
+        others.fold(start([tag], text), Start::max)
+    }
+
     /// Compares a text with a tag.
     pub(crate) fn fit(&self, tag: &str, text: &str) -> Fit {
         if tag.is_empty() {
@@ -53,19 +62,57 @@ pub(crate) enum Fit {
 
 /// Compares a text with a tag that is written in parts.
 fn fit<const N: usize>(tag: [&str; N], text: &str) -> Fit {
-    let mut rest = text.as_bytes();
-    for part in tag.map(str::as_bytes) {
-        let (has, more) = rest.split_at(part.len().min(rest.len()));
-        if !part.starts_with(has) {
-            return Fit::No;
-        }
-        if has.len() < part.len() {
-            return Fit::Begun;
-        }
-        rest = more;
+    match start(tag, text) {
+        Start::No => Fit::No,
+        Start::Begun => Fit::Begun,
+        Start::Whole(len) if len == text.len() => Fit::Whole,
+        Start::Whole(_) => Fit::No,
     }
-    if rest.is_empty() { Fit::Whole } else { Fit::No }
 }
+
+/// How a text starts with a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Start {
+    No,
+    /// The text is too short to tell.
+    Begun,
+    /// The tag is this many bytes of the text.
+    Whole(usize),
+}
+
+impl Start {
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole(_))
+    }
+}
+
+/// Compares the beginning of a text with a tag that is written in parts.
+///
+/// Models put blanks where XML allows them, and where it does not: between a name and the `=` or `>`
+/// after it a few count as none.
+#[inline]
+pub(crate) fn start<const N: usize>(tag: [&str; N], text: &str) -> Start {
+    let text = text.as_bytes();
+    let (mut at, mut blanks, mut named) = (0, 0, false);
+    for byte in tag.iter().flat_map(|part| part.bytes()) {
+        if named && matches!(byte, b'=' | b'>') {
+            while blanks < TAG_BLANKS_MAX && text.get(at).is_some_and(u8::is_ascii_whitespace) {
+                at += 1;
+                blanks += 1;
+            }
+        }
+        match text.get(at) {
+            None => return Start::Begun,
+            Some(next) if *next == byte => at += 1,
+            Some(_) => return Start::No,
+        }
+        named = byte.is_ascii_alphanumeric() || byte == b'_';
+    }
+    Start::Whole(at)
+}
+
+/// How many blanks may stand in a tag where none belong.
+pub(crate) const TAG_BLANKS_MAX: usize = 16;
 
 /// Finds the value of an attribute in the inside of a tag.
 pub(crate) fn attribute(tag: &str, name: &str) -> Option<String> {

@@ -1,19 +1,39 @@
 //! Calls whose parameters are raw text between tags: `<parameter=K>V</parameter>` and its kin.
 //!
-//! Raw text has no escapes, so a close tag may be data: it counts only if what may follow it does
-//! follow. Whether a value is a number or text is what the tool's schema says, or an attribute.
-//! The arguments are written as JSON while they come; text is never kept back longer than a tag.
+//! Whether a value is a number or text is what the tool's schema says, or an attribute. The arguments are
+//! written as JSON while they come.
 //!
 //! ```text
 //!  Head ─▶ Between ──open tag──▶ Key ─▶ Value ──close tag and its follower──▶ Between ──close──▶ done
 //! ```
+//!
+//! # Where a value ends
+//!
+//! Raw text has no escapes: a file about calls holds the very tags that end a call. So:
+//!
+//! 1. A value ends at its own close tag, if the next parameter or the end of the call follows. No other
+//!    tag ends it; a close tag that nothing of the kind follows is data.
+//! 2. Calls and parameters that are opened inside of a value are part of it, and so are the tags that
+//!    close them.
+//! 3. Models leave close tags out. What may be the end of a value that lacks its own is doubtful: the
+//!    close tag of a call that was not opened in the value ([`Kind::Foreign`]), a parameter that begins on
+//!    a line of its own ([`Kind::Open`]), a close tag that may belong to what was opened inside
+//!    ([`Kind::Inner`]). From there on everything is held back until it is clear.
+//!    - The value's own close tag comes (1): what was held is data.
+//!    - A parameter that was opened on its own line is closed by the tag that ends the call: it was one,
+//!      and the value before it lacked its close tag. Text after its close tag: it was data.
+//!    - The stream ends: the call ended where it may have, and what follows is read as text. But a tag
+//!      that stood in a line ends nothing if text follows, and one that fits a whole call in the value
+//!      only if nothing follows: otherwise the stream broke off inside of the value.
+//!    - [`DOUBT_BYTES_MAX`] are held: a value that goes on is not cut. The call ended only if another one
+//!      follows directly, or if a close tag was in doubt because of a mere mention of an open tag.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::dialect::body::{Body, Out, Step};
 use crate::dialect::json_calls::JsonCalls;
-use crate::dialect::tag::{Fit, Spelling, attribute, is_name};
+use crate::dialect::tag::{Fit, Spelling, Start, attribute, is_name};
 use crate::dialect::tools::Hint;
 use crate::dialect::value::Value;
 use crate::dialect::{HELD_BYTES_MAX, NAME_BYTES_MAX};
@@ -28,6 +48,9 @@ pub(crate) struct Tags {
     pub(crate) head: Head,
     /// What ends a tag that has a name or attributes.
     pub(crate) tag_end: &'static str,
+    /// What begins a call, up to its name, and what begins a block of them; the second may be empty.
+    pub(crate) call_open: &'static str,
+    pub(crate) outer_open: &'static str,
     /// What ends the call.
     pub(crate) call_close: &'static str,
     /// What ends the block around the call; it may stand in for the end of the call.
@@ -82,6 +105,10 @@ pub(crate) struct Tagged {
     spare: String,
     quote: Option<char>,
     call: Option<Call>,
+    /// What was opened inside of the value.
+    nest: Nest,
+    /// What is held back since the value may have ended.
+    doubt: Option<Doubt>,
     /// The name and the id of a call that is still to be proven.
     unproven: Option<(String, Option<String>)>,
     malformed: bool,
@@ -146,6 +173,7 @@ enum Tag {
     ParamClose,
     ParamOpen,
     CallClose,
+    CallOpen,
     CdataOpen,
     CdataClose,
 }
@@ -160,6 +188,8 @@ impl Tagged {
             spare: String::new(),
             quote: None,
             call: None,
+            nest: Nest::default(),
+            doubt: None,
             unproven: None,
             malformed: false,
         }
@@ -298,6 +328,7 @@ impl Tagged {
         let hint = hint.unwrap_or_else(|| out.tools.hint(&call.name, [key.as_str()]));
         call.key = key;
         call.value = Value::new(call.index, hint);
+        self.nest = Nest::default();
         self.state = State::Value(Scan {
             first: true,
             line_start: true,
@@ -313,13 +344,83 @@ impl Tagged {
         }
     }
 
-    /// Takes a piece of a value.
+    /// Gives a piece of a value.
     fn value_text(&mut self, piece: &str, range: Range<u64>, out: &mut Out<'_>) {
         if let Some(call) = &mut self.call
             && !piece.is_empty()
         {
             call.text(piece, range, out);
         }
+    }
+
+    /// Takes a piece of a value: gives it, or holds it back while it is in doubt that the value goes on.
+    fn data(&mut self, piece: &str, at: u64, out: &mut Out<'_>) -> Result<(), Over> {
+        let Some(doubt) = &mut self.doubt else {
+            self.value_text(piece, at..at + piece.len() as u64, out);
+            return Ok(());
+        };
+        doubt.hold.push_str(piece);
+        let follows = doubt.follows(&self.tags, &self.spelling);
+        if doubt.hold.len() > DOUBT_BYTES_MAX {
+            match (doubt.kind, follows) {
+                (Kind::Inner { balanced: false }, _) | (Kind::Foreign { .. }, Follows::Call) => {
+                    return self.believe(out);
+                }
+                _ => self.dismiss(out),
+            }
+        } else if follows == Follows::Text && !doubt.kind.ends_before(follows) {
+            self.dismiss(out);
+        }
+        Ok(())
+    }
+
+    /// The value went on: gives what was held back of it.
+    fn dismiss(&mut self, out: &mut Out<'_>) {
+        if let Some(doubt) = self.doubt.take() {
+            let end = doubt.start + doubt.hold.len() as u64;
+            self.value_text(&doubt.hold, doubt.start..end, out);
+        }
+    }
+
+    /// The value ended where that was in doubt: reads again what was held back.
+    fn believe(&mut self, out: &mut Out<'_>) -> Result<(), Over> {
+        let Some(doubt) = self.doubt.take() else { return Ok(()) };
+        let Doubt { kind, hold: mut text, start, to, .. } = doubt;
+        text.push_str(&self.buffer);
+        self.buffer.clear();
+        // What has been doubted once is not doubted again, or it would be read without end.
+        out.held.settled = start + text.len() as u64;
+        if let Some(call) = &mut self.call {
+            call.end_value(start, out);
+        }
+        let rest = start + to as u64;
+        match kind {
+            Kind::Open | Kind::Inner { .. } => {
+                self.state = State::Between;
+                self.replay(&text[to..], rest, out)
+            }
+            Kind::Foreign { block, .. } => {
+                self.end(true, rest, out);
+                out.held.again(&text[to..], rest);
+                Err(if block { Over::Outer(0) } else { Over::Done(0) })
+            }
+        }
+    }
+
+    /// Reads text again; what is left of it when the call is over is read by whoever reads on.
+    fn replay(&mut self, text: &str, start: u64, out: &mut Out<'_>) -> Result<(), Over> {
+        let mut pos = 0;
+        while pos < text.len() {
+            match self.step(&text[pos..], start + pos as u64, out) {
+                Ok(used) => pos += used,
+                Err(over) => {
+                    let end = pos + over.used();
+                    out.held.again(&text[end..], start + end as u64);
+                    return Err(over);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads on inside of a value; returns how many bytes it took.
@@ -343,25 +444,21 @@ impl Tagged {
             } else {
                 find([start], text.as_bytes())
             };
-            let Some(found) = found else {
-                self.value_text(text, at..at + text.len() as u64, out);
+            let plain = found.unwrap_or(text.len());
+            if plain > 0 {
                 scan.first = false;
-                scan.line_start = text.ends_with('\n');
+                scan.line_start = text[..plain].ends_with('\n');
                 self.state = State::Value(scan);
-                return Ok(text.len());
-            };
-            if found > 0 {
-                self.value_text(&text[..found], at..at + found as u64, out);
-                scan.first = false;
-                scan.line_start = text[..found].ends_with('\n');
+                let given = self.data(&text[..plain], at, out);
+                return given.map(|()| plain).map_err(|over| over.after(plain));
             }
-            let feed = text.as_bytes()[found] == b'\n';
-            self.buffer.push_str(&text[found..=found]);
+            let feed = text.starts_with('\n');
+            self.buffer.push_str(&text[..1]);
             scan.ending = Ending::Tag { from: usize::from(feed) };
             self.state = State::Value(scan);
-            return Ok(found + 1);
+            return Ok(1);
         }
-        let next = text.chars().next().expect("the text is not empty");
+        let Some(next) = text.chars().next() else { return Ok(0) };
         let verdict = self.judge(scan, next);
         let len = next.len_utf8();
         match verdict {
@@ -371,16 +468,15 @@ impl Tagged {
                 self.state = State::Value(scan);
                 Ok(len)
             }
-            Verdict::Ends { tag, from, to } => {
+            Verdict::Tag { tag, from, to } => {
                 self.buffer.push(next);
-                let start = at + len as u64 - self.buffer.len() as u64;
-                self.end_value(tag, from, to, start, out).map_err(|over| over.after(len))?;
-                Ok(len)
+                let met = self.meet(scan, tag, from, to, at + len as u64, out);
+                met.map(|()| len).map_err(|over| over.after(len))
             }
             Verdict::Data => {
                 // Nothing of the character is taken: it may begin an ending itself.
-                self.release(scan, at, out)?;
-                Ok(0)
+                let released = self.release(scan, at, out);
+                released.map(|()| 0).map_err(|over| over.after(0))
             }
         }
     }
@@ -390,40 +486,40 @@ impl Tagged {
         match scan.ending {
             Ending::None => Verdict::Data,
             Ending::Tag { from } => {
-                let line_start = scan.line_start || from > 0;
                 self.buffer.push(next);
                 let text = &self.buffer[from..];
-                let mut best = (Fit::No, Tag::ParamClose);
-                let tags: [(Tag, &str, bool); 4] = if scan.cdata {
-                    [
-                        (Tag::CdataClose, "]]>", true),
-                        (Tag::ParamOpen, "", false),
-                        (Tag::CallClose, "", false),
-                        (Tag::CdataOpen, "", false),
-                    ]
-                } else {
-                    [
-                        (Tag::ParamClose, self.tags.param_close, true),
-                        (Tag::ParamOpen, self.tags.param_open, line_start && !scan.first),
-                        (Tag::CallClose, self.tags.call_close, line_start && !scan.first),
-                        (Tag::CdataOpen, "<![CDATA[", self.tags.cdata && scan.first),
-                    ]
+                let (mut best, mut tag) = (Fit::No, Tag::ParamClose);
+                let mut try_on = |fit: Fit, of: Tag| {
+                    if fit > best {
+                        (best, tag) = (fit, of);
+                    }
                 };
-                for (tag, text_of, alive) in tags {
-                    let fit = if alive { self.spelling.fit(text_of, text) } else { Fit::No };
-                    if fit > best.0 {
-                        best = (fit, tag);
+                if scan.cdata {
+                    try_on(self.spelling.fit("]]>", text), Tag::CdataClose);
+                } else {
+                    let Tags { param_close, call_close, .. } = self.tags;
+                    try_on(self.spelling.fit(param_close, text), Tag::ParamClose);
+                    try_on(self.spelling.fit(call_close, text), Tag::CallClose);
+                    try_on(self.fit_param(text), Tag::ParamOpen);
+                    try_on(self.fit_call(text), Tag::CallOpen);
+                    if self.tags.cdata && scan.first {
+                        try_on(self.spelling.fit("<![CDATA[", text), Tag::CdataOpen);
                     }
                 }
                 let to = self.buffer.len();
                 self.buffer.truncate(to - next.len_utf8());
-                match best {
+                // The close tag of a call means something only with what follows it.
+                let alone = self.tags.outer_close.is_empty() || self.nest.has_call();
+                match (best, tag) {
                     (Fit::No, _) => Verdict::Data,
                     (Fit::Begun, _) => Verdict::Wait(Ending::Tag { from }),
-                    (Fit::Whole, tag @ (Tag::ParamOpen | Tag::CdataOpen)) => {
-                        Verdict::Ends { tag, from, to }
+                    (Fit::Whole, Tag::ParamClose | Tag::CdataClose) => {
+                        Verdict::Wait(Ending::Blank { tag, from, to })
                     }
-                    (Fit::Whole, tag) => Verdict::Wait(Ending::Blank { tag, from, to }),
+                    (Fit::Whole, Tag::CallClose) if !alone => {
+                        Verdict::Wait(Ending::Blank { tag, from, to })
+                    }
+                    (Fit::Whole, _) => Verdict::Tag { tag, from, to },
                 }
             }
             Ending::Blank { tag, from, to } if matches!(next, ' ' | '\n' | '\r' | '\t') => {
@@ -441,77 +537,186 @@ impl Tagged {
     fn follow(&mut self, tag: Tag, from: usize, to: usize, follow: usize, next: char) -> Verdict {
         self.buffer.push(next);
         let text = &self.buffer[follow..];
-        let Tags { param_open, call_close, outer_close, param_close, .. } = self.tags;
-        let followers = match tag {
-            Tag::ParamClose => [param_open, call_close, outer_close],
-            Tag::CdataClose => [param_close, "", ""],
-            _ => [outer_close, "", ""],
+        let Tags { call_close, outer_open, outer_close, param_close, .. } = self.tags;
+        let fit = |tag: &str| self.spelling.fit(tag, text);
+        let fit = match tag {
+            Tag::ParamClose => self.fit_param(text).max(fit(call_close)).max(fit(outer_close)),
+            Tag::CdataClose => fit(param_close),
+            _ => fit(outer_close).max(fit(outer_open)).max(self.fit_call(text)),
         };
-        let fit = followers.iter().map(|tag| self.spelling.fit(tag, text)).max();
         let len = self.buffer.len();
         self.buffer.truncate(len - next.len_utf8());
         match fit {
-            Some(Fit::Whole) => Verdict::Ends { tag, from, to },
-            Some(Fit::Begun) => Verdict::Wait(Ending::Follow { tag, from, to, follow }),
-            _ => Verdict::Data,
+            Fit::Whole => Verdict::Tag { tag, from, to },
+            Fit::Begun => Verdict::Wait(Ending::Follow { tag, from, to, follow }),
+            Fit::No => Verdict::Data,
         }
     }
 
-    /// Ends a value at a tag; what the buffer holds after it is read again.
-    fn end_value(
+    /// Tells whether a text is the beginning of a parameter.
+    fn fit_param(&self, text: &str) -> Fit {
+        let Tags { param_open, key, .. } = self.tags;
+        match self.spelling.start(param_open, text) {
+            Start::No => Fit::No,
+            Start::Begun => Fit::Begun,
+            Start::Whole(len) => match key {
+                Key::Bare => named(&text[len..], |c| !matches!(c, '>' | '<' | '\n')),
+                Key::Attribute(_) => named(&text[len..], char::is_whitespace),
+                Key::Element { .. } => Fit::Whole,
+            },
+        }
+    }
+
+    /// Tells whether a text is the beginning of a call.
+    fn fit_call(&self, text: &str) -> Fit {
+        let Tags { call_open, head, .. } = self.tags;
+        match self.spelling.start(call_open, text) {
+            Start::No => Fit::No,
+            Start::Begun => Fit::Begun,
+            Start::Whole(len) => match head {
+                Head::Bare => named(&text[len..], |c| !matches!(c, '>' | '<' | '\n')),
+                Head::Attribute(..) => named(&text[len..], char::is_whitespace),
+                Head::Line => Fit::Whole,
+            },
+        }
+    }
+
+    /// Decides what a tag inside of a value means. The buffer holds it, up to `to`, and its follower;
+    /// the input has been read up to `end`.
+    fn meet(
         &mut self,
+        mut scan: Scan,
         tag: Tag,
         from: usize,
         to: usize,
-        start: u64,
+        end: u64,
         out: &mut Out<'_>,
     ) -> Result<(), Over> {
-        let buffer = std::mem::take(&mut self.buffer);
-        if tag == Tag::CdataOpen {
-            self.state = State::Value(Scan {
-                first: false,
-                line_start: true,
-                cdata: true,
-                ending: Ending::None,
-            });
-            if let Some(call) = &mut self.call {
-                call.value = Value::new(call.index, Hint::Text);
+        let buffer = self.take_buffer();
+        let start = end - buffer.len() as u64;
+        // On a line of its own a tag is more than a mention of it.
+        let own_line = !scan.first && (scan.line_start || from > 0);
+        let settled = start < out.held.settled;
+        (scan.first, scan.line_start, scan.ending) = (false, false, Ending::None);
+        // What the value goes on with, if it does.
+        let mut given = to;
+        let mut ended = false;
+        match tag {
+            Tag::CdataOpen => {
+                self.state = State::Value(Scan { line_start: true, cdata: true, ..scan });
+                if let Some(call) = &mut self.call {
+                    call.value = Value::new(call.index, Hint::Text);
+                }
+                self.put_back(buffer);
+                return Ok(());
             }
-            return Ok(());
+            Tag::CdataClose => {
+                if let Some(call) = &mut self.call {
+                    call.end_value(start + from as u64, out);
+                }
+                self.state = State::AfterCdata;
+                return self.replay_buffer(buffer, to, start, out);
+            }
+            Tag::ParamClose => match self.nest.close_param() {
+                None => {
+                    self.dismiss(out);
+                    if let Some(call) = &mut self.call {
+                        call.end_value(start, out);
+                    }
+                    self.state = State::Between;
+                    return self.replay_buffer(buffer, to, start, out);
+                }
+                Some(balanced) => match &self.doubt {
+                    Some(Doubt { kind: Kind::Open, .. }) if self.nest.is_empty() => {
+                        ended = self.fit_param(buffer[to..].trim_start()) == Fit::No;
+                    }
+                    Some(_) => {
+                        if let Some(doubt) = &mut self.doubt {
+                            doubt.look_after(to);
+                        }
+                    }
+                    None => self.doubt = Some(Doubt::new(Kind::Inner { balanced }, start, to)),
+                },
+            },
+            Tag::CallClose => {
+                if self.nest.close_call() {
+                    if let Some(doubt) = &mut self.doubt {
+                        doubt.look_after(to);
+                    }
+                } else if self.doubt.is_none() {
+                    let follower = buffer[to..].trim_start();
+                    let block = self.spelling.fit(self.tags.outer_close, follower) == Fit::Whole;
+                    if block {
+                        given = buffer.len();
+                    }
+                    let kind = Kind::Foreign { own_line, block };
+                    self.doubt = Some(Doubt::new(kind, start, given));
+                    ended = settled && (own_line || given < buffer.len());
+                }
+            }
+            Tag::ParamOpen => {
+                if own_line && self.nest.is_empty() && self.doubt.is_none() {
+                    self.doubt = Some(Doubt::new(Kind::Open, start, from));
+                    ended = settled;
+                }
+                self.nest.open_param();
+            }
+            Tag::CallOpen => self.nest.open_call(),
         }
-        if let Some(call) = &mut self.call {
-            call.end_value(start + from as u64, out);
+        self.state = State::Value(scan);
+        if ended && let Some(doubt) = &mut self.doubt {
+            doubt.hold.push_str(&buffer);
+            self.put_back(buffer);
+            return self.believe(out);
         }
-        let end = start + buffer.len() as u64;
-        if tag == Tag::CallClose {
-            // Its follower was the end of the block.
-            self.end(true, end, out);
-            return Err(Over::Outer(0));
+        match self.data(&buffer[..given], start, out) {
+            Ok(()) => self.replay_buffer(buffer, given, start, out),
+            Err(over) => {
+                out.held.again(&buffer[given..], start + given as u64);
+                Err(over)
+            }
         }
-        self.state = if tag == Tag::CdataClose { State::AfterCdata } else { State::Between };
-        let again = if tag == Tag::ParamOpen { from } else { to };
-        let (rest, mut pos) = (&buffer[again..], 0);
-        while pos < rest.len() {
-            pos += self.step(&rest[pos..], start + (again + pos) as u64, out)?;
-        }
-        Ok(())
     }
 
     /// Gives back what looked like the end of a value and was data.
     fn release(&mut self, mut scan: Scan, at: u64, out: &mut Out<'_>) -> Result<(), Over> {
         let buffer = self.take_buffer();
         let start = at - buffer.len() as u64;
-        let first = buffer.chars().next().map_or(0, char::len_utf8);
-        self.value_text(&buffer[..first], start..start + first as u64, out);
+        let mut closed = false;
+        let known = match scan.ending {
+            Ending::Blank { tag, to, .. } | Ending::Follow { tag, to, .. } => {
+                closed = tag == Tag::ParamClose
+                    && self.nest.close_param().is_some()
+                    && self.nest.is_empty();
+                to
+            }
+            // Only its first character is settled.
+            _ => buffer.chars().next().map_or(0, char::len_utf8),
+        };
         scan.first = false;
-        scan.line_start = buffer.starts_with('\n');
+        scan.line_start = buffer[..known].ends_with('\n');
         scan.ending = Ending::None;
         self.state = State::Value(scan);
-        let mut pos = first;
-        while pos < buffer.len() {
-            let State::Value(scan) = self.state else { break };
-            pos += self.value(scan, &buffer[pos..], start + pos as u64, out)?;
+        if let Err(over) = self.data(&buffer[..known], start, out) {
+            out.held.again(&buffer[known..], start + known as u64);
+            return Err(over);
         }
+        if closed && self.doubt.as_ref().is_some_and(|doubt| doubt.kind == Kind::Open) {
+            // Text follows the parameter: it was part of the value.
+            self.dismiss(out);
+        }
+        self.replay_buffer(buffer, known, start, out)
+    }
+
+    /// Reads what the buffer holds from `pos` on once more.
+    fn replay_buffer(
+        &mut self,
+        buffer: String,
+        pos: usize,
+        start: u64,
+        out: &mut Out<'_>,
+    ) -> Result<(), Over> {
+        self.replay(&buffer[pos..], start + pos as u64, out)?;
         self.put_back(buffer);
         Ok(())
     }
@@ -548,7 +753,7 @@ impl Tagged {
                 }
             };
         }
-        let next = text.chars().next().expect("the text is not empty");
+        let Some(next) = text.chars().next() else { return Ok(0) };
         let len = next.len_utf8();
         match &self.state {
             State::Head => {
@@ -600,11 +805,11 @@ impl Tagged {
                 self.buffer.push(next);
                 if let Key::Element { close, .. } = self.tags.key {
                     // However it is spelt, its last character is the same.
-                    let ends = close.ends_with(next);
-                    let mut tags = ends.then(|| self.spelling.of(close)).into_iter().flatten();
-                    let whole = tags.find(|tag| self.buffer.ends_with(&**tag));
+                    let tag = close.ends_with(next).then(|| self.buffer.rfind('<')).flatten();
+                    let whole = tag
+                        .filter(|tag| self.spelling.fit(close, &self.buffer[*tag..]) == Fit::Whole);
                     if let Some(tag) = whole {
-                        self.buffer.truncate(self.buffer.len() - tag.len());
+                        self.buffer.truncate(tag);
                         let key = self.buffer.trim().to_owned();
                         if let Some(call) = &mut self.call {
                             call.key = key;
@@ -763,6 +968,7 @@ impl Body for Tagged {
         let State::Value(scan) = &mut self.state else { return false };
         let Some(call) = &self.call else { return false };
         if scan.first
+            || self.doubt.is_some()
             || scan.ending != Ending::None
             || !call.value.is_text()
             || find_unclean(*b"<]", text.as_bytes()).is_some()
@@ -788,6 +994,11 @@ impl Body for Tagged {
         Step::More
     }
 
+    fn quotes(&self) -> bool {
+        let open = |scan: &Scan| matches!(scan.ending, Ending::None | Ending::Tag { .. });
+        matches!(&self.state, State::Value(scan) if open(scan)) && self.doubt.is_none()
+    }
+
     fn finish(&mut self, at: u64, out: &mut Out<'_>) {
         if let State::Json(body) = &mut self.state {
             return body.finish(at, out);
@@ -797,29 +1008,54 @@ impl Body for Tagged {
             return;
         }
         let mut complete = false;
-        if let State::Value(scan) = self.state {
-            let buffer = std::mem::take(&mut self.buffer);
-            let start = at - buffer.len() as u64;
-            let ended = match scan.ending {
+        while let State::Value(scan) = self.state {
+            let ending = match scan.ending {
                 Ending::Blank { tag, from, .. } | Ending::Follow { tag, from, .. } => {
                     Some((tag, from))
                 }
                 _ => None,
             };
-            match ended {
-                Some((tag, from)) => {
+            let own_line = !scan.first && (scan.line_start || ending.is_some_and(|e| e.1 > 0));
+            let start = at - self.buffer.len() as u64;
+            match ending {
+                // Its own close tag is the last thing that came.
+                Some((Tag::ParamClose | Tag::CdataClose, _)) if !self.nest.has_param() => {
+                    self.dismiss(out);
                     if let Some(call) = &mut self.call {
-                        call.end_value(start + from as u64, out);
+                        call.end_value(start, out);
                     }
-                    complete = tag == Tag::CallClose;
+                    break;
                 }
-                None => {
-                    self.value_text(&buffer, start..at, out);
+                Some((Tag::CallClose, _)) if self.doubt.is_none() && own_line => {
                     if let Some(call) = &mut self.call {
-                        call.value.leave_open(at, out);
+                        call.end_value(start, out);
                     }
+                    complete = true;
+                    break;
                 }
+                _ => {}
             }
+            if let Some(doubt) = &mut self.doubt {
+                let buffer = std::mem::take(&mut self.buffer);
+                doubt.hold.push_str(&buffer);
+                let follows = doubt.follows(&self.tags, &self.spelling);
+                if doubt.kind.ends_before(follows) {
+                    match self.believe(out) {
+                        Ok(()) => continue,
+                        Err(over) => {
+                            out.held.closed = matches!(over, Over::Outer(_));
+                            return;
+                        }
+                    }
+                }
+                self.dismiss(out);
+            }
+            let buffer = std::mem::take(&mut self.buffer);
+            self.value_text(&buffer, start..at, out);
+            if let Some(call) = &mut self.call {
+                call.value.leave_open(at, out);
+            }
+            break;
         }
         if self.call.is_some() {
             self.end(complete, at, out);
@@ -830,13 +1066,183 @@ impl Body for Tagged {
     }
 }
 
-/// What a character makes of what may end a value.
+/// What was opened inside of a value and is not closed, innermost first: a bit for each, set for calls.
+#[derive(Clone, Copy, Debug, Default)]
+struct Nest {
+    calls: u64,
+    len: u32,
+}
+
+impl Nest {
+    fn open(&mut self, call: bool) {
+        // Whoever opens more than that means none of them.
+        if self.len < u64::BITS {
+            self.calls = self.calls << 1 | u64::from(call);
+            self.len += 1;
+        }
+    }
+
+    fn open_param(&mut self) {
+        self.open(false);
+    }
+
+    fn open_call(&mut self) {
+        self.open(true);
+    }
+
+    fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    fn has_call(self) -> bool {
+        self.calls != 0
+    }
+
+    fn has_param(self) -> bool {
+        self.calls.trailing_ones() < self.len
+    }
+
+    /// Closes the innermost parameter and what is in it; tells whether a call is around it.
+    fn close_param(&mut self) -> Option<bool> {
+        let above = self.calls.trailing_ones();
+        (above < self.len).then(|| {
+            self.drop(above + 1);
+            self.has_call()
+        })
+    }
+
+    /// Closes the innermost call and what is in it; tells whether there was one.
+    fn close_call(&mut self) -> bool {
+        let had = self.has_call();
+        if had {
+            self.drop(self.calls.trailing_zeros() + 1);
+        }
+        had
+    }
+
+    fn drop(&mut self, count: u32) {
+        self.calls = self.calls.checked_shr(count).unwrap_or_default();
+        self.len -= count;
+    }
+}
+
+/// The place where a value may have ended, and everything since.
+#[derive(Debug)]
+struct Doubt {
+    kind: Kind,
+    hold: String,
+    start: u64,
+    /// From where on what is held is read again if the value ended.
+    to: usize,
+    /// How far it has been looked at what follows.
+    seen: usize,
+    follows: Follows,
+}
+
+/// Why a value may have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A parameter begins on a line of its own.
+    Open,
+    /// A call is closed that was not opened in the value, and the block around it too.
+    Foreign { own_line: bool, block: bool },
+    /// A parameter is closed that was opened in the value, be it within a call.
+    Inner { balanced: bool },
+}
+
+impl Kind {
+    /// Tells whether the value has ended if the stream ends and this is all that followed.
+    fn ends_before(self, follows: Follows) -> bool {
+        match self {
+            Self::Open | Self::Inner { balanced: false } => true,
+            Self::Foreign { own_line, .. } => own_line || follows != Follows::Text,
+            Self::Inner { balanced: true } => matches!(follows, Follows::Nothing | Follows::End),
+        }
+    }
+}
+
+/// What follows the end of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Follows {
+    /// Nothing that tells.
+    Nothing,
+    /// What ends the message.
+    End,
+    Call,
+    /// Another parameter of the same call, after all.
+    Param,
+    Text,
+}
+
+impl Doubt {
+    fn new(kind: Kind, start: u64, to: usize) -> Self {
+        Self { kind, hold: String::new(), start, to, seen: to, follows: Follows::Nothing }
+    }
+
+    /// Looks only at what follows here, `to` bytes after what is held: up to here all is in balance.
+    fn look_after(&mut self, to: usize) {
+        self.seen = self.hold.len() + to;
+        self.follows = Follows::Nothing;
+    }
+
+    /// Tells what follows the end of the call, if this is its end.
+    fn follows(&mut self, tags: &Tags, spelling: &Spelling) -> Follows {
+        while self.follows == Follows::Nothing && self.seen < self.hold.len() {
+            let rest = self.hold[self.seen..].trim_start();
+            self.seen = self.hold.len() - rest.len();
+            if rest.is_empty() {
+                break;
+            }
+            let closes = [tags.call_close, tags.outer_close].map(|tag| spelling.start(tag, rest));
+            if let Some(Start::Whole(len)) = closes.iter().find(|start| start.is_whole()) {
+                self.seen += len;
+                continue;
+            }
+            let others = [
+                (tags.call_open, Follows::Call),
+                (tags.outer_open, Follows::Call),
+                (tags.param_open, Follows::Param),
+                ("<|", Follows::End),
+                ("<｜", Follows::End),
+            ];
+            let mut begun = closes.contains(&Start::Begun);
+            let mut found = None;
+            for (tag, follows) in others {
+                match spelling.start(tag, rest) {
+                    Start::Whole(_) => found = found.or(Some(follows)),
+                    Start::Begun => begun = true,
+                    Start::No => {}
+                }
+            }
+            match found {
+                _ if begun => break,
+                Some(follows) => self.follows = follows,
+                None => self.follows = Follows::Text,
+            }
+        }
+        self.follows
+    }
+}
+
+/// Tells whether the name that belongs to an open tag may begin with what follows it.
+fn named(rest: &str, may: impl Fn(char) -> bool) -> Fit {
+    match rest.chars().next() {
+        None => Fit::Begun,
+        Some(next) if may(next) => Fit::Whole,
+        Some(_) => Fit::No,
+    }
+}
+
+/// The most text that is held back since a value may have ended.
+const DOUBT_BYTES_MAX: usize = 64 << 10;
+
+/// What a character makes of a tag inside of a value.
 enum Verdict {
-    /// It may still be the end.
+    /// It may still be one.
     Wait(Ending),
-    /// It is.
-    Ends { tag: Tag, from: usize, to: usize },
-    /// It is not.
+    /// It is one.
+    Tag { tag: Tag, from: usize, to: usize },
+    /// It is none.
     Data,
 }
 
@@ -861,6 +1267,12 @@ enum Over {
 }
 
 impl Over {
+    /// Returns how many bytes that was.
+    fn used(self) -> usize {
+        let (Self::Done(used) | Self::Outer(used) | Self::Fail(used)) = self;
+        used
+    }
+
     /// Says it of other bytes.
     fn after(self, used: usize) -> Self {
         match self {

@@ -53,6 +53,8 @@ struct Chunk<'a> {
 struct Feedback<'a> {
     #[serde(borrow, alias = "blockReason")]
     block_reason: Option<&'a RawValue>,
+    #[serde(borrow, alias = "blockReasonMessage")]
+    block_reason_message: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -144,8 +146,15 @@ impl Provider for Gemini {
             }
         }
         let feedback: Feedback<'_> = part(chunk.prompt_feedback);
-        if !text(feedback.block_reason).is_empty() {
-            self.stop("PROHIBITED_CONTENT");
+        let blocked = text(feedback.block_reason);
+        if !blocked.is_empty() {
+            // A prompt that is refused has no answer, so that it must not look like an empty one.
+            if self.reason != BLOCKED {
+                let message = text(feedback.block_reason_message);
+                let why = if message.is_empty() { &blocked } else { &message };
+                out.upstream(&format!("the prompt was blocked: {why}"));
+            }
+            self.stop(BLOCKED);
         }
         if let Some(usage) = chunk.usage_metadata
             && let Ok(usage) = serde_json::from_str::<WireUsage>(usage.get())
@@ -177,6 +186,9 @@ impl Provider for Gemini {
         out.finish(reason);
     }
 }
+
+/// Why an answer to a prompt that was blocked ends.
+const BLOCKED: &str = "PROHIBITED_CONTENT";
 
 impl Gemini {
     fn candidate(&mut self, candidate: &Candidate<'_>, out: &mut Out<'_>) {

@@ -14,6 +14,8 @@ mod properties;
 mod recorded;
 mod rendered;
 mod short;
+mod torn;
+mod values;
 mod vectors;
 
 use protocol::responses::StreamEvent;

@@ -146,7 +146,9 @@ fn reasons() {
     ] {
         check(&[&reason(word), STOP], &[want]);
     }
-    check(&[r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#], &["finish content_filter"]);
+    let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#;
+    check(&[blocked, blocked], &["finish content_filter", "error upstream"]);
+    assert_eq!(details("gemini", blocked), ["the prompt was blocked: SAFETY"]);
     let malformed = r#"{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"print(f())"}]}"#;
     check(&[malformed], &["finish error", "error malformed_call"]);
     assert_eq!(details("gemini", malformed), ["print(f())"]);

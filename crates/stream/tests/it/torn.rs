@@ -1,0 +1,228 @@
+//! Streams that break off: no markup is shown, and whoever waits for calls is told.
+
+use stream::canonical::{Canonical, Collector, Kind};
+use stream::dialect::{Dialect, Format, Options, Parser, Tools};
+
+use crate::short;
+
+fn read(dialect: &Dialect, input: &str) -> Vec<Canonical> {
+    let (mut parser, mut events) = (Parser::new(dialect), Collector::default());
+    parser.push(input.as_bytes(), &mut events);
+    parser.finish(&mut events);
+    events.into_events(true)
+}
+
+/// What was shown, and whether it was said that something is missing.
+fn shown(events: &[Canonical]) -> (String, bool) {
+    let (mut shown, mut truncated) = (String::new(), false);
+    for event in events {
+        match &event.kind {
+            Kind::Text { text } | Kind::Reasoning { text } => shown.push_str(text),
+            Kind::Error { kind, .. } => truncated |= matches!(*kind, "truncated" | "invalid_json"),
+            _ => {}
+        }
+    }
+    (shown, truncated)
+}
+
+/// Formats that show the head of a call which is cut off: their markers are words that people write. So
+/// is `<function=` without a block around it.
+const SHOWN: &[&str] = &[
+    "hermes",
+    "granite",
+    "granite4",
+    "granite_20b_fc",
+    "ernie45",
+    "longcat",
+    "xlam",
+    "llama3_json",
+    "pythonic",
+    "json_fence",
+    "gemma3",
+    "toolcall_v2",
+    "react",
+    "command_a",
+];
+
+/// Formats whose calls stand in a block or a list that has an end of its own.
+const BLOCKS: &[&str] = &[
+    "mistral",
+    "jamba",
+    "hunyuan_a13b",
+    "deepseek_v3",
+    "deepseek_v31",
+    "deepseek_v32",
+    "deepseek_v4",
+    "kimi_k2",
+    "kimi_k3",
+    "minimax_m2",
+    "minimax_m3",
+    "hy_v3",
+    "step3",
+    "dots",
+    "apertus",
+    "command_a",
+    "phi4_mini",
+];
+
+#[test]
+fn vectors_cut_anywhere() {
+    for vector in crate::vectors::load() {
+        let (name, id) = (vector["format"].as_str().unwrap(), vector["id"].as_str().unwrap());
+        let format = Format::named(name).unwrap();
+        let Some(input) = vector["input"].as_str().filter(|input| input.len() < 4096) else {
+            continue;
+        };
+        let calls = vector["expected"].to_string().contains("tool_start");
+        let whole = !vector["expected"].to_string().contains("\"error\"");
+        if !format.is_of_text() || !calls || !whole {
+            continue;
+        }
+        let options: Options =
+            serde_json::from_value(vector["options"].clone()).unwrap_or_default();
+        let tools = Tools::from_json(&vector["tools"]).unwrap_or_default();
+        let dialect = Dialect::new(format, &options, &tools);
+        let all = read(&dialect, input);
+        let (text, _) = shown(&all);
+        let starts: Vec<u64> = all
+            .iter()
+            .filter(|event| matches!(event.kind, Kind::ToolStart { .. }))
+            .map(|event| event.range.unwrap()[1])
+            .collect();
+        let ends: Vec<u64> = all
+            .iter()
+            .filter(|event| matches!(event.kind, Kind::ToolEnd { .. }))
+            .map(|event| event.range.unwrap()[0])
+            .collect();
+        for (cut, _) in input.char_indices() {
+            let events = read(&dialect, &input[..cut]);
+            let (got, truncated) = shown(&events);
+            let same = got.chars().zip(text.chars()).take_while(|(a, b)| a == b);
+            let more = &got[same.map(|(a, _)| a.len_utf8()).sum::<usize>()..];
+            // Of a mark that opens something the beginning may be text.
+            let torn = input[..cut].ends_with(more)
+                && !(more.contains("<|") && more.contains('>'))
+                && !more.contains("｜>");
+            let prose = SHOWN.contains(&name) || more.starts_with("<function=");
+            let torn = torn && (prose || !more.contains(['>', '{', '\n']));
+            assert!(more.is_empty() || torn, "{id}: {more:?} of {:?} is shown", &input[..cut]);
+            let cut = cut as u64;
+            let inside = starts.iter().zip(&ends).any(|(start, end)| *start < cut && cut < *end);
+            let between = BLOCKS.contains(&name)
+                && starts.first().is_some_and(|start| cut >= *start)
+                && starts.last().is_some_and(|start| cut < *start);
+            let torn =
+                |event: &Canonical| matches!(event.kind, Kind::ToolEnd { complete: false, .. });
+            let inside = inside && events.iter().any(torn);
+            assert!(
+                truncated || !(inside || between),
+                "{id}: nothing is said of {:?}",
+                &input[..cut as usize]
+            );
+        }
+    }
+}
+
+#[track_caller]
+fn check(name: &str, input: &str, want: &str) {
+    for size in [1, 5, input.len()] {
+        let got = short::read(name, &Options::default(), &Tools::default(), input, size);
+        assert_eq!(got, want, "{name} by {size}: {input}");
+    }
+}
+
+#[test]
+fn heads_that_are_cut_off() {
+    let ds = "<｜tool▁calls▁begin｜>";
+    check("deepseek_v31", ds, " !truncated");
+    check("deepseek_v31", &format!("a{ds}<｜tool▁call▁begin｜>sea"), "a !truncated");
+    let call = "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>";
+    check("deepseek_v31", &format!("{ds}{call}"), "⟨f({})⟩ !truncated");
+    check("deepseek_v31", &format!("{ds}{call}<｜tool▁call▁begin｜>g"), "⟨f({})⟩ !truncated");
+    check("deepseek_v31", &format!("{ds}{call}<｜tool▁calls▁end｜>"), "⟨f({})⟩");
+    check("jamba", "<tool_calls>[{\"na", " !truncated");
+    check("jamba", "<tool_calls>[{\"name\":\"f\",\"arguments\":{}}, {\"na", "⟨f({})⟩ !truncated");
+    check("jamba", "<tool_calls>[{\"name\":\"f\",\"arguments\":{}}", "⟨f({})⟩ !truncated");
+    check("mistral", "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{}}", "⟨f({})⟩ !truncated");
+    check("mistral", "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{}},", "⟨f({})⟩ !truncated");
+    check("mistral", "[TOOL_CALLS][{\"na", " !truncated");
+    check("mistral_v11", "[TOOL_CALLS]sea", " !truncated");
+    check("minimax_m2", "a<minimax:tool_call>\n<invoke na", "a !truncated");
+    check("internlm2", "a<|action_start|>", "a !truncated");
+    check("glm45", "a<tool_call>sea", "a !truncated");
+    // A tag that people write too is no proof of a call.
+    check("hermes", "a<tool_call>{\"na", "a<tool_call>{\"na !truncated");
+    check("hermes", "<tool_call>[{\"name\":\"f\",\"arguments\":{}},{\"n", "⟨f({})⟩ !truncated");
+    check("qwen3_coder", "a <function=foo", "a <function=foo !truncated");
+    // Blanks between calls are no text.
+    let two = "[{\"name\":\"f\",\"arguments\":{}}]";
+    check("granite", &format!("<|tool_call|>{two}\n<|tool_call|>{two}"), "⟨f({})⟩⟨f({})⟩");
+    check(
+        "granite_20b_fc",
+        "<function_call> {\"name\":\"f\",\"arguments\":{}}\n\n<function_call> {\"name\":\"f\",\"arguments\":{}}",
+        "⟨f({})⟩⟨f({})⟩",
+    );
+    check("mistral_v11", "[TOOL_CALLS]f{}\n[TOOL_CALLS]f{}", "⟨f({})⟩⟨f({})⟩");
+}
+
+#[test]
+fn ends_of_turns() {
+    for (names, tokens) in ENDS {
+        for name in *names {
+            for token in *tokens {
+                check(name, &format!("Hello.{token}"), "Hello.");
+                check(name, &format!("Hello.\n{token}{token}"), "Hello.\n");
+            }
+        }
+    }
+    check(
+        "qwen3_coder",
+        "<tool_call>\n<function=f>\n</function>\n</tool_call><|im_end|>",
+        "⟨f({})⟩",
+    );
+    check("hermes", "<tool_call>{\"name\":\"f\",\"arguments\":{}}<|im_end|>", "⟨f({})⟩");
+    check("glm45", "<tool_call>f\n</tool_call><|observation|>", "⟨f({})⟩");
+    check("kimi_k2", "<|tool_calls_section_begin|><|im_end|>", " !truncated");
+    check("muse", " to=user<|message|>a<|eom|><|eot|>", "a");
+    check("muse", " to=user<|message|>a<|eot|>", "a");
+    check("harmony", "<|channel|>final<|message|>a<|return|>", "a");
+}
+
+/// What ends a turn or a text in each format.
+const ENDS: &[(&[&str], &[&str])] = &[
+    (
+        &["hermes", "granite4", "qwen3_coder", "olmo3", "lfm2", "xlam", "json_fence"],
+        &["<|im_end|>", "<|endoftext|>"],
+    ),
+    (&["llama3_json"], &["<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"]),
+    (&["pythonic"], &["<|eot|>", "<|eom|>", "<|eot_id|>", "<|end_of_text|>"]),
+    (
+        &["mistral", "mistral_v11", "gigachat3", "ernie45", "apertus", "minicpm5", "internlm2"],
+        &["</s>"],
+    ),
+    (
+        &["deepseek_v3", "deepseek_v31", "deepseek_v32", "deepseek_v4", "step3"],
+        &["<｜end▁of▁sentence｜>"],
+    ),
+    (&["kimi_k2", "kimi_k3", "minicpm5", "internlm2"], &["<|im_end|>"]),
+    (&["glm45", "glm47"], &["<|observation|>", "<|user|>", "<|endoftext|>"]),
+    (&["granite", "granite4"], &["<|end_of_text|>"]),
+    (&["granite_20b_fc", "jamba", "phi4_mini"], &["<|endoftext|>"]),
+    (&["jamba"], &["<|eom|>"]),
+    (&["hunyuan_a13b", "hy_v3"], &["<|eos|>"]),
+    (&["command_a"], &["<|END_OF_TURN_TOKEN|>"]),
+    (&["phi4_mini"], &["<|end|>"]),
+    (&["gemma3", "functiongemma", "gemma4"], &["<end_of_turn>", "<eos>"]),
+    (&["gemma4"], &["<turn|>"]),
+    (&["seed_oss"], &["<seed:eos>"]),
+    (&["dots"], &["<|endofresponse|>"]),
+    (&["longcat"], &["</longcat_s>"]),
+    (&["apertus"], &["<|assistant_end|>"]),
+    (&["inkling"], &["<|end_message|>"]),
+];
+
+#[test]
+fn a_prompt_that_is_blocked() {
+    let input = "data: {\"promptFeedback\":{\"blockReason\":\"SAFETY\"}}\n\n";
+    check("gemini", input, " .content_filter !upstream");
+}

@@ -1,0 +1,359 @@
+//! Raw values arrive byte for byte, whatever tags are in them; and what is left out is missed, not guessed.
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use stream::canonical::{Collector, Kind};
+use stream::dialect::{Dialect, Format, Options, Parser, Tools};
+
+/// How a tagged format writes.
+struct Tagged {
+    name: &'static str,
+    /// The block around calls.
+    block: (&'static str, &'static str),
+    /// A call, with `$name` and `$params` in it.
+    call: &'static str,
+    /// A parameter, with `$key` and `$value` in it.
+    param: &'static str,
+    /// The tags that end a parameter and a call.
+    param_close: &'static str,
+    call_close: &'static str,
+}
+
+impl Tagged {
+    fn param(&self, key: &str, value: &str) -> String {
+        self.param.replace("$key", key).replace("$value", value)
+    }
+
+    fn call(&self, name: &str, params: &[(String, String)]) -> String {
+        let params: String = params.iter().map(|(key, value)| self.param(key, value)).collect();
+        self.call.replace("$name", name).replace("$params", &params)
+    }
+
+    fn calls(&self, calls: &[(String, Vec<(String, String)>)]) -> String {
+        let calls: String = calls.iter().map(|(name, params)| self.call(name, params)).collect();
+        format!("{}{calls}{}", self.block.0, self.block.1)
+    }
+
+    /// Takes its tags out of its templates.
+    fn tags(&self) -> Vec<String> {
+        let text = format!("{}{}{}{}", self.block.0, self.call, self.param, self.block.1);
+        let text = text.replace("$params", "").replace("$value", "");
+        let text = text.replace("$name", "f").replace("$key", "k");
+        let starts: Vec<_> = text.match_indices('<').map(|(at, _)| at).collect();
+        let ends = starts.iter().skip(1).copied().chain([text.len()]);
+        let tags = starts.iter().zip(ends).map(|(from, to)| text[*from..to].trim_end().to_owned());
+        tags.collect()
+    }
+}
+
+const INVOKE: Tagged = Tagged {
+    name: "",
+    block: ("", ""),
+    call: "<invoke name=\"$name\">\n$params</invoke>\n",
+    param: "<parameter name=\"$key\">$value</parameter>\n",
+    param_close: "</parameter>",
+    call_close: "</invoke>",
+};
+
+const DSML: Tagged = Tagged {
+    call: "<｜DSML｜invoke name=\"$name\">\n$params</｜DSML｜invoke>\n",
+    param: "<｜DSML｜parameter name=\"$key\" string=\"true\">$value</｜DSML｜parameter>\n",
+    param_close: "</｜DSML｜parameter>",
+    call_close: "</｜DSML｜invoke>",
+    ..INVOKE
+};
+
+const FUNCTION: Tagged = Tagged {
+    name: "",
+    block: ("", ""),
+    call: "<tool_call>\n<function=$name>\n$params</function>\n</tool_call>\n",
+    param: "<parameter=$key>\n$value\n</parameter>\n",
+    param_close: "</parameter>",
+    call_close: "</function>",
+};
+
+const ARG: Tagged = Tagged {
+    name: "",
+    block: ("", ""),
+    call: "<tool_call>$name\n$params</tool_call>\n",
+    param: "<arg_key>$key</arg_key>\n<arg_value>$value</arg_value>\n",
+    param_close: "</arg_value>",
+    call_close: "</tool_call>",
+};
+
+const FORMATS: &[Tagged] = &[
+    Tagged { name: "qwen3_coder", ..FUNCTION },
+    Tagged {
+        name: "seed_oss",
+        call: "<seed:tool_call>\n<function=$name>\n$params</function>\n</seed:tool_call>\n",
+        ..FUNCTION
+    },
+    Tagged { name: "claude_xml", block: ("<function_calls>\n", "</function_calls>"), ..INVOKE },
+    Tagged {
+        name: "minimax_m2",
+        block: ("<minimax:tool_call>\n", "</minimax:tool_call>"),
+        ..INVOKE
+    },
+    Tagged { name: "dots", block: ("<dots_function_call>\n", "</dots_function_call>"), ..INVOKE },
+    Tagged {
+        name: "deepseek_v32",
+        block: ("<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>"),
+        ..DSML
+    },
+    Tagged {
+        name: "deepseek_v4",
+        block: ("<｜DSML｜tool_calls>\n", "</｜DSML｜tool_calls>"),
+        ..DSML
+    },
+    Tagged {
+        name: "step3",
+        block: ("<｜tool_calls_begin｜>\n", "<｜tool_calls_end｜>"),
+        call: "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"$name\">$params</steptml:invoke><｜tool_call_end｜>\n",
+        param: "<steptml:parameter name=\"$key\">$value</steptml:parameter>",
+        param_close: "</steptml:parameter>",
+        call_close: "</steptml:invoke>",
+    },
+    Tagged {
+        name: "minicpm5",
+        call: "<function name=\"$name\">$params</function>\n",
+        param: "<param name=\"$key\">$value</param>",
+        param_close: "</param>",
+        call_close: "</function>",
+        ..INVOKE
+    },
+    Tagged { name: "glm45", ..ARG },
+    Tagged {
+        name: "glm47",
+        call: "<tool_call>$name$params</tool_call>",
+        param: "<arg_key>$key</arg_key><arg_value>$value</arg_value>",
+        ..ARG
+    },
+    Tagged {
+        name: "hy_v3",
+        block: ("<tool_calls>\n", "</tool_calls>"),
+        call: "<tool_call>$name<tool_sep>\n$params</tool_call>\n",
+        ..ARG
+    },
+    Tagged {
+        name: "kimi_k3",
+        block: ("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
+        call: "<|open|>call tool=\"$name\" index=\"1\"<|sep|>$params<|close|>call<|sep|>",
+        param: "<|open|>argument key=\"$key\" type=\"string\"<|sep|>$value<|close|>argument<|sep|>",
+        param_close: "<|close|>argument<|sep|>",
+        call_close: "<|close|>call<|sep|>",
+    },
+    Tagged {
+        name: "muse",
+        block: (" to=f<|message|><atem:function_calls>\n", "</atem:function_calls><|eom|>"),
+        call: "<atem:invoke name=\"$name\">\n$params</atem:invoke>\n",
+        param: "<atem:parameter name=\"$key\">$value</atem:parameter>\n",
+        param_close: "</atem:parameter>",
+        call_close: "</atem:invoke>",
+    },
+];
+
+/// Reads an input in pieces of these sizes: the calls with their arguments, all text, and the errors.
+fn read(name: &str, input: &str, sizes: &[usize]) -> (Vec<(String, Value, bool)>, String, String) {
+    let dialect = Dialect::new(Format::named(name).unwrap(), &Options::default(), &tools());
+    let (mut parser, mut events) = (Parser::new(&dialect), Collector::default());
+    let (mut rest, mut sizes) = (input.as_bytes(), sizes.iter().cycle());
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at((*sizes.next().unwrap()).clamp(1, rest.len()));
+        parser.push(piece, &mut events);
+        rest = more;
+    }
+    parser.finish(&mut events);
+    let (mut calls, mut said, mut errors) = (Vec::new(), String::new(), String::new());
+    for event in events.into_events(false) {
+        match event.kind {
+            Kind::ToolStart { name, .. } => calls.push((name, Value::Null, false)),
+            Kind::ToolArgs { text, .. } => {
+                calls.last_mut().unwrap().1 = serde_json::from_str(&text).unwrap_or(text.into());
+            }
+            Kind::ToolEnd { complete, .. } => calls.last_mut().unwrap().2 = complete,
+            Kind::Text { text } => said.push_str(&text),
+            other => errors.push_str(&format!("{other:?} ")),
+        }
+    }
+    (calls, said, errors)
+}
+
+/// All parameters of the tool are text.
+fn tools() -> Tools {
+    let schema = json!({ "additionalProperties": { "type": "string" } });
+    Tools::from_json(&json!([{ "name": "write", "parameters": schema }])).unwrap()
+}
+
+/// Pieces of a value that is a text about calls: tags of all formats, words, and whole calls. A close tag
+/// of the format's own parameters has a word after it, since without one nobody could tell.
+fn value(own: &'static Tagged) -> impl Strategy<Value = String> {
+    let mut tags: Vec<String> = FORMATS.iter().flat_map(Tagged::tags).collect();
+    for json in ["<tool_call>{\"name\":\"f\"}</tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "]]>"]
+    {
+        tags.push(json.to_owned());
+    }
+    tags.sort();
+    tags.dedup();
+    let param_open = own.param[..own.param.find("$key").unwrap()].to_owned();
+    let tags: Vec<String> = tags
+        .into_iter()
+        // Whether a parameter that is opened and not closed is one would be anybody's guess.
+        .filter(|tag| !tag.starts_with(&param_open) && !tag.ends_with("<|eom|>"))
+        .map(|tag| if tag == own.param_close { format!("{tag} is its end") } else { tag })
+        .collect();
+    let example = own.calls(&[
+        ("f".to_owned(), vec![("k".to_owned(), "v".to_owned()), ("l".to_owned(), "w".to_owned())]),
+        ("g".to_owned(), vec![]),
+        ("f".to_owned(), vec![("k".to_owned(), "v".to_owned())]),
+    ]);
+    let example = example.replace("<|eom|>", "");
+    let word = prop::sample::select(vec![
+        "a", " ", "\n", "<", "</", "b < c", "```\n", "\n\n  ", "\"", "é", "{", "&lt;", "x>y",
+    ]);
+    let piece = prop_oneof![
+        3 => prop::sample::select(tags),
+        3 => word.prop_map(str::to_owned),
+        1 => Just(format!("\n```\n{example}\n```\n")),
+        1 => Just(format!("{}\n{}", own.call_close, own.block.1.replace("<|eom|>", ""))),
+    ];
+    prop::collection::vec(piece, 0..8).prop_map(|pieces| format!("s{}e", pieces.concat()))
+}
+
+fn arguments(own: &'static Tagged) -> impl Strategy<Value = Vec<(String, String)>> {
+    prop::collection::vec(value(own), 1..4).prop_map(|values| {
+        values.into_iter().enumerate().map(|(at, value)| (format!("k{at}"), value)).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #[test]
+    fn values_arrive_byte_for_byte(
+        seed in FORMATS.iter().map(arguments).collect::<Vec<_>>(),
+        more in FORMATS.iter().map(arguments).collect::<Vec<_>>(),
+        sizes in prop::collection::vec(1usize..60, 1..6),
+    ) {
+        for (own, (first, second)) in FORMATS.iter().zip(seed.into_iter().zip(more)) {
+            let calls = [("write".to_owned(), first), ("write".to_owned(), second)];
+            let input = own.calls(&calls);
+            let want: Vec<_> = calls
+                .iter()
+                .map(|(name, params)| {
+                    let args: Map<_, _> =
+                        params.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
+                    (name.clone(), Value::Object(args), true)
+                })
+                .collect();
+            for sizes in [sizes.as_slice(), &[1], &[usize::MAX]] {
+                let (got, said, errors) = read(own.name, &input, sizes);
+                prop_assert_eq!(&got, &want, "{}: {}", own.name, input);
+                prop_assert_eq!(said.trim(), "", "{}: {}", own.name, input);
+                prop_assert_eq!(errors, "", "{}: {}", own.name, input);
+            }
+        }
+    }
+}
+
+/// Reads a call of a format whose only value is `value`, and then `rest`, cut in several ways.
+#[track_caller]
+fn check(own: &Tagged, value: &str, rest: &str, want: &[&str]) {
+    let call = own.call.replace("$name", "write");
+    let (head, _) = call.split_once("$params").unwrap();
+    let (start, _) = own.param.split_once("$value").unwrap();
+    let input = format!("{}{head}{}{value}{rest}", own.block.0, start.replace("$key", "k"));
+    let want: Vec<_> =
+        want.iter().map(|value| ("write".to_owned(), json!({ "k": value }), true)).collect();
+    let sizes = if input.len() > 4096 { [999, 4096, input.len()] } else { [1, 7, input.len()] };
+    for size in sizes {
+        let (calls, said, errors) = read(own.name, &input, &[size]);
+        assert_eq!(calls, want, "{} by {size}: {input}", own.name);
+        assert_eq!((said.trim(), errors.as_str()), ("", ""), "{} by {size}: {input}", own.name);
+    }
+}
+
+/// Returns what follows a value: all of it, and without the tag that ends the value.
+fn ends(own: &Tagged) -> (String, String) {
+    let call = own.call("write", &[("k".to_owned(), "\0".to_owned())]);
+    let (_, end) = call.split_once('\0').unwrap();
+    let end = format!("{}{}", end.trim_end(), own.block.1);
+    let lacks = end[end.find(own.call_close).unwrap()..].to_owned();
+    (end, lacks)
+}
+
+#[test]
+fn values_that_go_on() {
+    for own in FORMATS {
+        let (end, lacks) = ends(own);
+        // The end of a message after that of a call leaves no doubt.
+        let foreign = lacks.replace("<|eom|>", "");
+        let some = [("x".to_owned(), "y".to_owned())];
+        for value in [
+            format!("text with {foreign} and more"),
+            format!("text with\n{foreign}\nand more"),
+            format!("\n{foreign}"),
+            foreign.clone(),
+            format!("{} and {} and {}", own.param_close, own.call_close, own.block.1)
+                .replace("<|eom|>", ""),
+            format!("a\n{foreign}\n{}", own.call("f", &[])),
+            format!("a\n{}\n{foreign}\nb", own.call("f", &some)),
+            format!("```\n{}\n```", own.calls(&[("f".to_owned(), some.to_vec())]))
+                .replace("<|eom|>", ""),
+            "the tokens <|eom|><|start|> and <|im_end|>".to_owned(),
+            format!("{} is not closed", own.call.split_once("$params").unwrap().0),
+            "a\n".repeat(40_000) + &foreign + &"b\n".repeat(40_000),
+        ] {
+            check(own, &value, &end, &[&value]);
+        }
+    }
+}
+
+/// Puts blanks around names and `=` in the tags of a template; tokens have no place for them.
+fn loosen(template: &str) -> String {
+    let mut loose = String::new();
+    for next in template.chars() {
+        let named = loose.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '"');
+        match next {
+            '=' => loose.push_str(" = "),
+            '>' if named => loose.push_str(" >"),
+            _ => loose.push(next),
+        }
+    }
+    loose
+}
+
+#[test]
+fn blanks_in_tags() {
+    for own in FORMATS {
+        let template = own.call.replace("$params", own.param).replace("$key", "k");
+        let template = template.replace("$value", "a = b > c").replace("$name", "write");
+        // The value itself stays as it is.
+        let loose = loosen(&template).replace("a  =  b > c", "a = b > c");
+        let input = format!("{}{loose}{loose}{}", loosen(own.block.0), loosen(own.block.1));
+        let input = input.replace(" to = f<|message|>", " to=f<|message|>");
+        let one = ("write".to_owned(), json!({ "k": "a = b > c" }), true);
+        for size in [1, 3, input.len()] {
+            let (calls, said, errors) = read(own.name, &input, &[size]);
+            assert_eq!(calls, [one.clone(), one.clone()], "{} by {size}: {input}", own.name);
+            assert_eq!((said.trim(), errors.as_str()), ("", ""), "{} by {size}: {input}", own.name);
+        }
+    }
+}
+
+#[test]
+fn values_without_their_close_tag() {
+    for own in FORMATS {
+        let (_, lacks) = ends(own);
+        let feed = if own.param.contains("\n$value") { "" } else { "\n" };
+        let value = format!("abc{feed}");
+        // The end of the stream proves it, also where the tags do not stand on a line of their own.
+        check(own, "abc\n", &lacks, &[&value]);
+        check(own, "abc", &lacks, &["abc"]);
+        // Other calls follow.
+        let close = lacks.strip_suffix(own.block.1).unwrap();
+        let call = |value: &str| own.call("write", &[("k".to_owned(), value.to_owned())]);
+        let rest = format!("{close}\n{}{}{}", call("d"), call("e"), own.block.1);
+        check(own, "abc\n", &rest, &[&value, "d", "e"]);
+        let rest = format!("{close}\n{}{}", call(&"long ".repeat(40_000)), own.block.1);
+        check(own, "abc\n", &rest, &[&value, &"long ".repeat(40_000)]);
+    }
+}
