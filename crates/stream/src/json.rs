@@ -202,10 +202,30 @@ impl Reader {
         text: &str,
         mut sink: impl FnMut(Event<'_>, usize),
     ) -> Result<Progress, JsonError> {
+        self.run(text, |_, _, at| at, &mut sink)
+    }
+
+    /// As [`Self::push`], for whoever only wants to know whether it is JSON.
+    pub(crate) fn check(&mut self, text: &str) -> Result<Progress, JsonError> {
+        self.run(text, Self::skim, &mut |_, _| ())
+    }
+
+    /// Reads a piece; `skim` may go ahead as far as it can without events.
+    #[inline]
+    fn run(
+        &mut self,
+        text: &str,
+        skim: impl Fn(&mut Self, &[u8], usize) -> usize,
+        sink: &mut impl FnMut(Event<'_>, usize),
+    ) -> Result<Progress, JsonError> {
         let bytes = text.as_bytes();
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
-            match self.step(text, at, &mut sink) {
+            at = skim(self, bytes, at);
+            if at == bytes.len() || self.state == State::Done {
+                break;
+            }
+            match self.step(text, at, sink) {
                 Ok(next) => at = next,
                 Err((kind, place)) => {
                     self.offset += place as u64;
@@ -241,6 +261,72 @@ impl Reader {
     /// Returns how many containers are open.
     pub fn depth(&self) -> usize {
         self.levels.depth
+    }
+
+    /// Goes over tokens that stand whole in `bytes` and are as most are; returns where to go on.
+    fn skim(&mut self, bytes: &[u8], mut at: usize) -> usize {
+        // The end of the document is the other path's.
+        if self.levels.depth == 0 {
+            return at;
+        }
+        let mut state = self.state;
+        let mut object = self.levels.in_object();
+        while let Some(&byte) = bytes.get(at) {
+            match (state, byte) {
+                (State::FirstKey | State::Key, b'"') => {
+                    let Some(end) = plain_string(bytes, at + 1) else { break };
+                    let colon = bytes.get(end) == Some(&b':');
+                    at = end + usize::from(colon);
+                    state = if colon { State::Value } else { State::Colon };
+                }
+                (State::Value | State::FirstItem, b'"') => {
+                    let Some(end) = plain_string(bytes, at + 1) else { break };
+                    at = end;
+                    state = State::After;
+                }
+                (State::Value | State::FirstItem, b'0'..=b'9') => {
+                    let Some(end) = plain_number(bytes, at) else { break };
+                    at = end;
+                    state = State::After;
+                }
+                (State::Value | State::FirstItem, b'{' | b'[') => {
+                    if self.levels.open(byte == b'{').is_err() {
+                        break;
+                    }
+                    object = byte == b'{';
+                    state = if object { State::FirstKey } else { State::FirstItem };
+                    at += 1;
+                }
+                (State::Value | State::FirstItem, b't' | b'f' | b'n') => {
+                    let words: [&[u8]; 3] = [b"true", b"false", b"null"];
+                    let word = words.iter().find(|word| bytes[at..].starts_with(word));
+                    let Some(word) = word else { break };
+                    at += word.len();
+                    state = State::After;
+                }
+                (State::After, b',') => {
+                    at += 1;
+                    state = if object { State::Key } else { State::Value };
+                }
+                (State::FirstKey, b'}')
+                | (State::FirstItem, b']')
+                | (State::After, b'}' | b']')
+                    if object == (byte == b'}') =>
+                {
+                    at += 1;
+                    self.levels.depth -= 1;
+                    if self.levels.depth == 0 {
+                        self.state = State::Done;
+                        return at;
+                    }
+                    object = self.levels.in_object();
+                    state = State::After;
+                }
+                _ => break,
+            }
+        }
+        self.state = state;
+        at
     }
 
     /// Reads from `at` to the next change of state; returns where to go on.
@@ -447,6 +533,33 @@ impl Reader {
     fn after(&mut self) {
         self.state = if self.levels.depth == 0 { State::Done } else { State::After };
     }
+}
+
+/// Finds the end of a string without escapes.
+#[inline]
+fn plain_string(bytes: &[u8], from: usize) -> Option<usize> {
+    let end = from + find_unclean([], &bytes[from..])?;
+    (bytes[end] == b'"').then_some(end + 1)
+}
+
+/// Finds the end of a number without a sign or an exponent that something follows.
+#[inline]
+fn plain_number(bytes: &[u8], from: usize) -> Option<usize> {
+    let digits = |mut at: usize| {
+        while bytes.get(at).is_some_and(u8::is_ascii_digit) {
+            at += 1;
+        }
+        at
+    };
+    let mut end = if bytes[from] == b'0' { from + 1 } else { digits(from + 1) };
+    if bytes.get(end) == Some(&b'.') {
+        let fraction = end + 1;
+        end = digits(fraction);
+        if end == fraction {
+            return None;
+        }
+    }
+    matches!(bytes.get(end), Some(b',' | b'}' | b']')).then_some(end)
 }
 
 /// Which of the open levels are objects: a bit each, so that a reader stays small.

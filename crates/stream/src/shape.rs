@@ -3,7 +3,7 @@
 //! Looks at brackets and strings only, in a few bytes of state, however long the text is: enough to
 //! tell half a value from a whole one. Whether a whole one is valid is for those who read it.
 
-use memchr::memchr2;
+use crate::find::find;
 
 /// Looks at one text, piece by piece.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +51,7 @@ impl Shape {
         while let Some(&byte) = bytes.get(at) {
             match self.state {
                 State::Broken => return,
-                State::Text => match memchr2(b'"', b'\\', &bytes[at..]) {
+                State::Text => match find(*b"\"\\", &bytes[at..]) {
                     None => return,
                     Some(skipped) => {
                         at += skipped;
@@ -59,6 +59,8 @@ impl Shape {
                             if bytes[at] == b'\\' { State::Escape } else { self.after_text() };
                     }
                 },
+                // Between brackets and strings there is nothing to see.
+                State::Inside if !matches!(byte, b'"' | b'{' | b'}' | b'[' | b']') => {}
                 state => self.state = self.next(state, byte),
             }
             at += 1;

@@ -268,11 +268,13 @@ impl Run {
     fn finish_block(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
         match self.mode {
             Mode::Closing(calls) => {
-                if self.partial.text.len() > 1 || calls.is_block() {
+                let (half, block) = (self.partial.text.len(), calls.is_block());
+                let torn = half > 1 || (half > 0 && block);
+                if torn {
                     self.partial.text.clear();
                 }
                 let blank = self.held.text.trim_start().is_empty();
-                if calls.is_block() && blank && self.partial.text.is_empty() {
+                if blank && self.partial.text.is_empty() && (block || torn) {
                     self.held.text.clear();
                 }
                 self.give_back(Mode::Text, false, at, sink);

@@ -340,7 +340,12 @@ impl Marks {
     /// Looks which mark a text begins with.
     pub(crate) fn probe(&self, text: &str, place: impl Fn(Place) -> bool) -> Probe {
         let (mut best, mut begun) = (None, false);
+        let second = text.as_bytes().get(1);
         for (known, mark) in &self.list {
+            // Most of what begins like a mark is none, and shows it at once. No mark has blanks here.
+            if second.is_some() && known.len() > 1 && known.as_bytes().get(1) != second {
+                continue;
+            }
             match start([known], text) {
                 Start::Whole(len)
                     if best.is_none_or(|(longest, _)| longest < len) && place(mark.place) =>

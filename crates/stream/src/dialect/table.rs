@@ -565,7 +565,7 @@ static KIMI_K2: Spec = Spec {
         noise: Noise::Dropped,
         lax: false,
     }],
-    ends: &["<|im_end|>", "[EOS]"],
+    ends: &["<|im_end|>"],
     ..PLAIN
 };
 
@@ -936,7 +936,7 @@ static KIMI_K3: Spec = Spec {
         noise: Noise::Dropped,
         lax: false,
     }],
-    ends: &["<|im_end|>", "[EOS]"],
+    ends: &["<|im_end|>"],
     ..PLAIN
 };
 

@@ -485,6 +485,10 @@ impl Tagged {
     fn judge(&mut self, scan: Scan, next: char) -> Verdict {
         match scan.ending {
             Ending::None => Verdict::Data,
+            // A line feed that no tag follows: most of them.
+            Ending::Tag { from: 1 } if self.buffer.len() == 1 && next != '<' && !scan.cdata => {
+                Verdict::Data
+            }
             Ending::Tag { from } => {
                 self.buffer.push(next);
                 let text = &self.buffer[from..];
@@ -966,13 +970,16 @@ impl Body for Tagged {
     #[inline]
     fn pass(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> bool {
         let State::Value(scan) = &mut self.state else { return false };
-        let Some(call) = &self.call else { return false };
-        if scan.first
-            || self.doubt.is_some()
-            || scan.ending != Ending::None
-            || !call.value.is_text()
-            || find_unclean(*b"<]", text.as_bytes()).is_some()
-        {
+        let Some(call) = &mut self.call else { return false };
+        if scan.first || self.doubt.is_some() || scan.ending != Ending::None {
+            return false;
+        }
+        if !call.value.is_text() {
+            let keeps = find(*b"<\n", text.as_bytes()).is_none() && call.value.keep(text);
+            scan.line_start &= !keeps;
+            return keeps;
+        }
+        if find_unclean(*b"<]", text.as_bytes()).is_some() {
             return false;
         }
         scan.line_start = false;

@@ -23,6 +23,8 @@ pub(crate) struct Value {
     raw: String,
     /// How many bytes of blanks that begins with.
     blank: usize,
+    /// How much of it the reader has seen: it reads many small pieces as one.
+    read: usize,
     reader: json::Reader,
     readable: bool,
 }
@@ -45,6 +47,7 @@ impl Value {
             form: Form::Empty,
             raw: String::new(),
             blank: 0,
+            read: 0,
             reader: json::Reader::default(),
             readable: true,
         }
@@ -80,10 +83,9 @@ impl Value {
         let settled = match self.hint {
             Hint::TextOrNull => !"null".starts_with(&self.raw),
             _ => {
-                if self.readable {
-                    let read = self.reader.push(piece, |_| ());
-                    self.readable = read
-                        .is_ok_and(|progress| piece[progress.consumed..].trim_start().is_empty());
+                let (new, all) = (self.raw.len() - self.read, self.raw.len());
+                if all <= BATCH_BYTES || new >= BATCH_BYTES || all > HELD_BYTES_MAX {
+                    self.read_on();
                 }
                 // The words of other languages are short; anything longer that is no JSON is text.
                 !self.readable && self.raw.len() - self.blank > WORD_BYTES_MAX
@@ -95,6 +97,33 @@ impl Value {
         }
         if settled || full {
             self.become_text(range, out);
+        }
+    }
+
+    /// Takes a piece that is only to be kept, if that is so.
+    #[inline]
+    pub(crate) fn keep(&mut self, piece: &str) -> bool {
+        let all = self.raw.len() + piece.len();
+        let keeps = self.form == Form::Open
+            && self.readable
+            && self.hint != Hint::TextOrNull
+            && self.raw.len() > BATCH_BYTES
+            && all - self.read < BATCH_BYTES
+            && all <= HELD_BYTES_MAX;
+        if keeps {
+            self.raw.push_str(piece);
+        }
+        keeps
+    }
+
+    /// Reads what has come since.
+    fn read_on(&mut self) {
+        let new = &self.raw[self.read..];
+        self.read = self.raw.len();
+        if self.readable && !new.is_empty() {
+            let read = self.reader.check(new);
+            self.readable =
+                read.is_ok_and(|progress| new[progress.consumed..].trim_start().is_empty());
         }
     }
 
@@ -117,6 +146,7 @@ impl Value {
         if self.form != Form::Open {
             return;
         }
+        self.read_on();
         let raw = self.raw.trim_start();
         if self.readable && self.hint != Hint::TextOrNull && !raw.is_empty() {
             out.args(self.index, raw, at..at);
@@ -139,6 +169,7 @@ impl Value {
 
     /// Returns it as JSON, if that is what it is and the schema wants.
     fn json(&mut self) -> Option<Cow<'static, str>> {
+        self.read_on();
         let text = self.raw.trim();
         let word = match text {
             "true" | "True" | "TRUE" => Some("true"),
@@ -163,6 +194,9 @@ impl Value {
         }
     }
 }
+
+/// How much is read at once of what may be JSON, but at its beginning.
+const BATCH_BYTES: usize = 256;
 
 /// The longest word that a value may be without being JSON or text.
 const WORD_BYTES_MAX: usize = 8;
