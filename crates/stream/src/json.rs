@@ -598,3 +598,27 @@ pub fn unescape(raw: &str) -> String {
     reader.finish(|piece| text.push_str(piece));
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Reader;
+
+    proptest! {
+        #[test]
+        fn who_skims_sees_the_same(
+            text in r#"([\[\]{}:,]{1,2}|[\[{]"a": ?|"[ab]{0,9}"|"\\[nux"]"|-?[0-9]{1,3}|0?\.[0-9]|[ \neE+]|true|nul|false){0,24}"#,
+            open in "[\\[]{0,3}",
+            cut in 1usize..20,
+        ) {
+            let text = format!("{open}{text}");
+            let (mut reader, mut skimmer) = (Reader::default(), Reader::default());
+            for piece in text.as_bytes().chunks(cut) {
+                let piece = str::from_utf8(piece).unwrap();
+                prop_assert_eq!(skimmer.check(piece), reader.push(piece, |_| ()), "{}", text);
+            }
+            prop_assert_eq!(skimmer.finish(|_| ()), reader.finish(|_| ()), "{}", text);
+        }
+    }
+}
