@@ -371,7 +371,6 @@ const GRAMMARS_KEPT: usize = 16;
 const NOTHING: &str = "the model has no opinion on what could follow";
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 mod costly;
 
 #[cfg(test)]
