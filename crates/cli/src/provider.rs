@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context as _, anyhow, bail};
 use config::{Config, Provider, WireApi};
 use engine::retry::RetryLimits;
 use infer::serve::{PROTOCOL, PROTOCOL_HEADER};
 use providers::{Auth, Endpoint, OPENAI_BASE_URL, Socket};
+use runtime::TextDialect;
 use stdx::Redacted;
-use stream::dialect::Format;
+use stream::dialect::{Format, Options};
+use stream::document::Path;
 
 use crate::local;
 
@@ -29,7 +31,7 @@ const LOCAL_PATIENCE: Duration = Duration::from_secs(3600);
 pub(crate) struct Resolved {
     pub(crate) endpoint: Endpoint,
     pub(crate) retry: RetryLimits,
-    pub(crate) dialect: Option<&'static Format>,
+    pub(crate) dialect: Option<TextDialect>,
 }
 
 /// Makes the endpoint of the daemon of this machine.
@@ -112,8 +114,21 @@ pub(crate) fn resolve(config: &Config, env: &HashMap<String, String>) -> anyhow:
     Ok(Resolved { endpoint, retry, dialect })
 }
 
-fn dialect(id: &str, provider: &Provider) -> anyhow::Result<Option<&'static Format>> {
-    let Some(name) = &provider.dialect else { return Ok(None) };
+fn dialect(id: &str, provider: &Provider) -> anyhow::Result<Option<TextDialect>> {
+    let set = match provider {
+        Provider { call_paths, .. } if !call_paths.is_empty() => Some("call_paths"),
+        Provider { calls_in_arguments: true, .. } => Some("calls_in_arguments"),
+        _ => None,
+    };
+    let Some(name) = &provider.dialect else {
+        if let Some(setting) = set {
+            bail!(
+                "model provider `{id}` has `{setting}` without a `dialect` that reads documents: \
+                 add dialect = \"toolcall_v2\", or remove it"
+            );
+        }
+        return Ok(None);
+    };
     if provider.wire_api != WireApi::Chat {
         bail!(
             "model provider `{id}` has a `dialect`, which is read only with wire_api = \"chat\": \
@@ -121,7 +136,27 @@ fn dialect(id: &str, provider: &Provider) -> anyhow::Result<Option<&'static Form
         );
     }
     match Format::named(name) {
-        Some(format) if format.is_of_text() => Ok(Some(format)),
+        Some(format) if format.is_of_text() => {
+            if let Some(setting) = set.filter(|_| !format.reads_documents()) {
+                bail!(
+                    "model provider `{id}` has `{setting}`, which the dialect `{name}` does not read: \
+                     it has no documents; choose toolcall_v2, legacy_json or auto, or remove it"
+                );
+            }
+            let paths = provider.call_paths.iter().enumerate().map(|(entry, path)| {
+                Path::parse(path).with_context(|| {
+                    format!("entry {} of `call_paths` of model provider `{id}`", entry + 1)
+                })
+            });
+            // A model that calls has thought enough, also when it forgets to say so.
+            let options = Options {
+                tool_call_ends_reasoning: true,
+                paths: paths.collect::<anyhow::Result<_>>()?,
+                calls_in_arguments: provider.calls_in_arguments,
+                ..Options::default()
+            };
+            Ok(Some(TextDialect { format, options }))
+        }
         Some(_) => bail!(
             "the dialect `{name}` of model provider `{id}` is what a provider sends over HTTP, not \
              what a model writes: remove it, or choose another (`heddle debug decode --list`)"

@@ -41,6 +41,10 @@ pub struct Provider {
     pub wire_api: WireApi,
     /// How its model writes calls into text, if the server leaves them there; only for `chat`.
     pub dialect: Option<String>,
+    /// Where calls are in the JSON documents that the dialect reads, instead of the usual places.
+    pub call_paths: Vec<String>,
+    /// Whether calls in the arguments of calls are calls of their own.
+    pub calls_in_arguments: bool,
     /// How often a request that got no stream is sent again; at most [`REQUEST_RETRIES_MAX`].
     pub request_max_retries: u32,
     /// How often a broken stream is asked for again; at most [`STREAM_RETRIES_MAX`].
@@ -66,6 +70,8 @@ impl Default for Provider {
             query_params: BTreeMap::new(),
             wire_api: WireApi::default(),
             dialect: None,
+            call_paths: Vec::new(),
+            calls_in_arguments: false,
             request_max_retries: REQUEST_RETRIES_DEFAULT,
             stream_max_retries: STREAM_RETRIES_DEFAULT,
             stream_idle_timeout_ms: STREAM_IDLE_TIMEOUT_MS_DEFAULT,
@@ -92,6 +98,8 @@ impl Read for Provider {
             query_params: s.or("query_params", default.query_params)?,
             wire_api: s.or("wire_api", default.wire_api)?,
             dialect: s.value("dialect")?,
+            call_paths: s.or("call_paths", default.call_paths)?,
+            calls_in_arguments: s.or("calls_in_arguments", false)?,
             request_max_retries: s
                 .value("request_max_retries")?
                 .map_or(default.request_max_retries, |n| at_most(n, REQUEST_RETRIES_MAX)),

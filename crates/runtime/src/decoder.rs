@@ -3,9 +3,11 @@
 use protocol::chat::Tool;
 use protocol::responses::{StreamEvent, ToolSpec};
 use providers::WireApi;
-use stream::dialect::{Dialect, Format, Options, Tools};
+use stream::dialect::{Dialect, Tools};
 use stream::sse::EventTooLong;
 use stream::{chat, responses};
+
+use crate::thread::TextDialect;
 
 /// How the answers of an endpoint are read.
 #[derive(Debug)]
@@ -25,15 +27,15 @@ impl Reader {
     /// Prepares for the answers of an endpoint whose model is offered these tools.
     pub(crate) fn new(
         wire_api: WireApi,
-        dialect: Option<&'static Format>,
+        dialect: Option<&TextDialect>,
         tools: &[ToolSpec],
     ) -> Self {
-        // A model that calls has thought enough, also when it forgets to say so.
-        let options = Options { tool_call_ends_reasoning: true, ..Options::default() };
         match wire_api {
             WireApi::Responses => Self::Responses,
             WireApi::Chat => Self::Chat(chat::Setup {
-                dialect: dialect.map(|format| Dialect::new(format, &options, &schemas(tools))),
+                dialect: dialect.map(|TextDialect { format, options }| {
+                    Dialect::new(format, options, &schemas(tools))
+                }),
                 custom: tools.iter().filter_map(custom).collect(),
             }),
         }

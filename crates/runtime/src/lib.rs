@@ -16,4 +16,4 @@ mod thread;
 pub use asker::{Asked, Asker};
 pub use driver::Control;
 pub use journal::Journal;
-pub use thread::{OutputSchema, Past, RequestOptions, Thread, ThreadOptions, Toolset};
+pub use thread::{OutputSchema, Past, RequestOptions, TextDialect, Thread, ThreadOptions, Toolset};

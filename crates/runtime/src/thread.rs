@@ -58,13 +58,22 @@ pub struct Past {
     pub context_tokens: u64,
 }
 
+/// How a model writes calls into text.
+#[derive(Clone, Debug)]
+pub struct TextDialect {
+    /// The format.
+    pub format: &'static Format,
+    /// How it is read.
+    pub options: stream::dialect::Options,
+}
+
 /// What a thread is run with.
 #[derive(Debug)]
 pub struct ThreadOptions {
     /// What every request carries.
     pub request: RequestOptions,
     /// How the model writes calls into text, for endpoints of Chat Completions that leave them there.
-    pub dialect: Option<&'static Format>,
+    pub dialect: Option<TextDialect>,
     /// The bounds of a turn.
     pub limits: Limits,
     /// How often to retry.
@@ -148,7 +157,7 @@ impl Thread {
         let Past { entries, usage, context_tokens } = past;
         let context = Context::resume(entries);
         let setup = context.news(setup, &options.turn_context.cwd);
-        let reader = Reader::new(client.wire_api(), options.dialect, &tools.specs);
+        let reader = Reader::new(client.wire_api(), options.dialect.as_ref(), &tools.specs);
         Self {
             id,
             client,

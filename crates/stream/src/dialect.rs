@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use crate::document::Path;
+use crate::error::ParserError;
 use crate::event::{ErrorKind, Event, Sink};
 use crate::utf8;
 
@@ -19,13 +21,14 @@ pub mod blocks;
 mod body;
 mod code;
 mod detect;
+mod envelope;
 mod fence;
 mod gemma;
 pub mod harmony;
 mod head;
 pub(crate) mod json_calls;
 mod legacy;
-mod lexical;
+pub(crate) mod lexical;
 mod literal;
 mod machine;
 mod markers;
@@ -36,6 +39,7 @@ mod nested;
 mod play;
 mod python;
 mod react;
+mod rest;
 mod spec;
 mod table;
 mod tag;
@@ -72,11 +76,15 @@ pub struct Options {
     pub pythonic_anywhere: bool,
     /// Reasoning begins only where nothing has been said: later on its mark is text.
     pub reasoning_at_start: bool,
+    /// Where calls are in JSON documents, instead of the usual places; see [`Path`].
+    pub paths: Vec<Path>,
+    /// Calls in the arguments of ToolCall_V2 calls are calls of their own too.
+    pub calls_in_arguments: bool,
 }
 
 impl Options {
     /// Reads options from a JSON object; also returns the names of those that do not exist.
-    pub fn from_json(json: &str) -> serde_json::Result<(Self, Vec<String>)> {
+    pub fn from_json(json: &str) -> Result<(Self, Vec<String>), ParserError> {
         let given: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json)?;
         let unknown = given.keys().filter(|name| !OPTIONS.contains(&name.as_str())).cloned();
         let unknown = unknown.collect();
@@ -92,6 +100,8 @@ const OPTIONS: &[&str] = &[
     "reasoning",
     "pythonic_anywhere",
     "reasoning_at_start",
+    "paths",
+    "calls_in_arguments",
 ];
 
 /// A dialect of the table.
@@ -130,6 +140,11 @@ impl Format {
         !WIRES.contains(&self.name)
     }
 
+    /// Tells whether it reads JSON documents, in which [`Options::paths`] say where calls are.
+    pub fn reads_documents(&self) -> bool {
+        DOCUMENTS.contains(&self.name)
+    }
+
     /// Returns what people call it.
     pub fn title(&self) -> &'static str {
         self.title
@@ -139,6 +154,9 @@ impl Format {
 /// The formats that are a provider's API.
 const WIRES: &[&str] =
     &["openai_chat", "openai_chat_legacy", "openai_responses", "anthropic", "gemini"];
+
+/// The formats that are, or may be, JSON documents with calls inside.
+const DOCUMENTS: &[&str] = &["auto", "legacy", "legacy_json", "toolcall_v2"];
 
 impl fmt::Debug for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,10 +196,12 @@ impl Dialect {
         self.format
     }
 
-    /// Makes an engine for a stream.
-    fn engine(&self) -> Box<dyn Engine + Send> {
+    /// Makes an engine for a stream, or for the rest of one that has had calls already.
+    fn engine(&self, next_index: u32) -> Box<dyn Engine + Send> {
         match &self.ready {
-            Ready::Text(compiled) => Box::new(machine::Machine::new(Arc::clone(compiled), 0)),
+            Ready::Text(compiled) => {
+                Box::new(machine::Machine::new(Arc::clone(compiled), next_index))
+            }
             Ready::Other(given, engine) => engine(&given.0, &given.1),
         }
     }
@@ -206,7 +226,7 @@ impl Parser {
     pub fn new(dialect: &Dialect) -> Self {
         let engine = match &dialect.ready {
             Ready::Text(compiled) => Either::Text(machine::Machine::new(Arc::clone(compiled), 0)),
-            Ready::Other(..) => Either::Other(dialect.engine()),
+            Ready::Other(..) => Either::Other(dialect.engine(0)),
         };
         Self { utf8: utf8::Decoder::default(), engine, offset: 0 }
     }

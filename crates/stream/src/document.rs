@@ -3,24 +3,48 @@
 //! The document is read strictly and given as JSON events, except where it holds a call: a value at
 //! one of the paths that were asked for. From there on the bytes belong to the call, whose events
 //! come instead; when it ends, the document goes on. What is at such a path and is no call after all
-//! is given as JSON.
+//! is given as JSON. Arguments are passed on as they stand, like everywhere: they end where their
+//! brackets do, and whether they are valid is for those who use them.
 //!
 //! ```text
 //!  Outside ──value at a path──▶ Init ──name──▶ Body ──key──▶ Arguments ──end──▶ Body
 //!     ▲                          │ no name                                       │
 //!     └──────────────────────────┴────────────────────────────── end ────────────┘
 //! ```
+//!
+//! Those who describe such parsers by START, KEY, VALUE, TOOL_CALL_INIT and TOOL_CALL_BODY find the
+//! first three in [`json::Reader`] and the others here:
+//!
+//! | state | is here |
+//! | --- | --- |
+//! | START | the reader before the first byte of the document; no call is open |
+//! | KEY | the reader in a key: `KeyStart`, `Key` and `KeyEnd` are its events, and the path grows by the key |
+//! | VALUE | the reader in a value, or after it; no path fits, so its events are the document's |
+//! | TOOL_CALL_INIT | a value at a path whose name has not come: what came is held, up to [`HELD_BYTES_MAX`] |
+//! | TOOL_CALL_BODY | after `ToolStart`: the id, the arguments and whatever else the value has, up to `ToolEnd` |
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use serde::Deserialize;
 
 use crate::dialect::json_calls::Role;
+use crate::dialect::lexical::{self, Scan};
 use crate::dialect::{HELD_BYTES_MAX, NAME_BYTES_MAX};
 use crate::escape::{Unescape, Unescaped};
 use crate::event::{ErrorKind, Event};
 use crate::json::{self, JsonError, Progress};
 
+/// The key of an envelope: what stands behind it in an object is a call.
+pub const ENVELOPE: &str = "ToolCall_V2";
+
+/// How deep calls may stand in the arguments of calls and still be calls of their own; deeper ones are
+/// data. Each level passes its arguments on again, so the work is bounded by it.
+pub const NESTED_CALLS_MAX: u8 = 16;
+
 /// Where in a document calls are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Path {
     anchored: bool,
     steps: Vec<Step>,
@@ -35,36 +59,71 @@ enum Step {
 /// Why a path cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no path: write keys separated by dots and `[]` for the items of an array, such as \
-     tool_calls[]; a leading `$` stands for the whole document"
+    "`{path}` is no path: {found} at character {at}; write keys separated by dots and `[]` for the items \
+     of an array, such as tool_calls[]; a leading `$` stands for the whole document"
 )]
-pub struct PathError(String);
+pub struct PathError {
+    path: String,
+    /// Counted from one.
+    at: usize,
+    found: &'static str,
+}
+
+impl PathError {
+    /// Returns the place of what is wrong, in characters from one.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+}
+
+impl TryFrom<String> for Path {
+    type Error = PathError;
+
+    fn try_from(text: String) -> Result<Self, PathError> {
+        Self::parse(&text)
+    }
+}
 
 impl Path {
     /// Reads a path such as `ToolCall_V2`, `tool_calls[]` or `$.choices[].message.tool_calls[]`.
     ///
     /// Without the leading `$` it is found at any depth.
     pub fn parse(text: &str) -> Result<Self, PathError> {
+        let fail = |rest: &str, found| {
+            let at = text[..text.len() - rest.len()].chars().count() + 1;
+            Err(PathError { path: text.to_owned(), at, found })
+        };
         let (anchored, mut rest) = match text.strip_prefix('$') {
-            Some(rest) => (true, rest.strip_prefix('.').unwrap_or(rest)),
+            Some(rest) => (true, rest),
             None => (false, text),
         };
         let mut steps = Vec::new();
+        // After a step comes a dot and a key, or `[]`; at the beginning a key has no dot.
+        let mut dot = anchored;
+        if rest.is_empty() && !anchored {
+            return fail(rest, "nothing");
+        }
         while !rest.is_empty() {
             if let Some(more) = rest.strip_prefix("[]") {
                 steps.push(Step::Item);
-                rest = more.strip_prefix('.').unwrap_or(more);
-                continue;
+                rest = more;
+            } else if rest.starts_with('[') {
+                return fail(rest, "a bracket that is not `[]`");
+            } else {
+                let key = match rest.strip_prefix('.') {
+                    Some(key) if dot => key,
+                    None if !dot => rest,
+                    Some(_) => return fail(rest, "a dot without a key before it"),
+                    None => return fail(rest, "a key without a dot before it"),
+                };
+                let end = key.find(['.', '[']).unwrap_or(key.len());
+                if end == 0 {
+                    return fail(key, "an empty key");
+                }
+                steps.push(Step::Key(key[..end].to_owned()));
+                rest = &key[end..];
             }
-            let end = rest.find(['.', '[']).unwrap_or(rest.len());
-            if end == 0 {
-                return Err(PathError(text.to_owned()));
-            }
-            steps.push(Step::Key(rest[..end].to_owned()));
-            rest = rest[end..].strip_prefix('.').unwrap_or(&rest[end..]);
-        }
-        if steps.is_empty() && !anchored {
-            return Err(PathError(text.to_owned()));
+            dot = true;
         }
         Ok(Self { anchored, steps })
     }
@@ -73,7 +132,7 @@ impl Path {
     pub fn built_in() -> Vec<Self> {
         let key = |key: &str| Step::Key(key.to_owned());
         vec![
-            Self { anchored: false, steps: vec![key("ToolCall_V2")] },
+            Self { anchored: false, steps: vec![key(ENVELOPE)] },
             Self { anchored: false, steps: vec![key("tool_calls"), Step::Item] },
         ]
     }
@@ -92,6 +151,16 @@ impl Path {
     /// Whether a value here must prove itself to be a call: every document has a beginning.
     fn is_vague(&self) -> bool {
         self.steps.iter().all(|step| *step == Step::Item)
+    }
+
+    /// Returns how many levels of a document it names.
+    pub(crate) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether what it leads to is an envelope's, and not an older kind of call.
+    pub(crate) fn is_envelope(&self) -> bool {
+        matches!(self.steps.last(), Some(Step::Key(key)) if key == ENVELOPE)
     }
 
     fn fits(&self, open: &[Level]) -> bool {
@@ -113,7 +182,13 @@ pub enum Found<'a> {
     /// Something of the document, as JSON.
     Json(json::Event<'a>),
     /// A piece of the text of the document outside of calls; the JSON events say the same.
+    ///
+    /// It comes after the event that it ends with; blanks, commas and colons at the end of a push come
+    /// without one.
     Outside(&'a str),
+    /// A call stands here instead of a value, found at this path; its events follow. Calls in the
+    /// arguments of others are at no path of the document.
+    At(&'a Path),
     /// Something of a call, or what is wrong with one.
     Call(Event<'a>),
 }
@@ -127,10 +202,14 @@ pub struct Document {
 
 #[derive(Debug)]
 struct Inner {
-    paths: Vec<Path>,
+    paths: Arc<[Path]>,
     open: Vec<Level>,
     next_index: u32,
     call: Option<Call>,
+    /// How many levels of calls in arguments are looked for.
+    nested: u8,
+    /// What the reader has not seen of a value that turned out to be none of a call.
+    unread: Option<String>,
     /// Where the text pushed began in the document.
     base: u64,
 }
@@ -144,6 +223,8 @@ enum Level {
 /// A value at one of the paths.
 #[derive(Debug)]
 struct Call {
+    /// Which of the paths led to it.
+    path: usize,
     /// How many levels were open around it.
     base: usize,
     /// How many of its objects are read key by key.
@@ -154,8 +235,14 @@ struct Call {
     name: Option<String>,
     id: Option<String>,
     early: Option<String>,
+    /// Where the arguments began and where they go on.
+    arguments: Range<u64>,
     has_arguments: bool,
     word: String,
+    /// The first key that no call has.
+    odd: Option<String>,
+    /// Looks for calls in the arguments.
+    inner: Option<Box<Document>>,
     /// Its text, while it may turn out to be no call.
     raw: String,
     start: u64,
@@ -169,8 +256,8 @@ enum State {
     Value(Role),
     /// In a text that is the name or the id.
     Word(Role),
-    /// In arguments that are an object or an array, which began at this level.
-    Arguments,
+    /// In arguments that are an object or an array; whether the bracket before this was passed on.
+    Arguments(lexical::Value, bool),
     /// In arguments that are the text of a string.
     Text(Unescape),
     /// In a number that is the arguments.
@@ -181,11 +268,27 @@ enum State {
 
 impl Document {
     /// Makes a reader that finds calls at these paths; `next_index` is the index of the first.
-    pub fn new(paths: Vec<Path>, next_index: u32) -> Self {
+    pub fn new(paths: impl Into<Arc<[Path]>>, next_index: u32) -> Self {
         Self {
             reader: json::Reader::default(),
-            inner: Inner { paths, open: Vec::new(), next_index, call: None, base: 0 },
+            inner: Inner {
+                paths: paths.into(),
+                open: Vec::new(),
+                next_index,
+                call: None,
+                nested: 0,
+                unread: None,
+                base: 0,
+            },
         }
+    }
+
+    /// Finds calls in the arguments of calls too, up to [`NESTED_CALLS_MAX`] levels. They come as calls
+    /// of their own while the one around them is open; its arguments stay as they are.
+    #[must_use]
+    pub fn with_calls_in_arguments(mut self) -> Self {
+        self.inner.nested = NESTED_CALLS_MAX;
+        self
     }
 
     /// Returns the index that the next call would get.
@@ -198,6 +301,28 @@ impl Document {
         self.inner.base
     }
 
+    /// Takes text that only continues the arguments of a call, if that is all it does.
+    #[inline]
+    pub(crate) fn pass(&mut self, text: &str, sink: impl FnOnce(Event<'_>)) -> bool {
+        let inner = &mut self.inner;
+        let Some(call) = &mut inner.call else { return false };
+        let (State::Arguments(value, true), Some(index), None) =
+            (&mut call.state, call.index, &call.inner)
+        else {
+            return false;
+        };
+        let mut ahead = *value;
+        if text.is_empty() || ahead.scan(text.as_bytes(), 0) != Scan::More {
+            return false;
+        }
+        *value = ahead;
+        sink(Event::ToolArgs { index, text });
+        inner.base += text.len() as u64;
+        call.arguments.end = inner.base;
+        self.reader.advance(text.len());
+        true
+    }
+
     /// Takes the next text. Stops after the document; an error stays.
     pub fn push(
         &mut self,
@@ -205,23 +330,53 @@ impl Document {
         mut sink: impl FnMut(Found<'_>, Range<u64>),
     ) -> Result<Progress, JsonError> {
         let Self { reader, inner } = self;
-        let mut here = Here { text, outside: 0, passed: 0, sink: &mut sink };
-        let progress = reader.push_located(text, |event, end| inner.event(event, end, &mut here));
-        let consumed = match progress {
-            Ok(progress) => progress.consumed,
-            Err(error) => (error.offset - inner.base) as usize,
-        };
-        inner.leave(consumed, &mut here);
-        inner.base += consumed as u64;
-        progress
+        let mut here = Here { text, outside: 0, sink: &mut sink };
+        let (mut at, mut failed) = (0, None);
+        while !reader.is_done() {
+            if inner.is_in_arguments() {
+                // The bracket that began them is passed on also when nothing follows it yet.
+                let (used, over) = inner.raw(at, &mut here);
+                at += used;
+                if over {
+                    reader.skip_opened();
+                    continue;
+                }
+                failed = inner.catch_up(reader, at);
+                if failed.is_some() {
+                    break;
+                }
+            }
+            if at >= text.len() {
+                break;
+            }
+            match reader.step_located(text, at, |event, end| inner.event(event, end, &mut here)) {
+                Ok(next) => at = next,
+                Err(error) => {
+                    at = (error.offset - inner.base) as usize;
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        inner.leave(at, &mut here);
+        failed = failed.or_else(|| inner.catch_up(reader, at));
+        inner.base += at as u64;
+        match failed {
+            Some(error) => Err(error),
+            None => {
+                reader.advance(at);
+                Ok(Progress { consumed: at, done: reader.is_done() })
+            }
+        }
     }
 
     /// Ends the text.
     pub fn finish(&mut self, mut sink: impl FnMut(Found<'_>, Range<u64>)) -> Result<(), JsonError> {
         let Self { reader, inner } = self;
-        let mut here = Here { text: "", outside: 0, passed: 0, sink: &mut sink };
+        let mut here = Here { text: "", outside: 0, sink: &mut sink };
+        let failed = reader.failed();
         let done = reader.finish(|event| inner.event(event, 0, &mut here));
-        inner.give_up(&mut here);
+        inner.give_up(failed, &mut here);
         done
     }
 }
@@ -231,8 +386,6 @@ struct Here<'t, 's> {
     text: &'t str,
     /// Where the text outside of calls goes on.
     outside: usize,
-    /// Where the text of the call at hand goes on.
-    passed: usize,
     sink: &'s mut dyn FnMut(Found<'_>, Range<u64>),
 }
 
@@ -268,13 +421,13 @@ impl Inner {
             self.replay(&raw, call.start, here);
         }
         if let json::Event::ObjectStart = event
-            && let Some(path) = self.paths.iter().find(|path| path.fits(&self.open))
+            && let Some(path) = self.paths.iter().position(|path| path.fits(&self.open))
         {
-            let vague = path.is_vague();
+            let vague = self.paths[path].is_vague();
             let start = end - 1;
             self.outside(start, here);
-            here.passed = start;
             self.call = Some(Call {
+                path,
                 base: self.open.len(),
                 objects: 1,
                 vague,
@@ -283,25 +436,45 @@ impl Inner {
                 name: None,
                 id: None,
                 early: None,
+                arguments: 0..0,
                 has_arguments: false,
                 word: String::new(),
+                odd: None,
+                inner: None,
                 raw: String::new(),
                 start: self.base + start as u64,
             });
             return self.track(event);
         }
+        let stray = self.is_stray(event);
         self.track(event);
         let from = end.saturating_sub(1);
         self.give(Found::Json(event), from, end, here);
+        self.outside(end, here);
+        if stray {
+            self.malformed("the value of an envelope is no object", end, here);
+        }
+    }
+
+    /// Tells whether a value that is no object stands where an envelope has its call.
+    fn is_stray(&self, event: json::Event<'_>) -> bool {
+        let begins = matches!(
+            event,
+            json::Event::StringStart
+                | json::Event::ArrayStart
+                | json::Event::NumberEnd
+                | json::Event::Bool(_)
+                | json::Event::Null
+        );
+        begins
+            && matches!(self.open.last(), Some(Level::Object { key }) if key == ENVELOPE)
+            && self.paths.iter().any(|path| path.is_envelope() && path.fits(&self.open))
     }
 
     /// Tells whether a value at a path that says more begins inside of one that says little.
     fn is_overtaken(&self, event: json::Event<'_>) -> bool {
         let vague = self.call.as_ref().is_some_and(|call| call.vague && call.index.is_none());
-        // What is inside of arguments is data.
-        let data = self.call.as_ref().is_some_and(|call| matches!(call.state, State::Arguments));
         vague
-            && !data
             && event == json::Event::ObjectStart
             && self.paths.iter().any(|path| !path.is_vague() && path.fits(&self.open))
     }
@@ -340,6 +513,11 @@ impl Inner {
 
     /// Takes an event inside of a value that is, or may be, a call.
     fn call_event(&mut self, event: json::Event<'_>, end: usize, here: &mut Here<'_, '_>) {
+        // A document that may be a call itself is looked into only here.
+        let stray = self.call.as_ref().is_some_and(|call| call.vague) && self.is_stray(event);
+        if stray {
+            self.malformed("the value of an envelope is no object", end, here);
+        }
         self.track(event);
         let depth = self.open.len();
         let Some(call) = &mut self.call else { return };
@@ -354,6 +532,10 @@ impl Inner {
                     .iter()
                     .any(|path| matches!(path.steps.last(), Some(Step::Key(last)) if last == key));
                 let role = if known { Role::Wrapper } else { Role::of(key) };
+                // Keys that say what is known anyway are not worth a word.
+                if role == Role::Other && !["type", "index", "status"].contains(&key.as_str()) {
+                    call.odd.get_or_insert_with(|| key.clone());
+                }
                 call.state = State::Value(role);
             }
             (State::Keys, json::Event::ObjectEnd) if depth + 1 == level => {
@@ -366,10 +548,12 @@ impl Inner {
                 let role = *role;
                 self.call_value(role, event, end, here);
             }
-            (State::Word(_), json::Event::Str(piece)) if call.word.len() <= NAME_BYTES_MAX => {
+            (State::Word(_), json::Event::Str(piece) | json::Event::Number(piece))
+                if call.word.len() <= NAME_BYTES_MAX =>
+            {
                 call.word.push_str(piece);
             }
-            (State::Word(role), json::Event::StringEnd) => {
+            (State::Word(role), json::Event::StringEnd | json::Event::NumberEnd) => {
                 let (role, word) = (*role, json::unescape(&call.word));
                 call.state = State::Keys;
                 if role == Role::Name && (word.is_empty() || call.word.len() > NAME_BYTES_MAX) {
@@ -387,27 +571,9 @@ impl Inner {
                     (_, None) => call.id = Some(word),
                 }
             }
-            (State::Arguments, json::Event::ObjectEnd | json::Event::ArrayEnd)
-                if depth == level =>
-            {
-                call.state = State::Keys;
-                self.pass(end, here);
-                self.start(true, end, here);
+            (State::Scalar, json::Event::Number(piece)) => {
+                self.argument(piece, self.base + end as u64, here);
             }
-            (State::Text(reader), json::Event::Str(piece)) => {
-                let mut text = String::new();
-                let done = reader.push(piece, |part| text.push_str(part));
-                debug_assert_eq!(done, Unescaped::More, "a quote inside of a string is escaped");
-                self.argument(&text, end, here);
-            }
-            (State::Text(reader), json::Event::StringEnd) => {
-                let mut text = String::new();
-                reader.finish(|part| text.push_str(part));
-                call.state = State::Keys;
-                self.argument(&text, end, here);
-                self.start(true, end, here);
-            }
-            (State::Scalar, json::Event::Number(piece)) => self.argument(piece, end, here),
             (State::Scalar, json::Event::NumberEnd) => {
                 call.state = State::Keys;
                 self.start(true, end, here);
@@ -433,6 +599,7 @@ impl Inner {
     ) {
         let Some(call) = &mut self.call else { return };
         let whole = matches!(event, json::Event::Bool(_) | json::Event::Null);
+        let envelope = matches!(self.open.last(), Some(Level::Object { key }) if key == ENVELOPE);
         let doubled = match role {
             Role::Name => call.name.is_some(),
             Role::Arguments => call.has_arguments,
@@ -449,7 +616,13 @@ impl Inner {
                 call.word.clear();
                 call.state = State::Word(role);
             }
-            (Role::Wrapper, json::Event::StringStart) if call.name.is_none() => {
+            // Some count their calls; the number is as good a name for one.
+            (Role::Id, json::Event::Number(piece)) => {
+                call.word.clear();
+                call.word.push_str(piece);
+                call.state = State::Word(role);
+            }
+            (Role::Wrapper, json::Event::StringStart) if call.name.is_none() && !envelope => {
                 call.word.clear();
                 call.state = State::Word(Role::Name);
             }
@@ -457,22 +630,41 @@ impl Inner {
                 call.objects += 1;
                 call.state = State::Keys;
             }
+            (Role::Wrapper, json::Event::ObjectStart) => {
+                // A call has begun; another one beside its keys is none of it.
+                call.odd.get_or_insert_with(|| ENVELOPE.to_owned());
+                call.state = State::Skip;
+            }
             (Role::Arguments, _) => {
                 call.has_arguments = true;
+                let bracket = match event {
+                    json::Event::ObjectStart => "{",
+                    json::Event::ArrayStart => "[",
+                    _ => "",
+                };
                 call.state = match event {
-                    json::Event::ObjectStart | json::Event::ArrayStart => State::Arguments,
+                    json::Event::ObjectStart | json::Event::ArrayStart => {
+                        let mut value = lexical::Value::default();
+                        let _begun = value.scan(bracket.as_bytes(), 0);
+                        State::Arguments(value, false)
+                    }
                     json::Event::StringStart => State::Text(Unescape::default()),
                     json::Event::Number(_) => State::Scalar,
                     _ => State::Keys,
                 };
+                let word = match event {
+                    json::Event::Number(piece) => piece,
+                    json::Event::Bool(true) => "true",
+                    json::Event::Bool(false) => "false",
+                    json::Event::Null => "null",
+                    _ => "",
+                };
+                let to = self.base + end as u64;
+                let from = to - (word.len() + bracket.len()) as u64;
+                call.arguments = from..from;
                 self.start(true, end, here);
-                match event {
-                    json::Event::ObjectStart | json::Event::ArrayStart => here.passed = end - 1,
-                    json::Event::Number(piece) => self.argument(piece, end, here),
-                    json::Event::Bool(true) => self.argument("true", end, here),
-                    json::Event::Bool(false) => self.argument("false", end, here),
-                    json::Event::Null => self.argument("null", end, here),
-                    _ => self.argument("", end, here),
+                if bracket.is_empty() {
+                    self.argument(word, to, here);
                 }
             }
             _ => call.state = if whole { State::Keys } else { State::Skip },
@@ -490,47 +682,161 @@ impl Inner {
         call.raw = String::new();
         let range = call.start..self.base + end as u64;
         let id = call.id.as_deref();
+        if let Some(path) = self.paths.get(call.path) {
+            (here.sink)(Found::At(path), range.clone());
+        }
         let start = Event::ToolStart { index, name, id, signature: None };
         (here.sink)(Found::Call(start), range);
+        if self.nested > 0 {
+            let mut inner = Document::new(Arc::clone(&self.paths), self.next_index);
+            inner.inner.nested = self.nested - 1;
+            call.inner = Some(Box::new(inner));
+        }
         if let Some(text) = call.early.take() {
-            self.argument(&text, end, here);
+            let to = call.arguments.end;
+            call.arguments.end = call.arguments.start;
+            self.argument(&text, to, here);
         }
     }
 
-    /// Gives a piece of the arguments, or keeps it until the name is known.
-    fn argument(&mut self, text: &str, end: usize, here: &mut Here<'_, '_>) {
+    /// Gives a piece of the arguments, which ends at `to` in the document, or keeps it until the name is
+    /// known.
+    fn argument(&mut self, text: &str, to: u64, here: &mut Here<'_, '_>) {
         let Some(call) = &mut self.call else { return };
+        let range = call.arguments.end..to;
         match call.index {
             None => call.early.get_or_insert_default().push_str(text),
-            Some(_) if text.is_empty() => {}
+            // Of an escape that is not whole; the next piece begins where it did.
+            Some(_) if text.is_empty() => return,
             Some(index) => {
-                let from = end.saturating_sub(text.len());
-                self.give(Found::Call(Event::ToolArgs { index, text }), from, end, here);
+                (here.sink)(Found::Call(Event::ToolArgs { index, text }), range.clone());
+            }
+        }
+        call.arguments.end = to;
+        if call.index.is_some()
+            && let Some(mut inner) = call.inner.take()
+        {
+            inner.inner.next_index = self.next_index;
+            let read = inner.push(text, |found, _| {
+                if let Found::Call(_) = found {
+                    (here.sink)(found, range.clone());
+                }
+            });
+            self.next_index = inner.next_index();
+            // What is no JSON has no calls in it.
+            if read.is_ok_and(|progress| !progress.done) {
+                call.inner = Some(inner);
+            } else {
+                self.close_inner(Some(inner), to, here);
             }
         }
     }
 
-    /// Gives the text of the arguments up to `end` as it stands.
-    fn pass(&mut self, end: usize, here: &mut Here<'_, '_>) {
-        let (text, from) = (here.text, here.passed);
-        // With arguments that began in an earlier piece, all of this one is theirs.
-        self.argument(&text[from.min(end)..end], end, here);
-        here.passed = end;
+    /// Ends the calls in arguments that are over.
+    fn close_inner(&self, inner: Option<Box<Document>>, at: u64, here: &mut Here<'_, '_>) {
+        let Some(mut inner) = inner else { return };
+        // That the arguments are not whole is said with the call that has them.
+        let _ = inner.finish(|found, _| {
+            if let Found::Call(_) = found {
+                (here.sink)(found, at..at);
+            }
+        });
+    }
+
+    /// Lets the reader see what it was kept from, since it is part of the document after all.
+    fn catch_up(&mut self, reader: &mut json::Reader, end: usize) -> Option<JsonError> {
+        let text = self.unread.take()?;
+        let mut at = 0;
+        while at < text.len() {
+            match reader.step_located(&text, at, |event, _| self.track(event)) {
+                Ok(next) => at = next,
+                Err(error) => return Some(JsonError { offset: self.base + end as u64, ..error }),
+            }
+        }
+        None
+    }
+
+    fn is_in_arguments(&self) -> bool {
+        let state = self.call.as_ref().map(|call| &call.state);
+        matches!(state, Some(State::Arguments(..) | State::Text(_)))
+    }
+
+    /// Passes on arguments as they stand, from `at`; returns how much that was and whether they end.
+    fn raw(&mut self, at: usize, here: &mut Here<'_, '_>) -> (usize, bool) {
+        let text = here.text;
+        let Some(call) = &mut self.call else { return (0, false) };
+        // What may still be no call is held no longer than its bound, to the byte.
+        let held = (self.base + at as u64).saturating_sub(call.start);
+        let room = match call.index {
+            None => (HELD_BYTES_MAX as u64 + 1).saturating_sub(held) as usize,
+            Some(_) => usize::MAX,
+        };
+        let rest = &text[at..text.ceil_char_boundary(at.saturating_add(room).min(text.len()))];
+        let (used, over) = match &mut call.state {
+            State::Arguments(value, begun) => {
+                // The bracket that began them came right before.
+                let from = if *begun { at } else { at.saturating_sub(1) };
+                *begun = true;
+                let (used, over) = match value.scan(rest.as_bytes(), 0) {
+                    Scan::End(used) => (used, true),
+                    Scan::More | Scan::Alien(_) => (rest.len(), false),
+                };
+                let to = self.base + (at + used) as u64;
+                self.argument(&text[from..at + used], to, here);
+                if over {
+                    self.open.pop();
+                }
+                (used, over)
+            }
+            State::Text(reader) => {
+                let mut piece = String::new();
+                let (used, over) = match reader.push(rest, |part| piece.push_str(part)) {
+                    Unescaped::End(used) => (used, true),
+                    Unescaped::More => (rest.len(), false),
+                };
+                if over {
+                    reader.finish(|part| piece.push_str(part));
+                }
+                // The quote is not part of them.
+                let to = self.base + (at + used - usize::from(over)) as u64;
+                self.argument(&piece, to, here);
+                (used, over)
+            }
+            _ => (0, false),
+        };
+        if over {
+            if let Some(call) = &mut self.call {
+                call.state = State::Keys;
+            }
+            self.start(true, at + used, here);
+        } else if at + used < text.len() {
+            self.let_go(at + used, at + used + 1, here);
+        }
+        (used, over)
     }
 
     /// The value that was, or may have been, a call has ended.
     fn end_call(&mut self, end: usize, here: &mut Here<'_, '_>) {
         self.start(false, end, here);
-        let Some(call) = self.call.take() else { return };
+        let Some(mut call) = self.call.take() else { return };
+        here.outside = end;
         if let Some(index) = call.index {
-            here.outside = end;
-            self.give(Found::Call(Event::ToolEnd { index, complete: true }), end, end, here);
-            return;
+            self.close_inner(call.inner.take(), self.base + end as u64, here);
+            if let Some(key) = &call.odd {
+                let detail = format!("`{key}` is no key of a call; its value is not shown");
+                let error = Event::Error { kind: ErrorKind::UnexpectedData, detail: &detail };
+                self.give(Found::Call(error), end, end, here);
+            }
+            return self.give(
+                Found::Call(Event::ToolEnd { index, complete: true }),
+                end,
+                end,
+                here,
+            );
         }
         let from = (call.start.saturating_sub(self.base)) as usize;
         let mut raw = call.raw;
         raw.push_str(&here.text[from.min(end)..end]);
-        here.outside = end;
         self.replay(&raw, call.start, here);
         if !call.vague {
             self.malformed("a value where a call should be has no name", end, here);
@@ -539,12 +845,20 @@ impl Inner {
 
     /// Gives the text of what was no call as JSON.
     fn replay(&self, raw: &str, start: u64, here: &mut Here<'_, '_>) {
-        let range = start..start + raw.len() as u64;
-        let sink = &mut *here.sink;
-        let mut reader = json::Reader::default();
-        // It was read once already, so it is JSON, or ends inside of it.
-        let _ = reader.push(raw, |event| sink(Found::Json(event), range.clone()));
-        sink(Found::Outside(raw), range);
+        let at = |from: usize, to: usize| start + from as u64..start + to as u64;
+        let mut from = 0;
+        // Arguments were only looked at for their end: what is in them may be no JSON.
+        let read = json::Reader::default().push_located(raw, |event, end| {
+            (here.sink)(Found::Json(event), at(from, end));
+            if from < end {
+                (here.sink)(Found::Outside(&raw[from..end]), at(from, end));
+            }
+            from = end;
+        });
+        let _ = read;
+        if from < raw.len() {
+            (here.sink)(Found::Outside(&raw[from..]), at(from, raw.len()));
+        }
     }
 
     fn malformed(&self, detail: &str, end: usize, here: &mut Here<'_, '_>) {
@@ -554,22 +868,18 @@ impl Inner {
 
     /// The text at hand ends, after `end` bytes that are the document's.
     fn leave(&mut self, end: usize, here: &mut Here<'_, '_>) {
-        let Some(call) = &self.call else { return self.outside(end, here) };
-        if let State::Arguments = call.state {
-            self.pass(end, here);
-        }
-        let Some(call) = &mut self.call else { return };
+        let Some(call) = &mut self.call else { return self.outside(end, here) };
+        here.outside = end;
         if call.index.is_some() {
             return;
         }
         let from = call.start.saturating_sub(self.base) as usize;
         call.raw.push_str(&here.text[from.min(end)..end]);
-        here.passed = end;
-        here.outside = end;
         if call.raw.len() > HELD_BYTES_MAX
-            && let Some(call) = self.call.take()
+            && let Some(mut call) = self.call.take()
         {
-            self.give_back(&call.raw, call.start, end, here);
+            let raw = std::mem::take(&mut call.raw);
+            self.give_back(&call, &raw, end, here);
         }
     }
 
@@ -580,33 +890,49 @@ impl Inner {
             let length = self.base + end as u64 - call.start;
             call.index.is_none() && length > HELD_BYTES_MAX as u64
         };
-        let Some(call) = self.call.take_if(too_long) else { return };
+        let Some(mut call) = self.call.take_if(too_long) else { return };
         let from = call.start.saturating_sub(self.base) as usize;
-        let raw = call.raw + &here.text[from.min(at)..at];
+        let raw = std::mem::take(&mut call.raw) + &here.text[from.min(at)..at];
         here.outside = at;
-        self.give_back(&raw, call.start, at, here);
+        self.give_back(&call, &raw, at, here);
     }
 
     /// Gives the text of a value that was held back too long as JSON.
-    fn give_back(&self, raw: &str, start: u64, at: usize, here: &mut Here<'_, '_>) {
-        self.replay(raw, start, here);
+    fn give_back(&mut self, call: &Call, raw: &str, at: usize, here: &mut Here<'_, '_>) {
+        if let State::Arguments(..) | State::Text(_) = call.state {
+            // The reader has seen the bracket or the quote that began them.
+            let bracket = u64::from(matches!(call.state, State::Arguments(..)));
+            let from = (call.arguments.start + bracket).saturating_sub(call.start) as usize;
+            self.unread = Some(raw.get(from..).unwrap_or_default().to_owned());
+        }
+        self.replay(raw, call.start, here);
         let detail = "a value that may be a call grew beyond what is held back";
         let error = Event::Error { kind: ErrorKind::Limit, detail };
         self.give(Found::Call(error), at, at, here);
     }
 
-    /// The document ends inside of a call.
-    fn give_up(&mut self, here: &mut Here<'_, '_>) {
-        let Some(call) = self.call.take() else { return };
+    /// The document ends inside of a call, or is no JSON from there on.
+    fn give_up(&mut self, failed: bool, here: &mut Here<'_, '_>) {
+        let Some(mut call) = self.call.take() else { return };
         match call.index {
             Some(index) => {
+                self.close_inner(call.inner.take(), self.base, here);
                 let end = Event::ToolEnd { index, complete: false };
                 self.give(Found::Call(end), 0, 0, here);
                 let detail = "the document ends inside of a call";
                 let error = Event::Error { kind: ErrorKind::Truncated, detail };
                 self.give(Found::Call(error), 0, 0, here);
             }
-            None => self.replay(&call.raw, call.start, here),
+            None => {
+                self.replay(&call.raw, call.start, here);
+                if failed && !call.vague {
+                    self.malformed("a value where a call should be is no JSON", 0, here);
+                } else if !call.vague {
+                    let detail = "the document ends where a call should be";
+                    let error = Event::Error { kind: ErrorKind::Truncated, detail };
+                    self.give(Found::Call(error), 0, 0, here);
+                }
+            }
         }
     }
 }

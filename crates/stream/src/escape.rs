@@ -25,10 +25,8 @@ pub(crate) fn escape_located(raw: &str, mut sink: impl FnMut(&str, usize)) {
             b'\r' => sink("\\r", clean),
             b'\t' => sink("\\t", clean),
             _ => {
-                let mut text = *b"\\u0000";
-                text[4] = b'0' + (byte >> 4);
-                text[5] = b"0123456789abcdef"[usize::from(byte & 15)];
-                sink(str::from_utf8(&text).expect("all of it is ASCII"), clean);
+                // A control character: there are 32, and DEL, which needs no escape.
+                sink(CONTROLS[usize::from(byte & 31)], clean);
             }
         }
     }
@@ -134,7 +132,8 @@ impl Unescape {
                 if (0xdc00..0xe000).contains(&low) {
                     let code = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
                     self.len = 0;
-                    let both = char::from_u32(code).expect("two surrogates make a character");
+                    // Two surrogates make a character, whichever they are.
+                    let both = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
                     sink(both.encode_utf8(&mut [0; 4]));
                 } else {
                     sink("\u{fffd}");
@@ -166,10 +165,19 @@ impl Unescape {
             self.held.copy_within(6..12, 0);
             self.len = len - 6;
         } else if len > 0 {
-            sink(str::from_utf8(&self.held[..len]).expect("all of it is ASCII"));
+            // Only ASCII is held.
+            sink(str::from_utf8(&self.held[..len]).unwrap_or_default());
         }
     }
 }
+
+/// The escapes of control characters that have no letter.
+const CONTROLS: [&str; 32] = [
+    "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007",
+    "\\u0008", "\\u0009", "\\u000a", "\\u000b", "\\u000c", "\\u000d", "\\u000e", "\\u000f",
+    "\\u0010", "\\u0011", "\\u0012", "\\u0013", "\\u0014", "\\u0015", "\\u0016", "\\u0017",
+    "\\u0018", "\\u0019", "\\u001a", "\\u001b", "\\u001c", "\\u001d", "\\u001e", "\\u001f",
+];
 
 #[cfg(test)]
 mod tests {

@@ -258,6 +258,44 @@ impl Reader {
         }
     }
 
+    /// Reads from `at` to the next change of state; returns where to go on. What a push reads in this
+    /// way is counted with [`Self::advance`] when it is over.
+    pub(crate) fn step_located(
+        &mut self,
+        text: &str,
+        at: usize,
+        mut sink: impl FnMut(Event<'_>, usize),
+    ) -> Result<usize, JsonError> {
+        self.step(text, at, &mut sink).map_err(|(kind, place)| {
+            self.offset += place as u64;
+            self.state = State::Failed(kind);
+            JsonError { kind, offset: self.offset }
+        })
+    }
+
+    /// Counts what was read step by step.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.offset += bytes as u64;
+    }
+
+    /// Tells whether the document is whole.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Tells whether something was no JSON.
+    pub(crate) fn failed(&self) -> bool {
+        matches!(self.state, State::Failed(_))
+    }
+
+    /// Leaves the container or the string that has just been opened: somebody else has read it.
+    pub(crate) fn skip_opened(&mut self) {
+        if let State::FirstKey | State::FirstItem = self.state {
+            self.levels.depth = self.levels.depth.saturating_sub(1);
+        }
+        self.after();
+    }
+
     /// Returns how many containers are open.
     pub fn depth(&self) -> usize {
         self.levels.depth

@@ -63,7 +63,8 @@ impl Decoder {
                 Err(error) => error,
             };
             let (valid, rest) = bytes.split_at(error.valid_up_to());
-            let valid = str::from_utf8(valid).expect("the error says so");
+            // The error says that it is.
+            let valid = str::from_utf8(valid).unwrap_or_default();
             if !valid.is_empty() {
                 sink(Piece::Text(valid));
             }

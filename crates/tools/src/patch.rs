@@ -132,11 +132,7 @@ impl Checked {
     }
 
     /// As [`Self::new`], while the turn goes on.
-    async fn aside(
-        patch: &Arc<Patch>,
-        base: &Path,
-        profile: &Profile,
-    ) -> Result<Self, String> {
+    async fn aside(patch: &Arc<Patch>, base: &Path, profile: &Profile) -> Result<Self, String> {
         let (patch, base, profile) = (Arc::clone(patch), base.to_owned(), profile.clone());
         aside(move || Self::new(&patch, &base, &profile)).await
     }

@@ -401,6 +401,65 @@ fn a_request_begins_with_the_bytes_of_the_one_before() {
 }
 
 #[test]
+fn envelopes_in_the_text() {
+    let call = r#"{"name":"exec_command","arguments":{"cmd":"echo one"}}"#;
+    let provider = "dialect = \"toolcall_v2\"\n";
+    for (provider, whole, said) in [
+        (provider.to_owned(), format!(r#"Look: {{"ToolCall_V2":{call}}}"#), "Look: "),
+        (
+            provider.to_owned(),
+            format!(r#"{{"id":"7","ToolCall_V2":{call},"after":true}}"#),
+            r#"{"id":"7""#,
+        ),
+        (
+            format!("{provider}call_paths = [\"$.do[]\"]\n"),
+            format!(r#"Look: {{"do":[{call}]}}"#),
+            "Look: ",
+        ),
+    ] {
+        let pieces: Vec<_> = whole
+            .as_bytes()
+            .chunks(3)
+            .map(|piece| text(std::str::from_utf8(piece).unwrap()))
+            .collect();
+        let script = json!([answer(pieces), answer([text("Done.")])]);
+        let first = format!("agent_message: {said}");
+        let mut items = vec![first.as_str(), "command_execution: one"];
+        if whole.contains("after") {
+            items.push("agent_message: ,\"after\":true}");
+        }
+        items.push("agent_message: Done.");
+        let ran = check(script, &provider, &items);
+        assert!(!ran.ended.stdout.contains("ToolCall_V2"), "{:#?}", ran.ended);
+    }
+}
+
+#[test]
+fn paths_that_cannot_be_used() {
+    for (settings, words) in [
+        (
+            "dialect = \"toolcall_v2\"\ncall_paths = [\"a\", \"b[0]\"]\n",
+            &["entry 2", "`mock`", "character 2"][..],
+        ),
+        (
+            "dialect = \"hermes\"\ncall_paths = [\"a\"]\n",
+            &["`call_paths`", "`hermes`", "toolcall_v2"],
+        ),
+        ("calls_in_arguments = true\n", &["`calls_in_arguments`", "`dialect`"]),
+    ] {
+        let server = ModelServer::start(json!([answer([text("hi")])])).unwrap();
+        let lab = lab();
+        let config = testkit::lab::mock_config(server.port()).replace("\"responses\"", "\"chat\"");
+        lab.home.write("config.toml", format!("{config}{settings}")).unwrap();
+        let ended = Run::start(exec(&lab, &["hi"])).end();
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:#?}");
+        for word in words {
+            assert!(ended.stderr.contains(word), "no {word} in {ended:#?}");
+        }
+    }
+}
+
+#[test]
 fn dialects_that_cannot_be_used() {
     for (wire_api, dialect, words) in [
         ("chat", "klingon", &["`klingon`", "`mock`", "heddle debug decode --list"][..]),

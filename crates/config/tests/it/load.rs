@@ -149,7 +149,7 @@ fn providers() {
     let text = "[model_providers.mock]\nname = 'n'\nbase_url = 'u'\nenv_key = 'K'\n\
                 env_key_instructions = 'i'\nhttp_headers = { H = 'v' }\n\
                 env_http_headers = { E = 'V' }\nquery_params = { q = '1' }\nwire_api = 'chat'\n\
-                dialect = 'hermes'\n\
+                dialect = 'hermes'\ncall_paths = ['$.do[]']\ncalls_in_arguments = true\n\
                 request_max_retries = 0\nstream_max_retries = 100\nstream_idle_timeout_ms = 1\n\
                 requires_openai_auth = true\nsupports_websockets = true";
     check_text(text, |c| {
@@ -164,6 +164,8 @@ fn providers() {
             query_params: [("q".into(), "1".into())].into(),
             wire_api: WireApi::Chat,
             dialect: Some("hermes".into()),
+            call_paths: vec!["$.do[]".into()],
+            calls_in_arguments: true,
             request_max_retries: 0,
             stream_max_retries: 100,
             stream_idle_timeout_ms: 1,

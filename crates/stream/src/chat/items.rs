@@ -221,7 +221,8 @@ impl Items {
         match self.list.back_mut().map(|entry| &mut entry.item) {
             Some(Item::Message(parts)) => extend(parts, kind, &piece),
             Some(Item::Reasoning { text, .. }) => text.push_str(&piece),
-            Some(Item::Call { .. }) | None => unreachable!("an item of this kind is open"),
+            // An item of this kind was begun above.
+            Some(Item::Call { .. }) | None => return,
         }
         events.push(match kind {
             Kind::Text | Kind::Refusal => StreamEvent::TextDelta(piece),

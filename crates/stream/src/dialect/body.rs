@@ -19,6 +19,8 @@ pub(crate) enum Step {
     Broken(usize),
     /// As `Done`, and what closes the block around the calls was among those bytes.
     Closed(usize),
+    /// As `Done`, and there was no call: what the body read is text, and it has given it.
+    Text(usize),
     /// It is no call after all: what is held goes back as text, and reading goes on as text after
     /// this many bytes. The body has held those already.
     Fail(usize),
@@ -32,6 +34,8 @@ pub(crate) struct Out<'a> {
     pub(crate) held: &'a mut Held,
     /// The index that the next call gets.
     pub(crate) next_index: &'a mut u32,
+    /// Whether what is no call is reasoning.
+    pub(crate) reasoning: bool,
 }
 
 /// Text that is held back, and where it began in the input.
@@ -41,8 +45,6 @@ pub(crate) struct Held {
     pub(crate) start: u64,
     /// Whether a bound was reached; said once, instead of calling the call malformed.
     pub(crate) limit: bool,
-    /// Whether it is known to be meant as a call, although no marker says so.
-    pub(crate) proven: bool,
     /// What a body took and found not to be its own, and where it began: it is read again.
     pub(crate) again: String,
     pub(crate) again_start: u64,
@@ -84,6 +86,16 @@ impl Out<'_> {
         self.held.text.clear();
         self.event(Event::ToolStart { index, name, id, signature: None }, start..end);
         index
+    }
+
+    /// Gives text that a body has around its calls, which ends at `end`; before the first of them it is
+    /// what the stream was before the body.
+    pub(crate) fn text(&mut self, text: &str, before: bool, end: u64) {
+        let range = end.saturating_sub(text.len() as u64)..end;
+        match self.reasoning && before {
+            true => self.event(Event::Reasoning(text), range),
+            false => self.event(Event::Text(text), range),
+        }
     }
 
     pub(crate) fn args(&mut self, index: u32, text: &str, range: Range<u64>) {

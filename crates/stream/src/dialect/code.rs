@@ -59,7 +59,7 @@ impl Body for Code {
                 }
                 continue;
             }
-            let next = rest.chars().next().expect("the rest is not empty");
+            let Some(next) = rest.chars().next() else { break };
             self.partial.push(next);
             if self.spec.close.contains(&self.partial.as_str()) {
                 let end = here + next.len_utf8() as u64;

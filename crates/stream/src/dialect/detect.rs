@@ -6,9 +6,9 @@
 
 use std::borrow::Cow;
 
-use crate::dialect::machine;
 use crate::dialect::spec::{Compiled, Switch};
 use crate::dialect::{Dialect, Engine, Format, Options, Tools};
+use crate::dialect::{machine, table};
 use crate::event::{Event, Sink};
 
 mod marks;
@@ -31,7 +31,7 @@ pub fn detect(text: &str) -> Option<Detection> {
     if auto.found.is_none() {
         auto.finish(text.len() as u64, &mut |_: Event<'_>, _| ());
     }
-    auto.found
+    auto.detected()
 }
 
 /// What is looked for.
@@ -123,27 +123,30 @@ impl Auto {
                 State::Text(Box::new(machine::Machine::new(compiled.into(), 0)))
             }
             // A fence is all that may still come.
-            Scope::Legacy => State::Chosen(self.engine("json_fence")),
+            Scope::Legacy => match Format::named("json_fence") {
+                Some(format) => State::Chosen(self.engine(format, 0)),
+                None => State::Start { held: String::new(), start: 0 },
+            },
         }
     }
 
-    fn engine(&self, name: &str) -> Box<dyn Engine + Send> {
-        let format = Format::named(name).expect("detection names formats of the table");
+    fn engine(&self, format: &'static Format, next_index: u32) -> Box<dyn Engine + Send> {
         // Up to here the stream has been read; whatever was open at its start is not any more.
         let options = Options { start_in_reasoning: false, ..self.options.clone() };
-        Dialect::new(format, &options, &self.tools).engine()
+        Dialect::new(format, &options, &self.tools).engine(next_index)
     }
 
-    fn choose(&mut self, name: &'static str, confidence: u8) {
-        let format = Format::named(name).expect("detection names formats of the table");
+    fn choose(&mut self, name: &'static str, confidence: u8, next_index: u32) {
+        // A test sees to it that detection names formats of the table; without one, it is text.
+        let format = Format::named(name).unwrap_or(&table::FORMATS[0]);
         self.found = Some(Detection { format, confidence });
-        self.state = State::Chosen(self.engine(name));
+        self.state = State::Chosen(self.engine(format, next_index));
     }
 
     /// Decides about a stream by its beginning.
     fn settle(&mut self, guess: Guess) {
         match guess {
-            Guess::Is(name, confidence) => self.choose(name, confidence),
+            Guess::Is(name, confidence) => self.choose(name, confidence, 0),
             _ => self.state = self.text(),
         }
     }
@@ -171,7 +174,7 @@ impl Auto {
         };
         let Marked { mut held, marker, start, .. } = mark;
         if let Guess::Is(name, confidence) = guess {
-            self.choose(name, confidence);
+            self.choose(name, confidence, machine.next_index());
             return Some((held, start));
         }
         machine.resume(&held[..marker], start, sink);
@@ -192,7 +195,8 @@ impl Auto {
                 // One by one: what is decided must not depend on how much has come at once.
                 for (pos, next) in text.char_indices() {
                     held.push(next);
-                    let guess = beginning(held, false, self.scope);
+                    let paths = !self.options.paths.is_empty();
+                    let guess = beginning(held, false, self.scope, paths);
                     if guess != Guess::More {
                         let again = (std::mem::take(held), *start);
                         self.settle(guess);
@@ -257,13 +261,17 @@ impl Engine for Auto {
             State::Chosen(engine) => return engine.finish(at, sink),
             State::Text(machine) => {
                 machine.finish(at, sink);
-                let Some((switch, marker, held, start)) = machine.take_switch() else { return };
+                let Some((switch, marker, held, start)) = machine.take_switch() else {
+                    self.found = self.detected();
+                    return;
+                };
                 self.mark(Marked { switch, held, marker, start });
                 self.look(true, sink)
             }
             State::Start { held, start } => {
                 let again = (std::mem::take(held), *start);
-                self.settle(beginning(&again.0, true, self.scope));
+                let paths = !self.options.paths.is_empty();
+                self.settle(beginning(&again.0, true, self.scope, paths));
                 Some(again)
             }
             State::Marked { .. } => self.look(true, sink),
@@ -276,12 +284,17 @@ impl Engine for Auto {
     }
 
     fn detected(&self) -> Option<Detection> {
-        self.found
+        let in_text = match &self.state {
+            // All calls that are read before the dialect is known are in documents.
+            State::Text(machine) if machine.next_index() > 0 => Format::named("toolcall_v2"),
+            _ => None,
+        };
+        self.found.or(in_text.map(|format| Detection { format, confidence: 99 }))
     }
 }
 
 /// Judges a stream by its beginning.
-fn beginning(text: &str, ended: bool, scope: Scope) -> Guess {
+fn beginning(text: &str, ended: bool, scope: Scope, paths: bool) -> Guess {
     let body = text.trim_start_matches(['\u{feff}', ' ', '\n', '\r', '\t']);
     let more = |guess| if ended || text.len() > DECISION_BYTES_MAX { guess } else { Guess::More };
     if body.is_empty() {
@@ -322,13 +335,13 @@ fn beginning(text: &str, ended: bool, scope: Scope) -> Guess {
         return Guess::Is("react", 70);
     }
     match body.as_bytes() {
-        [b'{' | b'[', ..] => json_beginning(body, ended, scope),
+        [b'{' | b'[', ..] => json_beginning(body, ended, scope, paths),
         _ => Guess::No,
     }
 }
 
 /// Judges a stream that begins like JSON.
-fn json_beginning(body: &str, ended: bool, scope: Scope) -> Guess {
+fn json_beginning(body: &str, ended: bool, scope: Scope, paths: bool) -> Guess {
     let inner = body[1..].trim_start();
     let decided = ended || body.len() > DECISION_BYTES_MAX;
     if inner.is_empty() {
@@ -352,10 +365,14 @@ fn json_beginning(body: &str, ended: bool, scope: Scope) -> Guess {
             _ => Guess::No,
         };
     }
-    if let Some(name) = wire_format(body).filter(|_| scope == Scope::All) {
+    // Whoever says where calls are in a document means one that is no frame.
+    if let Some(name) = wire_format(body).filter(|_| scope == Scope::All && !paths) {
         return Guess::Is(name, 90);
     }
     let key = |key: &str| body.contains(&format!("\"{key}\""));
+    if paths {
+        return Guess::Is("legacy_json", 90);
+    }
     if key("function_call") || key("tool_calls") || key("ToolCall_V2") {
         return Guess::Is("legacy_json", 95);
     }

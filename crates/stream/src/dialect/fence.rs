@@ -49,6 +49,7 @@ impl Body for Fenced {
             Step::Done(used) => Step::Done(pos + used),
             Step::Broken(used) => Step::Broken(pos + used),
             Step::Closed(used) => Step::Closed(pos + used),
+            Step::Text(used) => Step::Text(pos + used),
             Step::Fail(used) => Step::Fail(pos + used),
         }
     }

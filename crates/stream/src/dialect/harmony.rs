@@ -105,10 +105,11 @@ impl<V: Vocabulary> Tokens<V> {
     /// Takes the next token.
     pub fn push(&mut self, id: u32, sink: &mut dyn Sink) {
         let special = SPECIAL.iter().find(|(known, _)| *known == id);
-        if let Some((_, marker)) = special {
+        // Both tables list all markers; a test sees to it.
+        let word =
+            special.and_then(|(_, marker)| MARKERS.iter().find(|(_, known)| known == marker));
+        if let Some(&(word, marker)) = word {
             self.end_text(sink);
-            let word = MARKERS.iter().find(|(_, known)| known == marker);
-            let (word, marker) = *word.expect("both tables list all markers");
             let range = self.at..self.at + word.len() as u64;
             self.at = range.end;
             return self.machine.marker(marker, word, Source::Token, range, sink);

@@ -45,8 +45,6 @@ pub(crate) enum Keys {
     Named,
     /// Each is the name of a tool, its value the arguments.
     Tool,
-    /// The first is this word, and its value is the call.
-    Envelope(&'static str),
     /// There are none: the value is the arguments of a call whose name came before.
     None,
 }
@@ -186,13 +184,6 @@ impl JsonCalls {
 
     fn role(&self) -> Role {
         match self.shape.keys {
-            Keys::Envelope(word) if self.objects == 1 => {
-                if self.key == word {
-                    Role::Wrapper
-                } else {
-                    Role::Other
-                }
-            }
             Keys::Tool => Role::Arguments,
             _ => Role::of(&self.key),
         }
@@ -304,17 +295,6 @@ impl JsonCalls {
             }
             State::Colon if next == ':' => {
                 let role = self.role();
-                // The envelope must be the first word, or the object is not ours.
-                if matches!(self.shape.keys, Keys::Envelope(_)) && role == Role::Wrapper {
-                    out.held.proven = true;
-                }
-                if matches!(self.shape.keys, Keys::Envelope(_))
-                    && self.objects == 1
-                    && role != Role::Wrapper
-                    && self.call.index.is_none()
-                {
-                    return Next::Fail;
-                }
                 // An answer that is JSON need not wait for its end to be known as one.
                 if self.shape.proof == Proof::NameAndArguments
                     && self.call.index.is_none()
@@ -602,7 +582,7 @@ impl Body for JsonCalls {
                 }
                 State::Closing { matched, inside } => {
                     let (matched, inside) = (*matched, *inside);
-                    let next = rest.chars().next().expect("the rest is not empty");
+                    let Some(next) = rest.chars().next() else { break };
                     if self.closes(matched, next) {
                         let len = next.len_utf8();
                         if !self.hold(&rest[..len], here, out) {
@@ -638,7 +618,7 @@ impl Body for JsonCalls {
                     }
                 }
                 _ => {
-                    let next = rest.chars().next().expect("the rest is not empty");
+                    let Some(next) = rest.chars().next() else { break };
                     let len = next.len_utf8();
                     let started = self.call.index.is_some();
                     match self.character(next, here, out) {

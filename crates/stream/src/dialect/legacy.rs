@@ -1,12 +1,19 @@
 //! Calls in JSON as they were written before there were conventions: `function_call`, a flat `name`
 //! with `parameters`, arguments as a JSON string, wrapped in arrays and objects of any kind.
 //!
-//! The document around a call is its wrapping and is not shown, but for the text that it has to say.
-//! A document without a call is an answer and comes out as it stands.
+//! A message around a call is its wrapping and is not shown, but for the text that it has to say and for
+//! what messages do not have. A document around an envelope stays. A document without a call is an answer
+//! and comes out as it stands; text after documents may have others in it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::dialect::{Engine, HELD_BYTES_MAX};
+use crate::dialect::envelope::Lookup;
+use crate::dialect::machine::Machine;
+use crate::dialect::rest::Rest;
+use crate::dialect::spec::Compiled;
+use crate::dialect::table::DOCUMENTS_ONLY;
+use crate::dialect::{Engine, HELD_BYTES_MAX, Options, Tools};
 use crate::document::{Document, Found, Path};
 use crate::event::{ErrorKind, Event, Sink};
 use crate::json;
@@ -15,28 +22,35 @@ use crate::json;
 pub(crate) struct Legacy {
     state: State,
     next_index: u32,
+    lookup: Lookup,
+    /// How text is read.
+    text: Arc<Compiled>,
 }
 
 enum State {
     /// Before a document, or between two.
     Between,
     Document(Box<Reading>),
-    /// What follows is no JSON.
-    Text,
+    /// What follows is no JSON, but may have some in it.
+    Text(Box<Machine>),
 }
 
 struct Reading {
     document: Document,
-    rest: Rest,
+    rest: Wrapping,
 }
 
 /// What is not a call.
 #[derive(Default)]
-struct Rest {
+struct Wrapping {
     /// The text of the document, while no call was found in it.
     held: String,
     start: u64,
     has_call: bool,
+    /// Whether it was said that the document breaks off.
+    truncated: bool,
+    /// What stays of the document, once a call is known.
+    rest: Rest,
     depth: usize,
     key: String,
     /// What the document says beside its calls.
@@ -44,12 +58,22 @@ struct Rest {
 }
 
 impl Legacy {
-    pub(crate) fn new() -> Self {
-        Self { state: State::Between, next_index: 0 }
+    pub(crate) fn new(options: &Options, tools: &Tools) -> Self {
+        Self {
+            state: State::Between,
+            next_index: 0,
+            lookup: Lookup::new(options, Path::legacy),
+            text: Arc::new(Compiled::new(&DOCUMENTS_ONLY, options, tools.clone())),
+        }
+    }
+
+    /// Reads the rest as text.
+    fn text(&self) -> State {
+        State::Text(Box::new(Machine::new(Arc::clone(&self.text), self.next_index)))
     }
 }
 
-impl Rest {
+impl Wrapping {
     /// Takes something that was found at `at` in the input.
     fn take(&mut self, found: Found<'_>, range: Range<u64>, sink: &mut dyn Sink) {
         match found {
@@ -59,16 +83,52 @@ impl Rest {
                 }
                 self.held.push_str(text);
             }
-            Found::Outside(_) => {}
-            Found::Json(event) => self.json(event, range, sink),
-            Found::Call(event) => {
-                if let Event::ToolStart { .. } = event {
-                    self.has_call = true;
-                    self.held = String::new();
-                    self.say(range.clone(), sink);
+            Found::Outside(text) => {
+                self.rest.text(text, &mut |text| give(text, range.end, sink));
+            }
+            Found::Json(event) => {
+                if self.has_call {
+                    self.rest.event(event);
                 }
+                self.json(event, range, sink);
+            }
+            Found::At(path) => {
+                if !self.has_call {
+                    self.begin(path.is_envelope(), sink);
+                    self.say(range, sink);
+                }
+                self.rest.call(path.len());
+            }
+            Found::Call(event) => {
+                self.truncated |= matches!(event, Event::Error { kind: ErrorKind::Truncated, .. });
                 sink.event(event, range);
             }
+        }
+    }
+
+    /// A call is known: what was held is taken apart, and what stays of it comes out.
+    fn begin(&mut self, envelope: bool, sink: &mut dyn Sink) {
+        self.has_call = true;
+        let held = std::mem::take(&mut self.held);
+        if envelope {
+            // What it says is part of it.
+            self.content = None;
+        } else {
+            self.rest = Rest::of_message();
+        }
+        let (rest, start) = (&mut self.rest, self.start);
+        let mut from = 0;
+        let read = json::Reader::default().push_located(&held, |event, end| {
+            rest.event(event);
+            if from < end {
+                rest.text(&held[from..end], &mut |text| give(text, start + end as u64, sink));
+            }
+            from = end;
+        });
+        debug_assert!(read.is_ok(), "it was read before");
+        let end = start + held.len() as u64;
+        if from < held.len() {
+            rest.text(&held[from..], &mut |text| give(text, end, sink));
         }
     }
 
@@ -84,7 +144,9 @@ impl Rest {
             json::Event::Key(piece) if self.depth == 1 && self.key.len() < CONTENT.len() + 1 => {
                 self.key.push_str(piece);
             }
-            json::Event::StringStart if self.depth == 1 && self.key == CONTENT => {
+            json::Event::StringStart
+                if self.depth == 1 && self.key == CONTENT && !self.is_kept() =>
+            {
                 self.content = Some(String::new());
             }
             json::Event::Str(piece) => {
@@ -102,6 +164,11 @@ impl Rest {
         }
     }
 
+    /// Tells whether the document around the calls stays, and says what it says by itself.
+    fn is_kept(&self) -> bool {
+        self.has_call && !self.rest.is_of_message()
+    }
+
     fn say(&mut self, range: Range<u64>, sink: &mut dyn Sink) {
         if let Some(raw) = self.content.take()
             && !raw.is_empty()
@@ -110,13 +177,19 @@ impl Rest {
         }
     }
 
-    /// Gives what was held back as text.
-    fn give_back(&mut self, sink: &mut dyn Sink) {
+    /// The document is over: what was held back is text.
+    fn give_back(&mut self, at: u64, sink: &mut dyn Sink) {
+        self.rest.finish(&mut |text| give(text, at, sink));
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
             sink.event(Event::Text(&held), self.start..self.start + held.len() as u64);
         }
     }
+}
+
+/// Gives text that ends at `end`.
+fn give(text: &str, end: u64, sink: &mut dyn Sink) {
+    sink.event(Event::Text(text), end.saturating_sub(text.len() as u64)..end);
 }
 
 impl Engine for Legacy {
@@ -125,10 +198,7 @@ impl Engine for Legacy {
         while pos < text.len() {
             let (rest, here) = (&text[pos..], at + pos as u64);
             match &mut self.state {
-                State::Text => {
-                    sink.event(Event::Text(rest), here..here + rest.len() as u64);
-                    return;
-                }
+                State::Text(machine) => return machine.push(rest, here, sink),
                 State::Between => {
                     let blank = rest.len()
                         - rest.trim_start_matches([' ', '\n', '\r', '\t', ',', ';']).len();
@@ -142,11 +212,11 @@ impl Engine for Legacy {
                         None => {}
                         Some(b'{' | b'[') => {
                             self.state = State::Document(Box::new(Reading {
-                                document: Document::new(Path::legacy(), self.next_index),
-                                rest: Rest::default(),
+                                document: self.lookup.document(self.next_index),
+                                rest: Wrapping::default(),
                             }));
                         }
-                        Some(_) => self.state = State::Text,
+                        Some(_) => self.state = self.text(),
                     }
                 }
                 State::Document(reading) => {
@@ -161,28 +231,29 @@ impl Engine for Legacy {
                         Ok(progress) => {
                             pos += progress.consumed;
                             if progress.done {
-                                other.give_back(sink);
+                                other.give_back(at + pos as u64, sink);
                                 self.state = State::Between;
                             } else if other.held.len() > HELD_BYTES_MAX {
-                                other.give_back(sink);
-                                self.state = State::Text;
+                                other.give_back(at + pos as u64, sink);
+                                self.state = self.text();
                             }
                         }
                         Err(error) => {
-                            let used = (base + error.offset - here) as usize;
-                            let had_call = other.has_call;
+                            let place = base + error.offset;
+                            let (had_call, truncated) = (other.has_call, other.truncated);
                             let done = document.finish(|found, range| {
                                 other.take(found, base + range.start..base + range.end, sink);
                             });
                             debug_assert!(done.is_err(), "an error stays");
-                            other.give_back(sink);
-                            if had_call {
+                            other.give_back(place, sink);
+                            // What is wrong with a call that it ends in has been said.
+                            if had_call && truncated == other.truncated {
                                 let detail = error.to_string();
                                 let kind = ErrorKind::InvalidJson;
-                                sink.event(Event::Error { kind, detail: &detail }, here..here);
+                                sink.event(Event::Error { kind, detail: &detail }, place..place);
                             }
-                            self.state = State::Text;
-                            pos += used;
+                            self.state = self.text();
+                            pos = (place - at) as usize;
                         }
                     }
                 }
@@ -191,14 +262,22 @@ impl Engine for Legacy {
     }
 
     fn finish(&mut self, at: u64, sink: &mut dyn Sink) {
-        let State::Document(reading) = &mut self.state else { return };
+        let reading = match &mut self.state {
+            State::Between => return,
+            State::Text(machine) => return machine.finish(at, sink),
+            State::Document(reading) => reading,
+        };
         let Reading { document, rest } = &mut **reading;
         let base = at - document.offset();
-        // That it ends too early is said with the call it ends in, or it is an answer.
+        // That it ends too early is said below, or it is an answer.
         let _ = document.finish(|found, range| {
             rest.take(found, base + range.start..base + range.end, sink);
         });
-        rest.give_back(sink);
+        rest.give_back(at, sink);
+        if rest.has_call && !rest.truncated {
+            let detail = "the stream ends inside of a document with calls";
+            sink.event(Event::Error { kind: ErrorKind::Truncated, detail }, at..at);
+        }
     }
 }
 

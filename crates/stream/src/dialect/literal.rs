@@ -135,7 +135,8 @@ impl Hex {
     }
 
     fn text(&self) -> &str {
-        str::from_utf8(&self.digits[..self.had]).expect("only digits are added")
+        // Only ASCII digits are added.
+        str::from_utf8(&self.digits[..self.had]).unwrap_or_default()
     }
 }
 
@@ -300,7 +301,8 @@ impl Quoted {
             return 1;
         }
         self.escape = Escape::None;
-        let code = u32::from_str_radix(hex.text(), 16).expect("eight digits at most");
+        // Eight digits at most, so it fits.
+        let code = u32::from_str_radix(hex.text(), 16).unwrap_or(u32::MAX);
         match (self.high.take(), code) {
             (Some(high), 0xdc00..0xe000) => {
                 let code = 0x10000 + ((high - 0xd800) << 10) + (code - 0xdc00);
@@ -325,7 +327,7 @@ impl Quoted {
     fn verbatim(&mut self, hex: Hex, end: u64, args: &mut Args, out: &mut Out<'_>) {
         self.escape = Escape::None;
         args.put("\\\\", end, out);
-        args.put(str::from_utf8(&[hex.letter]).expect("a letter"), end, out);
+        args.put(char::from(hex.letter).encode_utf8(&mut [0; 4]), end, out);
         args.put(hex.text(), end, out);
     }
 

@@ -375,7 +375,6 @@ impl Run {
     fn give_back(&mut self, mode: Mode, loud: bool, at: u64, sink: &mut dyn Sink) {
         let text = std::mem::take(&mut self.held.text);
         let limit = std::mem::take(&mut self.held.limit);
-        self.held.proven = false;
         self.mode = mode;
         self.emit(&text, self.held.start, sink);
         self.held.text = text;
@@ -446,7 +445,8 @@ impl Run {
         // A mark is short: what is held of one fits here, and keeps its place for the next.
         let (mut copy, len) = ([0; MARK_BYTES_MAX], self.partial.text.len());
         copy[..len].copy_from_slice(self.partial.text.as_bytes());
-        let held = str::from_utf8(&copy[..len]).expect("it was text before");
+        // It was text before, all of it.
+        let held = str::from_utf8(&copy[..len]).unwrap_or_default();
         self.partial.text.clear();
         let start = self.partial.start;
         let used = match probe {
@@ -570,7 +570,7 @@ impl Run {
     /// Begins to read calls; what is held up to now is their marker.
     fn open(&mut self, c: &Compiled, calls: &'static Calls, back: Mode) {
         self.body = calls.bodies.first().map(|grammar| Active {
-            body: grammar.body(&c.spelling),
+            body: grammar.body(c),
             calls,
             tried: 0,
             marker: self.held.text.len(),
@@ -584,14 +584,23 @@ impl Run {
         // What may be held ends with the same character however much has come at once.
         let room = HELD_BYTES_MAX + 1 - self.held.text.len().min(HELD_BYTES_MAX);
         let text = &text[..text.ceil_char_boundary(room.min(text.len()))];
-        let mut out =
-            Out { sink, tools: &c.tools, held: &mut self.held, next_index: &mut self.next_index };
+        let mut out = Out {
+            sink,
+            tools: &c.tools,
+            held: &mut self.held,
+            next_index: &mut self.next_index,
+            reasoning: matches!(active.back, Mode::Reasoning),
+        };
         match active.body.push(text, at, &mut out) {
             Step::More => text.len(),
             Step::Done(used) => {
                 let back = active.back;
                 self.after_body(c, back, false);
                 self.read_again(c, sink);
+                if let Some(switch) = c.after_calls {
+                    self.mode = Mode::Text;
+                    self.switched = Some((switch, 0, String::new(), at + used as u64));
+                }
                 used
             }
             Step::Broken(used) => {
@@ -604,6 +613,13 @@ impl Run {
                 let back = active.back;
                 self.after_body(c, back, true);
                 self.read_again(c, sink);
+                used
+            }
+            Step::Text(used) => {
+                let reasoning = matches!(active.back, Mode::Reasoning);
+                self.body = None;
+                self.mode = if reasoning { Mode::Reasoning } else { Mode::Text };
+                (self.fresh, self.said, self.line_start) = (false, true, false);
                 used
             }
             Step::Fail(used) => {
@@ -649,7 +665,7 @@ impl Run {
         let begun = active.first_index != self.next_index;
         let next = active.calls.bodies.get(active.tried).filter(|_| !begun && !self.held.limit);
         if let Some(grammar) = next {
-            active.body = grammar.body(&c.spelling);
+            active.body = grammar.body(c);
             let again = self.held.text.split_off(active.marker);
             let start = at - again.len() as u64;
             return self.push(c, &again, start, sink);
@@ -663,7 +679,7 @@ impl Run {
             Mode::Section { .. } if !begun => self.outside(false),
             _ => Mode::Text,
         };
-        let loud = calls.loud || self.held.proven;
+        let loud = calls.loud;
         self.give_back(mode, loud, at, sink);
         self.owed = begun;
         if loud {
@@ -680,6 +696,7 @@ impl Run {
                 tools: &c.tools,
                 held: &mut self.held,
                 next_index: &mut self.next_index,
+                reasoning: matches!(active.back, Mode::Reasoning),
             };
             active.body.finish(at, &mut out);
             if !self.held.again.is_empty() {
@@ -694,16 +711,20 @@ impl Run {
             }
             let begun = active.first_index != self.next_index;
             if begun || self.held.text.is_empty() {
-                // The head of another call, or blanks before it.
-                if !self.held.text.is_empty() {
+                // The head of another call, or blanks before it. Of a document nothing is dropped.
+                let grammar = active.calls.bodies.get(active.tried);
+                if !self.held.text.is_empty() && !matches!(grammar, Some(Grammar::Document)) {
                     let dropped = self.drop_held(at);
                     // A list that no marker announces has said it already.
-                    let grammar = active.calls.bodies.get(active.tried);
                     if !matches!(grammar, Some(Grammar::Python(spec)) if spec.is_silent()) {
                         truncated("the stream ends before the name of a call", dropped, sink);
                     }
                 }
-                self.give_back(Mode::Text, false, at, sink);
+                let mode = match active.back {
+                    Mode::Reasoning if !begun => Mode::Reasoning,
+                    _ => Mode::Text,
+                };
+                self.give_back(mode, false, at, sink);
                 return;
             }
             let announced = matches!(active.back, Mode::Section { .. })
@@ -719,7 +740,7 @@ impl Run {
                 active.tried += 1;
             }
             if let Some(grammar) = active.calls.bodies.get(active.tried) {
-                active.body = grammar.body(&c.spelling);
+                active.body = grammar.body(c);
                 let again = self.held.text.split_off(active.marker);
                 let start = at - again.len() as u64;
                 self.body = Some(active);
@@ -730,7 +751,7 @@ impl Run {
                 Mode::Reasoning => Mode::Reasoning,
                 _ => Mode::Text,
             };
-            let loud = active.calls.loud || self.held.proven;
+            let loud = active.calls.loud;
             let dropped = if shown { at..at } else { self.drop_held(at) };
             self.give_back(mode, false, at, sink);
             if loud {
@@ -774,7 +795,7 @@ impl Run {
                     if let (Some(active), Some(Grammar::Fence(_, inner))) =
                         (&mut self.body, calls.bodies.first())
                     {
-                        active.body = inner.body(&c.spelling);
+                        active.body = inner.body(c);
                     }
                     return 0;
                 }

@@ -268,7 +268,7 @@ impl Body for Nested {
                 }
                 continue;
             }
-            let next = rest.chars().next().expect("the rest is not empty");
+            let Some(next) = rest.chars().next() else { break };
             let len = next.len_utf8();
             match self.state {
                 State::Head => {

@@ -36,8 +36,13 @@ pub(crate) fn play(blocks: &[Block], tools: &Tools, input: &str, cuts: &[usize])
         assert!(held.push(block.open, found as u64), "a marker is short");
         let mut body = (block.body)();
         loop {
-            let mut out =
-                Out { sink: &mut sink, tools, held: &mut held, next_index: &mut next_index };
+            let mut out = Out {
+                sink: &mut sink,
+                tools,
+                held: &mut held,
+                next_index: &mut next_index,
+                reasoning: false,
+            };
             if at == input.len() {
                 body.finish(at as u64, &mut out);
                 sink.event(Event::Text(&held.text), at as u64..at as u64);
@@ -54,7 +59,10 @@ pub(crate) fn play(blocks: &[Block], tools: &Tools, input: &str, cuts: &[usize])
             }
             match body.push(&input[at..end], at as u64, &mut out) {
                 Step::More => at = end,
-                Step::Done(length) | Step::Broken(length) | Step::Closed(length) => {
+                Step::Done(length)
+                | Step::Broken(length)
+                | Step::Closed(length)
+                | Step::Text(length) => {
                     at += length;
                     let rest = input[at..].trim_start();
                     if let Some(rest) = rest.strip_prefix(block.close)

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use crate::dialect::body::Body;
 use crate::dialect::code::{Code, CodeSpec};
 use crate::dialect::detect::Guess;
+use crate::dialect::envelope::{Enveloped, Lookup};
 use crate::dialect::fence::Fenced;
 use crate::dialect::gemma::Gemma;
 use crate::dialect::head::{Head, Headed};
@@ -17,6 +18,7 @@ use crate::dialect::python::{self, Python};
 use crate::dialect::tag::{Spelling, Start, TAG_BLANKS_MAX, start};
 use crate::dialect::tagged::{Tagged, Tags};
 use crate::dialect::{Options, Tools};
+use crate::document::Path;
 use crate::find::find;
 
 /// How the text of a format is read.
@@ -34,6 +36,8 @@ pub(crate) struct Spec {
     pub(crate) suffix: Option<&'static str>,
     /// The tokens that end a turn or a text; they are never shown.
     pub(crate) ends: &'static [&'static str],
+    /// What the end of calls says about the dialect, where that has to be found out.
+    pub(crate) after_calls: Option<&'static Switch>,
 }
 
 /// A text that means something.
@@ -135,6 +139,8 @@ pub(crate) enum Grammar {
     Code(CodeSpec),
     /// In a fence whose first line says one of these words.
     Fence(&'static [&'static str], &'static Grammar),
+    /// A document with calls inside.
+    Document,
 }
 
 impl Calls {
@@ -158,20 +164,21 @@ impl Grammar {
             Self::Tagged(tags) => tags.outer_close,
             Self::Nested(spec) => spec.outer_close,
             Self::Fence(_, inner) => inner.close(),
-            Self::Python(_) | Self::Gemma(_) | Self::Code(_) => "",
+            Self::Python(_) | Self::Gemma(_) | Self::Code(_) | Self::Document => "",
         }
     }
 
-    pub(crate) fn body(&self, spelling: &Spelling) -> Box<dyn Body + Send> {
+    pub(crate) fn body(&self, c: &Compiled) -> Box<dyn Body + Send> {
         match self {
             Self::Json(shape) => Box::new(JsonCalls::new(*shape)),
             Self::Head(head) => Box::new(Headed::new(*head)),
-            Self::Tagged(tags) => Box::new(Tagged::new(*tags, spelling.clone())),
+            Self::Tagged(tags) => Box::new(Tagged::new(*tags, c.spelling.clone())),
             Self::Nested(spec) => Box::new(Nested::new(*spec)),
             Self::Python(spec) => Box::new(Python::new(*spec)),
             Self::Gemma(delimiter) => Box::new(Gemma::new(delimiter)),
             Self::Code(spec) => Box::new(Code::new(*spec)),
-            Self::Fence(words, inner) => Box::new(Fenced::new(words, inner.body(spelling))),
+            Self::Fence(words, inner) => Box::new(Fenced::new(words, inner.body(c))),
+            Self::Document => Box::new(Enveloped::new(c.lookup.clone())),
         }
     }
 }
@@ -185,6 +192,10 @@ pub(crate) struct Compiled {
     /// Which sections may lack their end.
     pub(crate) lax: Vec<bool>,
     pub(crate) spelling: Spelling,
+    /// Where calls are in documents.
+    pub(crate) lookup: Lookup,
+    /// What the end of calls says about the dialect.
+    pub(crate) after_calls: Option<&'static Switch>,
     pub(crate) text: Marks,
     pub(crate) reasoning: Marks,
     pub(crate) sections: Vec<Marks>,
@@ -274,6 +285,8 @@ impl Compiled {
             noise: spec.sections.iter().map(|section| section.noise).collect(),
             lax: spec.sections.iter().map(|section| section.lax).collect(),
             spelling,
+            lookup: Lookup::new(options, Path::built_in),
+            after_calls: spec.after_calls,
             text,
             reasoning,
             sections: sections

@@ -7,7 +7,7 @@ use crate::dialect::code::CodeSpec;
 use crate::dialect::detect::{Auto, Scope};
 use crate::dialect::harmony::Harmony;
 use crate::dialect::head::{Head, Name};
-use crate::dialect::json_calls::{Keys, Proof, Shape};
+use crate::dialect::json_calls::{Keys, Shape};
 use crate::dialect::legacy::Legacy;
 use crate::dialect::muse::Muse;
 use crate::dialect::nested::NestedSpec;
@@ -88,8 +88,8 @@ pub(crate) static FORMATS: &[Format] = &[
     other("legacy", "older shapes: function_call, flat JSON, ReAct, fences", |options, tools| {
         Box::new(Auto::new(options, tools, Scope::Legacy))
     }),
-    other("legacy_json", "JSON documents that are calls, or have them inside", |_, _| {
-        Box::new(Legacy::new())
+    other("legacy_json", "JSON documents that are calls, or have them inside", |options, tools| {
+        Box::new(Legacy::new(options, tools))
     }),
     text("toolcall_v2", "ToolCall_V2 envelopes", &TOOLCALL_V2),
 ];
@@ -153,6 +153,7 @@ pub(crate) const PLAIN: Spec = Spec {
     namespaced: false,
     suffix: None,
     ends: &[],
+    after_calls: None,
 };
 
 // Marker and JSON value.
@@ -398,25 +399,35 @@ static JSON_FENCE: Spec = Spec {
     ..PLAIN
 };
 
-static TOOLCALL_V2: Spec = Spec {
-    marks: &[calls(
-        "{",
-        &Calls {
-            bodies: &[Grammar::Json(Shape {
-                proof: Proof::Name,
-                keys: Keys::Envelope("ToolCall_V2"),
-                in_array: false,
-                close: "",
-            })],
-            keep: 1,
-            close: &[],
-            repeats: false,
-            loud: false,
-            fence: false,
-            shows_torn: false,
-        },
-    )],
-    ..PLAIN
+pub(crate) static TOOLCALL_V2: Spec = Spec { marks: DOCUMENTS, ..PLAIN };
+
+/// As `TOOLCALL_V2`, where nothing is reasoning.
+pub(crate) static DOCUMENTS_ONLY: Spec = Spec { marks: DOCUMENTS, reasoning: &[], ..PLAIN };
+
+/// What begins a document in text: a bracket, and what JSON may have after it. Most brackets of prose and
+/// code have something else there and are not looked into.
+pub(crate) const DOCUMENTS: &[Mark] = &[
+    calls("{\"", &DOCUMENT),
+    calls("{ ", &DOCUMENT),
+    calls("{\n", &DOCUMENT),
+    calls("{\r", &DOCUMENT),
+    calls("{\t", &DOCUMENT),
+    calls("[{", &DOCUMENT),
+    calls("[[", &DOCUMENT),
+    calls("[ ", &DOCUMENT),
+    calls("[\n", &DOCUMENT),
+    calls("[\r", &DOCUMENT),
+    calls("[\t", &DOCUMENT),
+];
+
+static DOCUMENT: Calls = Calls {
+    bodies: &[Grammar::Document],
+    keep: 2,
+    close: &[],
+    repeats: false,
+    loud: false,
+    fence: false,
+    shows_torn: false,
 };
 
 static INKLING: Spec = Spec {

@@ -746,7 +746,7 @@ impl Tagged {
             return match body.push(text, at, out) {
                 Step::More => Ok(text.len()),
                 // The value has ended the call; what is left of it is its close tag.
-                Step::Done(used) | Step::Broken(used) | Step::Fail(used) => {
+                Step::Done(used) | Step::Broken(used) | Step::Text(used) | Step::Fail(used) => {
                     self.state = State::Between;
                     self.call = None;
                     Ok(used)

@@ -27,6 +27,7 @@ fn read(paths: &[Path], text: &str, size: usize) -> (String, String) {
             shown.push_str(if complete { "⟩" } else { "…⟩" });
         }
         Found::Call(Event::Error { kind, .. }) => shown.push_str(&format!("!{}!", kind.as_str())),
+        Found::At(_) => {}
         Found::Call(other) => panic!("{other:?}"),
     };
     let (mut at, mut failed) = (0, false);
@@ -113,7 +114,7 @@ fn calls_in_documents() {
     // Keys in any order, under other names, twice, or not at all.
     check(
         r#"{"ToolCall_V2":{"arguments": {"a": 1} ,"meta":[{}],"name":"f","id":"x"}}"#,
-        r#"{"ToolCall_V2":⟨f#x {"a": 1}⟩}"#,
+        r#"{"ToolCall_V2":⟨f#x {"a": 1}!unexpected_data!⟩}"#,
     );
     check(r#"{"ToolCall_V2":{"name":"f","parameters":12}}"#, r#"{"ToolCall_V2":⟨f 12⟩}"#);
     check(r#"{"ToolCall_V2":{"name":"f","args":null}}"#, r#"{"ToolCall_V2":⟨f null⟩}"#);
@@ -132,7 +133,7 @@ fn what_is_no_call() {
     );
     check(
         r#"{"ToolCall_V2":"text","tool_calls":null}"#,
-        r#"{"ToolCall_V2":"text","tool_calls":null}"#,
+        r#"{"ToolCall_V2":"!malformed_call!text","tool_calls":null}"#,
     );
     check(r#"{"tool_calls":[1,[],"x"]}"#, r#"{"tool_calls":[1,[],"x"]}"#);
     check(
@@ -147,10 +148,14 @@ fn documents_that_break_off() {
         r#"{"ToolCall_V2":{"name":"f","arguments":{"q":"ab"#,
         r#"{"ToolCall_V2":⟨f {"q":"ab…⟩!truncated!!json!"#,
     );
-    check(r#"{"ToolCall_V2":{"na"#, r#"{"ToolCall_V2":{"na!json!"#);
+    check(r#"{"ToolCall_V2":{"na"#, r#"{"ToolCall_V2":{"na!truncated!!json!"#);
     check(
-        r#"{"ToolCall_V2":{"name":"f","arguments":{"q":x}}}"#,
-        r#"{"ToolCall_V2":⟨f {"q":…⟩!truncated!!json!"#,
+        r#"{"ToolCall_V2":{"name":"f","arguments":{"q":1},x}}"#,
+        r#"{"ToolCall_V2":⟨f {"q":1}…⟩!truncated!!json!"#,
+    );
+    check(
+        r#"{"ToolCall_V2":{"arguments":{"q":1},x}}"#,
+        r#"{"ToolCall_V2":{"arguments":{"q":1},!malformed_call!!json!"#,
     );
 }
 
@@ -190,19 +195,35 @@ fn paths() {
         &format!(r#"{{"arguments":{inner},"name":"f"}}"#),
         &format!("⟨f {inner}⟩"),
     );
-    for wrong in ["", "a..b", "[x]", "a[0]"] {
-        assert!(Path::parse(wrong).is_err(), "{wrong}");
+    for (wrong, at) in [
+        ("", 1),
+        ("a..b", 3),
+        ("[x]", 1),
+        ("é[0]", 2),
+        ("$a", 2),
+        ("$.", 3),
+        (".a", 1),
+        ("a[]b", 4),
+        ("a.", 3),
+        ("$.a[", 4),
+    ] {
+        assert_eq!(Path::parse(wrong).map_err(|error| error.position()), Err(at), "{wrong}");
     }
 }
 
 #[test]
 fn what_is_held_back_is_bounded() {
     let long = "x".repeat(HELD_BYTES_MAX);
-    let text = format!(r#"{{"ToolCall_V2":{{"q":"{long}","name":"f"}},"b":1}}"#);
-    for size in [4096, text.len()] {
-        let (shown, _) = read(&Path::built_in(), &text, size);
-        assert!(shown.replace("!limit!", "") == text, "nothing is lost by {size}");
-        assert_eq!(shown.matches("!limit!").count(), 1);
+    for (before, after) in
+        [("\"q\":\"", "\""), ("\"args\":\"", "\""), ("\"args\":[{\"a\":\"", "\"}]")]
+    {
+        let text = format!(r#"{{"ToolCall_V2":{{{before}{long}{after},"name":"f"}},"b":1}}"#);
+        for size in [4096, text.len()] {
+            let (shown, events) = read(&Path::built_in(), &text, size);
+            assert!(shown.replace("!limit!", "") == text, "nothing is lost by {size}");
+            assert_eq!(shown.matches("!limit!").count(), 1);
+            assert!(events.ends_with("~b KeyEnd ~1 NumberEnd ObjectEnd"), "the document goes on");
+        }
     }
 }
 

@@ -2,19 +2,37 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use futures_util::StreamExt as _;
+use futures_util::future::join_all;
 use futures_util::stream::{Stream, iter};
+use proptest::prelude::*;
 use stream::canonical::{Canonical, Kind};
 use stream::dialect::{Dialect, Format, Options, Parser, Tools};
+use stream::document::{Document, Path};
 use stream::event::Event;
 use stream::face::Events;
 
 const CALL: &str = r#"Hi <tool_call>{"name":"f","arguments":{"a":1}}</tool_call> bye"#;
 
 fn dialect() -> Dialect {
-    Dialect::new(Format::named("hermes").unwrap(), &Options::default(), &Tools::default())
+    named("hermes")
+}
+
+fn named(name: &str) -> Dialect {
+    Dialect::new(Format::named(name).unwrap(), &Options::default(), &Tools::default())
+}
+
+/// Runs a future to its end; whoever is not ready has asked to be polled again.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+    }
 }
 
 /// Takes what a stream that never waits has to give.
@@ -67,4 +85,141 @@ fn ten_thousand_streams_are_ten_thousand_small_structs() {
         }
     }
     assert_eq!(ends, parsers.len());
+}
+
+/// What becomes of one of many streams.
+#[derive(Clone, Debug)]
+enum Fate {
+    /// It is read to its end.
+    Ends,
+    /// It is dropped after so many events.
+    Cancelled(usize),
+    /// Its source fails after so many pieces, and goes on.
+    Fails(usize),
+    /// Its source ends after so many pieces.
+    Breaks(usize),
+}
+
+/// A source that gives a piece each time it is asked twice.
+struct Slow {
+    pieces: std::vec::IntoIter<Result<Vec<u8>, String>>,
+    asked: bool,
+}
+
+impl Stream for Slow {
+    type Item = Result<Vec<u8>, String>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.asked = !self.asked;
+        if self.asked {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(self.pieces.next())
+    }
+}
+
+/// Reads one stream as its fate has it; returns its events without ranges.
+async fn live(
+    mut events: Pin<Box<dyn Stream<Item = Result<Canonical, String>>>>,
+    fate: Fate,
+) -> (Vec<Kind>, usize) {
+    let (mut kinds, mut errors) = (Vec::new(), 0);
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => kinds.push(event.kind),
+            Err(_) => errors += 1,
+        }
+        if matches!(fate, Fate::Cancelled(after) if after <= kinds.len()) {
+            break;
+        }
+    }
+    (kinds, errors)
+}
+
+/// Joins adjacent pieces, of which there may be more or fewer by how a stream was cut.
+fn joined(kinds: Vec<Kind>) -> Vec<Kind> {
+    let mut joined: Vec<Kind> = Vec::new();
+    for kind in kinds {
+        match (joined.last_mut(), kind) {
+            (Some(Kind::Text { text }), Kind::Text { text: more }) => text.push_str(&more),
+            (Some(Kind::ToolArgs { text, .. }), Kind::ToolArgs { text: more, .. }) => {
+                text.push_str(&more)
+            }
+            (_, kind) => joined.push(kind),
+        }
+    }
+    joined
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Many streams at once on an executor: each is what it would be alone, whatever becomes of the others.
+    #[test]
+    fn streams_do_not_know_of_each_other(
+        streams in proptest::collection::vec(
+            (
+                0..3usize,
+                1usize..40,
+                prop_oneof![
+                    Just(Fate::Ends),
+                    (0usize..6).prop_map(Fate::Cancelled),
+                    (0usize..6).prop_map(Fate::Fails),
+                    (0usize..6).prop_map(Fate::Breaks),
+                ],
+                0usize..400,
+            ),
+            1..40,
+        ),
+    ) {
+        let make = |(kind, size, fate, length): &(usize, usize, Fate, usize)| {
+            let call = format!(r#"{{"ToolCall_V2":{{"name":"f","arguments":{{"q":"{}"}}}}}}"#, "x".repeat(*length));
+            let text = match kind {
+                0 => format!(r#"{{"a":[{call},{call}],"b":1}}"#),
+                1 => format!("Text {call} and {call}."),
+                _ => format!("<tool_call>{{\"name\":\"f\",\"arguments\":{{\"q\":\"{length}\"}}}}</tool_call>."),
+            };
+            let mut pieces: Vec<_> = text.as_bytes().chunks(*size).map(|piece| Ok(piece.to_vec())).collect();
+            match fate {
+                Fate::Fails(after) => pieces.insert((*after).min(pieces.len()), Err("torn".to_owned())),
+                Fate::Breaks(after) => pieces.truncate(*after),
+                _ => {}
+            }
+            let source = Slow { pieces: pieces.into_iter(), asked: false };
+            let events: Pin<Box<dyn Stream<Item = Result<Canonical, String>>>> = match kind {
+                0 => Box::pin(Events::of_document(source, Document::new(Path::built_in(), 0))),
+                1 => Box::pin(Events::new(source, &named("toolcall_v2"))),
+                _ => Box::pin(Events::new(source, &named("hermes"))),
+            };
+            live(events, fate.clone())
+        };
+        let together = block_on(join_all(streams.iter().map(make)));
+        for (stream, (kinds, errors)) in streams.iter().zip(together) {
+            let (alone, _) = block_on(make(stream));
+            let failed = matches!(stream.2, Fate::Fails(_));
+            prop_assert_eq!(errors, usize::from(failed), "{:?}", stream);
+            prop_assert_eq!(&kinds, &alone, "{:?}", stream);
+            // An error of the source is not the end of it: what comes after it is read as if it had not been.
+            if failed {
+                let (whole, _) = block_on(make(&(stream.0, stream.1, Fate::Ends, stream.3)));
+                prop_assert_eq!(joined(kinds), joined(whole), "{:?}", stream);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_document_that_is_none_says_so_and_ends() {
+    let source = iter(
+        [r#"{"ToolCall_V2":{"name":"f","arguments":{}},"a":"#, "nope}", "more"]
+            .map(Ok::<_, String>),
+    );
+    let events = Events::of_document(source, Document::new(Path::built_in(), 0));
+    let kinds: Vec<_> = block_on(events.map(|event| event.unwrap().kind).collect());
+    assert!(matches!(&kinds[..], [.., Kind::Error { kind: "invalid_json", .. }]), "{kinds:?}");
+    assert!(
+        kinds.iter().any(|kind| matches!(kind, Kind::ToolEnd { complete: true, .. })),
+        "{kinds:?}"
+    );
 }

@@ -66,10 +66,10 @@ pub(crate) const FAMILIES: &[(&str, &[&str])] = &[
 pub(crate) fn check(name: &str, options: &Options, tools: &Tools, input: &[u8], seed: u64) {
     let Some(format) = Format::named(name) else { return };
     let dialect = Dialect::new(format, options, tools);
-    let whole = read(&dialect, input, || usize::MAX);
-    let single = read(&dialect, input, || 1);
+    let (whole, spans) = read(&dialect, input, || usize::MAX);
+    let (single, _) = read(&dialect, input, || 1);
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let random = read(&dialect, input, || {
+    let (random, _) = read(&dialect, input, || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -78,10 +78,14 @@ pub(crate) fn check(name: &str, options: &Options, tools: &Tools, input: &[u8], 
     let shown = String::from_utf8_lossy(input);
     assert_eq!(single, whole, "{name} by one byte: {shown:?}");
     assert_eq!(random, whole, "{name} by random cuts {seed}: {shown:?}");
-    nothing_is_lost(name, &whole, &shown);
+    nothing_is_lost(name, &whole, &spans, &shown);
 }
 
-fn read(dialect: &Dialect, input: &[u8], mut cut: impl FnMut() -> usize) -> Vec<Canonical> {
+fn read(
+    dialect: &Dialect,
+    input: &[u8],
+    mut cut: impl FnMut() -> usize,
+) -> (Vec<Canonical>, Vec<Range<u64>>) {
     let (mut parser, mut rest) = (Parser::new(dialect), input);
     // What is not UTF-8 counts as what it is replaced by.
     let len = String::from_utf8_lossy(input).len() as u64;
@@ -93,7 +97,8 @@ fn read(dialect: &Dialect, input: &[u8], mut cut: impl FnMut() -> usize) -> Vec<
     }
     parser.finish(&mut sink);
     sink.is_over();
-    sink.collector.into_events(false)
+    let spans = sink.spans.into_values().collect();
+    (sink.collector.into_events(false), spans)
 }
 
 /// Sees to the order of events.
@@ -103,6 +108,8 @@ struct Watch {
     collector: Collector,
     /// The calls, and whether they are over.
     calls: HashMap<u32, bool>,
+    /// From where to where in the input each call is.
+    spans: HashMap<u32, Range<u64>>,
     in_plan: bool,
 }
 
@@ -116,6 +123,7 @@ impl Sink for Watch {
             Event::ToolStart { index, name, .. } => {
                 assert_eq!(index as usize, self.calls.len(), "calls are counted");
                 assert!(!name.is_empty(), "a call without a name");
+                self.spans.insert(index, range.clone());
                 self.calls.insert(index, false);
             }
             Event::ToolId { index, .. } | Event::ToolArgs { index, .. } => {
@@ -123,6 +131,9 @@ impl Sink for Watch {
             }
             Event::ToolEnd { index, .. } => {
                 assert_eq!(self.calls.insert(index, true), Some(false), "{event:?}");
+                if let Some(span) = self.spans.get_mut(&index) {
+                    span.end = span.end.max(range.end);
+                }
             }
             Event::PlanStart => assert!(!std::mem::replace(&mut self.in_plan, true)),
             Event::PlanEnd { .. } => assert!(std::mem::replace(&mut self.in_plan, false)),
@@ -140,28 +151,59 @@ impl Watch {
     }
 }
 
-/// Where all markup is known, an input without calls comes out as it went in.
-fn nothing_is_lost(name: &str, events: &[Canonical], input: &str) {
+/// Where all markup is known, an input without calls comes out as it went in; one with calls loses
+/// nothing but them and the markup around them.
+fn nothing_is_lost(name: &str, events: &[Canonical], spans: &[Range<u64>], input: &str) {
     let plain =
         ["hermes", "granite_20b_fc", "qwen3_coder", "claude_xml", "minimax_m2", "toolcall_v2"];
     if !plain.contains(&name) {
         return;
     }
-    let (mut text, mut truncated) = (String::new(), false);
+    let (mut text, mut wrong, mut truncated) = (String::new(), false, false);
     for event in events {
         match &event.kind {
             Kind::Text { text: piece } | Kind::Reasoning { text: piece } => text.push_str(piece),
-            Kind::ToolStart { .. } => return,
-            Kind::Error { kind, .. } => truncated |= *kind == "truncated",
+            Kind::Error { kind, .. } => {
+                (wrong, truncated) = (true, truncated || *kind == "truncated")
+            }
             _ => {}
         }
     }
-    let (text, input) = (strip(&text), strip(input));
-    // The head of a call that was cut off is not shown.
-    assert!(
-        text == input || (truncated && input.starts_with(&text)),
-        "{name}: {text:?} of {input:?}"
-    );
+    if spans.is_empty() {
+        let (text, input) = (strip(&text), strip(input));
+        // The head of a call that was cut off is not shown.
+        let torn = truncated && input.starts_with(&text);
+        return assert!(text == input || torn, "{name}: {text:?} of {input:?}");
+    }
+    let mut outside = String::new();
+    for (at, c) in input.char_indices() {
+        if !spans.iter().any(|span| span.contains(&(at as u64))) {
+            outside.push(c);
+        }
+    }
+    match name {
+        // Only an envelope goes with its call.
+        "toolcall_v2" => assert_eq!(bare(&text), bare(&outside), "{name}: {input}"),
+        // What is wrong with a block is named, and may hide some of it.
+        "hermes" if !wrong => {
+            let (text, outside) = (bare(&text), bare(&outside));
+            // Half a close tag is what a limit on tokens leaves of one.
+            let torn =
+                outside.strip_prefix(&text).is_some_and(|end| "</tool_call>".starts_with(end));
+            assert!(torn, "{name}: {text:?} of {outside:?}: {input}");
+        }
+        _ => {}
+    }
+}
+
+/// Takes out of a text what may go with a call: its keys and tags, brackets, commas, quotes and blanks.
+fn bare(text: &str) -> String {
+    let mut text = strip(text);
+    for mark in ["<tool_call>", "</tool_call>", "ToolCall_V2", "tool_calls"] {
+        text = text.replace(mark, "");
+    }
+    text.retain(|c| !c.is_whitespace() && !"{}[],:;\"".contains(c));
+    text
 }
 
 /// Takes the marks of reasoning out of a text, also those that come together when others go.

@@ -14,6 +14,7 @@ mod properties;
 mod recorded;
 mod rendered;
 mod short;
+mod toolcall_v2;
 mod torn;
 mod values;
 mod vectors;

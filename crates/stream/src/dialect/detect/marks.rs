@@ -2,7 +2,7 @@
 
 use crate::dialect::detect::Guess;
 use crate::dialect::spec::{Effect, Mark, Place, Spec, Switch};
-use crate::dialect::table::{PLAIN, mark};
+use crate::dialect::table::{DOCUMENTS, PLAIN, mark};
 use crate::dialect::tag::is_name;
 
 /// A mark that only one dialect has.
@@ -20,7 +20,17 @@ pub(crate) static AUTO: Spec = Spec {
         mark("<function_calls>", Effect::Switch(&FUNCTION_CALLS)),
         mark("<function", Effect::Switch(&FUNCTION)),
         Mark { text: "```", place: Place::LineStart, effect: Effect::Switch(&FENCE) },
-        mark("{", Effect::Switch(&ENVELOPE)),
+        DOCUMENTS[0],
+        DOCUMENTS[1],
+        DOCUMENTS[2],
+        DOCUMENTS[3],
+        DOCUMENTS[4],
+        DOCUMENTS[5],
+        DOCUMENTS[6],
+        DOCUMENTS[7],
+        DOCUMENTS[8],
+        DOCUMENTS[9],
+        DOCUMENTS[10],
         only!("[TOOL_CALLS]", "mistral_v11"),
         only!("[THINK]", "mistral_v11"),
         only!("<|tool_call|>", "granite"),
@@ -67,6 +77,7 @@ pub(crate) static AUTO: Spec = Spec {
     ],
     reasoning: &[("<think>", "</think>"), ("<|open|>think<|sep|>", "<|close|>think<|sep|>")],
     namespaced: true,
+    after_calls: Some(&ENVELOPE),
     ..PLAIN
 };
 
@@ -163,11 +174,6 @@ static FENCE: Switch = Switch {
     usual: "json_fence",
 };
 
-static ENVELOPE: Switch = Switch {
-    guess: |rest, ended| {
-        first(rest, ended, |_, body| {
-            begins(body, "\"ToolCall_V2\"", Guess::Is("toolcall_v2", 99), Guess::No)
-        })
-    },
-    usual: "toolcall_v2",
-};
+/// A document had calls in it: what follows is read as the dialect that has them.
+static ENVELOPE: Switch =
+    Switch { guess: |_, _| Guess::Is("toolcall_v2", 99), usual: "toolcall_v2" };

@@ -1,0 +1,249 @@
+//! ToolCall_V2: one form for a call, and everything else rewritten in it.
+//!
+//! ```text
+//! {"ToolCall_V2": {"name": "search", "arguments": {"q": "x"}, "id": "7"}}
+//! ```
+//!
+//! No public definition of ToolCall_V2 exists. This one is a proposal: an object with one key, whose value
+//! has the `name` of a tool, its `arguments` as any JSON value or as the text of one, and maybe an `id`, in
+//! any order. `docs/parser.md` says what it means in text and in documents.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::dialect::{Dialect, Format, Options, Parser, Tools};
+use crate::document::{Document, ENVELOPE, Found, Path};
+use crate::error::ParserError;
+use crate::escape;
+use crate::event::{ErrorKind, Event, Sink};
+use crate::json;
+use crate::parser::StreamParser;
+
+/// A call that is whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ToolCallV2 {
+    /// The tool.
+    pub name: String,
+    /// The text of the arguments, as it was written; empty if there are none.
+    pub arguments: String,
+    /// What an answer to it refers to.
+    pub id: Option<String>,
+}
+
+impl ToolCallV2 {
+    /// Writes it as an envelope, which reads back as the same call.
+    pub fn to_json(&self) -> String {
+        let mut json = format!("{{\"{ENVELOPE}\":{{\"name\":");
+        quote(&self.name, &mut json);
+        if !self.arguments.is_empty() {
+            json.push_str(",\"arguments\":");
+            match self.stands_for_itself() {
+                true => json.push_str(&self.arguments),
+                false => quote(&self.arguments, &mut json),
+            }
+        }
+        if let Some(id) = &self.id {
+            json.push_str(",\"id\":");
+            quote(id, &mut json);
+        }
+        json.push_str("}}");
+        json
+    }
+
+    /// Tells whether the arguments can be written without quotes: a string could not be told from a text
+    /// that is no JSON, and blanks around a value are not part of it.
+    fn stands_for_itself(&self) -> bool {
+        let blank = |c| matches!(c, ' ' | '\n' | '\r' | '\t');
+        if self.arguments.starts_with(['"', ' ', '\n', '\r', '\t'])
+            || self.arguments.ends_with(blank)
+        {
+            return false;
+        }
+        let mut reader = json::Reader::default();
+        let whole = reader.push(&self.arguments, |_| ());
+        whole.is_ok_and(|progress| progress.consumed == self.arguments.len())
+            && reader.finish(|_| ()).is_ok()
+    }
+}
+
+fn quote(text: &str, json: &mut String) {
+    json.push('"');
+    escape::escape(text, |piece| json.push_str(piece));
+    json.push('"');
+}
+
+/// As an envelope.
+impl fmt::Display for ToolCallV2 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_json())
+    }
+}
+
+/// Reads one envelope, with nothing around it but blanks.
+impl FromStr for ToolCallV2 {
+    type Err = ParserError;
+
+    fn from_str(text: &str) -> Result<Self, ParserError> {
+        let path = Path::parse(&format!("$.{ENVELOPE}"))?;
+        let (mut document, mut calls) = (Document::new(vec![path], 0), Gathered::default());
+        let (mut keys, mut wrong) = (0, None);
+        let mut sink = |found: Found<'_>, _| match found {
+            Found::Call(event) => {
+                wrong = wrong.take().or_else(|| ParserError::from_event(&event));
+                calls.take(&event);
+            }
+            Found::Json(json::Event::KeyStart) => keys += 1,
+            _ => {}
+        };
+        let progress = document.push(text.trim(), &mut sink)?;
+        document.finish(&mut sink)?;
+        match (wrong, calls.whole.pop()) {
+            (Some(error), _) => Err(error),
+            (None, Some(call)) if keys == 1 && progress.consumed == text.trim().len() => Ok(call),
+            (None, Some(_)) => Err(ParserError::NoEnvelope("something else is beside it")),
+            (None, None) => Err(ParserError::NoEnvelope("no call is in it")),
+        }
+    }
+}
+
+impl Serialize for ToolCallV2 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        RawValue::from_string(self.to_json())
+            .map_err(serde::ser::Error::custom)?
+            .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolCallV2 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        raw.get().parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Makes whole calls of their events.
+#[derive(Debug, Default)]
+struct Gathered {
+    open: BTreeMap<u32, ToolCallV2>,
+    whole: Vec<ToolCallV2>,
+}
+
+impl Gathered {
+    /// Takes an event; tells whether it was a call's.
+    fn take(&mut self, event: &Event<'_>) -> bool {
+        match *event {
+            Event::ToolStart { index, name, id, .. } => {
+                let (name, id) = (name.to_owned(), id.map(str::to_owned));
+                self.open.insert(index, ToolCallV2 { name, arguments: String::new(), id });
+            }
+            Event::ToolId { index, id } => {
+                if let Some(call) = self.open.get_mut(&index) {
+                    call.id = Some(id.to_owned());
+                }
+            }
+            Event::ToolArgs { index, text } => {
+                if let Some(call) = self.open.get_mut(&index) {
+                    call.arguments.push_str(text);
+                }
+            }
+            Event::ToolEnd { index, complete } => {
+                let call = self.open.remove(&index);
+                self.whole.extend(call.filter(|_| complete));
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// What an adapter makes of a stream.
+#[derive(Debug)]
+pub enum Adapted<'a> {
+    /// A whole call.
+    Call(ToolCallV2),
+    /// What is wrong; a call that was not whole is only this.
+    Error(ParserError),
+    /// Whatever else there is: text, reasoning, counts.
+    Other(Event<'a>),
+}
+
+/// Reads calls in whatever way they were written before, and gives them as ToolCall_V2.
+///
+/// Arguments grow in memory until their call is whole, up to [`ARGUMENTS_BYTES_MAX`] together.
+#[derive(Debug)]
+pub struct LegacyToolCallAdapter<P = Parser> {
+    parser: P,
+    calls: Gathered,
+    bytes: usize,
+}
+
+/// The most arguments that an adapter holds; calls that would need more are refused.
+pub const ARGUMENTS_BYTES_MAX: usize = 64 << 20;
+
+impl LegacyToolCallAdapter {
+    /// Finds out by itself how the calls are written: in text, in JSON documents, or in a provider's frames.
+    pub fn new(options: &Options, tools: &Tools) -> Result<Self, ParserError> {
+        let format = Format::named("auto");
+        let format = format.ok_or_else(|| ParserError::UnknownFormat("auto".to_owned()))?;
+        Ok(Self::with_parser(Parser::new(&Dialect::new(format, options, tools))))
+    }
+}
+
+impl<P: StreamParser> LegacyToolCallAdapter<P> {
+    /// Takes the calls that a parser finds.
+    pub fn with_parser(parser: P) -> Self {
+        Self { parser, calls: Gathered::default(), bytes: 0 }
+    }
+
+    /// Takes the next bytes, cut anywhere.
+    pub fn push(
+        &mut self,
+        bytes: &[u8],
+        sink: &mut dyn FnMut(Adapted<'_>),
+    ) -> Result<(), ParserError> {
+        let Self { parser, calls, bytes: held } = self;
+        parser.push(bytes, &mut Adapting { calls, held, sink })
+    }
+
+    /// Ends the stream.
+    pub fn finish(&mut self, sink: &mut dyn FnMut(Adapted<'_>)) -> Result<(), ParserError> {
+        let Self { parser, calls, bytes: held } = self;
+        parser.finish(&mut Adapting { calls, held, sink })
+    }
+}
+
+struct Adapting<'a> {
+    calls: &'a mut Gathered,
+    held: &'a mut usize,
+    sink: &'a mut dyn FnMut(Adapted<'_>),
+}
+
+impl Sink for Adapting<'_> {
+    fn event(&mut self, event: Event<'_>, _: Range<u64>) {
+        if let Event::ToolArgs { index, text } = event {
+            *self.held += text.len();
+            if *self.held > ARGUMENTS_BYTES_MAX && self.calls.open.remove(&index).is_some() {
+                let detail = "the arguments of a call grew beyond what is held".to_owned();
+                let kind = ErrorKind::Limit;
+                (self.sink)(Adapted::Error(ParserError::Stream { kind, detail }));
+            }
+        }
+        if let Some(error) = ParserError::from_event(&event) {
+            return (self.sink)(Adapted::Error(error));
+        }
+        if !self.calls.take(&event) {
+            return (self.sink)(Adapted::Other(event));
+        }
+        if self.calls.open.is_empty() {
+            *self.held = 0;
+        }
+        for call in self.calls.whole.drain(..) {
+            (self.sink)(Adapted::Call(call));
+        }
+    }
+}
