@@ -448,7 +448,8 @@ pub(crate) struct DecodeArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) tools: Option<PathBuf>,
 
-    /// Options of the format as a JSON object, such as {"start_in_reasoning": true}.
+    /// Options of the format as a JSON object, such as {"start_in_reasoning": true} or, for documents,
+    /// {"paths": ["$.do[]"]}; docs/parser.md says what paths are.
     #[arg(short, long, value_name = "JSON")]
     pub(crate) options: Option<String>,
 
