@@ -1,27 +1,4 @@
-//! Any bytes as a Chat Completions answer, whole and in two pieces: no panic, and the same events.
+//! `fuzzing`'s target of this name, for libFuzzer.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use protocol::responses::StreamEvent;
-use stream::chat::{Decoder, Setup};
-use stream::dialect::{Dialect, Format, Options, Tools};
-
-fuzz_target!(|input: (bool, u16, &[u8])| {
-    let (with_dialect, at, bytes) = input;
-    let format = Format::named("hermes").filter(|_| with_dialect);
-    let dialect =
-        format.map(|format| Dialect::new(format, &Options::default(), &Tools::default()));
-    let setup = Setup { dialect, custom: ["patch".to_owned()].into() };
-    let (head, tail) = bytes.split_at(usize::from(at).min(bytes.len()));
-    assert_eq!(decode(&setup, &[bytes]), decode(&setup, &[head, tail]));
-});
-
-fn decode(setup: &Setup, pieces: &[&[u8]]) -> (Vec<StreamEvent>, u64) {
-    let (mut decoder, mut events) = (Decoder::new(setup), Vec::new());
-    for piece in pieces {
-        // Inputs stay far below the bound of one event.
-        decoder.push(piece, &mut events).expect("a short stream");
-    }
-    decoder.finish(&mut events);
-    (events, decoder.unreadable())
-}
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::target("chat").expect("it is listed")(data));

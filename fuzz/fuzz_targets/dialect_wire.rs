@@ -1,8 +1,6 @@
-//! Streams of the dialects in the family `wire`: what must hold of every stream holds.
+//! `fuzzing`'s target of this name, for libFuzzer.
 #![no_main]
 
-mod family;
-
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| family::check_bytes("wire", data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::target("dialect_wire").expect("it is listed")(
+    data
+));

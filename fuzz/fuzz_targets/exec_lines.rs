@@ -1,18 +1,6 @@
-//! A line of `exec --json` of any content that can be read is written back to one that reads the same.
+//! `fuzzing`'s target of this name, for libFuzzer.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use protocol::exec::Line;
-use protocol::responses::ResponseItem;
-
-fuzz_target!(|data: &[u8]| {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(line) = serde_json::from_str::<Line>(text) {
-        let written = serde_json::to_string(&line).expect("what was read can be written");
-        assert_eq!(serde_json::from_str::<Line>(&written).ok(), Some(line));
-    }
-    if let Ok(item) = serde_json::from_str::<ResponseItem>(text) {
-        let written = serde_json::to_string(&item).expect("what was read can be written");
-        assert_eq!(serde_json::from_str::<ResponseItem>(&written).ok(), Some(item));
-    }
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::target("exec_lines").expect("it is listed")(
+    data
+));

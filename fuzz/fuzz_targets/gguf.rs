@@ -1,30 +1,4 @@
-//! Any bytes as the header of a model file, and a good one with bytes changed: read or refused, and what is
-//! read keeps to its bounds.
+//! `fuzzing`'s target of this name, for libFuzzer.
 #![no_main]
 
-use infer::gguf;
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|input: (bool, Vec<(u16, u8)>, &[u8])| {
-    let (oss, changes, bytes) = input;
-    check(bytes);
-    let mut model =
-        if oss { testkit::gguf::gpt_oss(1) } else { testkit::gguf::llama(1) }.to_bytes();
-    // The weights themselves are not read.
-    model.truncate(1 << 16);
-    for (at, value) in changes {
-        if let Some(byte) = model.get_mut(usize::from(at)) {
-            *byte = value;
-        }
-    }
-    check(&model);
-});
-
-fn check(bytes: &[u8]) {
-    // Longer than it is, so that the sizes of tensors are believed.
-    let Ok(header) = gguf::read(bytes, 1 << 40) else { return };
-    assert!(header.facts.context_tokens > 0);
-    assert!(header.shape.vocabulary > 0 && header.shape.embedding > 0);
-    assert!(header.shape.token_bytes < 1 << 40, "{header:?}");
-    assert!(header.facts.specials.len() as u64 <= header.shape.vocabulary);
-}
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::target("gguf").expect("it is listed")(data));

@@ -1,29 +1,4 @@
-//! Any text, whole and in two pieces: no panic, the same outcome, and serde_json's opinion of what is JSON.
+//! `fuzzing`'s target of this name, for libFuzzer.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use stream::json::{JsonError, Reader};
-
-fuzz_target!(|input: (u16, &str)| {
-    let (at, text) = input;
-    let (head, tail) = text.split_at(text.floor_char_boundary(usize::from(at).min(text.len())));
-    let whole = read(&[text]);
-    assert_eq!(whole, read(&[head, tail]));
-    // Beyond its own limit of levels, serde_json has none.
-    let blanks: &[char] = &[' ', '\n', '\t', '\r'];
-    let ours = whole.is_ok_and(|end| text[end..].trim_start_matches(blanks).is_empty());
-    let levels = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
-    if levels < 100 {
-        assert_eq!(ours, serde_json::from_str::<&serde_json::value::RawValue>(text).is_ok());
-    }
-});
-
-/// Returns where the document ended.
-fn read(pieces: &[&str]) -> Result<usize, JsonError> {
-    let (mut reader, mut end) = (Reader::default(), 0);
-    for piece in pieces {
-        end += reader.push(piece, |_| ())?.consumed;
-    }
-    reader.finish(|_| ())?;
-    Ok(end)
-}
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::target("json").expect("it is listed")(data));

@@ -1,22 +1,6 @@
-//! Any bytes as a stream of the Responses API, whole and in two pieces: no panic, and the same events.
+//! `fuzzing`'s target of this name, for libFuzzer.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use protocol::responses::StreamEvent;
-use stream::responses::Decoder;
-
-fuzz_target!(|input: (u16, &[u8])| {
-    let (at, bytes) = input;
-    let (head, tail) = bytes.split_at(usize::from(at).min(bytes.len()));
-    assert_eq!(decode(&[bytes]), decode(&[head, tail]));
-});
-
-fn decode(pieces: &[&[u8]]) -> (Vec<StreamEvent>, u64) {
-    let (mut decoder, mut events) = (Decoder::default(), Vec::new());
-    for piece in pieces {
-        // Inputs stay far below the bound of one event.
-        decoder.push(piece, &mut events).expect("a short stream");
-    }
-    decoder.finish(&mut events);
-    (events, decoder.unreadable())
-}
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::target("responses").expect("it is listed")(
+    data
+));

@@ -1,15 +1,4 @@
-//! Rule files of any content are read or refused with a place inside of them, never a panic.
+//! `fuzzing`'s target of this name, for libFuzzer.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use policy::parse_rule_file;
-
-fuzz_target!(|text: &str| {
-    match parse_rule_file("fuzz.rules", text) {
-        Ok(file) => {
-            assert!(file.rules.iter().all(|rule| !rule.pattern.is_empty()));
-            assert!(file.rules.iter().all(|rule| rule.at.line <= text.lines().count()));
-        }
-        Err(error) => assert!(error.to_string().starts_with("fuzz.rules:")),
-    }
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::target("rules").expect("it is listed")(data));

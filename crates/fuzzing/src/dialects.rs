@@ -1,6 +1,6 @@
 //! Reads what libFuzzer makes up as a stream of one family of dialects.
 
-#[path = "../../../crates/stream/tests/it/invariants.rs"]
+#[path = "../../stream/tests/it/invariants.rs"]
 mod invariants;
 
 pub(crate) use invariants::FAMILIES;
@@ -8,7 +8,7 @@ use invariants::check;
 use stream::dialect::{Options, Tools};
 
 /// Reads bytes whose first three choose a format of a family, options and cuts.
-pub(crate) fn check_bytes(family: &str, data: &[u8]) {
+pub fn check_bytes(family: &str, data: &[u8]) {
     let [format, bits, cuts, input @ ..] = data else { return };
     let (_, formats) = FAMILIES.iter().find(|(name, _)| *name == family).expect("a known family");
     let name = formats[usize::from(*format) % formats.len()];

@@ -1,0 +1,1 @@
+git fetch origin && (cd x; ls -la "$HOME" | sort > y) || sudo rm -rf ./z

@@ -1,0 +1,1 @@
+!bash -lc 'echo $(curl http://x)' ; xargs -0 rm < list; f() { eval "$1"; }; f 'git push'

@@ -1,0 +1,16 @@
+//! Configuration, overrides and schemas of any content are read or refused, never a panic.
+
+use config::{Config, Layer, Override, check_schema};
+
+/// Panics where that does not hold.
+pub fn check(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let layer = Layer { name: "fuzz.toml".to_owned(), text: text.to_owned() };
+    if let Err(error) = Config::load(&[layer], None, &[]) {
+        assert!(!error.to_string().is_empty());
+    }
+    if let Ok(option) = Override::parse(text) {
+        let _ = Config::load(&[], None, &[option]);
+    }
+    let _ = check_schema(text);
+}

@@ -1,0 +1,78 @@
+//! What must hold for any bytes, target by target.
+//!
+//! The functions here are what libFuzzer runs (`fuzz/`, `./x fuzz`), and what every test run tries for a bounded
+//! time with kept seeds and seeded changes to them (`tests/replay.rs`). They panic where something does not hold.
+
+pub mod chat;
+pub mod config;
+pub mod daemon;
+pub mod dialects;
+pub mod document;
+pub mod exec_lines;
+pub mod gguf;
+pub mod history;
+pub mod json;
+pub mod patch_parse;
+pub mod request;
+pub mod responses;
+pub mod rollout;
+pub mod rules;
+pub mod seeds;
+pub mod shell;
+pub mod sse;
+
+/// A target: its name, and what sees to it.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    ("chat", chat::check),
+    ("config", config::check),
+    ("daemon", daemon::check),
+    ("dialect_channels", |data| dialects::check_bytes("channels", data)),
+    ("dialect_detected", |data| dialects::check_bytes("detected", data)),
+    ("dialect_json", |data| dialects::check_bytes("json", data)),
+    ("dialect_literals", |data| dialects::check_bytes("literals", data)),
+    ("dialect_tagged", |data| dialects::check_bytes("tagged", data)),
+    ("dialect_wire", |data| dialects::check_bytes("wire", data)),
+    ("document", document::check),
+    ("exec_lines", exec_lines::check),
+    ("gguf", gguf::check),
+    ("history", history::check),
+    ("json", json::check),
+    ("patch_parse", patch_parse::check),
+    ("request", request::check),
+    ("responses", responses::check),
+    ("rollout", rollout::check),
+    ("rules", rules::check),
+    ("shell", shell::check),
+    ("sse", sse::check),
+];
+
+/// Finds a target.
+pub fn target(name: &str) -> Option<fn(&[u8])> {
+    TARGETS.iter().find(|(known, _)| *known == name).map(|(_, check)| *check)
+}
+
+/// Takes numbers from the front of what is given; what is not there is zero.
+struct Given<'a>(&'a [u8]);
+
+impl<'a> Given<'a> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn number(&mut self) -> u16 {
+        u16::from_le_bytes([self.byte(), self.byte()])
+    }
+
+    fn flag(&mut self) -> bool {
+        self.byte() & 1 == 1
+    }
+
+    fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+}

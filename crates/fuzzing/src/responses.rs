@@ -1,0 +1,25 @@
+//! Any bytes as a stream of the Responses API, whole and in two pieces: no panic, and the same events.
+
+use protocol::responses::StreamEvent;
+use stream::responses::Decoder;
+
+use crate::Given;
+
+/// Panics where that does not hold.
+pub fn check(data: &[u8]) {
+    let mut given = Given(data);
+    let input = (given.number(), given.rest());
+    let (at, bytes) = input;
+    let (head, tail) = bytes.split_at(usize::from(at).min(bytes.len()));
+    assert_eq!(decode(&[bytes]), decode(&[head, tail]));
+}
+
+fn decode(pieces: &[&[u8]]) -> (Vec<StreamEvent>, u64) {
+    let (mut decoder, mut events) = (Decoder::default(), Vec::new());
+    for piece in pieces {
+        // Inputs stay far below the bound of one event.
+        decoder.push(piece, &mut events).expect("a short stream");
+    }
+    decoder.finish(&mut events);
+    (events, decoder.unreadable())
+}
