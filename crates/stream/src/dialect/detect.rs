@@ -137,8 +137,12 @@ impl Auto {
     }
 
     fn choose(&mut self, name: &'static str, confidence: u8, next_index: u32) {
-        // A test sees to it that detection names formats of the table; without one, it is text.
-        let format = Format::named(name).unwrap_or(&table::FORMATS[0]);
+        // A test sees to it that detection names formats of the table; what is none of it is text.
+        let Some(format) = Format::named(name) else {
+            let compiled = Compiled::new(&table::DOCUMENTS_ONLY, &self.options, self.tools.clone());
+            let machine = machine::Machine::new(compiled.into(), next_index);
+            return self.state = State::Chosen(Box::new(machine));
+        };
         self.found = Some(Detection { format, confidence });
         self.state = State::Chosen(self.engine(format, next_index));
     }
@@ -434,3 +438,43 @@ fn wire_format(frames: &str) -> Option<&'static str> {
 
 /// How many bytes are looked at before a guess has to do.
 const DECISION_BYTES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::{Auto, Guess, Scope, marks};
+    use crate::dialect::spec::Effect;
+    use crate::dialect::{Format, Options, Tools};
+
+    #[test]
+    fn detection_names_formats_of_the_table() {
+        for mark in marks::AUTO.marks {
+            let Effect::Switch(switch) = mark.effect else { continue };
+            assert!(Format::named(switch.usual).is_some(), "{}", switch.usual);
+            for rest in [
+                "",
+                "{",
+                "[",
+                "<",
+                "<function=",
+                "<tool_call>",
+                "a",
+                "=",
+                " name=",
+                "\n{",
+                "json\n{",
+            ] {
+                for ended in [false, true] {
+                    if let Guess::Is(name, _) = (switch.guess)(rest, ended) {
+                        assert!(Format::named(name).is_some(), "{name}");
+                    }
+                }
+            }
+        }
+        // Those that are named by hand.
+        for name in ["json_fence", "legacy_json", "pythonic", "react", "toolcall_v2", "openai_chat"]
+        {
+            assert!(Format::named(name).is_some(), "{name}");
+        }
+        drop(Auto::new(&Options::default(), &Tools::default(), Scope::Legacy));
+    }
+}

@@ -287,3 +287,31 @@ proptest! {
             read(&Path::legacy(), &text, size), read(&Path::legacy(), &text, text.len().max(1)));
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// The same with calls of hundreds of kilobytes, and deeper than any document may be.
+    #[test]
+    fn large_calls_between_plain_json(
+        parts in proptest::collection::vec(
+            (any_json(), 1usize..400_000, 0usize..3000, any::<bool>()), 1..4),
+        size in 1usize..9000,
+    ) {
+        let (mut text, mut want) = ("[".to_owned(), "[".to_owned());
+        for (number, (plain, length, depth, flip)) in parts.iter().enumerate() {
+            let long = r#"a\n\"é} "#.repeat(length / 10);
+            let (open, close) = (r#"{"a":["#.repeat(*depth), "]}".repeat(*depth));
+            let arguments = format!(r#"{{"text":"{long}","deep":[{open}{plain}{close}]}}"#);
+            let call = match flip {
+                true => format!(r#"{{"arguments":{arguments},"name":"tool{number}"}}"#),
+                false => format!(r#"{{"name":"tool{number}","arguments":{arguments}}}"#),
+            };
+            text += &format!(r#"{plain},{{"ToolCall_V2":{call},"k":{plain}}},"#);
+            want += &format!(r#"{plain},{{"ToolCall_V2":⟨tool{number} {arguments}⟩,"k":{plain}}},"#);
+        }
+        let (text, want) = (text + "0]", want + "0]");
+        let got = read(&Path::built_in(), &text, size).0;
+        prop_assert!(got == want, "{} bytes by {}", text.len(), size);
+    }
+}

@@ -144,7 +144,7 @@ fn joined(kinds: Vec<Kind>) -> Vec<Kind> {
         match (joined.last_mut(), kind) {
             (Some(Kind::Text { text }), Kind::Text { text: more }) => text.push_str(&more),
             (Some(Kind::ToolArgs { text, .. }), Kind::ToolArgs { text: more, .. }) => {
-                text.push_str(&more)
+                text.push_str(&more);
             }
             (_, kind) => joined.push(kind),
         }
