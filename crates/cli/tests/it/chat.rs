@@ -402,20 +402,12 @@ fn a_request_begins_with_the_bytes_of_the_one_before() {
 
 #[test]
 fn envelopes_in_the_text() {
-    let call = r#"{"name":"exec_command","arguments":{"cmd":"echo one"}}"#;
+    let call = r#"{"arguments":{"cmd":"echo one"},"id":"7","name":"exec_command"}"#;
     let provider = "dialect = \"toolcall_v2\"\n";
-    for (provider, whole, said) in [
-        (provider.to_owned(), format!(r#"Look: {{"ToolCall_V2":{call}}}"#), "Look: "),
-        (
-            provider.to_owned(),
-            format!(r#"{{"id":"7","ToolCall_V2":{call},"after":true}}"#),
-            r#"{"id":"7""#,
-        ),
-        (
-            format!("{provider}call_paths = [\"$.do[]\"]\n"),
-            format!(r#"Look: {{"do":[{call}]}}"#),
-            "Look: ",
-        ),
+    for (provider, whole) in [
+        (provider.to_owned(), format!(r#"Look: {{"ToolCall_V2":{call}}}"#)),
+        (provider.to_owned(), format!(r#"Look: [{{"ToolCall_V2":{{"ToolCall_V2":{call}}}}}]"#)),
+        (format!("{provider}call_paths = [\"$.do[]\"]\n"), format!(r#"Look: {{"do":[{call}]}}"#)),
     ] {
         let pieces: Vec<_> = whole
             .as_bytes()
@@ -423,14 +415,11 @@ fn envelopes_in_the_text() {
             .map(|piece| text(std::str::from_utf8(piece).unwrap()))
             .collect();
         let script = json!([answer(pieces), answer([text("Done.")])]);
-        let first = format!("agent_message: {said}");
-        let mut items = vec![first.as_str(), "command_execution: one"];
-        if whole.contains("after") {
-            items.push("agent_message: ,\"after\":true}");
-        }
-        items.push("agent_message: Done.");
+        let items = ["agent_message: Look: ", "command_execution: one", "agent_message: Done."];
         let ran = check(script, &provider, &items);
         assert!(!ran.ended.stdout.contains("ToolCall_V2"), "{:#?}", ran.ended);
+        let [assistant, _] = added(&ran, 1) else { panic!("{:#?}", ran.requests[1].body) };
+        assert_eq!(assistant["tool_calls"][0]["function"]["name"], "exec_command");
     }
 }
 

@@ -145,3 +145,34 @@ fn what_cannot_be_used() {
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("entry 1"), "{ended:?}");
 }
+
+#[test]
+fn paths_of_documents() {
+    let lab = lab();
+    let input = br#"{"do":[{"name":"f","arguments":{"x":{"ToolCall_V2":{"name":"g"}}}}],"b":1}"#;
+    for (options, want) in [
+        (r#"{"paths":["$.do[]"]}"#, &["f"][..]),
+        (r#"{"paths":["$.do[]","ToolCall_V2"],"calls_in_arguments":true}"#, &["f", "g"]),
+        (r#"{"paths":["$.nowhere"]}"#, &[]),
+    ] {
+        for format in ["toolcall_v2", "legacy_json", "auto"] {
+            let ended = decode(&lab, &["--format", format, "--options", options], input);
+            assert_eq!(ended.code, Some(0), "{ended:#?}");
+            let events: Vec<Value> =
+                ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let names: Vec<_> = events.iter().filter_map(|event| event["name"].as_str()).collect();
+            assert_eq!(names, want, "{format} {options}");
+            let text: String = events
+                .iter()
+                .filter_map(|event| match event["type"] == "text" {
+                    true => event["text"].as_str(),
+                    false => None,
+                })
+                .collect();
+            assert!(text.contains("\"b\":1"), "{format} {options}: {text}");
+        }
+    }
+    let ended = decode(&lab, &["-f", "toolcall_v2", "-o", r#"{"paths":["a","b[0]"]}"#], b"");
+    assert_eq!(ended.code, Some(2), "{ended:#?}");
+    assert!(ended.stderr.contains("`b[0]`") && ended.stderr.contains("character 2"), "{ended:#?}");
+}
