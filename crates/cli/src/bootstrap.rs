@@ -27,7 +27,8 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use store::Store;
 use tools::{
-    ApplyPatch, ExecCommand, Gate, Sessions, Shell, Tool, UpdatePlan, ViewImage, Workspace,
+    ApplyPatch, ExecCommand, Gate, LoginShell, Sessions, Shell, Tool, UpdatePlan, ViewImage,
+    Workspace,
 };
 
 use crate::args::{ExecFlags, SharedArgs};
@@ -257,7 +258,7 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
     let workspace = Arc::new(Workspace {
         cwd: world.directory.clone(),
         shell: Shell::of_user(world.env.get("SHELL").map(String::as_str)),
-        login_shell: config.allow_login_shell,
+        login_shell: login_shell(config),
         env: command_env(world, config, id),
         sandbox: safety::find_sandbox(world, config, sandbox, None)?,
         gate: Gate::new(policy).remembering(world.home.join("rules/default.rules")),
@@ -378,6 +379,14 @@ fn served<'a>(
 }
 
 /// Makes the environment of commands of a model, with what keeps programs plain and quiet.
+fn login_shell(config: &Config) -> LoginShell {
+    match (config.allow_login_shell, config.login_shell_snapshot) {
+        (false, _) => LoginShell::Off,
+        (true, true) => LoginShell::Once(safety::environment_policy(config)),
+        (true, false) => LoginShell::EveryCommand,
+    }
+}
+
 fn command_env(world: &World, config: &Config, thread: ThreadId) -> Vec<(String, String)> {
     let mut env = safety::command_env(world, config);
     let thread = thread.to_string();

@@ -185,8 +185,13 @@ fn limits(config: &Config) -> Limits {
 
 /// Makes the environment that commands begin with: ours, filtered.
 pub(crate) fn command_env(world: &World, config: &Config) -> Vec<(String, String)> {
+    environment_policy(config).apply(world.env.clone())
+}
+
+/// Says which variables commands get to see.
+pub(crate) fn environment_policy(config: &Config) -> EnvironmentPolicy {
     let settings = &config.shell_environment_policy;
-    let policy = EnvironmentPolicy {
+    EnvironmentPolicy {
         inherit: match settings.inherit {
             config::Inherit::All => Inherit::All,
             config::Inherit::Core => Inherit::Core,
@@ -197,8 +202,7 @@ pub(crate) fn command_env(world: &World, config: &Config) -> Vec<(String, String
         exclude: settings.exclude.iter().cloned().chain(provider::variables(config)).collect(),
         set: settings.set.clone().into_iter().collect(),
         include_only: settings.include_only.clone(),
-    };
-    policy.apply(world.env.clone())
+    }
 }
 
 /// Looks for what decides what a command runs, if a rule could take it out of the sandbox.

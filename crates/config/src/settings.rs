@@ -39,6 +39,8 @@ pub struct Config {
     pub sandbox_mode: Option<SandboxMode>,
     /// Whether commands may run in a login shell.
     pub allow_login_shell: bool,
+    /// Whether one login shell per thread stands for those of all commands.
+    pub login_shell_snapshot: bool,
     /// What the `workspace-write` sandbox opens or closes further.
     pub sandbox_workspace_write: WorkspaceWrite,
     /// How much a command may use.
@@ -105,6 +107,7 @@ impl Config {
             approval_policy: s.value("approval_policy")?,
             sandbox_mode: s.value("sandbox_mode")?,
             allow_login_shell: s.or("allow_login_shell", default.allow_login_shell)?,
+            login_shell_snapshot: s.or("login_shell_snapshot", default.login_shell_snapshot)?,
             sandbox_workspace_write: s
                 .or("sandbox_workspace_write", default.sandbox_workspace_write)?,
             command_limits: s.or("command_limits", default.command_limits)?,
@@ -143,6 +146,7 @@ impl Default for Config {
             approval_policy: None,
             sandbox_mode: None,
             allow_login_shell: true,
+            login_shell_snapshot: true,
             sandbox_workspace_write: WorkspaceWrite::default(),
             command_limits: CommandLimits::default(),
             shell_environment_policy: ShellEnvironment::default(),

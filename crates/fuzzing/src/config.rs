@@ -1,6 +1,6 @@
 //! Configuration, overrides and schemas of any content are read or refused, never a panic.
 
-use config::{Config, Layer, Override, check_schema};
+use config::{Config, Layer, Override, Schema};
 
 /// Panics where that does not hold.
 pub fn check(data: &[u8]) {
@@ -12,5 +12,7 @@ pub fn check(data: &[u8]) {
     if let Ok(option) = Override::parse(text) {
         let _ = Config::load(&[], None, &[option]);
     }
-    let _ = check_schema(text);
+    if let Ok(schema) = Schema::parse(text) {
+        let _ = schema.check(Some(text));
+    }
 }

@@ -29,7 +29,8 @@ pub fn check(data: &[u8]) {
         .expect("a runtime");
     runtime.block_on(async {
         let (client, stream) = tokio::io::duplex(1 << 20);
-        let connection = tokio::spawn(server().connection(stream, Door::Socket));
+        let connection =
+            tokio::spawn(server(at.is_multiple_of(2)).connection(stream, Door::Socket));
         let (mut read, mut write) = tokio::io::split(client);
         let _ = write.write_all(head).await;
         tokio::task::yield_now().await;
@@ -45,11 +46,12 @@ pub fn check(data: &[u8]) {
     });
 }
 
-fn server() -> Arc<Server> {
+fn server(harmony: bool) -> Arc<Server> {
     // With them on, what a request and a model say is read as arguments.
     let allowed = ["echo", "upper"].map(str::to_owned).to_vec();
     let tools = Settings { on: true, allowed, ..Settings::default() };
-    let engine = Arc::new(scripted::Scripted::new(2, 4));
+    let engine = scripted::Scripted::new(2, 4);
+    let engine = Arc::new(if harmony { engine.harmony() } else { engine });
     let loaded = Loaded::new("tiny".to_owned(), engine, ModelOptions::default());
     let loaded = Arc::new(loaded.expect("the template is ours"));
     let (sender, standing) = watch::channel(Standing::Ready(loaded));

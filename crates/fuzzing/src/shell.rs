@@ -3,8 +3,8 @@
 
 use policy::shell::Script;
 use policy::{
-    ApprovalPolicy, CommandRequest, Escalation, Grants, Place, Policy, Profile, SandboxMode,
-    Scene, Verdict, parse_rules, render_rule,
+    ApprovalPolicy, CommandRequest, Escalation, Grants, Place, Policy, Profile, SandboxMode, Scene,
+    Verdict, parse_rules, render_rule,
 };
 
 /// Panics where that does not hold.

@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::gate::Asking;
+use crate::login::{LoginEnvironments, LoginShell};
 use crate::output::{self, Standing};
 use crate::patch;
 use crate::session::{SESSIONS_MAX, Session, Sessions, Start};
@@ -37,6 +38,7 @@ pub struct ExecCommand {
     workspace: Arc<Workspace>,
     sessions: Arc<Sessions>,
     chunks: Arc<AtomicU32>,
+    login: LoginEnvironments,
 }
 
 /// Reads on from a session, or types into it.
@@ -57,7 +59,8 @@ impl ExecCommand {
             chunks: Arc::clone(&chunks),
             output_tokens_max,
         };
-        (Self { workspace, sessions, chunks }, write_stdin)
+        let login = LoginEnvironments::default();
+        (Self { workspace, sessions, chunks, login }, write_stdin)
     }
 
     async fn exec(
@@ -131,10 +134,11 @@ impl ExecCommand {
             let base = embedded.directory.map_or(workdir.clone(), |d| workdir.join(d));
             return Ok(Intent::Patch { base, text: embedded.patch.into_owned() });
         }
-        if arguments.login == Some(true) && !self.workspace.login_shell {
+        let login_allowed = !matches!(self.workspace.login_shell, LoginShell::Off);
+        if arguments.login == Some(true) && !login_allowed {
             return refuse("login shells are switched off here; leave `login` out");
         }
-        let login = arguments.login.unwrap_or(self.workspace.login_shell);
+        let login = arguments.login.unwrap_or(login_allowed);
         let shell = arguments.shell.as_deref().map(Shell::named);
         let shell = shell.as_ref().unwrap_or(&self.workspace.shell);
         let argv = shell.argv(&arguments.cmd, login);
@@ -169,6 +173,12 @@ impl ExecCommand {
             // Files that shells read first, and what variables lead to, may be the model's work.
             run = shell.bare_argv(&arguments.cmd);
             env = sandbox::outside_env(env, gate.profile());
+        } else if login
+            && let LoginShell::Once(filter) = &self.workspace.login_shell
+            && let Some(taken) = self.login.get(&self.workspace, shell, filter).await
+        {
+            run = shell.argv(&arguments.cmd, false);
+            env = with_call_id(taken, &call.call_id);
         }
         let request = SpawnRequest {
             env,
@@ -181,10 +191,13 @@ impl ExecCommand {
     }
 
     fn environment(&self, call_id: &str) -> Vec<(String, String)> {
-        let mut env = self.workspace.env.clone();
-        env.push(("CODEX_TOOL_CALL_ID".to_owned(), call_id.to_owned()));
-        env
+        with_call_id(self.workspace.env.clone(), call_id)
     }
+}
+
+fn with_call_id(mut env: Vec<(String, String)>, call_id: &str) -> Vec<(String, String)> {
+    env.push(("CODEX_TOOL_CALL_ID".to_owned(), call_id.to_owned()));
+    env
 }
 
 impl WriteStdin {
@@ -336,7 +349,7 @@ impl Tool for ExecCommand {
                     "workdir": { "type": "string", "description": "Where to run it; the working directory by default." },
                     "shell": { "type": "string", "description": "The shell to run it with; the user's by default." },
                     "tty": { "type": "boolean", "description": "Give it a terminal, so that write_stdin can type into it. Default false." },
-                    "login": { "type": "boolean", "description": "Run a login shell. Default true." },
+                    "login": { "type": "boolean", "description": "Run it as a login shell would. Default true." },
                     "yield_time_ms": { "type": "number", "description": "How long to wait for it, 250 to 30000. Default 10000." },
                     "max_output_tokens": { "type": "number", "description": "The most output to return. Default 10000, which is also the limit." },
                     "sandbox_permissions": { "type": "string", "enum": ["use_default", "require_escalated"], "description": "`require_escalated` asks to run outside of the sandbox." },

@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::exec::{ExecArguments, Intent};
+use crate::login::LoginShell;
 use crate::patch::Checked;
 use crate::{
     ApplyPatch, ExecCommand, Gate, Sessions, Shell, Tool, ToolCall, ToolInput, UpdatePlan,
@@ -52,7 +53,7 @@ impl Thread {
         let workspace = Arc::new(Workspace {
             cwd: root,
             shell: Shell::named("bash"),
-            login_shell: true,
+            login_shell: LoginShell::EveryCommand,
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
             gate: Gate::new(Policy { profile, approval: ApprovalPolicy::Never, rules: Vec::new() }),
             sandbox: Sandbox::new("/proc/self/exe".into(), None),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// A shell.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shell {
     path: PathBuf,
 }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::gate::Gate;
+use crate::login::LoginShell;
 use crate::shell::Shell;
 
 /// Something a model can call.
@@ -125,8 +126,8 @@ pub struct Workspace {
     pub cwd: PathBuf,
     /// The shell that runs commands.
     pub shell: Shell,
-    /// Whether it may be a login shell.
-    pub login_shell: bool,
+    /// What becomes of commands that ask for a login shell.
+    pub login_shell: LoginShell,
     /// The environment of commands, already filtered.
     pub env: Vec<(String, String)>,
     /// What keeps commands to it.

@@ -2,7 +2,7 @@
 
 mod prove;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::anyhow;

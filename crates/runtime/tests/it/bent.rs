@@ -44,6 +44,7 @@ fn play(frame: &[u8]) -> Seen {
     decoder.push(&bytes, &mut events).unwrap();
     decoder.finish(&mut events);
     let options = TurnOptions {
+        answer_check: None,
         tools: [("read".to_owned(), ToolTraits { parallel: true })].into(),
         limits: Limits::default(),
         retry: RetryLimits { request_max: 0, stream_max: 1 },

@@ -23,7 +23,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::ModelServer;
 use tokio::sync::{Barrier, mpsc};
-use tools::{ApplyPatch, ExecCommand, Gate, Judge, Sessions, Shell, Tool, Workspace};
+use tools::{ApplyPatch, ExecCommand, Gate, Judge, LoginShell, Sessions, Shell, Tool, Workspace};
 
 /// How a question is met.
 pub(crate) enum Reaction {
@@ -188,7 +188,7 @@ impl Host {
         let workspace = Arc::new(Workspace {
             cwd: root.join("w"),
             shell: Shell::named("sh"),
-            login_shell: false,
+            login_shell: LoginShell::Off,
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
             sandbox: Sandbox::new("/proc/self/exe".into(), None),
             gate,

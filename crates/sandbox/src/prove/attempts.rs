@@ -177,7 +177,7 @@ pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static Attempt)> {
     GROUPS.into_iter().flat_map(|(group, table)| table.iter().map(move |row| (group, row)))
 }
 
-const GROUPS: [(&str, &[Attempt]); 12] = [
+const GROUPS: [(&str, &[Attempt]); 13] = [
     ("writes outside", writes::TABLE),
     ("ways around", files::TABLE),
     ("protected names", protected::TABLE),

@@ -872,8 +872,8 @@ fn truncated(detail: &str, range: Range<u64>, sink: &mut dyn Sink) {
 fn accepts(grammar: &Grammar, text: &str, c: &Compiled) -> bool {
     let (mut held, mut next_index) = (Held::default(), 0);
     let (tools, held, next_index) = (&c.tools, &mut held, &mut next_index);
-    let mut out = Out { sink: &mut Deaf, tools, held, next_index };
-    !matches!(grammar.body(&c.spelling).push(text, 0, &mut out), Step::Fail(_))
+    let mut out = Out { sink: &mut Deaf, tools, held, next_index, reasoning: false };
+    !matches!(grammar.body(c).push(text, 0, &mut out), Step::Fail(_))
 }
 
 /// Whoever only wants to know whether something can be read.

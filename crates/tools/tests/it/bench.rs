@@ -4,7 +4,7 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
-use policy::{ApprovalPolicy, Policy, Profile, SandboxMode};
+use policy::{ApprovalPolicy, EnvironmentPolicy, Policy, Profile, SandboxMode};
 use protocol::id::CallKey;
 use protocol::item::ItemBody;
 use protocol::responses::OutputBody;
@@ -12,8 +12,8 @@ use sandbox::Sandbox;
 use serde_json::Value;
 use tempfile::TempDir;
 use tools::{
-    ApplyPatch, ExecCommand, Gate, Progress, Sessions, Shell, Tool, ToolCall, ToolInput, Workspace,
-    WriteStdin, progress_channel,
+    ApplyPatch, ExecCommand, Gate, LoginShell, Progress, Sessions, Shell, Tool, ToolCall,
+    ToolInput, Workspace, WriteStdin, progress_channel,
 };
 
 pub(crate) struct Bench {
@@ -31,7 +31,7 @@ impl Bench {
         let workspace = Arc::new(Workspace {
             cwd: root.clone(),
             shell: Shell::named("/bin/bash"),
-            login_shell: true,
+            login_shell: LoginShell::Once(EnvironmentPolicy::default()),
             // A home without profiles, so that a login shell says nothing of its own.
             env: vec![
                 ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),

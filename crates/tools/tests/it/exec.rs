@@ -35,6 +35,49 @@ fn check(arguments: Value, facts: &[&str], item: Option<(&str, i32)>) {
     });
 }
 
+/// Profiles are read once, and neither what they print nor what they fail at is in any output.
+#[test]
+fn one_login_shell_stands_for_all() {
+    block_on(async {
+        let bench = Bench::new(DangerFullAccess);
+        let profile = "echo noise; nosuchcommand; echo \"$RANDOM.$$\" >> \"$HOME/runs\"\n\
+                       export FROM_PROFILE='a b' PROFILE_TOKEN=secret PATH=\"$PATH:/from/profile\"\n";
+        std::fs::write(bench.path().join(".bash_profile"), profile).unwrap();
+        std::fs::write(bench.path().join(".profile"), "export FROM_PROFILE=sh; echo noise\n")
+            .unwrap();
+        let show = "echo \"$FROM_PROFILE,$PROFILE_TOKEN,${PATH##*:}\"";
+        for (arguments, want) in [
+            (json!({"cmd": show}), "a b,,/from/profile\n"),
+            (json!({"cmd": show}), "a b,,/from/profile\n"),
+            (json!({"cmd": show, "tty": true}), "a b,,/from/profile\r\n"),
+            (json!({"cmd": show, "shell": "sh"}), "sh,,/bin\n"),
+            (json!({"cmd": show, "login": false}), ",,/bin\n"),
+        ] {
+            let (text, shown) = bench.exec(1, arguments.clone()).await;
+            let Some(ItemBody::Command(command)) = shown.last() else { panic!("{text}") };
+            assert_eq!(command.output, want, "{arguments}");
+            let login = arguments["login"] != json!(false);
+            assert_eq!(command.command.contains(" -lc "), login, "{}", command.command);
+        }
+        let runs = std::fs::read_to_string(bench.path().join("runs")).unwrap();
+        assert_eq!(runs.lines().count(), 1);
+    });
+}
+
+/// A profile that ends the shell, or prints without end, leaves commands as they were.
+#[test]
+fn profiles_that_cannot_be_taken() {
+    for (profile, want) in [("exit 3\n", ""), ("exec echo gone\n", "gone\n")] {
+        block_on(async {
+            let bench = Bench::new(DangerFullAccess);
+            std::fs::write(bench.path().join(".bash_profile"), profile).unwrap();
+            let (text, shown) = bench.exec(1, json!({"cmd": "echo hi"})).await;
+            let Some(ItemBody::Command(command)) = shown.last() else { panic!("{text}") };
+            assert_eq!(command.output, want, "{profile}");
+        });
+    }
+}
+
 #[test]
 fn commands() {
     let exited = |code: i32| format!("Process exited with code {code}\n");
@@ -55,7 +98,8 @@ fn commands() {
         &[],
         Some(("tty\r\n", 0)),
     );
-    check(json!({"cmd": "shopt -q login_shell && echo login"}), &[], Some(("login\n", 0)));
+    // It has what a login shell has, and is none.
+    check(json!({"cmd": "shopt -q login_shell || echo plain"}), &[], Some(("plain\n", 0)));
     check(
         json!({"cmd": "shopt -q login_shell || echo plain", "login": false}),
         &[],

@@ -1,0 +1,158 @@
+//! The environment of a login shell, taken once for all commands of a thread.
+//!
+//! A login shell reads the profiles of the machine and of the user each time, and whatever they print or
+//! fail at ends up in the output of every command. So the first command waits for one login shell that
+//! prints its environment, in a sandbox that writes nothing; commands then run in plain shells with that.
+//! Functions, options and limits that a profile sets without exporting them do not come along.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use policy::{
+    ApprovalPolicy, CommandRequest, EnvironmentPolicy, Grants, Inherit, Permit, Policy, Profile,
+    SandboxMode, Scene,
+};
+use sandbox::{Io, Process, SpawnRequest};
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use crate::shell::Shell;
+use crate::tool::Workspace;
+
+/// What becomes of commands that ask for a login shell, as they do unless they say otherwise.
+#[derive(Clone, Debug)]
+pub enum LoginShell {
+    /// There are none.
+    Off,
+    /// They run in plain shells, with the environment that one login shell had. Variables that the profiles
+    /// set are held to this policy, like those that we hand on.
+    Once(EnvironmentPolicy),
+    /// Each is one.
+    EveryCommand,
+}
+
+/// The environments of the login shells of one thread, by shell.
+#[derive(Debug, Default)]
+pub(crate) struct LoginEnvironments {
+    taken: Mutex<HashMap<Shell, Arc<OnceCell<Option<Environment>>>>>,
+}
+
+type Environment = Vec<(String, String)>;
+
+impl LoginEnvironments {
+    /// Returns the environment of a login shell that starts with the one of the workspace; none if it could
+    /// not be had, so that a command has to be a login shell itself. Only the first call takes time.
+    pub(crate) async fn get(
+        &self,
+        workspace: &Workspace,
+        shell: &Shell,
+        filter: &EnvironmentPolicy,
+    ) -> Option<Environment> {
+        let cell = {
+            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(taken.entry(shell.clone()).or_default())
+        };
+        let take = || async {
+            let printed = timeout(PATIENCE, print(workspace, shell)).await.ok().flatten()?;
+            parse(&printed, &workspace.env, filter)
+        };
+        cell.get_or_init(take).await.clone()
+    }
+}
+
+/// Runs a login shell that prints its environment.
+async fn print(workspace: &Workspace, shell: &Shell) -> Option<Vec<u8>> {
+    let argv = shell.argv(SCRIPT, true);
+    let cwd = workspace.cwd.clone();
+    let permit = permit(workspace.gate.profile(), &argv, &cwd)?;
+    let env = workspace.env.clone();
+    let request = SpawnRequest { argv, cwd, env, io: Io::Pipe, permit };
+    let mut process = Process::spawn(&workspace.sandbox, &request).await.ok()?;
+    let connection = process.connection();
+    let (mut printed, mut chunk) = (Vec::new(), Vec::new());
+    while matches!(connection.read(&mut chunk).await, Ok(true)) {
+        printed.append(&mut chunk);
+        if printed.len() > PRINTED_BYTES_MAX {
+            return None;
+        }
+    }
+    (process.wait().await.ok()? == 0).then_some(printed)
+}
+
+/// Gets leave to run our own script where the thread runs, but without writing. No rule is asked: they are
+/// about what a model does.
+fn permit(profile: &Profile, argv: &[String], cwd: &std::path::Path) -> Option<Permit> {
+    let mode = match profile.mode {
+        SandboxMode::DangerFullAccess => SandboxMode::DangerFullAccess,
+        SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite => SandboxMode::ReadOnly,
+    };
+    let profile = Profile { mode, network: false, ..profile.clone() };
+    let policy = Policy { profile, approval: ApprovalPolicy::Never, rules: Vec::new() };
+    let request = CommandRequest {
+        argv: argv.to_vec(),
+        cwd: cwd.to_owned(),
+        escalation: None,
+        scene: Scene::default(),
+    };
+    policy.command(&request, &Grants::default()).verdict.permit(&policy.profile)
+}
+
+/// Finds the variables in what a login shell printed, behind whatever its profiles did.
+fn parse(
+    printed: &[u8],
+    given: &[(String, String)],
+    filter: &EnvironmentPolicy,
+) -> Option<Environment> {
+    let at = printed.windows(MARK.len()).position(|window| window == MARK.as_bytes())?;
+    let rest = printed[at + MARK.len()..].strip_suffix(b"\0")?;
+    let variables = rest.split(|byte| *byte == 0).filter_map(|entry| {
+        let (name, value) = std::str::from_utf8(entry).ok()?.split_once('=')?;
+        let own = ["_", "SHLVL", "PWD", "OLDPWD"].contains(&name);
+        (!own && !name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+    });
+    let given: HashSet<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
+    let (mut kept, added): (Environment, Environment) =
+        variables.partition(|(name, _)| given.contains(name.as_str()));
+    // What was handed on has been chosen already; what profiles add is not less of a secret.
+    let filter = EnvironmentPolicy { inherit: Inherit::All, set: Vec::new(), ..filter.clone() };
+    kept.extend(filter.apply(added));
+    Some(kept)
+}
+
+/// What is printed before the environment, so that noise of the profiles is told from it.
+const MARK: &str = "heddle: the environment of a login shell:\n";
+/// `exec`, so that nothing that a profile wants done at the end is done.
+const SCRIPT: &str = "echo 'heddle: the environment of a login shell:'; exec env -0";
+/// A profile that takes longer is left to the commands.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PRINTED_BYTES_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environments_are_found_behind_noise() {
+        let policy = EnvironmentPolicy::default();
+        let given = [("OUR_TOKEN".to_owned(), "1".to_owned())];
+        let check = |printed: &str, want: Option<&[(&str, &str)]>| {
+            let got = parse(printed.as_bytes(), &given, &policy);
+            let want = want.map(|want| {
+                want.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+            });
+            assert_eq!(got, want, "{printed:?}");
+        };
+        let mark = MARK;
+        check("", None);
+        check("A=1\0", None);
+        check(&format!("{mark}A=1"), None);
+        check(&format!("{mark}A=1\0"), Some(&[("A", "1")]));
+        check(&format!("noise\n{mark}A=1\nB=2\0C=\0"), Some(&[("A", "1\nB=2"), ("C", "")]));
+        check(&format!("{mark}PWD=/x\0_=env\0SHLVL=2\0no equals\0=x\0A==\0"), Some(&[("A", "=")]));
+        check(
+            &format!("{mark}SOME_TOKEN=x\0A=1\0OUR_TOKEN=2\0"),
+            Some(&[("OUR_TOKEN", "2"), ("A", "1")]),
+        );
+    }
+}
