@@ -75,7 +75,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         let face = if flags.json {
             let face =
                 if flags.include_deltas { ExecJsonl::with_deltas() } else { ExecJsonl::default() };
-            Face::Json(face)
+            Face::Json(Box::new(face))
         } else {
             let colors = match flags.color {
                 Some(ColorArg::Always) => true,
@@ -155,7 +155,7 @@ struct Run {
 }
 
 enum Face {
-    Json(ExecJsonl),
+    Json(Box<ExecJsonl>),
     Human(Human),
 }
 

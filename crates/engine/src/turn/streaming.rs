@@ -384,7 +384,7 @@ impl Turn {
     /// the endpoint did not offer it to this version of us.
     fn on_unknown(&mut self, raw: Raw) {
         let hosted = hosted::read(&raw, self.options.limits.output_bytes_max);
-        let kind = raw.kind().map(|kind| kind.into_owned());
+        let kind = raw.kind().map(std::borrow::Cow::into_owned);
         self.keep(Keep::Came(raw));
         match hosted {
             Some(body) => self.show_endpoint_call(None, body),

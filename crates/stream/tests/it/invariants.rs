@@ -164,7 +164,7 @@ fn nothing_is_lost(name: &str, events: &[Canonical], spans: &[Range<u64>], input
         match &event.kind {
             Kind::Text { text: piece } | Kind::Reasoning { text: piece } => text.push_str(piece),
             Kind::Error { kind, .. } => {
-                (wrong, truncated) = (true, truncated || *kind == "truncated")
+                (wrong, truncated) = (true, truncated || *kind == "truncated");
             }
             _ => {}
         }
