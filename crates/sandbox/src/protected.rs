@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use policy::{PROTECTED_NAMES, Profile};
+use rustix::fs::{Mode, OFlags, open};
 
 /// Links that are followed from one name, as many as the kernel follows.
 const LINKS_MAX: usize = 40;
@@ -175,15 +175,9 @@ fn entries(directory: &Path) -> impl Iterator<Item = (PathBuf, fs::FileType)> + 
 
 /// Reads a short regular file; nothing else is opened for longer than it takes to see what it is.
 fn pointer(file: &Path, bytes_max: u64) -> Option<Vec<u8>> {
-    let mut open = OpenOptions::new();
-    open.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
-    let opened = open.open(file).ok()?;
-    if !opened.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut text = Vec::new();
-    opened.take(bytes_max + 1).read_to_end(&mut text).ok()?;
-    (text.len() as u64 <= bytes_max).then_some(text)
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = open(file, flags, Mode::empty()).ok()?;
+    files::read_opened(&files::regular(opened.into()).ok()?, bytes_max).ok()
 }
 
 /// A path as a file says it, which may begin where the file is.

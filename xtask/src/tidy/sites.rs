@@ -102,6 +102,10 @@ const KINDS: &[Kind] = &[
         signs: &["Process::spawn(", "Process::spawn_reading("],
         places: &[
             ("crates/tools/src/exec.rs", "the one place for a model: exec_command"),
+            (
+                "crates/tools/src/login.rs",
+                "a login shell that prints its environment; no model is involved",
+            ),
             ("crates/infer/src/tools/command.rs", "tools of the daemon, which its user declares"),
             ("crates/cli/src/command/sandbox.rs", "the user's own command"),
             ("crates/sandbox/src/prove.rs", "attempts of ours at the sandbox"),
@@ -140,6 +144,7 @@ const KINDS: &[Kind] = &[
             ("crates/tools/src/spot.rs", "the one place for a model: the files of a patch"),
             ("crates/tools/src/gate.rs", "the rule file, when a person has a prefix remembered"),
             ("crates/cli/src/command/exec.rs", "the user's output file"),
+            ("crates/sandbox/src/prove.rs", "what a patch would write, on ground of our own"),
             ("crates/cli/src/safety.rs", "folders of locks, so that a sandbox can hide them"),
             ("crates/infer/src/models.rs", "the folder of models, as the user says"),
             ("crates/infer/src/models/", "what is noted of models; the files that are got"),

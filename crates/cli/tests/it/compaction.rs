@@ -99,7 +99,11 @@ fn damage_is_told_when_a_compaction_is_undone() {
     fs::write(&file, text.replacen("q1 and some more", "q1 and some mare", 1)).unwrap();
     check(&lab, &undo, 0, &["damage:", "a line is damaged", lacks]);
 
+    // An older copy lacks what came after it, unless nobody knows of that.
     fs::write(&file, whole).unwrap();
+    check(&lab, &undo, 0, &["damage:", "the end is missing", lacks]);
+    fs::write(&file, text).unwrap();
+    fs::remove_dir_all(lab.home.path().join("thread-ends")).unwrap();
     check(&lab, &undo, 0, &["!damage", "!lacks"]);
 }
 

@@ -148,7 +148,7 @@ fn a_turn_that_was_cut_off_cleanly_is_named() {
     fs::write(&path, &text[..kept]).unwrap();
 
     let shown = threads(&lab, &["show", &id]);
-    assert!(shown.stderr.contains("the end is missing"), "{}{}", shown.stdout, shown.stderr);
+    assert!(shown.stdout.contains("the end is missing"), "{}{}", shown.stdout, shown.stderr);
     let ended = run(&lab, &["resume", &id, "third"]);
     assert!(ended.stderr.contains("the end is missing"), "{}", ended.stderr);
     // It is not forgotten because the thread went on.

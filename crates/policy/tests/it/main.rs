@@ -69,7 +69,7 @@ fn seen(policy: &Policy, request: &CommandRequest) -> CommandRequest {
         directory: Some(request.cwd.clone()),
         own: Some("/w".into()),
         programs: programs.collect(),
-        home: vec!["/home/u".into()],
+        home: vec!["/home/u".into()], // tidy-ok
     };
     CommandRequest { scene, ..request.clone() }
 }

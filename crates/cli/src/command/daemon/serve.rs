@@ -231,7 +231,8 @@ fn tools(world: &World, config: &Config) -> Result<Settings, Failure> {
         match safety::find_sandbox(world, config, SandboxMode::ReadOnly, None) {
             Ok(sandbox) => {
                 let env = safety::command_env(world, config);
-                Place::new(sandbox, world.directory.clone(), env, memory_bytes_max)
+                // Not where the daemon itself is: its folder is hidden from commands.
+                Place::new(sandbox, world.home.clone(), env, memory_bytes_max)
             }
             Err(failure) => Place::nowhere(&failure.error.to_string()),
         }
