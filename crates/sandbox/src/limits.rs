@@ -22,6 +22,7 @@ impl Limits {
     }
 
     /// Tells which bound a use goes beyond.
+    #[cfg(target_os = "linux")]
     pub(crate) fn exceeded(&self, processes: u64, memory_bytes: u64) -> Option<Resource> {
         let over = |bound: Option<u64>, used: u64| bound.is_some_and(|bound| used > bound);
         if over(self.processes, processes) {
@@ -30,6 +31,7 @@ impl Limits {
         over(self.memory_bytes, memory_bytes).then_some(Resource::Memory)
     }
 
+    #[cfg(target_os = "linux")]
     pub(crate) fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -46,6 +48,7 @@ const MEMORY_PERCENT_DEFAULT: u64 = 75;
 
 /// What is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a supervisor counts"))]
 pub(crate) enum Resource {
     Processes,
     Memory,

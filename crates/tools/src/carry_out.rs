@@ -8,15 +8,16 @@
 //! following no link, and everything happens relative to what was opened ([`crate::spot`]).
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{PermissionsExt as _, fchown};
+use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use patch::{Edit, WriteKind};
 use policy::Permit;
+use rustix::fs::{Mode, RawMode, fchmod, stat};
 
 use crate::spot::{Spot, open_directory};
 
@@ -133,9 +134,7 @@ impl Work {
         }
         let mode = match (kind, &existing) {
             // A file that moves takes its mode along.
-            (WriteKind::Move { from }, _) => {
-                std::fs::metadata(from).ok().map(|found| found.permissions().mode())
-            }
+            (WriteKind::Move { from }, _) => stat(from).ok().map(|found| found.st_mode),
             (_, Some(found)) => Some(found.st_mode),
             (_, None) => None,
         };
@@ -153,8 +152,7 @@ impl Work {
                 || fchown(&file, Some(found.st_uid), Some(found.st_gid)).is_err();
         }
         if let Some(mode) = mode {
-            let mode = Permissions::from_mode(mode & 0o7777);
-            file.set_permissions(mode).map_err(failed("write", path))?;
+            set_mode(&file, mode).map_err(failed("write", path))?;
         }
         Ok(Staged::Write { place, beside, in_place })
     }
@@ -208,11 +206,11 @@ impl Work {
     }
 
     /// Copies a file to a name beside it; a copy that is not whole goes again.
-    fn back_up(&mut self, place: &Spot, mode: u32) -> io::Result<Spot> {
+    fn back_up(&mut self, place: &Spot, mode: RawMode) -> io::Result<Spot> {
         let (backup, file) = self.create_beside(place, 0o600)?;
         let copied = place.read().and_then(|contents| {
             (&file).write_all(&contents)?;
-            file.set_permissions(Permissions::from_mode(mode & 0o7777))
+            set_mode(&file, mode)
         });
         if let Err(error) = copied {
             let _ = backup.unlink();
@@ -302,7 +300,7 @@ impl Work {
         Ok(opened)
     }
 
-    fn create_beside(&mut self, place: &Spot, mode: u32) -> io::Result<(Spot, File)> {
+    fn create_beside(&mut self, place: &Spot, mode: RawMode) -> io::Result<(Spot, File)> {
         let beside = self.free_name(place);
         let file = beside.create(mode)?;
         Ok((beside, file))
@@ -320,6 +318,11 @@ impl Work {
             }
         }
     }
+}
+
+/// Gives a file the permissions of a mode.
+fn set_mode(file: &File, mode: RawMode) -> io::Result<()> {
+    Ok(fchmod(file, Mode::from_raw_mode(mode & 0o7777))?)
 }
 
 fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CarryError {

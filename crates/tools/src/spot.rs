@@ -8,7 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, linkat, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, linkat, mkdirat, openat, renameat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -114,7 +115,7 @@ impl Spot {
     }
 
     /// Makes a new file.
-    pub(crate) fn create(&self, mode: u32) -> io::Result<File> {
+    pub(crate) fn create(&self, mode: RawMode) -> io::Result<File> {
         let flags = FILE | OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         Ok(openat(self.at(), &self.name, flags, Mode::from_raw_mode(mode))?.into())
     }

@@ -150,13 +150,13 @@ fn a_turn_that_was_cut_off_cleanly_is_named() {
     let shown = threads(&lab, &["show", &id]);
     assert!(shown.stdout.contains("the end is missing"), "{}{}", shown.stdout, shown.stderr);
     let ended = run(&lab, &["resume", &id, "third"]);
-    assert!(ended.stderr.contains("the end is missing"), "{}", ended.stderr);
+    assert!(ended.stdout.contains("the end is missing"), "{}{}", ended.stdout, ended.stderr);
     // It is not forgotten because the thread went on.
     let mut command = lab.command(BINARY);
     command.args(["threads", "fsck", &id]);
     let checked = Run::start(command).end();
     assert_eq!(checked.code, Some(1), "{}{}", checked.stdout, checked.stderr);
-    assert!(checked.stdout.contains("lines are missing"), "{}", checked.stdout);
+    assert!(checked.stdout.contains("lines are missing"), "{}{}", checked.stdout, checked.stderr);
 }
 
 #[test]

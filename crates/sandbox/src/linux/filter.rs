@@ -93,7 +93,7 @@ fn privileged_files(rules: &mut Rules) {
     for bit in [libc::S_ISUID, libc::S_ISGID].map(u32::cast_signed) {
         add(rules, libc::SYS_fchmod, &[has(1, bit)]);
         add(rules, libc::SYS_fchmodat, &[has(2, bit)]);
-        add(rules, libc::SYS_fchmodat2, &[has(2, bit)]);
+        add(rules, FCHMODAT2, &[has(2, bit)]);
         add(rules, libc::SYS_mknodat, &[has(2, bit)]);
         #[cfg(target_arch = "x86_64")]
         {
@@ -220,6 +220,8 @@ fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> SeccompConditi
 }
 
 /// The newer form of a lease, for directories too.
+/// Of Linux 6.6; `libc` does not have it for every processor, and on all of them the number is the same.
+const FCHMODAT2: libc::c_long = 452;
 const F_SETDELEG: i32 = 1040;
 /// `CLONE_NEWTIME`.
 const NEW_TIME: i32 = 0x80;
@@ -323,7 +325,7 @@ const FILE_MARKS: [u32; 9] = [
 const UNSEEN_BY_LANDLOCK: &[c_long] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
-    libc::SYS_fchmodat2,
+    FCHMODAT2,
     libc::SYS_fchown,
     libc::SYS_fchownat,
     libc::SYS_utimensat,
