@@ -113,7 +113,10 @@ fn read(data: &[u8], events: &mut Vec<StreamEvent>, seen: &mut Seen) {
     if text == "[DONE]" {
         return;
     }
-    if event(&json::mend(&text), events, seen).is_err() {
+    // Most events have no escape at all, and this is the quickest way to see that.
+    let mended = memchr::memchr(b'\\', data).map(|_| json::mend(&text));
+    let text = mended.as_deref().unwrap_or(&text);
+    if event(text, events, seen).is_err() {
         seen.unreadable += 1;
         events.push(StreamEvent::Unreadable);
     }
