@@ -240,4 +240,4 @@ const FLOOR_ROWS: f64 = 200.0;
 /// How many times the speed of the fastest peer.
 const TIMES: f64 = 3.0;
 /// The same of many small values: one peer takes them for text without a look at them.
-const TIMES_ROWS: f64 = 2.0;
+const TIMES_ROWS: f64 = 3.0;
