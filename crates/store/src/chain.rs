@@ -58,7 +58,7 @@ impl Store {
         let mut chain = Chain::default();
         let mut part = self.part(&files.path)?;
         part.own = true;
-        // Before the file is read, as whoever writes it goes on meanwhile.
+        // Before the file is read, as its writer goes on meanwhile.
         part.end = End::read(&*self.disk, &self.home, &files.path);
         loop {
             let io = |source| StoreError::io(&part.path, source);

@@ -23,7 +23,7 @@ pub(crate) struct End {
     pub(crate) last: Option<u32>,
 }
 
-/// The note of where a log ends, kept by whoever writes the log.
+/// The note of where a log ends; the writer of the log keeps it up to date.
 #[derive(Debug)]
 pub(crate) struct EndNote {
     path: PathBuf,
@@ -80,7 +80,7 @@ pub(crate) fn forget(disk: &dyn Disk, home: &Path, log: &Path) -> io::Result<()>
 }
 
 fn path(home: &Path, log: &Path) -> PathBuf {
-    // Under another name than the log's, so that whoever looks for logs in a home does not find it.
+    // Under another name than the log's, so that a search for logs in a home does not find it.
     home.join(FOLDER).join(file_name(&log.with_extension("end")))
 }
 

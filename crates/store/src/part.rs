@@ -245,7 +245,7 @@ impl Part {
         {
             return Some(Cut { missing: Some(next..synced) });
         }
-        // Somebody may also have gone on from a file that was cut, and used the same ordinals. What is
+        // Another program may also have gone on from a file that was cut, and used the same ordinals. What is
         // broken explains by itself why a line is not there.
         let sound = track.broken.is_empty() && order.gaps.is_empty();
         let gone = track.end < end.bytes || (end.last.is_some() && !track.met);

@@ -70,8 +70,8 @@ impl ExecCommand {
     ) -> Result<OutputBody, OutputBody> {
         let begun = Instant::now();
         let arguments: ExecArguments = call.arguments()?;
-        let ((request, shown), asked) = match self.intend(&arguments, &call, &progress).await? {
-            Intent::Run { request, shown, asked } => ((request, shown), asked),
+        let (request, shown, asked) = match self.intend(&arguments, &call, &progress).await? {
+            Intent::Run { request, shown, asked } => (request, shown, asked),
             Intent::Patch { base, text } => {
                 let text = patch::apply(&self.workspace, &base, &text, call.key, &progress).await?;
                 let wall = begun.elapsed().as_secs_f64();

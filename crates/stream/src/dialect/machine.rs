@@ -876,7 +876,7 @@ fn accepts(grammar: &Grammar, text: &str, c: &Compiled) -> bool {
     !matches!(grammar.body(c).push(text, 0, &mut out), Step::Fail(_))
 }
 
-/// Whoever only wants to know whether something can be read.
+/// Drops every event: for trying out whether a text can be read.
 struct Deaf;
 
 impl Sink for Deaf {
