@@ -260,6 +260,7 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
         shell: Shell::of_user(world.env.get("SHELL").map(String::as_str)),
         login_shell: login_shell(config),
         env: command_env(world, config, id),
+        env_set: safety::env_set(config),
         sandbox: safety::find_sandbox(world, config, sandbox, None)?,
         gate: Gate::new(policy).remembering(world.home.join("rules/default.rules")),
         output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),

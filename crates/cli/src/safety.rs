@@ -188,6 +188,11 @@ pub(crate) fn command_env(world: &World, config: &Config) -> Vec<(String, String
     environment_policy(config).apply(world.env.clone())
 }
 
+/// Names of the variables that the user has set for commands.
+pub(crate) fn env_set(config: &Config) -> Vec<String> {
+    config.shell_environment_policy.set.keys().cloned().collect()
+}
+
 /// Says which variables commands get to see.
 pub(crate) fn environment_policy(config: &Config) -> EnvironmentPolicy {
     let settings = &config.shell_environment_policy;

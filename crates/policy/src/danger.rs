@@ -3,6 +3,7 @@
 //! They are asked about whatever rules and modes say, because a mistake in them is the one that
 //! cannot be undone. The list is short on purpose: a question that comes often is not read.
 
+use crate::environment::matches;
 use crate::inspect::{Found, Inspection};
 use crate::shell::{Unknown, Word};
 use crate::wrap::{self, Fed, base_name};
@@ -13,7 +14,8 @@ pub(crate) fn find(inspection: &Inspection) -> Option<String> {
     found.map(Found::source).or_else(|| {
         // Nobody knows what a script does that is not understood; naming such a program is enough.
         let suspect = |text: &&String| names_a_destroyer(text);
-        inspection.raw.iter().find(suspect).map(|text| crate::shell::excerpt(text))
+        let texts = inspection.raw.iter().chain(&inspection.embedded);
+        texts.into_iter().find(suspect).map(|text| crate::shell::excerpt(text))
     })
 }
 
@@ -22,12 +24,15 @@ fn is_destructive(found: &Found) -> bool {
         return false;
     };
     let Some(name) = name.known().map(base_name) else {
-        return false;
+        // A pattern in the place of a name means one of the files that it fits.
+        return name.unknown == Some(Unknown::Glob) && fits_a_destroyer(&name.source);
     };
+    // Several builds of a program are told apart like this: `rm.coreutils`, `git.exe`.
+    let name = name.split('.').next().unwrap_or(name);
     match name {
         "rm" | "grm" => found.fed == Fed::Files || removes_too_much(arguments),
         "find" | "gfind" => arguments.iter().any(|word| word.known() == Some("-delete")),
-        "git" => cleans(arguments),
+        "git" => discards(arguments),
         "dd" | "gdd" => arguments.iter().any(overwrites_device),
         _ => destroys_always(name),
     }
@@ -105,9 +110,8 @@ fn is_wide(word: &Word) -> bool {
     depth == 0 || (path.starts_with('/') && depth == 1)
 }
 
-/// `git [OPTIONS] clean`, unless it only says what it would do: whether it needs a force flag is a
-/// setting, which may come from anywhere.
-fn cleans(arguments: &[Word]) -> bool {
+/// `git [OPTIONS] COMMAND` where the command throws away what is not committed.
+fn discards(arguments: &[Word]) -> bool {
     let mut at = 0;
     let mut sure = true;
     while let Some(word) = arguments.get(at) {
@@ -121,21 +125,39 @@ fn cleans(arguments: &[Word]) -> bool {
         at += 1 + usize::from(takes);
     }
     let rest = arguments.get(at..).unwrap_or_default();
-    let Some((command, _)) = rest.split_first() else {
-        return false;
+    let is_command = |word: &Word| word.known().is_some_and(|name| DISCARDING.contains(&name));
+    let sure = sure && rest.first().is_some_and(|word| word.known().is_some());
+    let place = match sure {
+        true => rest.first().filter(|word| is_command(word)).map(|_| 0),
+        false => rest.iter().position(is_command),
     };
-    let place = match command.known() {
-        Some(name) if sure => (name == "clean").then_some(0),
-        _ => rest.iter().position(|word| word.known() == Some("clean")),
-    };
-    let Some(place) = place else {
-        return false;
-    };
-    let (options, _) = split_options(&rest[place + 1..]);
-    let has = |letter, long| options.iter().any(|word| has_option(word, letter, long));
+    let Some(place) = place else { return false };
+    let (options, operands) = split_options(&rest[place + 1..]);
+    let has = |letters, long| options.iter().any(|word| has_option(word, letters, long));
     let unknown = options.iter().any(|word| word.unknown >= Some(Unknown::Brace));
-    has("f", "--force") || unknown || !(has("n", "--dry-run") || has("h", "--help"))
+    let everything = options.iter().chain(operands).any(is_everything);
+    match rest[place].text.as_str() {
+        // Whether it needs a force flag is a setting, which may come from anywhere.
+        "clean" => has("f", "--force") || unknown || !(has("n", "--dry-run") || has("h", "--help")),
+        "reset" => has("", "--hard"),
+        "checkout" => has("f", "--force") || everything,
+        "switch" => has("f", "--force") || has("", "--discard-changes"),
+        "restore" => everything && (has("W", "--worktree") || !has("S", "--staged")),
+        "stash" => matches!(rest.get(place + 1).and_then(Word::known), Some("drop" | "clear")),
+        _ => false,
+    }
 }
+
+/// Tells whether a path of git means everything in a directory.
+fn is_everything(word: &Word) -> bool {
+    let text = word.text.as_str();
+    let pattern = word.unknown == Some(Unknown::Glob) && text.is_empty();
+    pattern
+        || (word.unknown.is_none() && matches!(text, "." | "./" | ":/" | ":/." | "*" | ":(top)"))
+}
+
+/// Commands of git that can throw away what is not committed.
+const DISCARDING: [&str; 6] = ["checkout", "clean", "reset", "restore", "stash", "switch"];
 
 /// `of=` with a device, or with what could be one.
 fn overwrites_device(word: &Word) -> bool {
@@ -150,15 +172,34 @@ fn overwrites_device(word: &Word) -> bool {
 }
 
 fn names_a_destroyer(text: &str) -> bool {
+    let destroys = |name: &str| {
+        name == "-delete" || ["rm", "grm"].contains(&name) || destroys_always(name) || {
+            // As functions of other languages are called.
+            let last = name.rsplit('.').next().unwrap_or(name);
+            ["rmtree", "rm_rf", "rm_r", "rmSync"].contains(&last)
+        }
+    };
+    let names = |wanted: &str| names_in(text).any(|name| name == wanted);
+    names_in(text).any(destroys) || (names("git") && (names("clean") || names("--hard")))
+}
+
+/// The parts of a text that could be names of programs.
+pub(crate) fn names_in(text: &str) -> impl Iterator<Item = &str> {
     let of_names = |c: char| c.is_ascii_alphanumeric() || "_.-+".contains(c);
-    let names = || text.split(|c: char| !of_names(c));
-    let destroys =
-        |name: &str| name == "-delete" || ["rm", "grm"].contains(&name) || destroys_always(name);
-    names().any(destroys) || (names().any(|it| it == "git") && names().any(|it| it == "clean"))
+    text.split(move |c: char| !of_names(c))
+}
+
+/// Tells whether a file name pattern could stand for a program that destroys files.
+fn fits_a_destroyer(pattern: &str) -> bool {
+    let pattern = base_name(pattern);
+    // Which characters brackets stand for is not worth reading: nobody names a program like this.
+    pattern.contains(['[', '(', '\\', '"', '\''])
+        || ["rm", "grm"].iter().chain(&DESTROYERS).any(|name| matches(pattern, name))
 }
 
 /// Programs that are there to destroy what they are given.
 fn destroys_always(name: &str) -> bool {
-    let known = ["shred", "gshred", "srm", "wipe", "wipefs", "blkdiscard", "mkfs"];
-    known.contains(&name) || name.starts_with("mkfs.")
+    DESTROYERS.contains(&name) || name.starts_with("mkfs.")
 }
+
+const DESTROYERS: [&str; 7] = ["shred", "gshred", "srm", "wipe", "wipefs", "blkdiscard", "mkfs"];

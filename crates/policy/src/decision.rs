@@ -110,7 +110,7 @@ pub enum Kept {
     Program(String, PathBuf),
     /// The program runs what files of the project say.
     Project(String),
-    /// The program does what its arguments say, and the rule does not name them all.
+    /// It is not known that the program only looks, and the rule does not name all of its words.
     Arguments(String),
     /// It changes what the commands after it mean.
     Changes(String),
@@ -207,7 +207,8 @@ impl fmt::Display for Kept {
             Self::Arguments(name) => {
                 write!(
                     f,
-                    "`{name}` runs what its arguments say, and the rule does not name them all"
+                    "what `{name}` does with its arguments is not known, and the rule does not name all \
+                     of them: name them in the rule, word for word"
                 )
             }
             Self::Changes(name) => write!(f, "`{name}` changes what the commands after it mean"),

@@ -83,18 +83,29 @@ const TOKENS: [&str; 17] = [
     "hf_",
     "npm_",
 ];
-/// What stands before a secret in settings that are written into one value.
-const BEFORE_SECRETS: [&str; 10] = [
-    "password=",
-    "passwd=",
-    "pwd=",
-    "accountkey=",
-    "sharedaccesskey=",
-    "access_token=",
-    "api_key=",
-    "apikey=",
-    "client_secret=",
-    "authorization:",
+/// What secrets are called in settings that are written into one value, as in `password=…`,
+/// `"client_secret": "…"` or `?token=…`.
+const SECRET_SETTINGS: [&str; 20] = [
+    "accesskey",
+    "access_key",
+    "accountkey",
+    "api-key",
+    "api_key",
+    "apikey",
+    "authorization",
+    "bindpw",
+    "credential",
+    "credentials",
+    "pass",
+    "passphrase",
+    "passwd",
+    "password",
+    "private_key",
+    "pwd",
+    "secret",
+    "sharedaccesskey",
+    "sig",
+    "token",
 ];
 
 impl EnvironmentPolicy {
@@ -144,9 +155,51 @@ fn is_a_secret(name: &str, value: &str) -> bool {
         return false;
     }
     let folded = value.to_ascii_lowercase();
-    TOKENS.iter().any(|begin| value.starts_with(begin) && value.len() >= TOKEN_BYTES_MIN)
-        || BEFORE_SECRETS.iter().any(|before| folded.contains(before))
+    let words = || value.split(|c: char| !(c.is_ascii_alphanumeric() || "_-".contains(c)));
+    let is_token = |word: &str| {
+        word.len() >= TOKEN_BYTES_MIN && TOKENS.iter().any(|begin| word.starts_with(begin))
+    };
+    words().any(is_token)
+        || sets_a_secret(&folded)
+        || follows(&folded, "bearer ").any(|rest| {
+            rest.split_whitespace().next().is_some_and(|word| word.len() >= BEARER_BYTES_MIN)
+        })
+        || logs_in_without_scheme(value)
         || (value.contains("-----BEGIN") && value.contains("PRIVATE KEY"))
+}
+
+/// Tells whether a setting inside of a value, in lower case, has the name of a secret.
+fn sets_a_secret(folded: &str) -> bool {
+    SECRET_SETTINGS.iter().any(|name| {
+        follows(folded, name).any(|rest| {
+            let rest = rest.trim_start_matches(['"', '\'', ' ', '\\']);
+            let value =
+                rest.strip_prefix(['=', ':']).map(|it| it.trim_start_matches(['"', '\'', ' ']));
+            value.is_some_and(|value| !value.is_empty() && !value.starts_with(['&', ';', ',', '}']))
+        })
+    })
+}
+
+/// Returns what stands behind each occurrence of a name that is not the end of a longer word.
+fn follows<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    text.match_indices(name).filter_map(move |(at, _)| {
+        let before = text[..at].chars().next_back();
+        // `compass=` is no `pass=`, but `db_pass=` and `accessToken=` are.
+        let begins = name.len() > 4 || !before.is_some_and(|c| c.is_ascii_alphanumeric());
+        begins.then(|| &text[at + name.len()..])
+    })
+}
+
+/// Tells whether a value is a user and a password for a database as drivers of Go write it:
+/// `user:password@tcp(host)/name`.
+fn logs_in_without_scheme(value: &str) -> bool {
+    value.match_indices('@').any(|(at, _)| {
+        let network = value[at + 1..].split('(').next().unwrap_or_default();
+        let opens = value[at + 1..].contains('(');
+        opens
+            && network.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            && value[..at].contains(':')
+    })
 }
 
 /// Takes who logs in, and with which password, out of every URL in a value. A name alone stays, but
@@ -187,12 +240,13 @@ fn without_logins(value: &str) -> String {
 const ENDS_AUTHORITY: [char; 9] = ['/', '?', '#', ' ', '\n', '"', '\'', ',', '\\'];
 /// Shorter values are words.
 const TOKEN_BYTES_MIN: usize = 20;
+const BEARER_BYTES_MIN: usize = 8;
 
 /// Matches a name against a pattern with `*` and `?`, whatever the case.
 ///
 /// The usual two-pointer walk: a mismatch goes back to the last star only, so the cost is bounded by
 /// the product of the lengths and there is no recursion.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let fold = |text: &str| text.chars().map(|c| c.to_ascii_uppercase()).collect::<Vec<_>>();
     let (pattern, name) = (fold(pattern), fold(name));
     let (mut p, mut n, mut star) = (0, 0, None);
@@ -314,6 +368,26 @@ mod tests {
             ("-----BEGIN RSA PRIVATE KEY-----", None),
             ("ghp_0123456789012345678901234567890123", None),
             ("sk-short", Some("sk-short")),
+            ("use=ghp_0123456789012345678901234567890123;x", None),
+            ("{\"password\": \"p\"}", None),
+            ("{'password':'p'}", None),
+            ("{\\\"password\\\":\\\"p\\\"}", None),
+            ("Password = p", None),
+            ("user=u db_pass=p", None),
+            ("accessToken: t", None),
+            ("x Bearer abcdefgh", None),
+            ("https://h/x?token=t", None),
+            ("https://h/x?sv=1&sig=abc", None),
+            ("user:pw@tcp(h:3306)/db", None),
+            ("user:pw@unix(/run/s)/db", None),
+            ("user:pw@(h)/db", None),
+            ("password=", Some("password=")),
+            ("token=&x=1", Some("token=&x=1")),
+            ("max_tokens=5", Some("max_tokens=5")),
+            ("compass=n", Some("compass=n")),
+            ("bearer of news", Some("bearer of news")),
+            ("a@b (c)", Some("a@b (c)")),
+            ("git@github.com:a/b", Some("git@github.com:a/b")),
         ] {
             check_one("X", value, want);
         }

@@ -1,6 +1,7 @@
 //! How a decision came about, as plain data for whoever shows it.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use crate::decision::{Because, Decision, Place, Verdict};
 use crate::grants::Grants;
@@ -30,6 +31,32 @@ pub struct Explanation {
     pub allowed: bool,
     /// What keeps it in the sandbox all the same.
     pub kept: Option<Because>,
+    /// Why rules do not allow it that allow a part of it.
+    pub uncovered: Vec<Uncovered>,
+}
+
+/// Why a command is not allowed although a rule allows a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uncovered {
+    /// No rule allows this part.
+    Part(String),
+    /// This word is known only when it runs.
+    Word(String),
+    /// The script has something that no rule allows.
+    Feature(Feature),
+    /// This part is not understood.
+    Unclear(String),
+}
+
+impl fmt::Display for Uncovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Part(part) => write!(f, "no rule allows `{part}`"),
+            Self::Word(word) => write!(f, "what `{word}` stands for is known only when it runs"),
+            Self::Feature(feature) => write!(f, "no rule allows {}", feature.text()),
+            Self::Unclear(part) => write!(f, "`{part}` is not understood"),
+        }
+    }
 }
 
 /// A simple command that was found.
@@ -67,6 +94,7 @@ impl Policy {
         let destructive = crate::danger::find(&inspection);
         let allowance = self.allowance(&inspection);
         let allowed = allowance.is_some();
+        let uncovered = self.uncovered(&inspection);
         let kept = allowance.and_then(|allowance| self.kept(request, &inspection, &allowance));
         let commands = inspection.commands.into_iter().map(|found| ExplainedCommand {
             text: found.source(),
@@ -88,6 +116,7 @@ impl Policy {
             destructive,
             allowed,
             kept,
+            uncovered,
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Inspection {
     pub(crate) unclear: Vec<Unclear>,
     /// What could not be understood, as it is written: scripts, and words of wrappers.
     pub(crate) raw: Vec<String>,
+    /// Code of other languages that may start programs.
+    pub(crate) embedded: Vec<String>,
 }
 
 /// A simple command that was found.
@@ -141,6 +143,7 @@ impl Inspector {
         let source = found.source();
         let (fed, outer) = (found.fed, found.dialect);
         let dialect = Dialect::of(&found.words, outer);
+        self.found.embedded.extend(wrap::embedded_code(&found.words));
         for inner in wrap::inner(&found.words) {
             match inner {
                 Inner::Unclear => {

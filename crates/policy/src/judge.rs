@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use crate::approval::{ApprovalPolicy, Question};
 use crate::danger;
 use crate::decision::{Ask, Because, Decision, Place, Verdict};
+use crate::explain::Uncovered;
 use crate::grants::Grants;
 use crate::inspect::{Found, Inspection};
 use crate::lift;
@@ -35,7 +36,7 @@ use crate::prefix;
 use crate::profile::{Obstacle, Profile, SandboxMode, holds};
 use crate::request::{CommandRequest, Effect, WriteRequest};
 use crate::rules::{PrefixRule, RuleDecision};
-use crate::shell::Feature;
+use crate::shell::{Feature, excerpt};
 
 /// What a model may do in one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -253,7 +254,8 @@ impl Policy {
         let restricts = self.rules.iter().any(|rule| rule.decision != RuleDecision::Allow);
         let part = unsure.map(|(found, _)| found.source()).or_else(|| {
             // What is not understood could be anything, so any rule could be about it.
-            inspection.unclear.first().filter(|_| restricts).map(|unclear| unclear.part.clone())
+            let unclear = inspection.unclear.first().filter(|_| restricts);
+            unclear.map(|unclear| unclear.part.clone()).or_else(|| self.in_code(inspection))
         });
         if let Some(command) = part {
             let reason = format!("It cannot be told whether a rule is about `{command}`.");
@@ -261,6 +263,15 @@ impl Policy {
             concerns.push(Concern { reason: Some(reason), ..concern });
         }
         concerns
+    }
+
+    /// Finds code of another language that names a program which a rule restricts.
+    fn in_code(&self, inspection: &Inspection) -> Option<String> {
+        let restricts = self.rules.iter().filter(|rule| rule.decision != RuleDecision::Allow);
+        let programs: Vec<&str> =
+            restricts.flat_map(PrefixRule::programs).map(String::as_str).collect();
+        let names = |code: &&String| danger::names_in(code).any(|name| programs.contains(&name));
+        inspection.embedded.iter().find(names).map(|code| excerpt(code))
     }
 
     /// Returns a rule that allows the command, if every part of it is allowed by one.
@@ -293,6 +304,28 @@ impl Policy {
         };
         let first = parts.clone().next().and_then(|(_, reach)| *reach)?;
         parts.all(covered).then_some(Allowance { rule: first.rule, named })
+    }
+
+    /// Says why a command is not allowed of which some rule allows a part; nothing if none does, or if it
+    /// is allowed.
+    pub(crate) fn uncovered(&self, inspection: &Inspection) -> Vec<Uncovered> {
+        let parts = || inspection.commands.iter().filter(|found| !found.carrier);
+        let some = parts().any(|found| self.own_reach(found).is_some());
+        if !some || self.allowance(inspection).is_some() {
+            return Vec::new();
+        }
+        let unclear = inspection.unclear.iter().map(|it| Uncovered::Unclear(it.part.clone()));
+        let features = inspection.features.iter().filter(|feature| !COVERED.contains(feature));
+        let features = features.map(|feature| Uncovered::Feature(*feature));
+        let parts = parts().filter_map(|found| {
+            let unknown = found.words.iter().find(|word| word.unknown.is_some());
+            match (self.own_reach(found), unknown) {
+                (None, _) => Some(Uncovered::Part(found.source())),
+                (Some(_), Some(word)) => Some(Uncovered::Word(excerpt(&word.source))),
+                (Some(_), None) => None,
+            }
+        });
+        unclear.chain(features).chain(parts).take(UNCOVERED_MAX).collect()
     }
 
     fn own_reach(&self, found: &Found) -> Reach<'_> {
@@ -393,6 +426,9 @@ fn wider<'a>(one: Reach<'a>, other: Reach<'a>) -> Reach<'a> {
         (one, other) => one.or(other),
     }
 }
+
+/// How many reasons are given.
+const UNCOVERED_MAX: usize = 16;
 
 /// What may be in a script that is allowed.
 const COVERED: [Feature; 3] = [Feature::Subshell, Feature::ControlFlow, Feature::Background];

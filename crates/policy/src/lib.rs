@@ -34,7 +34,7 @@ pub use compose::{
 };
 pub use decision::{Ask, Because, Decision, Kept, Permit, Place, Verdict};
 pub use environment::{EnvironmentPolicy, Inherit};
-pub use explain::{ExplainedCommand, Explanation, MatchedRule};
+pub use explain::{ExplainedCommand, Explanation, MatchedRule, Uncovered};
 pub use grants::Grants;
 pub use judge::Policy;
 pub use matching::Match;

@@ -3,18 +3,18 @@
 //! It may only where nothing that the model can write decides what is run. What that is: the directory
 //! it runs in, the program and every link and directory that it is found by, and the settings in the
 //! user's home. Programs that run what a project's files say are never taken out, since those files are
-//! the model's work; programs that run what their arguments say only with the very words of the rule.
+//! the model's work. What arguments can make a program do is known of few: those that only look, whatever
+//! they are told, may be given more words than the rule has; of every other the rule must name them all.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::decision::Kept;
 use crate::inspect::{Found, Inspection};
-use crate::prefix::is_broad;
 use crate::profile::Profile;
 use crate::request::Scene;
 use crate::shell::Feature;
-use crate::wrap::{self, base_name};
+use crate::wrap::base_name;
 
 /// Returns the names of the programs that a command runs, as they are written.
 pub(crate) fn programs(inspection: &Inspection) -> BTreeSet<String> {
@@ -99,10 +99,20 @@ fn program<'a>(
 /// What the model says that decides what the program does.
 fn arguments(found: &Found, named: usize) -> Option<Kept> {
     let name = found.words.first()?.known()?;
-    // What a wrapper runs has been found, and is looked at by itself.
-    let wraps = found.carrier || wrap::is_wrapper(&found.words);
-    (is_broad(name) && !wraps && named < found.words.len())
-        .then(|| Kept::Arguments(name.to_owned()))
+    // The script of a carrier has been taken apart, and its parts are looked at by themselves.
+    let free = found.carrier || BUILTINS.contains(&name) || takes_any_words(name);
+    (!free && named < found.words.len()).then(|| Kept::Arguments(name.to_owned()))
+}
+
+/// Tells whether a program only looks, whatever its arguments are, or only runs them: so a rule that
+/// names the program says enough about it.
+pub(crate) fn takes_any_words(name: &str) -> bool {
+    let system = match name.rsplit_once('/') {
+        None => true,
+        Some((directory, _)) => SYSTEM_DIRECTORIES.contains(&directory),
+    };
+    let base = base_name(name);
+    system && (LOOKS.contains(&base) || PASSES_ON.contains(&base))
 }
 
 /// A name without the directories before it and a version behind it: `python3.11` is a `python`.
@@ -115,6 +125,23 @@ fn unversioned(name: &str) -> &str {
 /// Builtins of shells that start nothing and change nothing for the commands after them.
 const BUILTINS: [&str; 10] =
     [":", "true", "false", "echo", "printf", "pwd", "test", "[", "exit", "type"];
+
+/// Programs that show something about the machine and can be told neither to write, nor to run, nor to
+/// show what is in a file or in the environment of another process: `ps e`, `date -f`, `du
+/// --files0-from` and `getent -s` are why their programs are missing here.
+const LOOKS: [&str; 23] = [
+    "basename", "df", "dirname", "free", "groups", "host", "id", "ls", "lscpu", "nproc", "pgrep",
+    "pidof", "ping", "pwd", "readlink", "realpath", "sleep", "stat", "tty", "uname", "uptime",
+    "vmstat", "whoami",
+];
+
+/// Programs that run the words after their options and do nothing else: what they run needs a rule of
+/// its own.
+const PASSES_ON: [&str; 8] =
+    ["chrt", "gnice", "gtimeout", "ionice", "nice", "stdbuf", "taskset", "timeout"];
+
+/// Where a program of such a name is the system's own.
+const SYSTEM_DIRECTORIES: [&str; 4] = ["/bin", "/usr/bin", "/sbin", "/usr/sbin"];
 
 /// Builtins that do.
 const CHANGES: [&str; 29] = [

@@ -1,6 +1,7 @@
 //! Which prefix a person may let through from now on.
 
 use crate::inspect::{Found, Inspection};
+use crate::lift;
 use crate::shell::Word;
 use crate::wrap::{self, Inner, base_name};
 
@@ -15,8 +16,8 @@ pub(crate) fn offer(
     if let (Some([only]), Some(proposed)) = (plain.as_deref(), proposed)
         && only.starts_with(proposed)
         && says_enough(proposed)
-        // Such a program is taken at its word, and at every one of them.
-        && (only.len() == proposed.len() || !is_broad(&proposed[0]))
+        // It is to take the command out of the sandbox, so it has to be a rule that can.
+        && (only.len() == proposed.len() || lift::takes_any_words(&proposed[0]))
     {
         return proposed.to_vec();
     }
@@ -67,7 +68,7 @@ fn says_enough(prefix: &[String]) -> bool {
 }
 
 /// Tells whether a program does whatever it is told, or may be something else the next time.
-pub(crate) fn is_broad(name: &str) -> bool {
+fn is_broad(name: &str) -> bool {
     let base = base_name(name);
     // `python3.11` is a python.
     let unversioned = base.trim_end_matches(|c: char| c.is_ascii_digit() || "._-".contains(c));

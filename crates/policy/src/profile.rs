@@ -36,7 +36,7 @@ pub struct Profile {
     /// Directories in which files may be written under [`SandboxMode::WorkspaceWrite`], but for
     /// [`PROTECTED_NAMES`] at their top; the working directory is among them.
     pub writable_roots: Vec<PathBuf>,
-    /// Temporary directories, likewise, in which no name is protected but around a writable root.
+    /// Temporary directories, likewise.
     pub temporary_roots: Vec<PathBuf>,
     /// One directory that may be written although the mode is [`SandboxMode::ReadOnly`].
     pub scratch: Option<PathBuf>,
@@ -106,11 +106,28 @@ impl Profile {
         roots.map(PathBuf::as_path)
     }
 
-    /// Returns what stays read-only inside of the writable directories, whether it exists or not.
+    /// Returns what stays read-only inside of the writable directories, whether it exists or not: what
+    /// [`Self::protected_around_roots`] names, and the names at the top of temporary directories, where git
+    /// would look for settings from every directory that anybody makes there.
+    pub fn protected_paths(&self) -> Vec<PathBuf> {
+        let mut paths = self.protected_around_roots();
+        if self.mode == SandboxMode::WorkspaceWrite {
+            let named = self
+                .temporary_roots
+                .iter()
+                .flat_map(|root| PROTECTED_NAMES.map(|name| root.join(name)));
+            paths.extend(named);
+        }
+        paths.sort_unstable();
+        paths.dedup();
+        paths
+    }
+
+    /// Returns what stays read-only at the top of the writable roots and around them.
     ///
     /// A root may lie in another, or in a temporary directory: a repository around it, or one made
     /// there, is where git would look for settings from inside of the root.
-    pub fn protected_paths(&self) -> Vec<PathBuf> {
+    pub fn protected_around_roots(&self) -> Vec<PathBuf> {
         let roots: &[PathBuf] = match self.mode {
             SandboxMode::WorkspaceWrite => &self.writable_roots,
             SandboxMode::ReadOnly => &[],
@@ -187,14 +204,21 @@ mod tests {
         check(&read_only, "/tmp/a", Some(ReadOnly));
         check(&profile(SandboxMode::DangerFullAccess), "/etc/passwd", None);
         let workspace = profile(SandboxMode::WorkspaceWrite);
-        for free in ["/w/a", "/w", "/more/deep/a", "/tmp/a", "/tmp/.git/a", "/w/.gitignore"] {
+        for free in ["/w/a", "/w", "/more/deep/a", "/tmp/a", "/tmp/x/.git/a", "/w/.gitignore"] {
             check(&workspace, free, None);
         }
         check(&workspace, "/w/sub/.git/x", None);
         for outside in ["/wide/a", "/etc/passwd", "/"] {
             check(&workspace, outside, Some(Outside));
         }
-        for protected in ["/w/.git/hooks/x", "/w/.git", "/more/.heddle/c", "/tmp/home/rules/x"] {
+        for protected in [
+            "/w/.git/hooks/x",
+            "/w/.git",
+            "/more/.heddle/c",
+            "/tmp/home/rules/x",
+            "/tmp/.git/config",
+            "/tmp/.Heddle/rules/x",
+        ] {
             check(&workspace, protected, Some(Protected));
         }
     }

@@ -60,6 +60,15 @@ impl PrefixRule {
             && self.pattern.iter().zip(command).all(|(token, word)| token.matches(word.as_ref()))
     }
 
+    /// Returns the names of the programs that it is about.
+    pub(crate) fn programs(&self) -> &[String] {
+        match self.pattern.first() {
+            Some(PatternToken::One(name)) => std::slice::from_ref(name),
+            Some(PatternToken::AnyOf(names)) => names,
+            None => &[],
+        }
+    }
+
     /// Shows the pattern as words, with alternatives between bars.
     pub fn pattern_text(&self) -> String {
         let words = self.pattern.iter().map(|token| match token {

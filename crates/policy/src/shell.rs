@@ -60,6 +60,24 @@ pub enum Feature {
     Background,
 }
 
+impl Feature {
+    /// Says it in words, to be read after "no rule allows".
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Redirect => "a redirection to or from a file",
+            Self::Heredoc => "a here-document",
+            Self::Assignment => "a variable that is set",
+            Self::Substitution => "a substitution such as `$(…)`",
+            Self::Subshell => "commands in parentheses",
+            Self::ControlFlow => "a loop or a condition",
+            Self::Function => "a function",
+            Self::Glob => "a file name pattern",
+            Self::Test => "a test or arithmetic",
+            Self::Background => "a command that is not waited for",
+        }
+    }
+}
+
 /// A part of a script that was not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unclear {

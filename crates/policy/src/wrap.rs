@@ -4,10 +4,12 @@
 //! unclear, because then the words that follow could be the option's.
 
 mod builtin;
+mod embedded;
 mod git;
 mod table;
 
 use crate::shell::Word;
+pub(crate) use embedded::code as embedded_code;
 pub(crate) use git::{GIT_FLAGS, GIT_VALUES};
 pub(crate) use table::RUN_BY_SHELLS;
 use table::{Kind, Wrapper};
@@ -60,6 +62,11 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
     }
     match name {
         "find" | "gfind" => return find(words),
+        "fd" | "fdfind" => return fd(words),
+        // `jobs -x WORDS` runs the words.
+        "jobs" if words.get(1).and_then(Word::known) == Some("-x") => {
+            return shifted(&table::JOBS, words);
+        }
         "git" => return git::inner(words),
         "tmux" | "screen" => return multiplexer(words),
         "eval" => return script_of(1, &words[1..]),
@@ -501,6 +508,31 @@ fn find(words: &[Word]) -> Vec<Inner> {
     }
     found.dedup_by(|one, other| *one == Inner::Unclear && *other == Inner::Unclear);
     found
+}
+
+/// `fd [OPTIONS] -x WORDS [;]`.
+fn fd(words: &[Word]) -> Vec<Inner> {
+    let option = |word: &Word| word.text.starts_with('-');
+    let Some(at) = words.iter().skip(1).position(|word| option(word) && runs_by_fd(word)) else {
+        return Vec::new();
+    };
+    let (at, own) = (at + 2, words.get(at + 2..).unwrap_or_default());
+    let whole = matches!(words[at - 1].known(), Some("-x" | "-X" | "--exec" | "--exec-batch"));
+    if !whole || own.first().and_then(Word::known).is_none() {
+        return vec![Inner::Unclear];
+    }
+    let end = own.iter().position(|word| word.known() == Some(";")).unwrap_or(own.len());
+    let mut inner: Vec<Word> = own[..end].iter().map(|word| replaced(word, Some("{"))).collect();
+    inner.push(Word::any("…"));
+    vec![Inner::Words { at, words: inner, fed: Fed::Files, sets: false }]
+}
+
+/// Tells whether an option of `fd` names what is run, by itself, in a cluster or with the words attached.
+fn runs_by_fd(word: &Word) -> bool {
+    match word.text.strip_prefix("--") {
+        Some(long) => long.starts_with("exec"),
+        None => word.unknown.is_some() || word.text.contains(['x', 'X']),
+    }
 }
 
 /// `trap SCRIPT SIGNAL…`.

@@ -337,7 +337,7 @@ async fn follow_up(proof: &Proof, ground: &Ground, then: Then) -> std::io::Resul
             let Some(permit) = verdict.permit(&policy.profile) else { return Ok(()) };
             let env = match permit.profile().mode {
                 SandboxMode::DangerFullAccess if policy.profile != *permit.profile() => {
-                    outside_env(then.env, &policy.profile)
+                    outside_env(then.env, &[], &policy.profile)
                 }
                 _ => then.env,
             };

@@ -11,20 +11,97 @@ use crate::protected::follow;
 
 /// What shells search where no `PATH` is set.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Variables whose value, or whose file, a shell runs by itself, or that change how it reads commands.
-const RUN_BY_SHELLS: [&str; 9] = [
-    "BASH_ENV",
-    "ENV",
-    "PROMPT_COMMAND",
-    "PS4",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "CDPATH",
-    "ZDOTDIR",
-    "FPATH",
+/// Variables that say something about the user, the terminal or the network, and name no file.
+const FACTS: [&str; 42] = [
+    "ALL_PROXY",
+    "AWS_DEFAULT_REGION",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "CI",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "CODEX_CI",
+    "CODEX_SESSION_ID",
+    "CODEX_THREAD_ID",
+    "CODEX_TOOL_CALL_ID",
+    "COLORTERM",
+    "COLUMNS",
+    "DISPLAY",
+    "FORCE_COLOR",
+    "FTP_PROXY",
+    "HEDDLE_THREAD_ID",
+    "HOSTNAME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "LINES",
+    "LOGNAME",
+    "NO_COLOR",
+    "NO_PROXY",
+    "SHLVL",
+    "SSH_CLIENT",
+    "SSH_CONNECTION",
+    "TERM",
+    "TERM_PROGRAM",
+    "TERM_PROGRAM_VERSION",
+    "TZ",
+    "USER",
+    "USERNAME",
+    "WAYLAND_DISPLAY",
+    "XDG_CURRENT_DESKTOP",
+    "XDG_SEAT",
+    "XDG_SESSION_CLASS",
+    "XDG_SESSION_DESKTOP",
+    "XDG_SESSION_ID",
+    "XDG_SESSION_TYPE",
+    "XDG_VTNR",
+    "_",
 ];
 /// Variables that name a place and have nothing run from there. The home is looked at by itself.
-const PLACES: [&str; 6] = ["HOME", "OLDPWD", "PWD", "TEMP", "TMP", "TMPDIR"];
+const PLACES: [&str; 9] =
+    ["GPG_TTY", "HOME", "OLDPWD", "PWD", "SSH_AUTH_SOCK", "SSH_TTY", "TEMP", "TMP", "TMPDIR"];
+/// Variables with files or directories that programs read settings, libraries or programs from: all of
+/// them must be out of reach.
+const SOURCES: [&str; 37] = [
+    "ANDROID_HOME",
+    "CARGO_HOME",
+    "CONDA_PREFIX",
+    "CURL_CA_BUNDLE",
+    "DOTNET_ROOT",
+    "GEM_HOME",
+    "GIT_SSL_CAINFO",
+    "GOCACHE",
+    "GOMODCACHE",
+    "GOPATH",
+    "GOROOT",
+    "HOMEBREW_CELLAR",
+    "HOMEBREW_PREFIX",
+    "HOMEBREW_REPOSITORY",
+    "JAVA_HOME",
+    "KUBECONFIG",
+    "LD_LIBRARY_PATH",
+    "LOCALE_ARCHIVE",
+    "MANPATH",
+    "NIX_PROFILES",
+    "NIX_SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+    "NVM_BIN",
+    "NVM_DIR",
+    "PNPM_HOME",
+    "PYENV_ROOT",
+    "RBENV_ROOT",
+    "REQUESTS_CA_BUNDLE",
+    "RUSTUP_HOME",
+    "SDKMAN_DIR",
+    "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "VIRTUAL_ENV",
+    "VOLTA_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_DIRS",
+];
+/// What stands between the parts of such a variable, for one program or another.
+const BETWEEN: [char; 6] = [':', ';', ',', ' ', '\t', '\n'];
 
 /// Looks for what decides what a command runs.
 ///
@@ -40,7 +117,7 @@ pub fn scene(
     if names.is_empty() {
         return Scene::default();
     }
-    let env = outside_env(env.to_vec(), profile);
+    let env = outside_env(env.to_vec(), &[], profile);
     let value = |name| env.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
     let path = value("PATH").unwrap_or(PATH_DEFAULT);
     let home = value("HOME").map(|home| places(&cwd.join(home))).unwrap_or_default();
@@ -56,34 +133,49 @@ pub fn scene(
     }
 }
 
-/// Leaves out of an environment what leads to where a model can write, and what shells run by
-/// themselves: for commands that run outside of the sandbox of this profile.
-pub fn outside_env(env: Vec<(String, String)>, profile: &Profile) -> Vec<(String, String)> {
+/// Makes an environment for commands that run outside of the sandbox of this profile: variables that are
+/// known to have nothing run, and those that the user has `set` for commands, as far as no part of them
+/// leads to where a model can write.
+///
+/// A list of what may pass, since the variables that have something run (`LD_PRELOAD`, `NODE_OPTIONS`,
+/// `GIT_SSH_COMMAND`, `LESSOPEN`, …) are as many as there are programs.
+pub fn outside_env(
+    env: Vec<(String, String)>,
+    set: &[String],
+    profile: &Profile,
+) -> Vec<(String, String)> {
     let reach: Vec<&Path> = profile.within_reach().collect();
     let is_open = |text: &str| {
-        places(Path::new(text)).iter().any(|at| reach.iter().any(|r| at.starts_with(r)))
+        // What these links stand for depends on who asks.
+        let shifts = ["/proc", "/dev/fd"].iter().any(|of| Path::new(text).starts_with(of));
+        let open =
+            || places(Path::new(text)).iter().any(|at| reach.iter().any(|r| at.starts_with(r)));
+        shifts || open()
     };
     let closed = |text: &&str| text.starts_with('/') && !is_open(text);
     env.into_iter()
         .filter_map(|(name, value)| {
-            if RUN_BY_SHELLS.contains(&name.as_str()) {
-                return None;
-            }
             if name == "PATH" {
                 let kept: Vec<_> = value.split(':').filter(closed).collect();
                 return Some((name, kept.join(":")));
             }
-            if PLACES.contains(&name.as_str()) {
-                return Some((name, value));
-            }
-            // In a list of directories to search, a part that is empty or relative is where the
-            // command runs.
-            let searched = name.ends_with("PATH") || name.starts_with("LD_");
-            let leads = |part: &str| match part.starts_with('/') {
-                true => is_open(part),
-                false => searched,
+            let known = name.to_ascii_uppercase();
+            let is = |list: &[&str]| list.contains(&name.as_str());
+            let passes = if is(&PLACES) || set.contains(&name) {
+                true
+            } else if is(&SOURCES) {
+                value.split(BETWEEN).all(|part| closed(&part))
+            } else if known.starts_with("LC_") || matches!(known.as_str(), "LANG" | "LANGUAGE") {
+                // A locale is a name, and its files are looked for under it.
+                !value.contains('/')
+            } else if known.ends_with("PAGER") {
+                // So we set it ourselves; any other value is a command.
+                value == "cat"
+            } else {
+                // Those of the network are written in both ways.
+                FACTS.contains(&known.as_str())
             };
-            (!value.split(':').any(leads)).then_some((name, value))
+            passes.then_some((name, value))
         })
         .collect()
 }
@@ -205,26 +297,61 @@ mod tests {
         for (name, value, want) in [
             ("PATH", "{}/w/bin:/usr/bin::.:node_modules/.bin:{}/s/bin", Some("/usr/bin:{}/s/bin")),
             ("PATH", "{}/w/way", Some("")),
-            ("BASH_ENV", "/etc/x", None),
-            ("ENV", "/etc/x", None),
-            ("LD_PRELOAD", "{}/w/x.so", None),
-            ("LD_PRELOAD", "x.so", None),
-            ("LD_LIBRARY_PATH", "/usr/lib:", None),
+            ("PATH", "/proc/self/cwd:/proc/self/cwd/bin:/dev/fd/3:/usr/bin", Some("/usr/bin")),
             ("LD_LIBRARY_PATH", "/usr/lib", Some("/usr/lib")),
-            ("PYTHONPATH", "/usr/lib:{}/w", None),
-            ("PYTHONPATH", "lib", None),
-            ("GIT_CONFIG_GLOBAL", "{}/w/bin/../x", None),
-            ("XDG_CONFIG_HOME", "{}/w/way", None),
-            ("EDITOR", "vi", Some("vi")),
+            ("XDG_CONFIG_HOME", "{}/s", Some("{}/s")),
             ("TERM", "", Some("")),
             ("PWD", "{}/w", Some("{}/w")),
             ("TMPDIR", "{}/w/tmp", Some("{}/w/tmp")),
             ("HOME", "{}/w", Some("{}/w")),
+            ("GIT_PAGER", "cat", Some("cat")),
+            ("LC_ALL", "C.UTF-8", Some("C.UTF-8")),
+            ("https_proxy", "http://proxy:3128", Some("http://proxy:3128")),
+            ("HEDDLE_TEST_SET", "{}/w/x", Some("{}/w/x")),
         ] {
-            let fill = |text: &str| text.replace("{}", &root.display().to_string());
-            let got = outside_env(vec![(name.to_owned(), fill(value))], &profile(&root));
-            let got = got.into_iter().next().map(|(_, value)| value);
-            assert_eq!(got, want.map(fill), "{name}={value}");
+            check_env(&root, name, value, want);
         }
+        for (name, value) in [
+            ("BASH_ENV", "/etc/x"),
+            ("ENV", "/etc/x"),
+            ("LD_PRELOAD", "{}/w/x.so"),
+            ("LD_PRELOAD", "/usr/lib/a.so {}/w/x.so"),
+            ("LD_AUDIT", "/usr/lib/a.so"),
+            ("LD_LIBRARY_PATH", "/usr/lib:"),
+            ("LD_LIBRARY_PATH", "/usr/lib;{}/w"),
+            ("LD_LIBRARY_PATH", "/proc/self/cwd"),
+            ("LD_LIBRARY_PATH", "/proc/thread-self/cwd/x"),
+            ("PYTHONPATH", "/usr/lib:{}/w"),
+            ("PYTHONSTARTUP", "x"),
+            ("NODE_OPTIONS", "--require=./x.js"),
+            ("PERL5OPT", "-Mlib=. -Mx"),
+            ("RUBYOPT", "-rx"),
+            ("LESSOPEN", "|./x %s"),
+            ("GIT_SSH_COMMAND", "ssh -F {}/w/x"),
+            ("GIT_CONFIG_GLOBAL", "{}/w/bin/../x"),
+            ("GIT_CONFIG_COUNT", "1"),
+            ("GIT_DIR", "x"),
+            ("EDITOR", "./x"),
+            ("PAGER", "sh x"),
+            ("XDG_CONFIG_HOME", "{}/w/way"),
+            ("XDG_CONFIG_HOME", "config"),
+            ("LANG", "../x"),
+            ("LANGUAGE", "/x"),
+            ("LOCPATH", "/usr"),
+            ("HOSTALIASES", "/etc/x"),
+            ("GCONV_PATH", "/usr"),
+            ("HEDDLE_TEST_OTHER", "1"),
+        ] {
+            check_env(&root, name, value, None);
+        }
+    }
+
+    #[track_caller]
+    fn check_env(root: &Path, name: &str, value: &str, want: Option<&str>) {
+        let fill = |text: &str| text.replace("{}", &root.display().to_string());
+        let set = ["HEDDLE_TEST_SET".to_owned()];
+        let got = outside_env(vec![(name.to_owned(), fill(value))], &set, &profile(root));
+        let got = got.into_iter().next().map(|(_, value)| value);
+        assert_eq!(got, want.map(fill), "{name}={value}");
     }
 }

@@ -172,7 +172,7 @@ impl ExecCommand {
         if lifted {
             // Files that shells read first, and what variables lead to, may be the model's work.
             run = shell.bare_argv(&arguments.cmd);
-            env = sandbox::outside_env(env, gate.profile());
+            env = sandbox::outside_env(env, &self.workspace.env_set, gate.profile());
         } else if login
             && let LoginShell::Once(filter) = &self.workspace.login_shell
             && let Some(taken) = self.login.get(&self.workspace, shell, filter).await

@@ -55,6 +55,7 @@ impl Thread {
             shell: Shell::named("bash"),
             login_shell: LoginShell::EveryCommand,
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            env_set: Vec::new(),
             gate: Gate::new(Policy { profile, approval: ApprovalPolicy::Never, rules: Vec::new() }),
             sandbox: Sandbox::new("/proc/self/exe".into(), None),
             output_tokens_max: 10_000,

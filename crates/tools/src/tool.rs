@@ -130,6 +130,8 @@ pub struct Workspace {
     pub login_shell: LoginShell,
     /// The environment of commands, already filtered.
     pub env: Vec<(String, String)>,
+    /// Names of variables that the user has set for commands, so that they hold outside of the sandbox too.
+    pub env_set: Vec<String>,
     /// What keeps commands to it.
     pub sandbox: Sandbox,
     /// What decides about everything that is done.

@@ -106,6 +106,7 @@ fn to_json(policy: &Policy, explanation: &Explanation) -> Value {
         "place": explanation.place.map(place_name),
         "because": explanation.decision.because.to_string(),
         "rule": rule,
+        "uncovered": explanation.uncovered.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "kept": explanation.kept.as_ref().map(ToString::to_string),
         "reason": reason,
         "prefix": prefix,
@@ -142,6 +143,10 @@ fn to_text(policy: &Policy, explanation: &Explanation) -> String {
     if let Some(kept) = explanation.kept.as_ref().filter(|it| **it != explanation.decision.because)
     {
         let _ = writeln!(text, "not outside of the sandbox: {kept}");
+    }
+    for why in &explanation.uncovered {
+        let why = why.to_string();
+        let _ = writeln!(text, "not allowed by a rule: {}", visible::line(&why));
     }
     let _ = writeln!(text, "commands found:");
     for command in explanation.commands.iter().skip(1) {

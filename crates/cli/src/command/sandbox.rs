@@ -53,7 +53,7 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
     let full = SandboxMode::DangerFullAccess;
     let mut env = safety::command_env(&world, &config);
     if policy.profile.mode != full && permit.profile().mode == full {
-        env = sandbox::outside_env(env, &policy.profile);
+        env = sandbox::outside_env(env, &safety::env_set(&config), &policy.profile);
     }
     let request =
         SpawnRequest { argv: request.argv, cwd: request.cwd, env, io: Io::Inherit, permit };

@@ -115,7 +115,7 @@ fn turns(
 }
 
 const LIFTING: &str = r#"
-prefix_rule(pattern=["touch"], decision="allow")
+prefix_rule(pattern=["touch", ["x", "src/x"]], decision="allow")
 prefix_rule(pattern=["git", ["fetch", "pull"]], decision="allow")
 prefix_rule(pattern=["mine"], decision="allow")
 prefix_rule(pattern=["./mine"], decision="allow")
@@ -143,6 +143,18 @@ fn an_allowed_command_runs_nothing_of_the_models() {
         command.env("BASH_ENV", lab.workspace.path().join("src/env"));
         command.env("ENV", lab.workspace.path().join("src/env"));
     };
+    let options: Prepare = |lab, command| {
+        let script = lab.workspace.path().join("src/env");
+        for (name, value) in [
+            ("GIT_CONFIG_COUNT", "2".to_owned()),
+            ("GIT_CONFIG_KEY_0", "remote.origin.url".to_owned()),
+            ("GIT_CONFIG_VALUE_0", ".".to_owned()),
+            ("GIT_CONFIG_KEY_1", "remote.origin.uploadpack".to_owned()),
+            ("GIT_CONFIG_VALUE_1", format!("sh {};", script.display())),
+        ] {
+            command.env(name, value);
+        }
+    };
     let plain: Prepare = |_, _| {};
     for (prepare, before, call) in [
         (plain, trap, json!({ "cmd": "git fetch origin", "workdir": "src/sub" })),
@@ -154,6 +166,7 @@ fn an_allowed_command_runs_nothing_of_the_models() {
         (home, profile, json!({ "cmd": "touch src/x", "login": true })),
         (variable, profile, json!({ "cmd": "touch src/x", "login": false })),
         (variable, profile, json!({ "cmd": "touch src/x", "shell": "sh" })),
+        (options, profile, json!({ "cmd": "git fetch" })),
     ] {
         // The sandbox has no say about where the lab is, so the place is told when it is known.
         let root = std::env::temp_dir().join(format!("heddle-lift-{}", std::process::id()));
@@ -187,7 +200,8 @@ fn an_allow_rule_holds_in_the_directory_of_the_thread() {
         let mark = format!("/var/tmp/heddle-lift-mark-{}", std::process::id());
         let call: Value =
             serde_json::from_str(&call.to_string().replace("/var/tmp/MARK", &mark)).unwrap();
-        let (said, _lab) = turns(LIFTING, "workspace-write", &[before, call], |_, _| {});
+        let rule = format!("prefix_rule(pattern=[\"touch\", {mark:?}], decision=\"allow\")\n");
+        let (said, _lab) = turns(&rule, "workspace-write", &[before, call], |_, _| {});
         let made = fs::remove_file(&mark).is_ok();
         assert_eq!(made, code, "{workdir}: {said:?}");
     }
@@ -205,7 +219,7 @@ fn an_explanation_knows_the_directory() {
     let got = explain(&lab, &["--workdir", "sub/..", "--", "touch", "x"]);
     assert_eq!((&got["place"], &got["kept"]), (&json!("outside"), &Value::Null), "{got}");
     let got = explain(&lab, &["--", "git fetch origin"]);
-    assert!(got["kept"].as_str().unwrap().contains("does not name them all"), "{got}");
+    assert!(got["kept"].as_str().unwrap().contains("does not name all of them"), "{got}");
 }
 
 #[test]

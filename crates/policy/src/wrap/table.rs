@@ -76,6 +76,9 @@ pub(super) const ARCHITECTURE: Wrapper = Wrapper {
     ..PLAIN
 };
 
+/// `jobs -x` and the words that it runs, in which numbers of jobs are replaced.
+pub(super) const JOBS: Wrapper = Wrapper { ..PLAIN };
+
 /// What `perf` takes after the name of its command.
 pub(super) const PERF: Wrapper = Wrapper {
     flags: "adgivqsnABT",

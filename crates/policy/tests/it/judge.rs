@@ -119,13 +119,13 @@ fn allow() {
         check_request(WorkspaceWrite, OnRequest, rules, &script(text), "run sandbox");
     }
     // A path is allowed as it is written.
-    check("/usr/bin/tool x", "run outside");
+    check("/usr/bin/tool", "run outside");
     // A rule that reaches into the wrapped command covers it.
     check_request(
         WorkspaceWrite,
         OnRequest,
         "allow timeout 5 mill",
-        &script("timeout 5 mill x"),
+        &script("timeout 5 mill"),
         "run outside",
     );
     check_request(
@@ -138,7 +138,7 @@ fn allow() {
     check_request(
         WorkspaceWrite,
         OnRequest,
-        "allow timeout\nallow mill",
+        "allow timeout\nallow mill x",
         &script("timeout 5 mill x"),
         "run outside",
     );
@@ -146,7 +146,7 @@ fn allow() {
         WorkspaceWrite,
         OnRequest,
         "allow env timeout 5 mill",
-        &script("env timeout 5 mill x"),
+        &script("env timeout 5 mill"),
         "run outside",
     );
     // A rule that names the whole script covers it; one that names the shell does not.
@@ -203,7 +203,42 @@ fn prompt() {
     check("ls && git push origin", "ask sandbox");
     check("/usr/bin/git push", "ask sandbox");
     check("sudo git push", "ask sandbox");
-    check("git -C d push", "run sandbox");
+    // Options before the command change nothing about it.
+    for text in [
+        "git -C d push",
+        "git -c a=b --no-pager push x",
+        "git --git-dir=d push",
+        "cargo +x publish; cargo -v publish",
+        "cargo --color never publish",
+        "cargo --manifest-path=x publish",
+    ] {
+        check(text, "ask sandbox");
+    }
+    for text in ["git -C push log", "git log push", "git -- push", "cargo build publish"] {
+        check(text, "run sandbox");
+    }
+    check_request(
+        WorkspaceWrite,
+        OnRequest,
+        "forbidden terraform destroy",
+        &script("terraform -chdir=x destroy"),
+        "refuse",
+    );
+    check("git -C x push -v --force", "refuse");
+    // Code of another language that names such a program may run it.
+    for text in [
+        "awk 'BEGIN { system(\"git push\") }'",
+        "python3 -c 'import os; os.system(\"curl x\")'",
+        "sed '1e /usr/bin/curl x' y",
+        "vim -c '!git push' x",
+        "fd -x curl",
+    ] {
+        let want = if text.starts_with("fd") { "refuse" } else { "ask sandbox" };
+        check(text, want);
+    }
+    for text in ["awk '/git push/'", "python3 -c 'print(\"curl\")'", "sed 's/curl/git/'"] {
+        check(text, "run sandbox");
+    }
     check_request(WorkspaceWrite, Never, RULES, &script("git push"), "refuse");
     check_request(DangerFullAccess, OnRequest, RULES, &script("git push"), "ask outside");
     check_request(DangerFullAccess, Never, RULES, &script("git push"), "refuse");
@@ -324,7 +359,8 @@ fn offered_prefixes() {
     check_prefix(&escalated(script("bash -c ls"), &["bash", "-c"]), &["bash", "-c", "ls"]);
     check_prefix(&escalated(script("sudo git fetch"), &["sudo", "git"]), &["sudo", "git", "fetch"]);
     check_prefix(&escalated(script("ls && mill"), &["mill"]), &["ls"]);
-    check_prefix(&escalated(script("tool a"), &["tool"]), &["tool"]);
+    check_prefix(&escalated(script("tool a"), &["tool"]), &["tool", "a"]);
+    check_prefix(&escalated(script("stat a"), &["stat"]), &["stat"]);
     check_prefix(&escalated(script("tool a > x"), &["tool"]), &whole("tool a > x"));
     for text in ["timeout 5", "perl5.36", "perl5.36 -e", "vim", "gdb"] {
         check_prefix(&script(text), &whole(text));
@@ -382,6 +418,30 @@ fn explanations() {
         ]
     );
     assert!(!told.allowed && told.unclear.is_empty() && told.destructive.is_none());
+}
+
+/// What is said of a command that rules allow only in part.
+#[test]
+fn why_rules_do_not_cover_a_command() {
+    let policy = policy(WorkspaceWrite, OnRequest, RULES);
+    for (text, want) in [
+        ("ls", ""),
+        ("pwd > x", ""),
+        ("ls > x", "no rule allows a redirection to or from a file"),
+        ("A=1 ls", "no rule allows a variable that is set"),
+        ("ls && pwd", "no rule allows `pwd`"),
+        ("ls \"$x\"", "what `\"$x\"` stands for is known only when it runs"),
+        (
+            "ls *.c $(id)",
+            "no rule allows a substitution such as `$(…)`, no rule allows a file name pattern, \
+             what `*.c` stands for is known only when it runs, no rule allows `id`",
+        ),
+        ("ls; bash x", "`bash x` is not understood, no rule allows `bash x`"),
+    ] {
+        let told = policy.explain(&script(text), &Grants::default()).uncovered;
+        let shown: Vec<_> = told.iter().map(ToString::to_string).collect();
+        assert_eq!(shown.join(", "), want, "{text}");
+    }
 }
 
 /// A write of these files where `/w/store` and `/far/store` are what a `.git` leads to.

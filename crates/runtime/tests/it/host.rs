@@ -190,6 +190,7 @@ impl Host {
             shell: Shell::named("sh"),
             login_shell: LoginShell::Off,
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            env_set: Vec::new(),
             sandbox: Sandbox::new("/proc/self/exe".into(), None),
             gate,
             output_tokens_max: 10_000,

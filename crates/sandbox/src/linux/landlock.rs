@@ -22,12 +22,15 @@ const NEEDED: ABI = ABI::V6;
 
 /// Devices that may be written.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
+/// Devices that may only be read. Others are closed: what is typed into other terminals could be read there.
+const READABLE_DEVICES: [&str; 2] = ["/dev/random", "/dev/urandom"];
 
 /// Rules that are ready to be put into force.
 pub(crate) struct Rules(RulesetCreated);
 
 impl Rules {
-    /// Makes rules that let everything be read but what is hidden, and only what is granted be written.
+    /// Makes rules that let everything be read but what is hidden and other devices than those that every
+    /// program may use, and only what is granted be written.
     pub(crate) fn new(
         writable: &[PathBuf],
         protected: &[PathBuf],
@@ -39,18 +42,23 @@ impl Rules {
         let writes = AccessFs::from_write(NEEDED);
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
-            .handle_access(writes)
-            .and_then(|rules| match hidden.is_empty() {
-                true => Ok(rules),
-                false => rules.handle_access(AccessFs::ReadFile),
-            })
+            .handle_access(writes | AccessFs::ReadFile)
             .and_then(|rules| rules.scope(Scope::from_all(NEEDED)))
             .and_then(Ruleset::create)
             .map_err(trouble)?;
-        if !hidden.is_empty() {
-            let root = PathBuf::from("/");
-            for path in grants(std::slice::from_ref(&root), hidden, &list) {
-                rules = grant(rules, &path, AccessFs::ReadFile.into()).map_err(trouble)?;
+        let root = PathBuf::from("/");
+        let mut closed = hidden.to_vec();
+        closed.push("/dev".into());
+        let readable = grants(std::slice::from_ref(&root), &closed, &list).into_iter();
+        let readable = readable.chain(DEVICES.iter().chain(&READABLE_DEVICES).map(PathBuf::from));
+        for path in readable {
+            rules = grant(rules, &path, AccessFs::ReadFile.into()).map_err(trouble)?;
+        }
+        // The terminal that it is connected to is its own.
+        for stream in [stdio::stdin(), stdio::stdout(), stdio::stderr()] {
+            if rustix::termios::isatty(stream) {
+                let rule = PathBeneath::new(stream, AccessFs::ReadFile);
+                rules = rules.add_rule(rule).map_err(trouble)?;
             }
         }
         let devices = DEVICES.iter().map(PathBuf::from);

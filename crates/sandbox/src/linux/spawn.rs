@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 use crate::linux::probe::{hand_over, to_memory};
 use crate::linux::{HELPER_NAME, Trouble, TroubleKind};
 use crate::process::{Io, SpawnError, SpawnRequest, nonblocking, usual_signals};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Level, Sandbox};
 use crate::spec::Spec;
 
 /// Set for commands that have no network, so that tests can tell why theirs fail.
@@ -41,7 +41,12 @@ pub(crate) fn command(
         network: profile.network,
         terminal: request.io == Io::Terminal,
         writable: profile.writable().into_iter().map(Into::into).collect(),
-        protected: profile.protected_paths(),
+        protected: match level {
+            Level::Namespaces => profile.protected_paths(),
+            // There, nothing new can be made beside something protected; and temporary directories are
+            // there to make things in.
+            Level::Landlock => profile.protected_around_roots(),
+        },
         hidden: sandbox.hidden.clone(),
         limits: sandbox.limits,
         cwd: request.cwd.clone(),

@@ -82,6 +82,11 @@ impl Ground {
         self.root.join("tmp").join(path)
     }
 
+    /// Returns a path in a temporary directory that no writable root lies in.
+    pub(super) fn spare(&self, path: &str) -> PathBuf {
+        self.root.join("spare").join(path)
+    }
+
     /// Returns a path in our own home, which lies in the temporary directory.
     pub(super) fn home(&self, path: &str) -> PathBuf {
         self.temporary("area/home").join(path)
@@ -159,7 +164,7 @@ impl Ground {
             mode,
             // Joining nothing leaves a slash at the end.
             writable_roots: roots.map(|root| root.components().collect()).into(),
-            temporary_roots: vec![self.root.join("tmp")],
+            temporary_roots: vec![self.root.join("tmp"), self.spare("").components().collect()],
             scratch: None,
             protected,
             network,
@@ -373,7 +378,8 @@ fn lay_out(root: &Path) -> io::Result<()> {
         }
         fs::write(path, contents)?;
     }
-    for path in ["outside/empty", "outside/open", "workspace/mount", "workspace/spare", "tmp/free"]
+    for path in
+        ["outside/empty", "outside/open", "workspace/mount", "workspace/spare", "tmp/free", "spare"]
     {
         fs::create_dir_all(root.join(path))?;
     }

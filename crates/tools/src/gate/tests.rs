@@ -30,11 +30,11 @@ fn words(text: &str) -> Vec<String> {
 /// A command that asks to leave the sandbox.
 fn escalated(command: &str) -> Effect {
     let escalation =
-        Escalation { justification: Some("may I?".into()), prefix: Some(words("tool fetch")) };
+        Escalation { justification: Some("may I?".into()), prefix: Some(words("stat -c")) };
     let scene = Scene {
         directory: Some("/w".into()),
         own: Some("/w".into()),
-        programs: [("tool".to_owned(), Some(vec!["/usr/bin/tool".into()]))].into(),
+        programs: [("stat".to_owned(), Some(vec!["/usr/bin/stat".into()]))].into(),
         home: Vec::new(),
     };
     Effect::Command(CommandRequest {
@@ -102,7 +102,7 @@ fn pass(gate: &Gate, effect: Effect, answer: &Answer) -> Passed {
 #[track_caller]
 fn check(answer: Answer, want: Result<(), &str>, shown: &str) {
     for (effect, place) in [
-        (escalated("tool fetch x"), SandboxMode::DangerFullAccess),
+        (escalated("stat -c x"), SandboxMode::DangerFullAccess),
         (write("/etc/passwd"), SandboxMode::DangerFullAccess),
     ] {
         let passed = pass(&Gate::new(policy()), effect, &answer);
@@ -150,11 +150,11 @@ fn what_needs_no_leave_asks_nobody() {
 fn questions_say_what_would_happen() {
     let file = tempfile::tempdir().expect("a directory").path().join("rules");
     let gate = Gate::new(policy()).remembering(file);
-    let mut passed = pass(&gate, escalated("tool fetch x"), &Answer::Decline);
+    let mut passed = pass(&gate, escalated("stat -c x"), &Answer::Decline);
     let want = ApprovalRequest {
-        subject: Subject::Command { argv: words("tool fetch x"), cwd: "/w".into(), outside: true },
+        subject: Subject::Command { argv: words("stat -c x"), cwd: "/w".into(), outside: true },
         reason: Some("may I?".into()),
-        scopes: vec![Scope::Session, Scope::Prefix(words("tool fetch"))],
+        scopes: vec![Scope::Session, Scope::Prefix(words("stat -c"))],
     };
     assert_eq!(passed.questions, [want]);
     passed = pass(&gate, write("/etc/x"), &Answer::Decline);
@@ -166,8 +166,8 @@ fn questions_say_what_would_happen() {
 #[test]
 fn a_session_remembers_exactly_what_was_accepted() {
     for (same, others) in [
-        (escalated("tool fetch x"), vec![escalated("tool fetch y"), write("/etc/a")]),
-        (write("/etc/a"), vec![write("/etc/b"), write("/etc"), escalated("tool fetch x")]),
+        (escalated("stat -c x"), vec![escalated("stat -c y"), write("/etc/a")]),
+        (write("/etc/a"), vec![write("/etc/b"), write("/etc"), escalated("stat -c x")]),
     ] {
         let gate = Gate::new(policy());
         pass(&gate, same.clone(), &Answer::AcceptForSession);
@@ -192,16 +192,16 @@ fn a_prefix_is_remembered_in_the_rule_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("home/rules/default.rules");
     let gate = Gate::new(policy()).remembering(file.clone());
-    let remember = Answer::AcceptAndRemember(words("tool fetch"));
-    let passed = pass(&gate, escalated("tool fetch x"), &remember);
+    let remember = Answer::AcceptAndRemember(words("stat -c"));
+    let passed = pass(&gate, escalated("stat -c x"), &remember);
     assert_eq!(passed.leave, Some(Ok(SandboxMode::DangerFullAccess)));
-    assert_eq!(passed.shown, ["InProgress", "?", "tool fetch"]);
-    let line = "prefix_rule(pattern=[\"tool\", \"fetch\"], decision=\"allow\")\n";
+    assert_eq!(passed.shown, ["InProgress", "?", "stat -c"]);
+    let line = "prefix_rule(pattern=[\"stat\", \"-c\"], decision=\"allow\")\n";
     assert_eq!(fs::read_to_string(&file).expect("a file"), line);
     // It holds at once.
     let rules = gate.lock().policy.rules.clone();
-    assert!(rules.len() == 1 && rules[0].matches(&words("tool fetch y")), "{rules:?}");
-    let again = pass(&gate, escalated("tool fetch y"), &Answer::Decline);
+    assert!(rules.len() == 1 && rules[0].matches(&words("stat -c y")), "{rules:?}");
+    let again = pass(&gate, escalated("stat -c y"), &Answer::Decline);
     assert!(again.questions.is_empty(), "{:?}", again.questions);
     assert_eq!(again.leave, Some(Ok(SandboxMode::DangerFullAccess)));
     // What was not on offer is not remembered.
@@ -215,8 +215,8 @@ fn a_rule_file_that_cannot_be_written_costs_a_warning() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("home"), "").expect("a file in the way");
     let gate = Gate::new(policy()).remembering(directory.path().join("home/default.rules"));
-    let remember = Answer::AcceptAndRemember(words("tool fetch"));
-    let passed = pass(&gate, escalated("tool fetch x"), &remember);
+    let remember = Answer::AcceptAndRemember(words("stat -c"));
+    let passed = pass(&gate, escalated("stat -c x"), &remember);
     assert_eq!(passed.leave, Some(Ok(SandboxMode::DangerFullAccess)), "it runs this once");
     assert!(passed.shown[2].contains("not remembered"), "{:?}", passed.shown);
     assert!(gate.lock().policy.rules.is_empty());

@@ -37,6 +37,7 @@ impl Bench {
                 ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
                 ("HOME".into(), root.display().to_string()),
             ],
+            env_set: Vec::new(),
             gate: Gate::new(Policy {
                 profile: Profile {
                     mode,

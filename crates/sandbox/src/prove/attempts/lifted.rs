@@ -14,7 +14,8 @@ use super::{Attempt, Then, forbid};
 
 /// The rules that hold for these commands; all of their programs are allowed.
 pub(in super::super) const RULES: &str = "
-prefix_rule(pattern=[[\"cat\", \"heddle-tool\", \"./heddle-tool\", \"src/heddle-tool\"]], decision=\"allow\")
+prefix_rule(pattern=[[\"split\", \"heddle-tool\", \"./heddle-tool\", \"src/heddle-tool\"]], decision=\"allow\")
+prefix_rule(pattern=[\"cat\", \"/dev/null\"], decision=\"allow\")
 prefix_rule(pattern=[\"git\", \"fetch\"], decision=\"allow\")
 ";
 
@@ -47,6 +48,33 @@ pub(super) const TABLE: &[Attempt] = &[
         let script = format!("git fetch --upload-pack='{};' .", touch(ground));
         let git = ground.work("src/trap").display().to_string();
         command(ground, "", &script, &[("GIT_DIR", git)])
+    }),
+    lifted("lift-option", "have an allowed program run what a shortened option says", |ground| {
+        fs::write(ground.work("src/lines"), "a\n")?;
+        Ok("written".into())
+    })
+    .then(|ground| command(ground, "", &format!("split --fil='{}' src/lines", touch(ground)), &[])),
+    lifted("lift-setting", "have variables tell an allowed git what to run", |ground| {
+        if !Path::new("/usr/bin/git").exists() {
+            return void("there is no git");
+        }
+        let git = ground.work("src/trap");
+        fs::create_dir_all(git.join("objects"))?;
+        fs::create_dir_all(git.join("refs"))?;
+        fs::write(git.join("HEAD"), "ref: refs/heads/main\n")?;
+        fs::write(git.join("config"), "[core]\n")?;
+        Ok("made".into())
+    })
+    .then(|ground| {
+        let settings = [
+            ("GIT_DIR", "src/trap".to_owned()),
+            ("GIT_CONFIG_COUNT", "2".to_owned()),
+            ("GIT_CONFIG_KEY_0", "remote.origin.url".to_owned()),
+            ("GIT_CONFIG_VALUE_0", "src/trap".to_owned()),
+            ("GIT_CONFIG_KEY_1", "remote.origin.uploadpack".to_owned()),
+            ("GIT_CONFIG_VALUE_1", format!("{};", touch(ground))),
+        ];
+        command(ground, "", "git fetch", &settings)
     }),
     lifted("lift-search-path", "put a program where an allowed one is looked for", |ground| {
         program(ground, "src/heddle-tool")

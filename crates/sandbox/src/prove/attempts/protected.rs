@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::sys::{Outcome, Refused, call, own, text};
 use super::{Attempt, forbid, shell};
+use crate::Level;
 
 pub(super) const TABLE: &[Attempt] = &[
     forbid("git-new-hook", "add a hook to the repository", |ground| {
@@ -162,6 +163,14 @@ pub(super) const TABLE: &[Attempt] = &[
     forbid("temporary-make", "make a repository of the temporary directory of a root", |ground| {
         make(ground.temporary(".git"))
     }),
+    forbid("spare-make", "make a repository of a temporary directory without a root", |ground| {
+        make(ground.spare(".git"))
+    })
+    .known(Level::Landlock),
+    forbid("spare-make-rules", "make rules in a temporary directory without a root", |ground| {
+        make(ground.spare(".heddle/rules"))
+    })
+    .known(Level::Landlock),
     forbid("common-config", "change the settings that a worktree shares", |ground| {
         write(ground.main(".git/config"))
     }),

@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 
 use super::super::sys::{call, said, void};
 use super::{Attempt, Outside, allow, forbid};
@@ -33,6 +34,11 @@ pub(super) const TABLE: &[Attempt] = &[
         let Some(path) = &ground.terminal else { return void("there is no other terminal") };
         OpenOptions::new().write(true).open(path)?.write_all(b"changed")?;
         Ok("written".into())
+    }),
+    forbid("other-terminal-read", "read what is typed into somebody else's terminal", |ground| {
+        let Some(path) = &ground.terminal else { return void("there is no other terminal") };
+        OpenOptions::new().read(true).custom_flags(libc::O_NOCTTY).open(path)?;
+        Ok("opened".into())
     }),
     forbid("other-terminal-inside", "do so from a terminal of one's own", |ground| {
         let Some(path) = &ground.terminal else { return void("there is no other terminal") };
