@@ -1,5 +1,7 @@
 //! Rules as they are written into a rule file when an answer is to be remembered.
 
+use stdx::visible;
+
 /// Writes the line of a rule file, without its end, that allows commands with this prefix.
 ///
 /// The prefix must have a word, as a pattern must.
@@ -18,9 +20,7 @@ fn quote(word: &str) -> String {
             '\t' => text += "\\t",
             c if c.is_ascii_control() => text += &format!("\\x{:02x}", u32::from(c)),
             // Kept visible, and from being taken for the end of a line.
-            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}') => {
-                text += &format!("\\u{:04x}", u32::from(c));
-            }
+            c if visible::is_hidden(c) => text += &format!("\\U{:08x}", u32::from(c)),
             c => text.push(c),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::id::ThreadId;
 use serde::Deserialize;
+use stdx::visible;
 
 /// Returns where the lines about a thread are in the file, without their ends.
 pub(crate) fn lines_about(bytes: &[u8], id: ThreadId) -> Vec<std::ops::Range<usize>> {
@@ -63,11 +64,10 @@ pub(crate) fn folded(name: &str) -> String {
     name.to_lowercase()
 }
 
-/// Tells whether a character has no width, or changes the direction of those around it.
+/// Tells whether a character has no width, or changes the direction of those around it. Line breaks and
+/// the like become blanks, and the mark that makes a picture of a sign stays with it.
 fn is_invisible(c: char) -> bool {
-    matches!(u32::from(c),
-        0x00ad | 0x034f | 0x061c | 0x180e | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f
-        | 0x3164 | 0xfeff | 0xffa0 | 0xe0000..=0xe007f)
+    visible::is_hidden(c) && !c.is_control() && c != PICTURE_MARK
 }
 
 /// Tells whether a character can be part of a picture that is joined of several.
@@ -75,6 +75,7 @@ fn is_picture(c: char) -> bool {
     matches!(u32::from(c), 0x2190..=0x2bff | 0xfe0f | 0x1f000..=0x1faff)
 }
 
+const PICTURE_MARK: char = '\u{fe0f}';
 /// Makes one picture of two.
 const JOINER: char = '\u{200d}';
 pub(crate) const NAMES_FILE: &str = "session_index.jsonl";
@@ -106,6 +107,7 @@ mod tests {
         check(&["a\u{200d}b\u{200d}"], Some("ab"));
         check(&["a\u{202e}b\u{2066}c\u{feff}"], Some("abc"));
         check(&["a\nb\u{1b}[31m"], Some("a b [31m"));
+        check(&["❤\u{fe0f} a\u{e0061}\u{1160}"], Some("❤\u{fe0f} a"));
         check(&[&"x".repeat(600)], Some(&"x".repeat(512)));
     }
 }
