@@ -35,8 +35,10 @@ struct Seen {
     unreadable: u64,
     /// Items that are done, by kind.
     kinds: HashMap<String, usize>,
-    /// Their ids and call ids.
-    ids: HashSet<String>,
+    /// Their kinds with their ids and call ids: an output has the call id of its call.
+    ids: HashSet<(String, String)>,
+    /// The part of a summary that the last delta was of: of which item, and which part of it.
+    summary: Option<(Option<u64>, u64)>,
 }
 
 impl Decoder {
@@ -80,6 +82,10 @@ struct Wire<'a> {
     delta: Option<&'a RawValue>,
     #[serde(default, borrow)]
     item: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    output_index: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    summary_index: Option<&'a RawValue>,
     #[serde(default, borrow)]
     response: Option<&'a RawValue>,
     #[serde(default, borrow)]
@@ -129,10 +135,15 @@ fn event(text: &str, events: &mut Vec<StreamEvent>, seen: &mut Seen) -> serde_js
         "response.output_text.delta" | "response.refusal.delta" => {
             StreamEvent::TextDelta(string(wire.delta)?)
         }
-        "response.reasoning_summary_text.delta" => StreamEvent::ReasoningDelta(string(wire.delta)?),
+        "response.reasoning_summary_text.delta" => {
+            let delta = string(wire.delta)?;
+            let breaks = seen.summary_breaks(wire.output_index, wire.summary_index);
+            StreamEvent::ReasoningDelta("\n".repeat(breaks) + &delta)
+        }
         "response.output_item.added" => StreamEvent::ItemAdded(part(wire.item)?),
         "response.output_item.done" => {
             let item = wire.item.ok_or_else(lacking)?;
+            seen.summary = None;
             seen.note(item.get());
             done(item)
         }
@@ -183,6 +194,9 @@ fn done(item: &RawValue) -> StreamEvent {
     }
 }
 
+/// Line breaks between two deltas of a summary.
+const SUMMARY_BREAKS_MAX: usize = 8;
+
 /// What tells one item from another.
 #[derive(Deserialize)]
 struct Name<'a> {
@@ -204,10 +218,22 @@ impl Name<'_> {
 }
 
 impl Seen {
+    /// Returns how many line breaks stand before the next delta of a summary: its parts are lines of it.
+    fn summary_breaks(&mut self, item: Option<&RawValue>, part: Option<&RawValue>) -> usize {
+        let number = |raw: Option<&RawValue>| raw.and_then(|raw| raw.get().parse::<u64>().ok());
+        let (item, part) = (number(item), number(part).unwrap_or(0));
+        let before = match self.summary.replace((item, part)) {
+            Some((same, before)) if same == item => before,
+            _ => 0,
+        };
+        // One that jumps about is not to be believed.
+        usize::try_from(part.abs_diff(before)).unwrap_or(usize::MAX).min(SUMMARY_BREAKS_MAX)
+    }
+
     fn note(&mut self, item: &str) {
         if let Some((kind, ids)) = Name::read(item) {
+            self.ids.extend(ids.into_iter().map(|id| (kind.clone(), id)));
             *self.kinds.entry(kind).or_default() += 1;
-            self.ids.extend(ids);
         }
     }
 
@@ -232,7 +258,8 @@ impl Seen {
                 // It cannot be told apart, and will fail by itself.
                 None => self.kinds.is_empty(),
                 Some((kind, ids)) => {
-                    let is_new = !ids.iter().any(|id| self.ids.contains(id));
+                    let seen = |id: &String| self.ids.contains(&(kind.clone(), id.clone()));
+                    let is_new = !ids.iter().any(seen);
                     let left = lacking.get_mut(kind.as_str()).filter(|left| **left > 0 && is_new);
                     left.map(|left| *left -= 1).is_some()
                 }
