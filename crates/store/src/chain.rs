@@ -256,6 +256,25 @@ fn is_later(line: &Line<'_>, written: Option<jiff::Timestamp>) -> bool {
 }
 
 /// Reads what a file begins with. Only a file whose head is not at its beginning is read further.
+pub(crate) fn read_head_line(file: &dyn DiskFile) -> io::Result<Option<SessionMeta>> {
+    let mut meta = None;
+    scan(file, 0..HEAD_BYTES_MAX, &mut |piece| {
+        if let Body::Line { decoded, .. } = &piece.body
+            && is_head(&decoded.line)
+        {
+            meta = serde_json::from_str(decoded.line.payload.get()).ok();
+        }
+        match piece.body {
+            Body::Blank => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    })?;
+    Ok(meta)
+}
+
+/// Bytes of a file in which its head has to stand, for a file that does not say by its name what it is.
+const HEAD_BYTES_MAX: u64 = 4 << 20;
+
 pub(crate) fn read_head(file: &dyn DiskFile) -> io::Result<Head> {
     let mut head = Head::default();
     let mut at_start = true;

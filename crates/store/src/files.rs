@@ -74,6 +74,11 @@ impl Name {
     }
 }
 
+/// Writes a time as it stands in names.
+pub(crate) fn stamp(time: &jiff::Zoned) -> String {
+    time.strftime("%Y-%m-%dT%H-%M-%S").to_string()
+}
+
 /// Takes apart `rollout-STAMP-ID.jsonl` or `rollout-STAMP-ID_SEGMENT.jsonl`.
 pub(crate) fn take_apart(name: &str) -> Option<(&str, ThreadId, Option<Uuid>)> {
     let rest = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use protocol::id::ThreadId;
 use uuid::Uuid;
 
-use crate::chain::{Chain, missing_base, read_head};
+use crate::chain::{Chain, missing_base, read_head, read_head_line};
 use crate::disk::{DiskFile, Mode, append_all, create_dirs, read_range, up_to_home};
-use crate::files::{Name, missing};
+use crate::files::{Name, missing, stamp};
 use crate::lock::{Lock, Taken};
 use crate::open::file_name;
 use crate::read::Damage;
@@ -44,7 +44,7 @@ pub enum ImportOutcome {
     Conflict(PathBuf),
     /// An older version of it is in this home, and somebody has that open; who, in words.
     Held(String),
-    /// Its name is not that of a thread's file: `rollout-…-ID.jsonl`.
+    /// Neither its name, `rollout-…-ID.jsonl`, nor its first line is that of a thread's file.
     NotAThread,
     /// It is a thread's file that was packed: `rollout-…-ID.jsonl.zst`.
     Packed,
@@ -152,7 +152,9 @@ impl Store {
             }
             let text = file_name(&from);
             let unpacked = text.strip_suffix(".zst").and_then(Name::parse);
-            match Name::parse(&text) {
+            // What a person names may be called anything: its head says what it is.
+            let by_head = || if from == path { self.name_by_head(&from) } else { None };
+            match Name::parse(&text).or_else(by_head) {
                 Some(name) => gathered.files.push((from, name)),
                 None if unpacked.is_some() => gathered.other(from, ImportOutcome::Packed),
                 None if from == path => gathered.other(from, ImportOutcome::NotAThread),
@@ -161,6 +163,16 @@ impl Store {
             }
         }
         elsewhere || gathered.files.len() + gathered.others.len() > before
+    }
+
+    /// Returns the name that a file should have by its first line; none if that is not of a thread.
+    fn name_by_head(&self, path: &Path) -> Option<Name> {
+        let file = self.disk.open(path, Mode::Read).ok()?;
+        // A file that is something else is not gone through in search of a head.
+        let meta = read_head_line(&*file).ok()??;
+        let time: jiff::Timestamp = meta.timestamp.parse().ok()?;
+        let zoned = time.to_zoned(jiff::tz::TimeZone::system());
+        Some(Name { id: meta.id?, segment: None, stamp: stamp(&zoned) })
     }
 
     fn here(&self) -> Result<Here, StoreError> {

@@ -8,7 +8,7 @@ use protocol::rollout::{Line, PAGINATED, SessionMeta};
 
 use crate::chain::Chain;
 use crate::disk::{Disk, RealDisk};
-use crate::files::Name;
+use crate::files::{self, Name};
 use crate::log::{Log, Pending, WriteError, format_time};
 use crate::part::{Given, Outcome};
 use crate::read::{DAMAGE_MAX, Damage, ReadReport};
@@ -166,7 +166,7 @@ impl Store {
         if pending.meta.timestamp.is_empty() {
             pending.meta.timestamp = format_time(jiff::Timestamp::now());
         }
-        let stamp = jiff::Zoned::now().strftime("%Y-%m-%dT%H-%M-%S").to_string();
+        let stamp = files::stamp(&jiff::Zoned::now());
         let name = Name { id: pending.id, segment: None, stamp };
         let path = self.sessions().join(name.day()).join(name.file_name());
         Log::pending(Arc::clone(&self.disk), path, pending, next)

@@ -416,6 +416,14 @@ fn goes_elsewhere_and_comes_back() {
     check(&other, &["import", empty.to_str().unwrap()], 1, &[], &["there are no threads in"]);
     fs::write(&packed, "x").unwrap();
     check(&other, &["import", empty.to_str().unwrap()], 1, &[], &["zstd -d"]);
+    // What was exported under a name of the user's own comes back, too.
+    let third = crate::run::lab();
+    let named = lab.workspace.path().join("x");
+    check(&third, &["import", named.to_str().unwrap()], 0, &[&id(1), "1 of 1 imported"], &[]);
+    check(&third, &["show", &id(1)], 0, &["take me along"], &[]);
+    check(&third, &["import", named.to_str().unwrap()], 0, &["is here already"], &[]);
+    fs::write(&named, "no thread\n").unwrap();
+    check(&third, &["import", named.to_str().unwrap()], 1, &[], &["nor its first line"]);
     let link = lab.workspace.path().join("link");
     std::os::unix::fs::symlink(&out, &link).unwrap();
     check(&other, &["import", link.to_str().unwrap()], 0, &["is here already"], &[]);

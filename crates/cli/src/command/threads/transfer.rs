@@ -141,7 +141,8 @@ fn in_words(outcome: &ImportOutcome) -> String {
             format!("the thread is in use by {holder}; import again when that is done")
         }
         ImportOutcome::NotAThread => {
-            "not a thread; files of threads are called rollout-TIME-ID.jsonl".to_owned()
+            "not a thread: neither its name, which would be rollout-TIME-ID.jsonl, nor its first line is of one"
+                .to_owned()
         }
         ImportOutcome::Packed => "packed, and was left out; unpack it first: zstd -d".to_owned(),
         ImportOutcome::Empty => {
