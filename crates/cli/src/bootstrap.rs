@@ -1,7 +1,7 @@
 //! From flags, environment and files to the parts that a thread is made of.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -142,16 +142,54 @@ pub(crate) fn load_config(
     if shared.oss {
         config.model_provider = Some(local::PROVIDER.to_owned());
     }
-    let warnings = warnings
-        .iter()
-        .filter(|warning| {
+    let mut odd = Vec::new();
+    for warning in &warnings {
+        match warning {
             // A profile may live in a file of its own.
-            !(profile_file && matches!(warning, config::Warning::UnknownProfile { .. }))
-        })
-        .map(ToString::to_string);
-    let odd = warnings.chain(unknown.iter().map(ToString::to_string)).collect();
+            config::Warning::UnknownProfile { .. } if profile_file => {}
+            // Whoever asks for one now wants what it says, and nothing else.
+            config::Warning::UnknownProfile { name, known } if is_asked_for(shared, &overrides) => {
+                let known = known.iter().cloned().chain(profile_files(&world.home)).collect();
+                return Err(Failure::usage(no_profile(warning, name, known)));
+            }
+            warning => odd.push(warning.to_string()),
+        }
+    }
+    odd.extend(unknown.iter().map(ToString::to_string));
     Ok((config, odd))
 }
+
+/// Tells whether the profile is named on the command line.
+fn is_asked_for(shared: &SharedArgs, overrides: &[Override]) -> bool {
+    shared.profile.is_some() || overrides.iter().any(|option| option.keys().eq(["profile"]))
+}
+
+/// Returns the profiles that have a file of their own.
+fn profile_files(home: &Path) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(home).into_iter().flatten().flatten();
+    entries.take(PROFILE_FILES_MAX).filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        name.strip_suffix(".config.toml").map(str::to_owned)
+    })
+}
+
+/// Says that there is no such profile, and which there are.
+fn no_profile(warning: &config::Warning, name: &str, known: BTreeSet<String>) -> anyhow::Error {
+    let nearest = config::nearest_name(name, known.iter().map(String::as_str));
+    let nearest = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+    let shown: Vec<_> =
+        known.iter().take(PROFILES_SHOWN_MAX).map(|name| format!("`{name}`")).collect();
+    let more = if known.len() > shown.len() { " and others" } else { "" };
+    match shown.as_slice() {
+        [] => anyhow!("{warning} (there are no profiles)"),
+        names => anyhow!("{warning} (there are {}{more}){nearest}", names.join(", ")),
+    }
+}
+
+/// Files of a home that are looked at for the names of profiles.
+const PROFILE_FILES_MAX: usize = 10_000;
+/// Profiles that a message names.
+const PROFILES_SHOWN_MAX: usize = 20;
 
 /// Bytes that a file of settings may have.
 const CONFIG_BYTES_MAX: u64 = 4 * 1024 * 1024;

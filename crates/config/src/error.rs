@@ -107,6 +107,8 @@ pub enum Warning {
     UnknownProfile {
         /// The name asked for.
         name: String,
+        /// Those that there are tables for.
+        known: Vec<String>,
     },
     /// The approval policy `on-failure` was given, which is read as `on-request`.
     OnFailure {
@@ -126,7 +128,7 @@ const KEYS_MAX: usize = 20;
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownProfile { name } => write!(
+            Self::UnknownProfile { name, .. } => write!(
                 f,
                 "no profile `{name}` in the configuration: add a table [profiles.{name}] or a file \
                  {name}.config.toml, or drop the profile option"

@@ -45,8 +45,8 @@ pub use provider::{
     STREAM_RETRIES_DEFAULT, STREAM_RETRIES_MAX, WireApi,
 };
 pub use sandbox::{CommandLimits, SandboxMode, WorkspaceWrite};
-pub use schema::{Schema, SchemaError, Violation};
+pub use schema::{SCHEMA_BYTES_MAX, Schema, SchemaError, VIOLATIONS_MAX, Violation, Violations};
 pub use settings::{ACCEPTED, Config, PROJECT_DOC_BYTES_DEFAULT, UNSUPPORTED};
 pub use shell_environment::{Inherit, ShellEnvironment};
 pub use tools::Tools;
-pub use unknown::UnknownKey;
+pub use unknown::{UnknownKey, nearest_name};

@@ -65,7 +65,10 @@ impl Config {
                 }
                 // Reading the `profiles` table will say what is wrong with it.
                 Some(_) => {}
-                None => notes.warnings.push(Warning::UnknownProfile { name }),
+                None => {
+                    let known = profile_names(&tree);
+                    notes.warnings.push(Warning::UnknownProfile { name, known });
+                }
             }
         }
 
@@ -83,6 +86,13 @@ fn named_profile(tree: &Table) -> Option<String> {
     match &tree.get("profile")?.node.value {
         Value::String(name) => Some(name.clone()),
         _ => None,
+    }
+}
+
+fn profile_names(tree: &Table) -> Vec<String> {
+    match tree.get("profiles").map(|entry| &entry.node.value) {
+        Some(Value::Table(profiles)) => profiles.keys().cloned().collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -64,6 +64,31 @@ impl fmt::Display for Violation {
     }
 }
 
+/// How an answer differs from its schema, one thing after the other; of very many only the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violations {
+    /// At least one.
+    pub list: Vec<Violation>,
+    /// Whether there are others.
+    pub more: bool,
+}
+
+impl From<Violation> for Violations {
+    fn from(one: Violation) -> Self {
+        Self { list: vec![one], more: false }
+    }
+}
+
+impl fmt::Display for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, one) in self.list.iter().enumerate() {
+            let between = if index > 0 { "; " } else { "" };
+            write!(f, "{between}{one}")?;
+        }
+        f.write_str(if self.more { "; and more" } else { "" })
+    }
+}
+
 impl Schema {
     /// Reads the text of a schema, whose top level must be an object.
     pub fn parse(text: &str) -> Result<Self, SchemaError> {
@@ -85,8 +110,8 @@ impl Schema {
         Ok(Self { validator })
     }
 
-    /// Checks an answer; the first difference is reported.
-    pub fn check(&self, answer: Option<&str>) -> Result<(), Violation> {
+    /// Checks an answer; the first [`VIOLATIONS_MAX`] differences are reported.
+    pub fn check(&self, answer: Option<&str>) -> Result<(), Violations> {
         let whole = |got: String| Violation {
             path: String::new(),
             expected: "one JSON value that follows the schema, and nothing around it".to_owned(),
@@ -94,15 +119,18 @@ impl Schema {
         };
         let text = answer.unwrap_or_default();
         if text.trim().is_empty() {
-            return Err(whole("no answer".to_owned()));
+            return Err(whole("no answer".to_owned()).into());
         }
         let value = strict_json::parse(text)
             .map_err(|error| whole(format!("{} ({error})", shorten(&format!("{text:?}")))))?;
-        self.validator.validate(&value).map_err(|error| Violation {
+        let mut errors = self.validator.iter_errors(&value).map(|error| Violation {
             path: shorten(&error.instance_path.to_string()),
             expected: shorten(&expected(&error)),
             got: shorten(&got(&error)),
-        })
+        });
+        let list: Vec<_> = errors.by_ref().take(VIOLATIONS_MAX).collect();
+        let more = errors.next().is_some();
+        if list.is_empty() { Ok(()) } else { Err(Violations { list, more }) }
     }
 }
 
@@ -301,7 +329,9 @@ const SAME_PART: [&str; 8] =
 const SCOPES: [&str; 6] =
     ["$id", "id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef"];
 /// The longest schema.
-const SCHEMA_BYTES_MAX: usize = 1 << 20;
+pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
+/// The most differences of an answer that are reported.
+pub const VIOLATIONS_MAX: usize = 8;
 /// The longest text in a report.
 const REPORT_BYTES_MAX: usize = 300;
 /// The longest way from schema to schema.
@@ -387,7 +417,7 @@ fn place(at: &str) -> String {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Schema;
+    use super::{Schema, VIOLATIONS_MAX};
 
     #[track_caller]
     fn check(text: &str, want: &str) {
@@ -484,7 +514,7 @@ mod tests {
         let got = Schema::parse(schema).unwrap().check(Some(answer));
         let got = got.map_or_else(|violation| violation.to_string(), |()| String::new());
         assert!(got.starts_with(want) && got.is_empty() == want.is_empty(), "{answer}: {got}");
-        assert!(got.len() < 1500, "{got}");
+        assert!(got.len() < 8000, "{got}");
     }
 
     #[test]
@@ -516,6 +546,13 @@ mod tests {
             "at the whole answer: expected no other properties than those of the schema, got [\"x\"] besides",
         );
         answer(ok, "[]", "at the whole answer: expected object, got []");
+        let several = r#"{"properties":{"a":{"type":"null"},"b":{"type":"null"}}}"#;
+        let both = "at /a: expected null, got 1; at /b: expected null, got 2";
+        answer(several, r#"{"a":1,"b":2}"#, both);
+        let nulls = r#"{"items":{"type":"null"}}"#;
+        let got = Schema::parse(nulls).unwrap().check(Some("[1,2,3,4,5,6,7,8,9]")).unwrap_err();
+        assert_eq!((got.list.len(), got.more), (VIOLATIONS_MAX, true));
+        assert!(got.to_string().ends_with("at /7: expected null, got 8; and more"), "{got}");
         let one = |keyword: &str| format!(r#"{{"properties":{{"a":{keyword}}}}}"#);
         for (keyword, value, want) in [
             (r#"{"type":["string","null"]}"#, "3", "null or string, got 3"),

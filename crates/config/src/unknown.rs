@@ -53,21 +53,24 @@ pub(crate) fn is_in(list: &[&str], path: &[String]) -> bool {
 /// Finds the known sibling that `path` is most likely a misspelling of.
 pub(crate) fn nearest(path: &[String], asked: &[&'static str]) -> Option<String> {
     let (key, parents) = path.split_last()?;
-    let length = key.chars().count();
-    if length > SUGGEST_CHARS_MAX {
-        return None;
-    }
     let known = ACCEPTED.iter().chain(UNSUPPORTED);
     let top_level = known.filter(|name| !name.contains(['.', '*']));
     let siblings = asked.iter().chain(top_level.take_while(|_| setting(path).len() == 1));
-    let (distance, known) =
-        siblings.map(|known| (distance(key, known), *known)).min_by_key(|(d, _)| *d)?;
-    if distance > (length / 3).clamp(1, SUGGEST_EDITS_MAX) {
+    let mut path = parents.to_vec();
+    path.push(nearest_name(key, siblings.copied())?.to_owned());
+    Some(dotted(&path))
+}
+
+/// Finds the name that another is most likely a misspelling of.
+pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let length = name.chars().count();
+    if length > SUGGEST_CHARS_MAX {
         return None;
     }
-    let mut path = parents.to_vec();
-    path.push(known.to_owned());
-    Some(dotted(&path))
+    let near = known.filter(|known| known.len() <= 4 * SUGGEST_CHARS_MAX);
+    let (distance, known) =
+        near.map(|known| (distance(name, known), known)).min_by_key(|(distance, _)| *distance)?;
+    (distance <= (length / 3).clamp(1, SUGGEST_EDITS_MAX)).then_some(known)
 }
 
 /// The path of the setting itself: a profile holds the same keys as the top level.

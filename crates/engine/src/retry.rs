@@ -3,7 +3,8 @@
 //! Two kinds of retry share one back-off and one deadline. A request that never got an answer is
 //! repeated quietly a few times; after that, and whenever an answer breaks off, the user is told.
 //! The delay grows over both kinds, so a dead endpoint sees a dozen requests in two minutes and not
-//! the product of both limits.
+//! the product of both limits. An address where nobody listens is a matter of seconds, for a server that is
+//! just being started again, and the user is told from the first failure on.
 
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use stdx::Rng;
 
 /// How long one sampling request may be retried, counted from its first failure.
 pub const DEADLINE: Duration = Duration::from_secs(120);
+/// The same where the connection is refused: waiting rarely helps, and whoever has to start the server or mend
+/// the address wants to know soon.
+pub const DEADLINE_REFUSED: Duration = Duration::from_secs(10);
 /// The first delay; it doubles with every failure.
 pub const DELAY_FIRST: Duration = Duration::from_millis(200);
 /// The first delay after a rate limit, which passes slower than a fault.
@@ -77,7 +81,12 @@ impl Retry {
         let delay = error.retry_after.unwrap_or_else(|| backoff(first, self.failures, rng));
         self.failures += 1;
         let begun = *self.first_failure_ms.get_or_insert(now_ms);
-        if !error.class.can_retry() || Self::past_deadline(begun, now_ms, delay) {
+        let deadline = match error.class {
+            ErrorClass::ConnectionRefused => DEADLINE_REFUSED,
+            _ => DEADLINE,
+        };
+        let ends = Duration::from_millis(now_ms.saturating_sub(begun)).saturating_add(delay);
+        if !error.class.can_retry() || ends > deadline {
             return Decision::GiveUp;
         }
         let unanswered = matches!(error.class, ErrorClass::Unreachable | ErrorClass::ServerFault);
@@ -91,10 +100,6 @@ impl Retry {
             return Decision::Notice { attempt: self.notices_used, delay };
         }
         Decision::GiveUp
-    }
-
-    fn past_deadline(begun_ms: u64, now_ms: u64, delay: Duration) -> bool {
-        Duration::from_millis(now_ms.saturating_sub(begun_ms)).saturating_add(delay) > DEADLINE
     }
 }
 
@@ -121,7 +126,7 @@ mod tests {
     use protocol::error::{ErrorClass, SampleError};
     use stdx::Rng;
 
-    use super::{DEADLINE, Decision, Retry, RetryLimits};
+    use super::{DEADLINE, DEADLINE_REFUSED, Decision, Retry, RetryLimits};
 
     /// Plays failures, each taking `attempt_ms` to come, and writes one letter a decision:
     /// `q` quiet, `N` notice, `x` give up.
@@ -158,6 +163,9 @@ mod tests {
         check(ErrorClass::RateLimited, (4, 2), "NNx");
         check(ErrorClass::Credentials, (4, 5), "x");
         check(ErrorClass::ContextFull, (4, 5), "x");
+        check(ErrorClass::ConnectionRefused, (4, 5), "NNNNNx");
+        check(ErrorClass::ConnectionRefused, (100, 100), "NNNNNx");
+        check(ErrorClass::ConnectionRefused, (4, 1), "Nx");
         // With the default limits the deadline comes long before thirty requests.
         check(ErrorClass::ServerFault, (4, 5), "qqqqNqqqqNx");
     }
@@ -168,6 +176,12 @@ mod tests {
             let (_, ended) = play(class, (100, 100), 10);
             assert!(ended <= DEADLINE.as_millis() as u64 + 10, "{class:?} {ended}");
         }
+    }
+
+    #[test]
+    fn where_nobody_listens_it_is_over_soon() {
+        let (_, ended) = play(ErrorClass::ConnectionRefused, (100, 100), 1);
+        assert!(ended <= DEADLINE_REFUSED.as_millis() as u64, "{ended}");
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read as _};
 use std::path::Path;
+#[cfg(unix)]
+use std::time::{Duration, Instant};
 
 /// What stands where a file was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +66,12 @@ pub enum FileError {
         /// The bound.
         bytes_max: u64,
     },
+    /// It is a pipe, and nobody wrote it to its end in time.
+    #[error("it is a pipe that was not written to its end within {seconds} s")]
+    Silent {
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// It was to be text.
     #[error("it is not UTF-8 text; save it as that")]
     NotText,
@@ -83,6 +91,7 @@ impl From<FileError> for io::Error {
             FileError::NotAFile(Kind::Directory) => Some(io::ErrorKind::IsADirectory),
             FileError::NotAFile(_) => Some(io::ErrorKind::InvalidInput),
             FileError::TooLarge { .. } => Some(io::ErrorKind::FileTooLarge),
+            FileError::Silent { .. } => Some(io::ErrorKind::TimedOut),
             FileError::NotText => Some(io::ErrorKind::InvalidData),
         };
         match (error, kind) {
@@ -155,6 +164,60 @@ pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, FileError> {
     String::from_utf8(read(path, bytes_max)?).map_err(|_| FileError::NotText)
 }
 
+/// Reads a file that a person named on the command line: as [`read`], or a pipe, which is what a shell
+/// gives for `<(…)`. Its writer has to be done within `patience`.
+///
+/// Not for names that a model or a project gave: they could have anybody wait.
+#[cfg(unix)]
+pub fn read_given(path: &Path, bytes_max: u64, patience: Duration) -> Result<Vec<u8>, FileError> {
+    match read(path, bytes_max) {
+        Err(FileError::NotAFile(Kind::Pipe)) => read_pipe(path, bytes_max, patience),
+        done => done,
+    }
+}
+
+#[cfg(unix)]
+fn read_pipe(path: &Path, bytes_max: u64, patience: Duration) -> Result<Vec<u8>, FileError> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::OFlags;
+
+    let deadline = Instant::now() + patience;
+    let mut options = File::options();
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), flags);
+    let mut pipe = options.open(path)?;
+    match Kind::from_type(pipe.metadata()?.file_type()) {
+        Some(Kind::Pipe) => {}
+        // Somebody has put something else there.
+        Some(kind) => return Err(FileError::NotAFile(kind)),
+        None => return read_opened(&pipe, bytes_max),
+    }
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 8192];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).unwrap_or_default();
+        // Before the first writer comes, a read would say that the pipe has ended.
+        let ready = poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&left));
+        match ready.map_err(io::Error::from) {
+            Ok(0) => return Err(FileError::Silent { seconds: patience.as_secs() }),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        }
+        match pipe.read(&mut buffer) {
+            Ok(0) => return Ok(bytes),
+            Ok(length) => bytes.extend_from_slice(&buffer[..length]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+        if bytes.len() as u64 > bytes_max {
+            return Err(FileError::TooLarge { bytes_max });
+        }
+    }
+}
+
 /// Reads what is left of an open file, if that is at most `bytes_max` bytes.
 ///
 /// One that says that it is longer is not read at all: it may be a hole of any size.
@@ -203,6 +266,40 @@ mod tests {
             (got, want) => panic!("{shown}: {got:?}, not {want:?}"),
         }
         assert!(begun.elapsed() < SOON, "{shown} took {:?}", begun.elapsed());
+    }
+
+    /// A pipe that a person named: with a writer, with one that says too much, with a slow one, and alone.
+    #[test]
+    fn pipes_are_read_where_a_person_gave_them() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("pipe");
+        pipe(&path);
+        let check = |written: Option<&[u8]>, patience: Duration, want: Result<&str, &str>| {
+            std::thread::scope(|scope| {
+                if let Some(text) = written {
+                    scope.spawn(|| {
+                        let mut pipe = File::options().write(true).open(&path).expect("a reader");
+                        // A reader that has read enough closes its end.
+                        let _ = pipe.write_all(text);
+                    });
+                }
+                match (super::read_given(&path, 20_000, patience), want) {
+                    (Ok(bytes), Ok(text)) => assert_eq!(bytes, text.as_bytes()),
+                    (Err(error), Err(words)) if error.to_string().contains(words) => {}
+                    (got, want) => panic!("{got:?}, not {want:?}"),
+                }
+            });
+        };
+        check(Some(b"12345"), SOON, Ok("12345"));
+        check(Some(b""), SOON, Ok(""));
+        let long = "x".repeat(20_000);
+        check(Some(long.as_bytes()), SOON, Ok(&long));
+        check(Some(&[b'x'; 20_001]), SOON, Err("larger than 20000 bytes"));
+        check(None, Duration::from_millis(50), Err("not written to its end"));
+        fs::write(directory.path().join("file"), "x").expect("a file");
+        let read = super::read_given(&directory.path().join("file"), 1, Duration::ZERO);
+        assert_eq!(read.expect("a file"), b"x");
+        assert!(super::read_given(directory.path(), 1, Duration::ZERO).is_err());
     }
 
     #[test]

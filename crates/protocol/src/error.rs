@@ -43,6 +43,8 @@ impl SampleError {
 pub enum ErrorClass {
     /// The endpoint could not be reached, or broke off before it answered.
     Unreachable,
+    /// Nobody listens at the endpoint's address: it is not running, or its address is another one.
+    ConnectionRefused,
     /// The endpoint answered with a 5xx status or the like.
     ServerFault,
     /// The answer broke off: cut, reset, idle for too long, or failed by the provider in mid-stream.
@@ -75,7 +77,11 @@ impl ErrorClass {
     /// Tells whether the same request can succeed later.
     pub fn can_retry(self) -> bool {
         match self {
-            Self::Unreachable | Self::ServerFault | Self::Disconnected | Self::RateLimited => true,
+            Self::Unreachable
+            | Self::ConnectionRefused
+            | Self::ServerFault
+            | Self::Disconnected
+            | Self::RateLimited => true,
             Self::UsageLimit
             | Self::Quota
             | Self::Overloaded

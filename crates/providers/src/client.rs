@@ -131,16 +131,29 @@ impl Client {
             );
             return SampleError::new(ErrorClass::NotAnEndpoint, message);
         }
+        let class = match is_refused(&error) {
+            true => ErrorClass::ConnectionRefused,
+            false => ErrorClass::Unreachable,
+        };
         if let Some(socket) = &endpoint.socket {
             let (socket, problem) = (socket.path.display(), causes(error));
             let message = format!(
                 "the local daemon could not be reached at {socket}: {problem}; see `heddle daemon \
                  status` and `heddle daemon logs`"
             );
-            return SampleError::new(ErrorClass::Unreachable, message);
+            return SampleError::new(class, message);
+        }
+        if class == ErrorClass::ConnectionRefused {
+            let problem = causes(error);
+            let message = format!(
+                "nobody listens at {shown_url} ({problem}); is the server running? see `base_url` of \
+                 model provider `{}`",
+                endpoint.name
+            );
+            return SampleError::new(class, message);
         }
         SampleError::new(
-            ErrorClass::Unreachable,
+            class,
             format!(
                 "{shown_url} could not be reached: {}; check the network, and `base_url` of model \
                  provider `{}`",
@@ -264,6 +277,14 @@ fn is_tls(error: &(dyn Error + 'static)) -> bool {
     // An I/O error hides what it wraps from `source`, and one may wrap another.
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     wrapped.is_some_and(|inner| is_tls(inner)) || error.source().is_some_and(is_tls)
+}
+
+/// Tells whether nobody listens at the address.
+fn is_refused(error: &(dyn Error + 'static)) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        || io.and_then(io::Error::get_ref).is_some_and(|inner| is_refused(inner))
+        || error.source().is_some_and(is_refused)
 }
 
 /// Names an address without its query and user, which may be secret.

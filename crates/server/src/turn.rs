@@ -321,7 +321,9 @@ fn error_info(error: &Cause) -> Value {
         ErrorClass::InvalidRequest => json!("badRequest"),
         ErrorClass::ModelNotFound => json!("modelNotFound"),
         ErrorClass::ServerFault => json!("internalServerError"),
-        ErrorClass::Unreachable => json!({"httpConnectionFailed": {"httpStatusCode": null}}),
+        ErrorClass::Unreachable | ErrorClass::ConnectionRefused => {
+            json!({"httpConnectionFailed": {"httpStatusCode": null}})
+        }
         ErrorClass::Disconnected => {
             json!({"responseStreamDisconnected": {"httpStatusCode": null}})
         }

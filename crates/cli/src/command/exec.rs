@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use engine::Outcome;
@@ -15,6 +16,7 @@ use engine::context::user_parts;
 use faces::exec_jsonl::ExecJsonl;
 use faces::human::{Banner, Channel, Human, Piece, Terminals};
 use faces::last_message::LastMessage;
+use files::FileError;
 use protocol::error::TurnErrorCause;
 use protocol::event::Event;
 use runtime::OutputSchema;
@@ -331,14 +333,16 @@ impl Output {
 /// Parts of messages that are gathered before they are written, at most.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes that a schema may have.
-const SCHEMA_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// How long whoever writes a schema into a pipe may take.
+const SCHEMA_PATIENCE: Duration = Duration::from_secs(10);
 
 fn read_schema(path: &Path) -> Result<OutputSchema, Failure> {
     let shown = path.display();
-    let text = files::read_text(path, SCHEMA_BYTES_MAX).map_err(|error| {
-        Failure::usage(anyhow!("--output-schema {shown} cannot be read: {error}"))
-    })?;
+    let text = files::read_given(path, config::SCHEMA_BYTES_MAX as u64, SCHEMA_PATIENCE)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| FileError::NotText))
+        .map_err(|error| {
+            Failure::usage(anyhow!("--output-schema {shown} cannot be read: {error}"))
+        })?;
     bootstrap::output_schema(&text)
         .map_err(|error| Failure::usage(anyhow!("--output-schema {shown}: {error}")))
 }

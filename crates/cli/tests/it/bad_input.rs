@@ -338,10 +338,46 @@ fn nobody_listens() {
         .write("config.toml", config + "request_max_retries = 1\nstream_max_retries = 1\n")
         .unwrap();
     let ended = Run::start(exec(&lab, &["say hi"])).end();
-    check_failed(
-        &ended,
-        &["could not be reached", "onnection refused", &port.to_string(), "`mock`"],
-    );
+    check_failed(&ended, &["nobody listens at", "onnection refused", &port.to_string(), "`mock`"]);
+}
+
+/// With the retries that there are by default it is over in seconds, and not without a word.
+#[test]
+fn nobody_listens_for_long() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let lab = lab();
+    lab.home.write("config.toml", testkit::lab::mock_config(port)).unwrap();
+    let ended = Run::start(exec(&lab, &["say hi"])).end();
+    check_failed(&ended, &["nobody listens at"]);
+    let first = &ended.events()[2]["message"];
+    assert!(first.as_str().unwrap().starts_with("Reconnecting... 1/5 (nobody listens"), "{first}");
+}
+
+/// Whoever names a profile wants that one.
+#[test]
+fn profiles_that_do_not_exist() {
+    for (args, code, words) in [
+        (
+            &["-p", "dep"][..],
+            Some(2),
+            &["no profile `dep`", "`deep`, `wide`", "did you mean `deep`?"][..],
+        ),
+        (&["-p", "other"], Some(2), &["no profile `other`", "there are `deep`, `wide`"]),
+        (&["-c", "profile=dep"], Some(2), &["no profile `dep`"]),
+        (&["-p", "deep"], Some(0), &[]),
+        (&["-p", "wide"], Some(0), &[]),
+    ] {
+        let server = answering();
+        let lab = lab_for(&server);
+        let mut config = fs::read_to_string(lab.home.path().join("config.toml")).unwrap();
+        config += "\n[profiles.deep]\nmodel_reasoning_effort = \"high\"\n";
+        lab.home.write("config.toml", config).unwrap();
+        lab.home.write("wide.config.toml", "model_verbosity = \"high\"\n").unwrap();
+        let ended = Run::start(exec(&lab, &[args, &["go"]].concat())).end();
+        assert_eq!(ended.code, code, "{args:?} {ended:#?}");
+        words.iter().for_each(|word| assert!(ended.stderr.contains(word), "{word} {ended:#?}"));
+        assert_eq!(server.requests().is_empty(), code == Some(2), "{args:?}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::{ModelServer, script};
 
+use crate::BINARY;
 use crate::run::{Ended, Run, exec, lab_for, until};
 
 const SCHEMA: &str = r#"{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"],"additionalProperties":false}"#;
@@ -66,11 +67,35 @@ fn answers_are_checked() {
     answered(&["```json\n{\"ok\":true}\n```", r#"{"ok":true}"#], 2);
     failed(&["not json"], &["expected one JSON value", "got \"not json\""]);
     failed(&[r#"{"ok":"yes"}"#], &["at /ok: expected boolean, got \"yes\""]);
+    let several = r#"{"ok":1,"other":2}"#;
+    failed(&[several], &["at /ok: expected boolean, got 1", "got [\"other\"] besides"]);
     failed(&["{}", "[]"], &["at the whole answer: expected object, got []"]);
     failed(&[""], &["got no answer"]);
     failed(&[r#"{"ok":true,"ok":true}"#], &["stands twice"]);
     let long = format!(r#"{{"ok":"{}"}}"#, "x".repeat(3000));
     failed(&[&long], &["at /ok: expected boolean, got \"xxx"]);
+}
+
+/// A schema may come out of a program, as shells give it: `<(…)`.
+#[test]
+fn a_schema_comes_through_a_pipe() {
+    let answers = json!([script::response([script::message(r#"{"ok":true}"#)])]);
+    let server = ModelServer::start(answers).unwrap();
+    let lab = lab_for(&server);
+    let mut command = lab.command("bash");
+    let line = format!("exec {BINARY} exec --json --output-schema <(echo '{SCHEMA}') go");
+    command.args(["-c", &line]);
+    let ended = Run::start(command).end();
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let format = &server.requests()[0].body["text"]["format"]["schema"];
+    assert_eq!(format.to_string(), serde_json::from_str::<Value>(SCHEMA).unwrap().to_string());
+    // More than fits is refused, and not read for ever.
+    let mut command = lab.command("bash");
+    let line = format!("exec {BINARY} exec --json --output-schema <(yes '{{') go");
+    command.args(["-c", &line]);
+    let ended = Run::start(command).end();
+    assert_eq!(ended.code, Some(2), "{ended:#?}");
+    assert!(ended.stderr.contains("larger than 1048576 bytes"), "{ended:#?}");
 }
 
 /// Without lines of events, a person reads the same.

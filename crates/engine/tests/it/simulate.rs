@@ -834,6 +834,7 @@ const REFUSALS: &[&str] = &[
 
 const CLASSES: &[ErrorClass] = &[
     ErrorClass::Unreachable,
+    ErrorClass::ConnectionRefused,
     ErrorClass::ServerFault,
     ErrorClass::Disconnected,
     ErrorClass::Disconnected,
