@@ -198,20 +198,27 @@ impl Calls {
     }
 
     /// Answers the calls that were held, since no output will come; `why` says more about that. Returns
-    /// the ids of outputs that are of no call.
-    pub(crate) fn close(&mut self, why: Option<&str>) -> Vec<String> {
+    /// those, with what the model reads.
+    pub(crate) fn close(&mut self, why: Option<&str>) -> Vec<(CallKey, String)> {
+        let mut refused = Vec::new();
         for entry in &mut self.list {
             if let State::Held(held) = &entry.state {
                 let text = match why {
                     Some(why) => format!("{} ({why})", held.refusal),
                     None => held.refusal.clone(),
                 };
+                refused.push((entry.call.key, text.clone()));
                 entry.state = State::Returned(OutputBody::Text(text));
             }
         }
         self.held.clear();
         self.given.clear();
         self.ours.clear();
+        refused
+    }
+
+    /// Takes the ids of outputs that are of no call.
+    pub(crate) fn take_strays(&mut self) -> Vec<String> {
         let mut strays: Vec<_> = std::mem::take(&mut self.early).into_keys().collect();
         strays.sort();
         strays
@@ -228,11 +235,22 @@ impl Calls {
             (&call.name, call.payload.text()).hash(&mut hasher);
             match (results.get(&call.key), state) {
                 (Some(result), _) => result.hash(&mut hasher),
-                (None, State::Returned(output)) => output.text().hash(&mut hasher),
+                (None, State::Returned(output)) => {
+                    output.text().lines().filter(|line| !is_clock(line)).for_each(|line| {
+                        line.hash(&mut hasher);
+                    });
+                }
                 (None, _) => {}
             }
         }
         any.then(|| hasher.finish())
+    }
+
+    /// Notes that a call which was begun came to nothing, so that it counts as one that cannot be run.
+    pub(crate) fn refuse(&mut self, key: CallKey) {
+        if let Ok(index) = self.list.binary_search_by_key(&key, |entry| entry.call.key) {
+            self.list[index].ran = false;
+        }
     }
 
     /// Returns the calls that may begin now and counts them as running.
@@ -289,9 +307,14 @@ impl Calls {
         true
     }
 
+    /// Returns a call.
+    pub(crate) fn call(&self, key: CallKey) -> Option<&Call> {
+        self.find(key).map(|entry| &entry.call)
+    }
+
     /// Returns the id that the history has for a call.
     pub(crate) fn call_id(&self, key: CallKey) -> Option<&str> {
-        self.find(key).map(|entry| &*entry.call.call_id)
+        self.call(key).map(|call| &*call.call_id)
     }
 
     /// Returns the output of a call that has returned.
@@ -346,6 +369,11 @@ impl State {
     fn is_over(&self) -> bool {
         matches!(self, Self::Returned(_) | Self::Given(_))
     }
+}
+
+/// Tells whether a line of an output says when it was made, which makes it no news.
+fn is_clock(line: &str) -> bool {
+    line.starts_with("Wall time: ") || line.starts_with("Chunk ID: ")
 }
 
 /// Says that there is no such tool here, in words for the model.

@@ -7,8 +7,8 @@ use std::time::Duration;
 pub struct Limits {
     /// Requests to the model, retries not counted.
     pub requests_max: u32,
-    /// Answers in a row that get nowhere and still want another request: nothing that they call can be run,
-    /// they call nothing at all, or the same as before with the same result, and without waiting for it.
+    /// Answers in a row that get nowhere and still want another request: nothing that they call can be run
+    /// or is allowed to, they call nothing at all, or the same as before with the same result, and without waiting for it.
     pub idle_answers_max: u32,
     /// Items that one answer may begin or finish.
     pub answer_items_max: u32,

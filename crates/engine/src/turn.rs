@@ -24,14 +24,14 @@ mod keeping;
 mod progress;
 mod streaming;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use protocol::approval::{Answer, ApprovalRequest};
 use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey, ItemId};
-use protocol::item::{CompactionReason, Item, ItemBody, Step};
+use protocol::item::{CompactionReason, Item, ItemBody, RefusedCall, Step};
 use protocol::keep::Keep;
 use protocol::open::Raw;
 use protocol::responses::{Completion, KnownItem, OutputBody, StreamEvent};
@@ -85,6 +85,14 @@ pub enum Report {
     Started(ItemBody),
     /// The item is final.
     Ended(ItemBody),
+    /// The call comes to nothing, for this reason; `shown` is what it would have been, if that is known.
+    /// A call that has shown something has told so already.
+    Refused {
+        /// A command or a patch, as it stands at its end.
+        shown: Option<ItemBody>,
+        /// Why, as the model reads it.
+        reason: String,
+    },
     /// The list of steps is now this.
     Plan(Vec<Step>),
     /// Commands with this prefix are allowed from now on, as the user wanted.
@@ -205,6 +213,8 @@ pub struct Turn {
     call_items: HashMap<CallKey, Item>,
     /// Items that are final and whose calls will return at once; both are written down together.
     ended: HashMap<CallKey, Item>,
+    /// Calls of the open answer that have shown something.
+    shown: HashSet<CallKey>,
     /// Calls that have returned and of which nothing is written down yet.
     returned: Vec<CallKey>,
     approvals: Approvals,
@@ -331,6 +341,7 @@ impl Turn {
             streaming: Vec::new(),
             call_items: HashMap::new(),
             ended: HashMap::new(),
+            shown: HashSet::new(),
             returned: Vec::new(),
             approvals: Approvals::default(),
             remembered: Vec::new(),
@@ -600,6 +611,7 @@ impl Turn {
         match report {
             Report::Started(body) => {
                 let id = self.new_item();
+                self.shown.insert(key);
                 if self.returned.contains(&key) {
                     self.keep_early();
                 }
@@ -624,6 +636,12 @@ impl Turn {
                     }
                 }
             }
+            Report::Refused { shown, reason } => {
+                if self.calls.is_running(key) && !self.shown.contains(&key) {
+                    self.calls.refuse(key);
+                    self.show_refused(key, shown, reason);
+                }
+            }
             Report::Plan(steps) => {
                 let body = ItemBody::TodoList { steps: steps.clone() };
                 let begun = self.todo.as_ref().map(|(id, _)| *id);
@@ -640,8 +658,26 @@ impl Turn {
         }
     }
 
+    /// Shows a call that comes to nothing: as what it would have been, or as the call that it is.
+    fn show_refused(&mut self, key: CallKey, shown: Option<ItemBody>, reason: String) {
+        let bytes_max = self.options.limits.output_bytes_max;
+        let Some(call) = self.calls.call(key) else { return };
+        let body = shown.unwrap_or_else(|| {
+            let arguments = call::bound_text(call.payload.text().to_owned(), bytes_max);
+            ItemBody::RefusedCall(RefusedCall { tool: call.name.clone(), arguments, reason })
+        });
+        let call_id = Some(call.call_id.clone());
+        let item = Item { id: self.new_item(), call_id, body };
+        self.shown.insert(key);
+        self.progress.show(key, &item.body);
+        let begun = Item { body: item.body.begun(), ..item.clone() };
+        self.emit(Event::ItemStarted(begun));
+        self.ended.insert(key, item);
+    }
+
     /// Puts the outputs of all calls into the history, then what else the model must know.
     fn take_outputs(&mut self) {
+        self.shown.clear();
         for output in self.calls.take_outputs() {
             self.push(Origin::Turn, output);
         }

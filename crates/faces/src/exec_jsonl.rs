@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use protocol::event::Event;
 use protocol::exec::{Details, McpResult, Message, Streamed, ThreadEvent, ThreadItem, Todo};
 use protocol::id::ItemId;
-use protocol::item::{Item, ItemBody, Status, StepStatus};
+use protocol::item::{Item, ItemBody, RefusedCall, Status, StepStatus};
 use protocol::open::Open;
 use protocol::repair;
 use serde_json::json;
@@ -163,9 +163,20 @@ fn has_beginning(body: &ItemBody) -> bool {
         | ItemBody::TodoList { .. } => true,
         ItemBody::AgentMessage { .. }
         | ItemBody::Reasoning { .. }
+        | ItemBody::RefusedCall(_)
         | ItemBody::Compaction { .. } => false,
     }
 }
+
+/// Says in one line that a call came to nothing.
+fn refused_call(RefusedCall { tool, arguments, reason }: &RefusedCall) -> String {
+    let shown = &arguments[..arguments.floor_char_boundary(ARGUMENT_BYTES_MAX)];
+    let more = if shown.len() < arguments.len() { "…" } else { "" };
+    format!("a call of `{tool}` came to nothing: {reason} (called with {shown}{more})")
+}
+
+/// Bytes of the arguments of such a call that are shown.
+const ARGUMENT_BYTES_MAX: usize = 2_000;
 
 /// Returns the payload of an item; none for what has no line.
 fn details(body: &ItemBody) -> Option<Details> {
@@ -199,9 +210,14 @@ fn details(body: &ItemBody) -> Option<Details> {
             exit_code: command.exit_code,
             status: command.status,
         },
-        ItemBody::FileChange { changes, status } => {
-            Details::FileChange { changes: changes.clone(), status: *status }
-        }
+        ItemBody::FileChange { changes, status, refusal } => Details::FileChange {
+            changes: changes.clone(),
+            // Published clients know no other end of a patch.
+            status: if *status == Status::Declined { Status::Failed } else { *status },
+            error: refusal.clone().map(|message| Message { message }),
+        },
+        // There is no kind for calls in general, and these are no calls of an MCP server.
+        ItemBody::RefusedCall(call) => Details::Error { message: refused_call(call) },
         ItemBody::WebSearch { call, query, action } => {
             Details::WebSearch { id: call.clone(), query: query.clone(), action: action.clone() }
         }
@@ -361,7 +377,10 @@ mod tests {
                     ItemBody::Reasoning { summary: vec!["a".into(), "b".into()] },
                 )),
                 ItemCompleted(item(1, ItemBody::Reasoning { summary: vec![" ".into()] })),
-                ItemStarted(item(2, ItemBody::FileChange { changes, status: Status::InProgress })),
+                ItemStarted(item(
+                    2,
+                    ItemBody::FileChange { changes, status: Status::InProgress, refusal: None },
+                )),
                 ItemCompleted(item(
                     3,
                     ItemBody::WebSearch { call: "ws_1".into(), query: "q".into(), action },

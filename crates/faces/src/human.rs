@@ -312,7 +312,13 @@ impl Human {
                 };
                 self.labelled(style, word, &call.tool) + &self.output(&call.output)
             }
-            ItemBody::FileChange { changes, status } => {
+            ItemBody::RefusedCall(call) => {
+                let arguments: String =
+                    call.arguments.chars().take(OUTPUT_LINE_CHARS_MAX).collect();
+                let text = format!("{}: {arguments}", call.tool);
+                self.labelled(Style::Yellow, "refused", &text) + &self.output(&call.reason)
+            }
+            ItemBody::FileChange { changes, status, refusal } => {
                 let mut text = String::new();
                 for change in changes {
                     let letter = match change.kind {
@@ -332,7 +338,7 @@ impl Human {
                 if *status == Status::Failed {
                     text += &self.labelled(Style::Red, "failed", "the patch was not applied");
                 }
-                text
+                text + &self.output(refusal.as_deref().unwrap_or_default())
             }
             _ => String::new(),
         }
@@ -340,7 +346,8 @@ impl Human {
 
     fn command(&self, command: &Command) -> String {
         if command.status == Status::Declined {
-            return self.labelled(Style::Yellow, "declined", "the command was not run");
+            let text = self.labelled(Style::Yellow, "declined", "the command was not run");
+            return text + &self.output(&command.output);
         }
         let mut text = String::new();
         if command.exit_code != Some(0) {
@@ -531,7 +538,7 @@ mod tests {
         }
         let path = "a\nA b\u{202e}".to_owned();
         let changes = vec![Change { path, kind: ChangeKind::Add }];
-        let body = ItemBody::FileChange { changes, status: Status::Completed };
+        let body = ItemBody::FileChange { changes, status: Status::Completed, refusal: None };
         check(&[Event::ItemCompleted(Item::new(ItemId(0), body))], "A a\\nA b\\u{202e}\n");
     }
 

@@ -7,7 +7,9 @@
 use protocol::error::{ErrorClass, TurnError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::ThreadId;
-use protocol::item::{Change, ChangeKind, Command, Item, ItemBody, Status, user_message_name};
+use protocol::item::{
+    Change, ChangeKind, Command, EndpointCall, Item, ItemBody, Status, user_message_name,
+};
 use protocol::keep::Keep;
 use protocol::open::{Open, Raw};
 use protocol::responses::{ContentPart, KnownItem, KnownPart, ResponseItem};
@@ -171,7 +173,7 @@ impl Rollout {
                 let command = command.clone();
                 return self.batch.push(Pending::Command { id, command, now_ms });
             }
-            ItemBody::FileChange { changes, status } => {
+            ItemBody::FileChange { changes, status, refusal } => {
                 let files: serde_json::Map<_, _> = changes.iter().map(change).collect();
                 json!({
                     "type": "FileChange",
@@ -180,29 +182,14 @@ impl Rollout {
                     "status": status_name(*status),
                     "auto_approved": true,
                     "stdout": "",
-                    "stderr": "",
+                    "stderr": refusal.as_deref().unwrap_or_default(),
                 })
             }
             ItemBody::WebSearch { query, action, .. } => {
                 json!({"type": "WebSearch", "id": id, "query": query, "action": action})
             }
-            ItemBody::EndpointCall(call) => {
-                let failed = call.status == Status::Failed;
-                json!({
-                    "type": "McpToolCall",
-                    "id": id,
-                    "server": call.server,
-                    "tool": call.tool,
-                    "arguments": call.json_arguments(),
-                    "status": status_name(call.status),
-                    "result": {
-                        "content": [{"type": "text", "text": call.output}],
-                        "isError": failed,
-                    },
-                    "error": failed.then(|| json!({"message": call.output})),
-                    "duration": {"secs": 0, "nanos": 0},
-                })
-            }
+            ItemBody::EndpointCall(call) => call_item(&id, call),
+            ItemBody::RefusedCall(call) => call_item(&id, &call.as_failed()),
             ItemBody::Compaction { .. } => json!({"type": "ContextCompaction", "id": id}),
             // The call that set the steps is in the history.
             ItemBody::TodoList { .. } => return,
@@ -370,6 +357,24 @@ fn command_item(id: &str, command: &Command, output: &str) -> Value {
         "status": status_name(command.status),
         "aggregated_output": output,
         "exit_code": command.exit_code,
+        "duration": {"secs": 0, "nanos": 0},
+    })
+}
+
+fn call_item(id: &str, call: &EndpointCall) -> Value {
+    let failed = call.status == Status::Failed;
+    json!({
+        "type": "McpToolCall",
+        "id": id,
+        "server": call.server,
+        "tool": call.tool,
+        "arguments": call.json_arguments(),
+        "status": status_name(call.status),
+        "result": {
+            "content": [{"type": "text", "text": call.output}],
+            "isError": failed,
+        },
+        "error": failed.then(|| json!({"message": call.output})),
         "duration": {"secs": 0, "nanos": 0},
     })
 }

@@ -24,6 +24,26 @@ pub struct Plan {
     summary: String,
 }
 
+impl Patch {
+    /// Says what is asked for, one change per operation, sorted by path; whether it can be done is for
+    /// [`Plan::new`] to find out. Paths are taken from `base`, an absolute directory.
+    pub fn changes(&self, base: &Path) -> Vec<Change> {
+        let change = |operation: &Operation| {
+            let (path, kind, moved_to) = match operation {
+                Operation::Add { path, .. } => (path, ChangeKind::Add, None),
+                Operation::Delete { path } => (path, ChangeKind::Delete, None),
+                Operation::Update { path, move_to, .. } => {
+                    (path, ChangeKind::Update, move_to.as_ref().map(|to| resolve(base, to)))
+                }
+            };
+            Change { path: resolve(base, path), kind, moved_to }
+        };
+        let mut changes: Vec<_> = self.operations().iter().map(change).collect();
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        changes
+    }
+}
+
 impl Plan {
     /// Checks every operation of `patch` against the files that `read` shows.
     ///
@@ -37,22 +57,20 @@ impl Plan {
     ) -> Result<Plan, PlanError> {
         assert!(base.is_absolute(), "the base directory is made absolute by the caller");
         let targets = targets(patch, base)?;
-        let (mut edits, mut changes) = (Vec::new(), Vec::new());
+        let mut edits = Vec::new();
         for (operation, target) in patch.operations().iter().zip(targets) {
             let Target { path, moved_to } = target;
-            let kind = match operation {
+            match operation {
                 Operation::Add { path: written, contents } => {
                     existing(&mut read, &path, written)?;
                     let contents = contents.clone().into_bytes();
-                    edits.push(Edit::Write { path: path.clone(), contents, kind: WriteKind::Add });
-                    ChangeKind::Add
+                    edits.push(Edit::Write { path, contents, kind: WriteKind::Add });
                 }
                 Operation::Delete { path: written } => {
                     if existing(&mut read, &path, written)?.is_none() {
                         return Err(PlanError::NothingToDelete { path: written.clone() });
                     }
-                    edits.push(Edit::Remove { path: path.clone() });
-                    ChangeKind::Delete
+                    edits.push(Edit::Remove { path });
                 }
                 Operation::Update { path: written, move_to, chunks } => {
                     let Some(old) = existing(&mut read, &path, written)? else {
@@ -66,18 +84,15 @@ impl Plan {
                         existing(&mut read, to, to_written)?;
                         let kind = WriteKind::Move { from: path.clone() };
                         edits.push(Edit::Write { path: to.clone(), contents, kind });
-                        edits.push(Edit::Remove { path: path.clone() });
+                        edits.push(Edit::Remove { path });
                     } else {
                         let kind = WriteKind::Update;
-                        edits.push(Edit::Write { path: path.clone(), contents, kind });
+                        edits.push(Edit::Write { path, contents, kind });
                     }
-                    ChangeKind::Update
                 }
-            };
-            changes.push(Change { path, kind, moved_to });
+            }
         }
-        changes.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Plan { edits, changes, summary: summary(patch) })
+        Ok(Plan { edits, changes: patch.changes(base), summary: summary(patch) })
     }
 
     /// The edits in the order to perform them; a move is a write and then a removal.

@@ -193,6 +193,9 @@ pub enum Details {
         changes: Vec<Change>,
         /// How far it is.
         status: Status,
+        /// Why it was refused before anything was changed; absent in all other cases.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<Message>,
     },
     /// A search that the provider ran. Its own `id` follows the item's: the key really stands twice.
     WebSearch {

@@ -59,6 +59,8 @@ pub enum ItemBody {
         changes: Vec<Change>,
         /// How far it is.
         status: Status,
+        /// Why it was refused before anything was changed.
+        refusal: Option<String>,
     },
     /// A search that the provider ran.
     WebSearch {
@@ -71,6 +73,8 @@ pub enum ItemBody {
     },
     /// A call that the endpoint ran itself.
     EndpointCall(EndpointCall),
+    /// A call that came to nothing.
+    RefusedCall(RefusedCall),
     /// The list of steps that the model keeps.
     TodoList {
         /// The steps in order.
@@ -81,6 +85,29 @@ pub enum ItemBody {
         /// Why.
         reason: CompactionReason,
     },
+}
+
+impl ItemBody {
+    /// Returns it as it stood at its beginning, before anything came of it.
+    pub fn begun(&self) -> Self {
+        match self.clone() {
+            Self::Command(command) => Self::Command(Command {
+                output: String::new(),
+                exit_code: None,
+                status: Status::InProgress,
+                ..command
+            }),
+            Self::FileChange { changes, .. } => {
+                Self::FileChange { changes, status: Status::InProgress, refusal: None }
+            }
+            Self::EndpointCall(call) => Self::EndpointCall(EndpointCall {
+                output: String::new(),
+                status: Status::InProgress,
+                ..call
+            }),
+            body => body,
+        }
+    }
 }
 
 /// Why a history is replaced by a shorter one.
@@ -132,6 +159,34 @@ impl EndpointCall {
     pub fn json_arguments(&self) -> serde_json::Value {
         serde_json::from_str(&self.arguments)
             .unwrap_or_else(|_| serde_json::Value::String(self.arguments.clone()))
+    }
+}
+
+/// A call that came to nothing: there is no such tool, what it was called with makes no sense, or the tool
+/// could not even begin. Commands and patches that are refused are shown as such instead.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefusedCall {
+    /// What the model called.
+    pub tool: String,
+    /// What it was called with: JSON as text, and not always valid, or free text.
+    pub arguments: String,
+    /// Why nothing came of it, as the model reads it.
+    pub reason: String,
+}
+
+impl RefusedCall {
+    /// Stands for this program where clients want to know whose tool it is.
+    pub const SERVER: &str = "heddle";
+
+    /// Returns it in the shape of a call that failed elsewhere, for clients that have no other words.
+    pub fn as_failed(&self) -> EndpointCall {
+        EndpointCall {
+            server: Self::SERVER.to_owned(),
+            tool: self.tool.clone(),
+            arguments: self.arguments.clone(),
+            output: self.reason.clone(),
+            status: Status::Failed,
+        }
     }
 }
 

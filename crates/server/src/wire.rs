@@ -450,7 +450,8 @@ impl Body {
             }
             ItemBody::Command(command) => Self::command(id, command, duration_ms),
             ItemBody::EndpointCall(call) => Self::endpoint_call(id, call, duration_ms),
-            ItemBody::FileChange { changes, status } => Self::file_change(id, changes, *status),
+            ItemBody::RefusedCall(call) => Self::endpoint_call(id, &call.as_failed(), duration_ms),
+            ItemBody::FileChange { changes, status, .. } => Self::file_change(id, changes, *status),
             ItemBody::WebSearch { query, action, .. } => {
                 Self::WebSearch { id, query: query.clone(), action: Some(search_action(action)) }
             }

@@ -1,5 +1,6 @@
 //! `exec_command` and `write_stdin`: shell commands, and sessions of those that take longer.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +20,7 @@ use crate::output::{self, Standing};
 use crate::patch;
 use crate::session::{SESSIONS_MAX, Session, Sessions, Start};
 use crate::shell::{self, Shell};
-use crate::tool::{Progress, ProgressSender, Running, Tool, ToolCall, Workspace};
+use crate::tool::{self, Progress, ProgressSender, Running, Tool, ToolCall, Workspace};
 
 /// How long a command is waited for unless the model says otherwise.
 const YIELD_DEFAULT_MS: u64 = 10_000;
@@ -97,8 +98,7 @@ impl ExecCommand {
                 return refuse(format!("exec_command failed: {error}"));
             }
         };
-        let sandboxed = request.permit.profile().mode != SandboxMode::DangerFullAccess;
-        let start = Start { key: call.key, item, shown: asked, sandboxed };
+        let start = Start { key: call.key, item, shown: asked };
         let session = self.sessions.adopt(process, start, progress);
         let wait = clamp(arguments.yield_time_ms, YIELD_DEFAULT_MS, YIELD_MS);
         let tokens = tokens(arguments.max_output_tokens, self.workspace.output_tokens_max);
@@ -126,21 +126,15 @@ impl ExecCommand {
                  apply_patch with it",
             );
         }
-        let workdir = match &arguments.workdir {
-            Some(workdir) if !workdir.is_empty() => self.workspace.resolve(workdir),
-            _ => self.workspace.cwd.clone(),
-        };
+        let workdir = self.workdir(arguments);
         if let Some(embedded) = ::patch::extract(&arguments.cmd).filter(|_| !escalated) {
             let base = embedded.directory.map_or(workdir.clone(), |d| workdir.join(d));
             return Ok(Intent::Patch { base, text: embedded.patch.into_owned() });
         }
-        let login_allowed = !matches!(self.workspace.login_shell, LoginShell::Off);
-        if arguments.login == Some(true) && !login_allowed {
+        let (shell, login) = self.shell(arguments);
+        if arguments.login == Some(true) && matches!(self.workspace.login_shell, LoginShell::Off) {
             return refuse("login shells are switched off here; leave `login` out");
         }
-        let login = arguments.login.unwrap_or(login_allowed);
-        let shell = arguments.shell.as_deref().map(Shell::named);
-        let shell = shell.as_ref().unwrap_or(&self.workspace.shell);
         let argv = shell.argv(&arguments.cmd, login);
         // Looked at first, so that nobody is asked in vain; those that wait for an answer meanwhile
         // are no more than calls that may run at once.
@@ -175,7 +169,10 @@ impl ExecCommand {
             env = sandbox::outside_env(env, &self.workspace.env_set, gate.profile());
         } else if login
             && let LoginShell::Once(filter) = &self.workspace.login_shell
-            && let Some(taken) = self.login.get(&self.workspace, shell, filter).await
+            && let Some(taken) = {
+                let warn = async |text| progress.send(call.key, Progress::Warning(text)).await;
+                self.login.get(&self.workspace, &shell, filter, warn).await
+            }
         {
             run = shell.argv(&arguments.cmd, false);
             env = with_call_id(taken, &call.call_id);
@@ -188,6 +185,31 @@ impl ExecCommand {
             cwd: workdir,
         };
         Ok(Intent::Run { request, shown: argv, asked: leave.asked })
+    }
+
+    /// Returns the item of the command that a call asks for; none if that makes no sense.
+    fn shown(&self, call: &ToolCall) -> Option<Command> {
+        let arguments: ExecArguments = call.arguments().ok()?;
+        let (shell, login) = self.shell(&arguments);
+        let argv = shell.argv(&arguments.cmd, login);
+        Some(item(&argv, &self.workdir(&arguments), Status::InProgress))
+    }
+
+    /// Returns the shell that a call is for, and whether it is to be a login shell.
+    fn shell(&self, arguments: &ExecArguments) -> (Cow<'_, Shell>, bool) {
+        let login_allowed = !matches!(self.workspace.login_shell, LoginShell::Off);
+        let shell = match &arguments.shell {
+            Some(named) => Cow::Owned(Shell::named(named)),
+            None => Cow::Borrowed(&self.workspace.shell),
+        };
+        (shell, arguments.login.unwrap_or(login_allowed))
+    }
+
+    fn workdir(&self, arguments: &ExecArguments) -> PathBuf {
+        match &arguments.workdir {
+            Some(workdir) if !workdir.is_empty() => self.workspace.resolve(workdir),
+            _ => self.workspace.cwd.clone(),
+        }
     }
 
     fn environment(&self, call_id: &str) -> Vec<(String, String)> {
@@ -367,7 +389,21 @@ impl Tool for ExecCommand {
     }
 
     fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
-        Box::pin(async move { self.exec(call, progress).await.unwrap_or_else(|refusal| refusal) })
+        Box::pin(async move {
+            let key = call.key;
+            let shown = self.shown(&call);
+            match self.exec(call, progress.clone()).await {
+                Ok(output) => output,
+                Err(refusal) => {
+                    let declined = shown.map(|item| {
+                        let (output, status) = (refusal.text(), Status::Declined);
+                        ItemBody::Command(Command { output, status, ..item })
+                    });
+                    progress.refuse(key, declined, &refusal).await;
+                    refusal
+                }
+            }
+        })
     }
 }
 
@@ -398,7 +434,10 @@ impl Tool for WriteStdin {
         false
     }
 
-    fn run<'a>(&'a self, call: ToolCall, _: ProgressSender) -> Running<'a> {
-        Box::pin(async move { self.write(call).await.unwrap_or_else(|refusal| refusal) })
+    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
+        Box::pin(async move {
+            let key = call.key;
+            tool::told(key, &progress, self.write(call).await).await
+        })
     }
 }

@@ -21,8 +21,8 @@ use crate::exec::{ExecArguments, Intent};
 use crate::login::LoginShell;
 use crate::patch::Checked;
 use crate::{
-    ApplyPatch, ExecCommand, Gate, Sessions, Shell, Tool, ToolCall, ToolInput, UpdatePlan,
-    ViewImage, Workspace, WriteStdin, progress_channel,
+    ApplyPatch, ExecCommand, Gate, Progress, Sessions, Shell, Tool, ToolCall, ToolInput,
+    UpdatePlan, ViewImage, Workspace, WriteStdin, progress_channel,
 };
 
 const CASES: u32 = 2_000;
@@ -281,6 +281,8 @@ fn typing() {
         let output = block_on(thread.stdin.run(call, progress));
         let protocol::responses::OutputBody::Text(text) = output else { panic!("{output:?}") };
         assert!(text.contains("there is no session") || text.contains("failed to parse"), "{text}");
+        // That it was refused, and nothing else.
+        assert!(matches!(shown.try_recv(), Ok((_, Progress::Refused { shown: None, .. }))));
         assert!(shown.try_recv().is_err());
     });
 }

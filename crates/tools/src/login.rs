@@ -42,42 +42,83 @@ type Environment = Vec<(String, String)>;
 
 impl LoginEnvironments {
     /// Returns the environment of a login shell that starts with the one of the workspace; none if it could
-    /// not be had, so that a command has to be a login shell itself. Only the first call takes time.
+    /// not be had, so that a command has to be a login shell itself. Only the first call takes time, and
+    /// only that one says why, to `warn`.
     pub(crate) async fn get(
         &self,
         workspace: &Workspace,
         shell: &Shell,
         filter: &EnvironmentPolicy,
+        warn: impl AsyncFnOnce(String),
     ) -> Option<Environment> {
         let cell = {
             let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(taken.entry(shell.clone()).or_default())
         };
         let take = || async {
-            let printed = timeout(PATIENCE, print(workspace, shell)).await.ok().flatten()?;
-            parse(&printed, &workspace.env, filter)
+            let printed = match timeout(PATIENCE, print(workspace, shell)).await {
+                Ok(printed) => printed,
+                Err(_) => Err(Untaken::Hangs),
+            };
+            let taken = printed
+                .and_then(|printed| parse(&printed, &workspace.env, filter).ok_or(Untaken::Silent));
+            match taken {
+                Ok(taken) => Some(taken),
+                Err(why) => {
+                    warn(format!(
+                        "the environment of a login shell could not be taken: {} {why}; every command \
+                         is a login shell of its own now, and meets the same (`allow_login_shell = false` \
+                         in config.toml does without)",
+                        shell.path().display()
+                    ))
+                    .await;
+                    None
+                }
+            }
         };
         cell.get_or_init(take).await.clone()
     }
 }
 
+/// Why the environment of a login shell could not be taken; a sentence that goes on from the shell's name.
+#[derive(Debug, thiserror::Error)]
+enum Untaken {
+    #[error("cannot be started: {0}")]
+    Start(String),
+    #[error("did not come to the end of its profile within {} s", PATIENCE.as_secs())]
+    Hangs,
+    #[error("exited with code {0} while it read its profile")]
+    Exits(i32),
+    #[error("printed more than {PRINTED_BYTES_MAX} bytes while it read its profile")]
+    Floods,
+    #[error("ended while it read its profile")]
+    Silent,
+}
+
 /// Runs a login shell that prints its environment.
-async fn print(workspace: &Workspace, shell: &Shell) -> Option<Vec<u8>> {
+async fn print(workspace: &Workspace, shell: &Shell) -> Result<Vec<u8>, Untaken> {
     let argv = shell.argv(SCRIPT, true);
     let cwd = workspace.cwd.clone();
-    let permit = permit(workspace.gate.profile(), &argv, &cwd)?;
+    let start = |why: &str| Untaken::Start(why.to_owned());
+    let permit =
+        permit(workspace.gate.profile(), &argv, &cwd).ok_or_else(|| start("not allowed"))?;
     let env = workspace.env.clone();
     let request = SpawnRequest { argv, cwd, env, io: Io::Pipe, permit };
-    let mut process = Process::spawn(&workspace.sandbox, &request).await.ok()?;
+    let process = Process::spawn(&workspace.sandbox, &request).await;
+    let mut process = process.map_err(|error| start(&error.to_string()))?;
     let connection = process.connection();
     let (mut printed, mut chunk) = (Vec::new(), Vec::new());
     while matches!(connection.read(&mut chunk).await, Ok(true)) {
         printed.append(&mut chunk);
         if printed.len() > PRINTED_BYTES_MAX {
-            return None;
+            return Err(Untaken::Floods);
         }
     }
-    (process.wait().await.ok()? == 0).then_some(printed)
+    match process.wait().await {
+        Ok(0) => Ok(printed),
+        Ok(code) => Err(Untaken::Exits(code)),
+        Err(error) => Err(start(&error.to_string())),
+    }
 }
 
 /// Gets leave to run our own script where the thread runs, but without writing. No rule is asked: they are

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::carry_out::{Step, carry_out};
 use crate::gate::{Asking, Judgement};
-use crate::tool::{Progress, ProgressSender, Running, Tool, ToolCall, ToolInput, Workspace};
+use crate::tool::{self, Progress, ProgressSender, Running, Tool, ToolCall, ToolInput, Workspace};
 
 /// Files that one patch may name.
 const OPERATIONS_MAX: usize = 2_000;
@@ -73,16 +73,30 @@ pub(crate) async fn apply(
     // nobody else may write.
     let mut alone = workspace.patching.lock().await;
     let profile = workspace.gate.profile();
-    let mut checked = Checked::aside(&patch, base, profile).await.map_err(unfit)?;
-    let changes = changes(&checked.plan);
-    let item = |status| ItemBody::FileChange { changes: changes.clone(), status };
+    let mut checked = match Checked::aside(&patch, base, profile).await {
+        Ok(checked) => checked,
+        Err(reason) => {
+            let refusal = unfit(reason);
+            let changes = patch.changes(base).iter().map(change).collect();
+            progress.refuse(key, Some(refused(changes, Status::Failed, &refusal)), &refusal).await;
+            return Err(refusal);
+        }
+    };
+    let changes: Vec<_> = checked.plan.changes().iter().map(change).collect();
+    let item = |status| ItemBody::FileChange { changes: changes.clone(), status, refusal: None };
     let gate = &workspace.gate;
-    let permit = match gate.judge(Effect::Write(checked.request())).await.map_err(refuse)? {
-        Judgement::Permitted(permit) => {
+    let permit = match gate.judge(Effect::Write(checked.request())).await {
+        Err(reason) => {
+            let refusal = refuse(reason);
+            let declined = refused(changes, Status::Declined, &refusal);
+            progress.refuse(key, Some(declined), &refusal).await;
+            return Err(refusal);
+        }
+        Ok(Judgement::Permitted(permit)) => {
             progress.send(key, Progress::Started(item(Status::InProgress))).await;
             permit
         }
-        Judgement::Open(question) => {
+        Ok(Judgement::Open(question)) => {
             // Others need not wait until somebody has answered; the files may change meanwhile.
             drop(alone);
             let asking = Asking { key, progress, item: &item };
@@ -233,18 +247,20 @@ fn resolve_link(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-fn changes(plan: &Plan) -> Vec<Change> {
-    plan.changes()
-        .iter()
-        .map(|change| Change {
-            path: change.path.display().to_string(),
-            kind: match change.kind {
-                ChangeKind::Add => item::ChangeKind::Add,
-                ChangeKind::Delete => item::ChangeKind::Delete,
-                ChangeKind::Update => item::ChangeKind::Update,
-            },
-        })
-        .collect()
+fn change(change: &::patch::Change) -> Change {
+    Change {
+        path: change.path.display().to_string(),
+        kind: match change.kind {
+            ChangeKind::Add => item::ChangeKind::Add,
+            ChangeKind::Delete => item::ChangeKind::Delete,
+            ChangeKind::Update => item::ChangeKind::Update,
+        },
+    }
+}
+
+/// Makes the item of a patch that is refused before anything is changed.
+fn refused(changes: Vec<Change>, status: Status, refusal: &OutputBody) -> ItemBody {
+    ItemBody::FileChange { changes, status, refusal: Some(refusal.text()) }
 }
 
 impl Tool for ApplyPatch {
@@ -280,7 +296,9 @@ impl Tool for ApplyPatch {
 
     fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
         Box::pin(async move {
-            self.patch(call, progress).await.map_or_else(|refusal| refusal, OutputBody::Text)
+            let key = call.key;
+            let done = self.patch(call, progress.clone()).await.map(OutputBody::Text);
+            tool::told(key, &progress, done).await
         })
     }
 }

@@ -5,7 +5,7 @@ use protocol::responses::{OutputBody, ToolSpec};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::tool::{Progress, ProgressSender, Running, Tool, ToolCall};
+use crate::tool::{self, Progress, ProgressSender, Running, Tool, ToolCall};
 
 /// Keeps the list of steps.
 #[derive(Debug)]
@@ -74,8 +74,9 @@ impl Tool for UpdatePlan {
     }
 
     fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
-        Box::pin(
-            async move { Self::update(call, progress).await.unwrap_or_else(|refusal| refusal) },
-        )
+        Box::pin(async move {
+            let key = call.key;
+            tool::told(key, &progress, Self::update(call, progress.clone()).await).await
+        })
     }
 }

@@ -35,6 +35,11 @@ impl Shell {
         .unwrap_or_else(Self::plain)
     }
 
+    /// Returns the program.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the name without its directory.
     pub fn name(&self) -> &str {
         self.path.file_name().and_then(|name| name.to_str()).unwrap_or("sh")

@@ -70,6 +70,14 @@ pub enum Progress {
     Started(ItemBody),
     /// What it began is over.
     Ended(ItemBody),
+    /// The call comes to nothing, for this reason; `shown` is what it would have been, if that is known.
+    /// Not needed after a beginning, whose end says the same.
+    Refused {
+        /// A command or a patch, as it stands at its end.
+        shown: Option<ItemBody>,
+        /// Why, as the model reads it.
+        reason: String,
+    },
     /// The list of steps is now this.
     Plan(Vec<Step>),
     /// It needs leave, and waits for the reply.
@@ -105,11 +113,32 @@ impl ProgressSender {
         let _ = self.0.send((key, progress)).await;
     }
 
+    /// Shows that a call comes to nothing, unless it has shown something else.
+    pub(crate) async fn refuse(&self, key: CallKey, shown: Option<ItemBody>, refusal: &OutputBody) {
+        let reason = refusal.text();
+        self.send(key, Progress::Refused { shown, reason }).await;
+    }
+
     /// Asks, and waits for the answer for as long as it takes.
     pub(crate) async fn ask(&self, key: CallKey, request: ApprovalRequest) -> Answer {
         let (reply, answer) = oneshot::channel();
         self.send(key, Progress::Asked(request, Reply(reply))).await;
         answer.await.unwrap_or(Answer::Disconnected)
+    }
+}
+
+/// Returns what the model reads, and shows a call that came to nothing.
+pub(crate) async fn told(
+    key: CallKey,
+    progress: &ProgressSender,
+    done: Result<OutputBody, OutputBody>,
+) -> OutputBody {
+    match done {
+        Ok(output) => output,
+        Err(refusal) => {
+            progress.refuse(key, None, &refusal).await;
+            refusal
+        }
     }
 }
 

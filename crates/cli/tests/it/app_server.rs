@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// Sends a request and passes over whatever comes before its answer.
-    fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let id = self.send(method, params);
         loop {
             let mut line = self.next();

@@ -28,6 +28,7 @@ mod run;
 mod sandbox;
 mod schema;
 mod sdk;
+mod steps;
 mod streaming;
 mod threads;
 mod wire;

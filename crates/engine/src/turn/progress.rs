@@ -32,9 +32,17 @@ impl Progress {
 
     /// Notes what a call shows in the end. Unlike its output, that does not tell the time.
     pub(super) fn show(&mut self, key: CallKey, body: &ItemBody) {
-        let ItemBody::Command(command) = body else { return };
         let mut hasher = DefaultHasher::new();
-        (&command.command, &command.output, command.exit_code).hash(&mut hasher);
+        match body {
+            ItemBody::Command(command) => {
+                (&command.command, &command.output, command.exit_code).hash(&mut hasher);
+            }
+            // What is to be changed is in the call itself.
+            ItemBody::FileChange { status, refusal, .. } => {
+                (*status as u8, refusal).hash(&mut hasher);
+            }
+            _ => return,
+        }
         self.results.insert(key, hasher.finish());
     }
 

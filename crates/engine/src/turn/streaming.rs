@@ -162,7 +162,10 @@ impl Turn {
         self.discard_streaming();
         self.actions.push_back(Action::CloseStream);
         let broke_off = end.is_err().then_some("the answer broke off before its output came");
-        for id in self.calls.close(broke_off) {
+        for (key, reason) in self.calls.close(broke_off) {
+            self.show_refused(key, None, reason);
+        }
+        for id in self.calls.take_strays() {
             self.unshown.output(&id);
         }
         self.unshown.text |= half;
@@ -331,7 +334,7 @@ impl Turn {
             let max = limits.calls_max;
             let message =
                 format!("the turn reached its limit of {max} tool calls (`limits.calls_max`)");
-            self.calls.push_answered(id, call, format!("not run: {message}"));
+            self.answer(id, call, format!("not run: {message}"));
             self.limit_reached = Some(message);
         } else if let Some(output) = self.calls.take_early(id) {
             let refusal = String::new();
@@ -340,13 +343,20 @@ impl Turn {
         } else if let Some(tool) = tool {
             let refusal = call::refusal(&call, limits);
             match refusal.or_else(|| (!whole).then(|| call::half(&call))) {
-                Some(refusal) => self.calls.push_answered(id, call, refusal),
+                Some(refusal) => self.answer(id, call, refusal),
                 None => self.calls.push(id, call, tool.parallel),
             }
         } else {
             let refusal = call::unsupported(&call);
             self.calls.push_held(id, call, Held { item, refusal });
         }
+    }
+
+    /// Answers a call without running it.
+    fn answer(&mut self, id: &str, call: Call, reason: String) {
+        let key = call.key;
+        self.calls.push_answered(id, call, reason.clone());
+        self.show_refused(key, None, reason);
     }
 
     /// Takes the output of a call that the endpoint has run.
@@ -373,11 +383,9 @@ impl Turn {
 
     fn show_endpoint_call(&mut self, call_id: Option<String>, body: EndpointCall) {
         let id = self.new_item();
-        let begun =
-            EndpointCall { output: String::new(), status: Status::InProgress, ..body.clone() };
-        let item = |body| Item { id, call_id: call_id.clone(), body: ItemBody::EndpointCall(body) };
-        self.emit(Event::ItemStarted(item(begun)));
-        self.emit(Event::ItemCompleted(item(body)));
+        let item = Item { id, call_id, body: ItemBody::EndpointCall(body) };
+        self.emit(Event::ItemStarted(Item { body: item.body.begun(), ..item.clone() }));
+        self.emit(Event::ItemCompleted(item));
     }
 
     /// Shows a call of a kind that only endpoints run, and names everything else. Neither is sent back:

@@ -101,7 +101,7 @@ fn play_thread(seed: u64, log: &mut Option<String>) -> Vec<&'static str> {
 
 /// Something that a tool can show.
 fn shown() -> ItemBody {
-    ItemBody::FileChange { changes: Vec::new(), status: Status::InProgress }
+    ItemBody::FileChange { changes: Vec::new(), status: Status::InProgress, refusal: None }
 }
 
 fn options(rng: &mut Rng, usage: Usage, numbers: Numbers) -> TurnOptions {

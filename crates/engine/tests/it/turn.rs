@@ -23,7 +23,7 @@ use protocol::error::{ErrorClass, SampleError};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey};
 use protocol::item::{
-    Command, EndpointCall, Item, ItemBody, Status, Step, StepStatus, WebSearchAction,
+    Command, EndpointCall, Item, ItemBody, RefusedCall, Status, Step, StepStatus, WebSearchAction,
 };
 use protocol::open::Open;
 use protocol::responses::{
@@ -276,6 +276,17 @@ fn read_input(input: &str) -> Input {
             let [key, message] = words(rest);
             Input::Reported(read_key(&key), Report::Ended(shown(message)))
         }
+        "refused" => {
+            let [key, reason] = words(rest);
+            Input::Reported(read_key(&key), Report::Refused { shown: None, reason })
+        }
+        "refused-command" => {
+            let [key, command, reason] = words(rest);
+            let ItemBody::Command(command) = shown(command) else { panic!("not a command") };
+            let declined = Command { output: reason.clone(), status: Status::Declined, ..command };
+            let shown = Some(ItemBody::Command(declined));
+            Input::Reported(read_key(&key), Report::Refused { shown, reason })
+        }
         "plan" => {
             let [key, steps] = words(rest);
             let step = |text: &str| Step { text: text.to_owned(), status: StepStatus::Pending };
@@ -471,6 +482,10 @@ fn brief_item(Item { id, body, .. }: &Item) -> String {
             format!("declined {}", command.command)
         }
         ItemBody::Command(command) => format!("shown {}", command.command),
+        ItemBody::RefusedCall(call) => {
+            let RefusedCall { tool, arguments, reason } = call;
+            format!("refused {tool} {arguments} -> {reason:?}")
+        }
         ItemBody::FileChange { .. } => panic!("not in a script: {body:?}"),
     };
     format!("{} {body}", id.0)

@@ -137,8 +137,12 @@ fn details() -> impl Strategy<Value = Details> {
                 status,
             }
         ),
-        (prop::collection::vec(change(), 0..4), status())
-            .prop_map(|(changes, status)| Details::FileChange { changes, status }),
+        (prop::collection::vec(change(), 0..4), status(), prop::option::of(text())).prop_map(
+            |(changes, status, error)| {
+                let error = error.map(|message| Message { message });
+                Details::FileChange { changes, status, error }
+            }
+        ),
         (text(), text(), action()).prop_map(|(id, query, action)| Details::WebSearch {
             id,
             query,

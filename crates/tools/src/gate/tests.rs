@@ -64,7 +64,7 @@ fn pass(gate: &Gate, effect: Effect, answer: &Answer) -> Passed {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let (progress, mut reports) = progress_channel();
-        let item = |status| ItemBody::FileChange { changes: Vec::new(), status };
+        let item = |status| ItemBody::FileChange { changes: Vec::new(), status, refusal: None };
         let mut passed = Passed::default();
         let passing = async {
             let asking = Asking { key: CallKey(1), progress: &progress, item: &item };

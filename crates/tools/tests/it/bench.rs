@@ -1,5 +1,6 @@
 //! A workbench: a workspace on disk, the tools in it, and what they showed.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(crate) struct Bench {
     pub(crate) stdin: WriteStdin,
     pub(crate) patch: ApplyPatch,
     pub(crate) sessions: Arc<Sessions>,
+    /// What the user was told.
+    pub(crate) warnings: RefCell<Vec<String>>,
 }
 
 impl Bench {
@@ -57,7 +60,8 @@ impl Bench {
         let sessions = Arc::new(Sessions::default());
         let (exec, stdin) = ExecCommand::with_stdin(Arc::clone(&workspace), Arc::clone(&sessions));
         let patch = ApplyPatch::new(workspace, true);
-        Self { directory, exec, stdin, patch, sessions }
+        let warnings = RefCell::default();
+        Self { directory, exec, stdin, patch, sessions, warnings }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -78,6 +82,9 @@ impl Bench {
         while let Ok((_, progress)) = receiver.try_recv() {
             match progress {
                 Progress::Started(body) | Progress::Ended(body) => shown.push(body),
+                // What is made of a refusal is the engine's.
+                Progress::Refused { .. } => {}
+                Progress::Warning(text) => self.warnings.borrow_mut().push(text),
                 other => panic!("{other:?}"),
             }
         }

@@ -67,13 +67,20 @@ fn one_login_shell_stands_for_all() {
 /// A profile that ends the shell, or prints without end, leaves commands as they were.
 #[test]
 fn profiles_that_cannot_be_taken() {
-    for (profile, want) in [("exit 3\n", ""), ("exec echo gone\n", "gone\n")] {
+    for (profile, want, why) in [
+        ("exit 3\n", "", "bash exited with code 3 while it read its profile"),
+        ("exec echo gone\n", "gone\n", "bash ended while it read its profile"),
+    ] {
         block_on(async {
             let bench = Bench::new(DangerFullAccess);
             std::fs::write(bench.path().join(".bash_profile"), profile).unwrap();
             let (text, shown) = bench.exec(1, json!({"cmd": "echo hi"})).await;
             let Some(ItemBody::Command(command)) = shown.last() else { panic!("{text}") };
             assert_eq!(command.output, want, "{profile}");
+            // Once, and not with every command.
+            bench.exec(2, json!({"cmd": "echo hi"})).await;
+            let warnings = bench.warnings.borrow();
+            assert!(matches!(warnings.as_slice(), [one] if one.contains(why)), "{warnings:?}");
         });
     }
 }

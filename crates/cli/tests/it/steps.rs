@@ -1,0 +1,165 @@
+//! Everything that a model tries is shown: what failed with the words of a sandbox, what was refused, and
+//! what nobody could make sense of. The same in every face, and after the thread is read again.
+
+use serde_json::{Value, json};
+use testkit::{Lab, ModelServer, script};
+
+use crate::app_server::Client;
+use crate::run::{Ended, Run, exec, lab_for};
+use crate::{BINARY, run};
+
+fn turn(call: Value, args: &[&str]) -> (Ended, Lab) {
+    let answers = json!([script::response([call]), script::response([script::message("done")])]);
+    let server = ModelServer::start(answers).unwrap();
+    let lab = lab_for(&server);
+    let mut command = exec(&lab, &["-s", "read-only"]);
+    command.args(args).arg("go");
+    (Run::start(command).end(), lab)
+}
+
+/// Makes one call in a read-only sandbox. `want` is how the item ends, with a part of what it says.
+#[track_caller]
+fn check(call: Value, want: Value, says: &str) {
+    let (ended, lab) = turn(call.clone(), &[]);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let events = ended.events();
+    let kind = want["type"].as_str().unwrap();
+    let found: Vec<_> = events
+        .iter()
+        .filter(|event| event["item"]["type"] == kind)
+        .map(|event| (event["type"].as_str().unwrap(), &event["item"]))
+        .collect();
+    let [begun @ .., ("item.completed", item)] = found.as_slice() else {
+        panic!("no {want} in {events:#?}")
+    };
+    assert_eq!(begun.len(), usize::from(kind != "error"), "{found:#?}");
+    for (name, value) in want.as_object().unwrap() {
+        assert_eq!(&item[name], value, "{name} of {item:#}");
+    }
+    assert!(item.to_string().contains(says), "{says}: {item:#}");
+
+    // A person reads of it, too.
+    let (human, _) = human(call);
+    assert!(human.contains(says), "{says}: {human}");
+
+    // So does whoever opens the thread later, by either way.
+    let mut command = lab.command(BINARY);
+    let thread = events[0]["thread_id"].as_str().unwrap();
+    command.args(["threads", "show", thread]);
+    let shown = Run::start(command).end();
+    assert!(shown.stdout.contains(says), "{says}: {shown:#?}");
+    let mut client = Client::initialized(&lab, &[]);
+    let asked = json!({"threadId": thread, "includeTurns": true});
+    let read = client.ask("thread/read", asked).unwrap();
+    let items = read["thread"]["turns"][0]["items"].as_array().unwrap().clone();
+    let kinds: Vec<_> = items.iter().map(|item| item["type"].as_str().unwrap()).collect();
+    let kind = match kind {
+        "command_execution" => "commandExecution",
+        "file_change" => "fileChange",
+        _ => "mcpToolCall",
+    };
+    assert_eq!(kinds, ["userMessage", kind, "agentMessage"], "{items:#?}");
+}
+
+fn human(call: Value) -> (String, Lab) {
+    let answers = json!([script::response([call]), script::response([script::message("done")])]);
+    let server = ModelServer::start(answers).unwrap();
+    let lab = lab_for(&server);
+    let mut command = lab.command(BINARY);
+    command.args(["exec", "-s", "read-only", "go"]);
+    (Run::start(command).end().stderr, lab)
+}
+
+fn command(cmd: &str) -> Value {
+    script::call("c1", "exec_command", json!({ "cmd": cmd }))
+}
+
+/// Commands that ran and failed with words that a sandbox might have said.
+#[test]
+fn commands_that_look_denied() {
+    for words in
+        ["Permission denied", "Operation not permitted", "Read-only file system", "sandbox"]
+    {
+        let want = json!({"type": "command_execution", "status": "failed", "exit_code": 3});
+        check(command(&format!("echo '{words}'; exit 3")), want, words);
+    }
+    let want = json!({"type": "command_execution", "status": "failed", "exit_code": 1});
+    check(command("touch new"), want, "Read-only file system");
+}
+
+/// Commands that were refused before anything ran.
+#[test]
+fn refused_commands() {
+    let want = json!({"type": "command_execution", "status": "declined", "exit_code": null});
+    check(command("rm -rf ."), want.clone(), "destroys files");
+    let escalated = json!({"cmd": "true", "sandbox_permissions": "require_escalated"});
+    check(script::call("c1", "exec_command", escalated), want.clone(), "approval policy");
+    let justified = json!({"cmd": "true", "justification": "please"});
+    check(script::call("c1", "exec_command", justified), want, "only for calls");
+}
+
+/// Patches that were refused before anything was changed.
+#[test]
+fn refused_patches() {
+    let patch = |body: &str| format!("*** Begin Patch\n{body}\n*** End Patch\n");
+    let custom = |text: String| script::call("c1", "apply_patch", json!({ "input": text }));
+    let want = |kind: &str| json!({"type": "file_change", "status": "failed", "changes": [{"path": "", "kind": kind}]});
+    for (text, kind, says) in [
+        (patch("*** Add File: new\n+x"), "add", "read-only"),
+        (patch("*** Delete File: missing"), "delete", "does not exist"),
+        (patch("*** Update File: missing\n@@\n-x\n+y"), "update", "does not exist"),
+    ] {
+        let mut want = want(kind);
+        // The path is absolute, and of another place each time.
+        want.as_object_mut().unwrap().remove("changes");
+        check(custom(text.clone()), want.clone(), says);
+        check(command(&format!("apply_patch <<'EOF'\n{text}EOF")), want, says);
+    }
+    let want = json!({"type": "error"});
+    check(custom("no patch".to_owned()), want, "must start with");
+}
+
+/// Calls that are neither.
+#[test]
+fn calls_that_make_no_sense() {
+    let want = json!({"type": "error"});
+    check(script::call("c1", "fly", json!({"to": "moon"})), want.clone(), "unsupported call: fly");
+    check(script::custom_call("c1", "fly", "moon"), want.clone(), "unsupported custom tool call");
+    let cases = [("exec_command", r#"{"cmd":7}"#), ("exec_command", "{"), ("update_plan", "[]")];
+    for (tool, arguments) in cases {
+        let call = script::call_text("c1", tool, arguments);
+        check(call, want.clone(), "failed to parse function arguments");
+    }
+    let call = script::call("c1", "write_stdin", json!({"session_id": 77}));
+    check(call, want.clone(), "there is no session 77");
+    let call = script::call("c1", "view_image", json!({"path": "missing.png"}));
+    check(call, want, "cannot be shown");
+}
+
+/// A model that is refused again and again is stopped long before the limit of requests.
+#[test]
+fn loops_of_refusals_end() {
+    let cases: [(&str, Box<dyn Fn(usize) -> Value>); 5] = [
+        ("denied by the sandbox", Box::new(|_| command("touch new"))),
+        ("refused by the policy", Box::new(|n| command(&format!("rm -rf . {n}")))),
+        ("invalid arguments", Box::new(|n| script::call("c", "exec_command", json!({ "cmd": n })))),
+        ("no such tool", Box::new(|n| script::call("c", "fly", json!({ "to": n })))),
+        (
+            "a patch that does not fit",
+            Box::new(|n| {
+                let text = format!("*** Begin Patch\n*** Delete File: no{n}\n*** End Patch");
+                script::call("c", "apply_patch", json!({ "input": text }))
+            }),
+        ),
+    ];
+    for (what, call) in cases {
+        let answers: Vec<_> = (0..100).map(|n| script::response([call(n)])).collect();
+        let server = ModelServer::start(json!(answers)).unwrap();
+        let lab = run::lab_for(&server);
+        let args = ["-s", "read-only", "-c", "limits.idle_answers_max=3", "go"];
+        let ended = Run::start(exec(&lab, &args)).end();
+        assert_eq!(ended.code, Some(4), "{what}: {ended:#?}");
+        assert!(server.requests().len() <= 5, "{what}: {} requests", server.requests().len());
+        assert!(ended.stdout.contains("idle_answers_max"), "{what}: {ended:#?}");
+    }
+}
