@@ -182,6 +182,10 @@ pub(crate) struct ExecFlags {
     #[arg(long)]
     pub(crate) include_deltas: bool,
 
+    /// With --json, also print what was refused, and commands that the sandbox stopped at once.
+    #[arg(long)]
+    pub(crate) include_refused: bool,
+
     /// Write the last message to FILE when the turn has completed.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output_last_message: Option<PathBuf>,
@@ -236,6 +240,7 @@ impl ExecFlags {
         Self {
             json: self.json || before.json,
             include_deltas: self.include_deltas || before.include_deltas,
+            include_refused: self.include_refused || before.include_refused,
             output_last_message: self.output_last_message.or(before.output_last_message),
             output_schema: self.output_schema.or(before.output_schema),
             shared: self.shared.over(before.shared),

@@ -85,6 +85,8 @@ pub enum Report {
     Started(ItemBody),
     /// The item is final.
     Ended(ItemBody),
+    /// The item began and ended at once, as if the sandbox had stopped it.
+    Stopped(ItemBody),
     /// The call comes to nothing, for this reason; `shown` is what it would have been, if that is known.
     /// A call that has shown something has told so already.
     Refused {
@@ -619,7 +621,8 @@ impl Turn {
                     self.emit(Event::ItemCompleted(before));
                 }
                 // A call that shows two things at once has finished the first without saying so.
-                let item = Item { id, call_id: self.calls.call_id(key).map(str::to_owned), body };
+                let call_id = self.calls.call_id(key).map(str::to_owned);
+                let item = Item { call_id, ..Item::new(id, body) };
                 if let Some(old) = self.call_items.insert(key, item.clone()) {
                     self.emit(Event::ItemDiscarded(old.id));
                 }
@@ -640,6 +643,11 @@ impl Turn {
                 if self.calls.is_running(key) && !self.shown.contains(&key) {
                     self.calls.refuse(key);
                     self.show_refused(key, shown, reason);
+                }
+            }
+            Report::Stopped(body) => {
+                if self.calls.is_running(key) && !self.shown.contains(&key) {
+                    self.show_stopped(key, body);
                 }
             }
             Report::Plan(steps) => {
@@ -666,8 +674,13 @@ impl Turn {
             let arguments = call::bound_text(call.payload.text().to_owned(), bytes_max);
             ItemBody::RefusedCall(RefusedCall { tool: call.name.clone(), arguments, reason })
         });
-        let call_id = Some(call.call_id.clone());
-        let item = Item { id: self.new_item(), call_id, body };
+        self.show_stopped(key, body);
+    }
+
+    /// Shows at once how something began and ended of which nothing came.
+    fn show_stopped(&mut self, key: CallKey, body: ItemBody) {
+        let call_id = self.calls.call_id(key).map(str::to_owned);
+        let item = Item { call_id, stopped: true, ..Item::new(self.new_item(), body) };
         self.shown.insert(key);
         self.progress.show(key, &item.body);
         let begun = Item { body: item.body.begun(), ..item.clone() };

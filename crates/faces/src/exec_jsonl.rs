@@ -2,7 +2,8 @@
 //!
 //! Items get their numbers when they first become visible: those with a beginning at their start,
 //! messages and reasoning at their end, or with their first part if parts are wanted. Approvals,
-//! interruptions and compaction have no line, nor have parts unless they are wanted.
+//! interruptions and compaction have no line, nor have parts unless they are wanted. Items of which
+//! nothing came have lines only if they are wanted, as the reference has none for them.
 
 use std::collections::HashMap;
 
@@ -23,14 +24,21 @@ pub struct ExecJsonl {
     held: Option<ThreadEvent>,
     /// Whether parts of items have lines.
     deltas: bool,
+    /// Whether items of which nothing came have lines.
+    refused: bool,
     /// Items that come in parts, if those are wanted.
     streamed: HashMap<ItemId, Streamed>,
 }
 
 impl ExecJsonl {
-    /// Makes a face that also has a line for every part of a message or a summary.
-    pub fn with_deltas() -> Self {
-        Self { deltas: true, ..Self::default() }
+    /// Adds a line for every part of a message or a summary.
+    pub fn with_deltas(self, deltas: bool) -> Self {
+        Self { deltas, ..self }
+    }
+
+    /// Adds lines for what was refused, and for commands that the sandbox seems to have stopped at once.
+    pub fn with_refused(self, refused: bool) -> Self {
+        Self { refused, ..self }
     }
 
     /// Returns the lines that an event becomes, without line ends.
@@ -58,6 +66,11 @@ impl ExecJsonl {
 
     fn lines_of(&mut self, event: &Event) -> Vec<ThreadEvent> {
         match event {
+            Event::ItemStarted(item) | Event::ItemCompleted(item)
+                if item.stopped && !self.refused =>
+            {
+                Vec::new()
+            }
             Event::ThreadStarted(id) => {
                 vec![ThreadEvent::ThreadStarted { thread_id: id.to_string() }]
             }
@@ -326,7 +339,7 @@ mod tests {
             delta(9, "of nothing"),
         ];
         check_on(
-            ExecJsonl::with_deltas(),
+            ExecJsonl::default().with_deltas(true),
             &events,
             &[
                 r#"{"type":"item.delta","item_id":"item_0","item_type":"reasoning","delta":"Hm"}"#,

@@ -452,17 +452,14 @@ mod tests {
     use super::{Channel, Human, Terminals};
 
     fn run(output: &str, exit_code: i32) -> Event {
-        Event::ItemCompleted(Item {
-            id: ItemId(0),
-            call_id: None,
-            body: ItemBody::Command(Command {
-                command: "ls".into(),
-                cwd: "/".into(),
-                output: output.into(),
-                exit_code: Some(exit_code),
-                status: Status::Completed,
-            }),
-        })
+        let body = ItemBody::Command(Command {
+            command: "ls".into(),
+            cwd: "/".into(),
+            output: output.into(),
+            exit_code: Some(exit_code),
+            status: Status::Completed,
+        });
+        Event::ItemCompleted(Item::new(ItemId(0), body))
     }
 
     fn said(text: &str) -> Event {

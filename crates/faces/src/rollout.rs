@@ -445,7 +445,7 @@ mod tests {
             exit_code: Some(0),
             status: Status::Completed,
         });
-        Event::ItemCompleted(Item { id: ItemId(0), call_id: Some("c1".into()), body })
+        Event::ItemCompleted(Item { call_id: Some("c1".into()), ..Item::new(ItemId(0), body) })
     }
 
     fn kept(json: &str, said: bool) -> Keep {

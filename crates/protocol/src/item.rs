@@ -15,12 +15,15 @@ pub struct Item {
     pub call_id: Option<String>,
     /// What it is.
     pub body: ItemBody,
+    /// Whether nothing came of it: it was refused, or it failed at once as if by the sandbox. The reference
+    /// keeps such items to itself, so its wire format has them only on demand.
+    pub stopped: bool,
 }
 
 impl Item {
     /// Makes an item that is part of no call.
     pub fn new(id: ItemId, body: ItemBody) -> Self {
-        Self { id, call_id: None, body }
+        Self { id, call_id: None, body, stopped: false }
     }
 
     /// Returns what it is called in the log and by clients: as the model or the provider calls it, else

@@ -420,6 +420,7 @@ impl<'a> Driver<'a> {
         let report = match progress {
             Progress::Started(body) => Report::Started(body),
             Progress::Ended(body) => Report::Ended(body),
+            Progress::Stopped(item) => Report::Stopped(item),
             Progress::Refused { shown, reason } => Report::Refused { shown, reason },
             Progress::Plan(steps) => Report::Plan(steps),
             Progress::Remembered(prefix) => Report::Remembered(prefix),

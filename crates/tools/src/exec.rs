@@ -98,7 +98,8 @@ impl ExecCommand {
                 return refuse(format!("exec_command failed: {error}"));
             }
         };
-        let start = Start { key: call.key, item, shown: asked };
+        let sandboxed = request.permit.profile().mode != SandboxMode::DangerFullAccess;
+        let start = Start { key: call.key, item, shown: asked, sandboxed };
         let session = self.sessions.adopt(process, start, progress);
         let wait = clamp(arguments.yield_time_ms, YIELD_DEFAULT_MS, YIELD_MS);
         let tokens = tokens(arguments.max_output_tokens, self.workspace.output_tokens_max);

@@ -73,6 +73,8 @@ pub(crate) struct Start {
     pub(crate) item: Command,
     /// Whether its beginning was reported already, because somebody was asked about it.
     pub(crate) shown: bool,
+    /// Whether a sandbox can be what makes it fail.
+    pub(crate) sandboxed: bool,
 }
 
 #[derive(Debug)]
@@ -214,7 +216,7 @@ async fn attend(
     start: Start,
     progress: ProgressSender,
 ) {
-    let Start { mut item, shown, .. } = start;
+    let Start { mut item, shown, sandboxed, .. } = start;
     let started = Progress::Started(ItemBody::Command(item.clone()));
     let mut unreported = (!shown).then_some(started);
     let late = sleep(START_DELAY);
@@ -251,14 +253,47 @@ async fn attend(
     item.exit_code = Some(exit);
     item.status = if exit == 0 { Status::Completed } else { Status::Failed };
     // The item is reported before anybody can learn that the command has ended.
-    if let Some(started) = unreported {
-        progress.send(session.key, started).await;
+    if unreported.is_some() && sandboxed && looks_denied(exit, &item.output) {
+        progress.send(session.key, Progress::Stopped(ItemBody::Command(item))).await;
+    } else {
+        if let Some(started) = unreported {
+            progress.send(session.key, started).await;
+        }
+        progress.send(session.key, Progress::Ended(ItemBody::Command(item))).await;
     }
-    progress.send(session.key, Progress::Ended(ItemBody::Command(item))).await;
     session.exit.send_replace(Some(exit));
 }
+
+/// Guesses from how a command ended whether it was the sandbox that stopped it.
+fn looks_denied(exit_code: i32, output: &str) -> bool {
+    exit_code != 0 && DENIALS.iter().any(|words| output.contains(words))
+}
+
+/// What programs say when a sandbox stops them.
+const DENIALS: [&str; 4] =
+    ["Read-only file system", "Permission denied", "Operation not permitted", "sandbox"];
 
 /// A lock whose holder panicked still holds whole values: every change under it is one call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::looks_denied;
+
+    #[test]
+    fn denials() {
+        for (exit_code, output, want) in [
+            (1, "touch: cannot touch 'x': Read-only file system\n", true),
+            (2, "sh: 1: cannot create x: Permission denied\n", true),
+            (1, "connect: Operation not permitted\n", true),
+            (126, "stopped by the sandbox\n", true),
+            (0, "Permission denied\n", false),
+            (1, "no such file\n", false),
+            (1, "", false),
+        ] {
+            assert_eq!(looks_denied(exit_code, output), want, "{exit_code} {output}");
+        }
+    }
 }

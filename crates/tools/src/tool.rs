@@ -70,6 +70,8 @@ pub enum Progress {
     Started(ItemBody),
     /// What it began is over.
     Ended(ItemBody),
+    /// The item began and ended at once, as if the sandbox had stopped it.
+    Stopped(ItemBody),
     /// The call comes to nothing, for this reason; `shown` is what it would have been, if that is known.
     /// Not needed after a beginning, whose end says the same.
     Refused {

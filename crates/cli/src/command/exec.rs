@@ -33,10 +33,14 @@ use crate::user_input;
 
 pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failure> {
     let Asked { flags, from, prompt } = asked(before, args);
-    if flags.include_deltas && !flags.json {
-        return Err(Failure::usage(anyhow!(
-            "--include-deltas adds to the lines of --json: add that, too"
-        )));
+    for (flag, given) in
+        [("--include-deltas", flags.include_deltas), ("--include-refused", flags.include_refused)]
+    {
+        if given && !flags.json {
+            return Err(Failure::usage(anyhow!(
+                "{flag} adds to the lines of --json: add that, too"
+            )));
+        }
     }
     let world = World::look(flags.shared.directory.as_deref())?;
     let (config, odd) = bootstrap::load_config(&world, &flags.shared, flags.ignore_user_config)?;
@@ -75,8 +79,9 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         let wanted = Wanted { output_schema: schema, ..Wanted::exec(&world, &flags, start) };
         let ready = bootstrap::thread(&world, &config, wanted)?;
         let face = if flags.json {
-            let face =
-                if flags.include_deltas { ExecJsonl::with_deltas() } else { ExecJsonl::default() };
+            let face = ExecJsonl::default()
+                .with_deltas(flags.include_deltas)
+                .with_refused(flags.include_refused);
             Face::Json(Box::new(face))
         } else {
             let colors = match flags.color {

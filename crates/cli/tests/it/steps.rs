@@ -20,7 +20,12 @@ fn turn(call: Value, args: &[&str]) -> (Ended, Lab) {
 /// Makes one call in a read-only sandbox. `want` is how the item ends, with a part of what it says.
 #[track_caller]
 fn check(call: Value, want: Value, says: &str) {
-    let (ended, lab) = turn(call.clone(), &[]);
+    // Without the flag the lines are those of the reference, which has none for it.
+    let (plain, _) = turn(call.clone(), &[]);
+    let kinds: Vec<_> = plain.events().iter().map(|it| it["item"]["type"].clone()).collect();
+    assert!(kinds.iter().all(|kind| kind.is_null() || kind == "agent_message"), "{plain:#?}");
+
+    let (ended, lab) = turn(call.clone(), &["--include-refused"]);
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     let events = ended.events();
     let kind = want["type"].as_str().unwrap();

@@ -32,11 +32,11 @@ impl Turn {
         }
         // Clients know a cancelled command as declined; a cancelled patch just stays as it was.
         if let Some(Item { body: ItemBody::Command(_), .. }) = self.call_items.get(&key)
-            && let Some(Item { id, call_id, body: ItemBody::Command(command) }) =
+            && let Some(Item { id, call_id, body: ItemBody::Command(command), .. }) =
                 self.call_items.remove(&key)
         {
             let body = ItemBody::Command(Command { status: Status::Declined, ..command });
-            self.emit(Event::ItemCompleted(Item { id, call_id, body }));
+            self.emit(Event::ItemCompleted(Item { call_id, ..Item::new(id, body) }));
         }
         self.interrupt();
     }

@@ -383,7 +383,7 @@ impl Turn {
 
     fn show_endpoint_call(&mut self, call_id: Option<String>, body: EndpointCall) {
         let id = self.new_item();
-        let item = Item { id, call_id, body: ItemBody::EndpointCall(body) };
+        let item = Item { call_id, ..Item::new(id, ItemBody::EndpointCall(body)) };
         self.emit(Event::ItemStarted(Item { body: item.body.begun(), ..item.clone() }));
         self.emit(Event::ItemCompleted(item));
     }

@@ -631,7 +631,7 @@ impl<'a> World<'a> {
                 };
                 assert!(self.sampling.is_some() && open.get(item).is_some_and(streams));
             }
-            Event::ItemCompleted(Item { id, call_id, body }) => {
+            Event::ItemCompleted(Item { id, call_id, body, .. }) => {
                 self.completed.extend(call_id.clone());
                 if matches!(body, ItemBody::EndpointCall(_)) {
                     let call_id = call_id.as_deref().unwrap();

@@ -34,37 +34,6 @@ pub fn events<S: AsRef<str>>(lines: &[S]) -> Vec<String> {
     view
 }
 
-/// Leaves out the events of the items that are named in `more`, each as its type, how it ended and something
-/// that it says, and strikes those from the list. The first that fits is taken.
-pub fn without_items(lines: Vec<String>, more: &mut Vec<&str>) -> Vec<String> {
-    let read = |line: &String| {
-        let event: Value = serde_json::from_str(line).ok()?;
-        let kind = event["type"].as_str()?.to_owned();
-        kind.starts_with("item.").then(|| (kind, event["item"].clone()))
-    };
-    let mut gone = Vec::new();
-    for (kind, item) in lines.iter().filter_map(read) {
-        let (Some(what), Some(status)) = (item["type"].as_str(), item["status"].as_str()) else {
-            continue;
-        };
-        let says = item.to_string();
-        let fits = |more: &&str| {
-            let mut words = more.splitn(3, ' ');
-            words.next() == Some(what)
-                && words.next() == Some(status)
-                && words.next().is_none_or(|text| says.contains(text))
-        };
-        if kind == "item.completed"
-            && let Some(at) = more.iter().position(fits)
-        {
-            more.remove(at);
-            gone.push(item["id"].clone());
-        }
-    }
-    let stays = |line: &String| read(line).is_none_or(|(_, item)| !gone.contains(&item["id"]));
-    lines.into_iter().filter(stays).collect()
-}
-
 /// Gives, per model request, the user texts, calls and call outputs its body carries, in order.
 pub fn requests<'a>(bodies: impl IntoIterator<Item = &'a Value>) -> Vec<Vec<String>> {
     bodies
@@ -327,26 +296,6 @@ mod tests {
             r#"{"exit_code":-1,"aggregated_output":"x"}"#,
             r#"{"aggregated_output":"…","exit_code":-1}"#,
         );
-    }
-
-    #[test]
-    fn items_are_left_out_by_how_they_ended() {
-        let line = |event: &str, id: &str, status: &str| {
-            let item = json!({ "id": id, "type": "a", "status": status });
-            json!({ "type": event, "item": item }).to_string()
-        };
-        let lines = vec![
-            line("item.started", "x", "in_progress"),
-            line("item.completed", "x", "declined"),
-            line("item.completed", "y", "declined"),
-            "text".to_owned(),
-        ];
-        let mut more = vec!["a declined", "b declined", "a declined z"];
-        assert_eq!(without_items(lines.clone(), &mut more), lines[2..]);
-        assert_eq!(more, ["b declined", "a declined z"]);
-        let mut more = vec!["a declined \"y\""];
-        assert_eq!(without_items(lines.clone(), &mut more), [&lines[..2], &lines[3..]].concat());
-        assert!(more.is_empty());
     }
 
     #[track_caller]
