@@ -1,13 +1,27 @@
 //! Calls whose parameters are elements, nested as deep as the value: `<obj><city>Oslo</city></obj>`.
 //!
-//! Every tag carries a prefix that no text has, so text needs no escapes and a close tag is one. An
-//! element is an array if its children are called `item`, an object if it has others, and else text.
+//! Every tag carries a prefix that hardly any text has. An element is an array if its children are called
+//! `item`, an object if it has others, and else text; text too if the schema says so.
+//!
+//! # Where a text ends
+//!
+//! A text about calls has the prefix. As in other formats (see [`tagged`](super::tagged)) it ends at its own
+//! close tag, if another tag follows that; what is opened inside of it is part of it. Where it may have ended
+//! without its close tag, because another element begins or one around it is closed, everything is held back:
+//!
+//! - its own close tag comes: what was held is text;
+//! - the element that began is closed, and then the call or what is around the text: the text ended before it;
+//! - text follows the element that began, or [`DOUBT_BYTES_MAX`] are held: the text goes on;
+//! - the stream ends: the text ended where it may have.
+
+use std::collections::HashSet;
 
 use crate::dialect::body::{Body, Out, Step};
 use crate::dialect::tag::attribute;
+use crate::dialect::tagged::DOUBT_BYTES_MAX;
 use crate::dialect::tools::Hint;
 use crate::dialect::value::Value;
-use crate::dialect::{DEPTH_MAX, NAME_BYTES_MAX};
+use crate::dialect::{DEPTH_MAX, HELD_BYTES_MAX, NAME_BYTES_MAX};
 use crate::escape::escape;
 use crate::event::ErrorKind;
 
@@ -30,9 +44,37 @@ pub(crate) struct NestedSpec {
 pub(crate) struct Nested {
     spec: NestedSpec,
     state: State,
-    /// The tag that is not whole.
+    /// The head of the call, or what may be a tag, with its prefix; after the close tag of a text also what
+    /// follows it.
     buffer: String,
+    /// The other buffer, while one is read again.
+    spare: String,
     call: Option<Call>,
+    /// The elements that were opened inside of the text at hand.
+    nest: Vec<String>,
+    /// What is held back since the text may have ended.
+    doubt: Option<Doubt>,
+}
+
+/// The place where a text may have ended, and everything since.
+#[derive(Debug)]
+struct Doubt {
+    kind: Suspect,
+    hold: String,
+    start: u64,
+}
+
+/// Why a text may have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suspect {
+    /// An element begins.
+    Open,
+    /// What is around the text is closed.
+    Close,
+    /// And so is the block of calls, after which an answer may go on.
+    Block,
+    /// And another call begins.
+    Call,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -40,10 +82,12 @@ enum State {
     /// In the tag of the call.
     Head,
     Text,
-    /// In what may be the prefix, of which this many bytes have come.
-    Prefix(usize),
+    /// In what may be the prefix, of which the buffer has the beginning.
+    Prefix,
     /// After the prefix, in a tag.
     Tag,
+    /// After the close tag of a text, which takes this many bytes of the buffer.
+    Closed(usize),
 }
 
 #[derive(Debug)]
@@ -52,6 +96,8 @@ struct Call {
     tool: String,
     /// The open elements, outermost first; the arguments themselves have none.
     open: Vec<Element>,
+    /// The parameters that it has.
+    keys: HashSet<String>,
     /// Whether the arguments have begun.
     begun: bool,
     /// Elements that are open beyond the depth that is kept.
@@ -80,35 +126,330 @@ enum Kind {
 
 impl Nested {
     pub(crate) fn new(spec: NestedSpec) -> Self {
-        Self { spec, state: State::Head, buffer: String::new(), call: None }
+        Self {
+            spec,
+            state: State::Head,
+            buffer: String::new(),
+            spare: String::new(),
+            call: None,
+            nest: Vec::new(),
+            doubt: None,
+        }
     }
 
-    /// Takes a whole tag, without its brackets; tells what it ends.
-    fn tag(&mut self, at: u64, out: &mut Out<'_>) -> Ended {
-        let tag = std::mem::take(&mut self.buffer);
-        let Some(call) = &mut self.call else { return Ended::Call };
-        match tag.strip_prefix('/') {
-            Some(name) if [self.spec.call, self.spec.outer].contains(&name.trim()) => {
-                while !call.open.is_empty() {
-                    call.close(at, out);
-                }
-                out.args(call.index, if call.begun { "}" } else { "{}" }, at..at);
-                out.end(call.index, true, at);
-                self.call = None;
-                return if name.trim() == self.spec.call { Ended::Call } else { Ended::Block };
+    /// Takes one character of the head of the call; tells whether that was the last.
+    fn head(&mut self, next: char, end: u64, out: &mut Out<'_>) -> Option<Step> {
+        if next != '>' {
+            self.buffer.push(next);
+            if self.buffer.len() <= NAME_BYTES_MAX {
+                return None;
             }
-            Some(name) => call.close_tag(name.trim(), at, out),
-            None => call.open_tag(tag.trim(), self.spec.item, at, out),
+            out.held.limit = true;
+            return Some(Step::Fail(0));
         }
-        Ended::Nothing
+        let name = attribute(&self.buffer, "name").filter(|name| !name.is_empty());
+        let Some(tool) = name else { return Some(Step::Fail(0)) };
+        let index = out.start(&tool, None, end);
+        let closed = self.buffer.ends_with('/');
+        self.buffer.clear();
+        self.state = State::Text;
+        if closed {
+            out.args(index, "{}", end - 1..end);
+            out.end(index, true, end);
+            return Some(Step::Done(0));
+        }
+        self.call = Some(Call {
+            index,
+            tool,
+            open: Vec::new(),
+            keys: HashSet::new(),
+            begun: false,
+            beyond: 0,
+            malformed: false,
+        });
+        None
+    }
+
+    /// Takes text, or a tag that is text unless that is in doubt; tells what has ended by then.
+    fn data(&mut self, text: &str, at: u64, is_tag: bool, out: &mut Out<'_>) -> Option<Ended> {
+        let call = self.call.as_mut()?;
+        let Some(doubt) = &mut self.doubt else {
+            call.text(text, at, out);
+            return None;
+        };
+        doubt.hold.push_str(text);
+        // Text follows what was opened and closed, or what only mentions the end of something.
+        let may_follow = is_tag || text.trim_start().is_empty() || doubt.kind == Suspect::Block;
+        if doubt.hold.len() > DOUBT_BYTES_MAX && doubt.kind == Suspect::Call {
+            return self.believe(out);
+        }
+        if doubt.hold.len() > DOUBT_BYTES_MAX || (self.nest.is_empty() && !may_follow) {
+            self.dismiss(out);
+        }
+        None
+    }
+
+    /// The text went on: gives what was held back of it.
+    fn dismiss(&mut self, out: &mut Out<'_>) {
+        if let (Some(doubt), Some(call)) = (self.doubt.take(), &mut self.call) {
+            call.text(&doubt.hold, doubt.start, out);
+        }
+    }
+
+    /// The text ended where that was in doubt: reads again what was held back.
+    fn believe(&mut self, out: &mut Out<'_>) -> Option<Ended> {
+        let Doubt { kind, hold, start } = self.doubt.take()?;
+        self.nest.clear();
+        // What has been doubted once is not doubted again, or it would be read without end.
+        out.held.settled = start + hold.len() as u64;
+        if let Some(call) = &mut self.call {
+            if kind == Suspect::Open {
+                call.complain("an element that is not closed", start, out);
+            }
+            call.close(start, out);
+        }
+        let (used, ended) = self.read(&hold, start, out);
+        if ended.is_some() {
+            out.held.again(&hold[used..], start + used as u64);
+        }
+        ended
+    }
+
+    /// Takes the tag in the buffer, which ends at `end`; tells what it ends.
+    fn tag(&mut self, end: u64, out: &mut Out<'_>) -> Option<Ended> {
+        let start = end - self.buffer.len() as u64;
+        let tag = self.buffer[self.spec.prefix.len() + 1..self.buffer.len() - 1].trim();
+        let (name, closes) = match tag.strip_prefix('/') {
+            Some(name) => (name.trim().to_owned(), true),
+            None => (tag.to_owned(), false),
+        };
+        self.state = State::Text;
+        let Some(call) = &mut self.call else { return Some(Ended::Call) };
+        if call.in_text() && call.beyond == 0 {
+            if closes && !self.nest.contains(&name) && call.is_innermost(&name) {
+                self.state = State::Closed(self.buffer.len());
+                return None;
+            }
+            return self.tag_in_text(&name, closes, start, out);
+        }
+        let word = name.split_whitespace().next().unwrap_or_default();
+        if [self.spec.call, self.spec.outer].contains(&word) {
+            if !closes {
+                // The next call begins, and this one ends, although it did not say so.
+                out.held.again(&self.buffer, start);
+            }
+            self.buffer.clear();
+            let word = if closes { word } else { self.spec.call };
+            return Some(self.end(word, if closes { end } else { start }, out));
+        }
+        self.buffer.clear();
+        match closes {
+            true => call.close_tag(&name, end, out),
+            false => call.open_tag(&name, self.spec.item, end, out),
+        }
+        None
+    }
+
+    /// Ends the call at a close tag.
+    fn end(&mut self, name: &str, at: u64, out: &mut Out<'_>) -> Ended {
+        if let Some(call) = &mut self.call {
+            while !call.open.is_empty() {
+                call.close(at, out);
+            }
+            out.args(call.index, if call.begun { "}" } else { "{}" }, at..at);
+            out.end(call.index, true, at);
+        }
+        self.call = None;
+        if name == self.spec.call { Ended::Call } else { Ended::Block }
+    }
+
+    /// Takes a tag that stands in a text and is not its own close tag.
+    fn tag_in_text(
+        &mut self,
+        name: &str,
+        closes: bool,
+        start: u64,
+        out: &mut Out<'_>,
+    ) -> Option<Ended> {
+        let buffer = self.take_buffer();
+        let call = self.call.as_ref()?;
+        let word = name.split_whitespace().next().unwrap_or_default();
+        let frame = [self.spec.call, self.spec.outer].contains(&word);
+        let around = closes && (frame || call.open.iter().any(|element| element.tag == name));
+        let settled = start < out.held.settled;
+        if closes && let Some(at) = self.nest.iter().rposition(|open| open == name) {
+            self.nest.truncate(at);
+        } else if let Some(doubt) = &mut self.doubt {
+            // The element that began was one: what is around the text ends behind it.
+            if around && doubt.kind == Suspect::Open && self.nest.is_empty() {
+                doubt.hold.push_str(&buffer);
+                return self.believe(out);
+            }
+            if around && word == self.spec.outer && self.nest.is_empty() {
+                doubt.kind = Suspect::Block;
+            }
+            if !closes {
+                if frame && doubt.kind != Suspect::Open && self.nest.is_empty() {
+                    doubt.kind = Suspect::Call;
+                }
+                self.open(word);
+            }
+        } else {
+            let kind = match closes {
+                _ if !self.nest.is_empty() => None,
+                true if word == self.spec.outer => Some(Suspect::Block),
+                true if around => Some(Suspect::Close),
+                false if !frame && call.may_have(name, self.spec.item, out) => Some(Suspect::Open),
+                _ => None,
+            };
+            self.doubt = kind.map(|kind| Doubt { kind, hold: String::new(), start });
+            if settled && let Some(doubt) = &mut self.doubt {
+                doubt.hold.push_str(&buffer);
+                return self.believe(out);
+            }
+            if !closes {
+                self.open(word);
+            }
+        }
+        let ended = self.data(&buffer, start, true, out);
+        self.put_back(buffer);
+        ended
+    }
+
+    /// Remembers what was opened in a text; whoever opens more than a few means none of them.
+    fn open(&mut self, name: &str) {
+        if self.nest.len() < NEST_MAX {
+            self.nest.push(name.to_owned());
+        }
+    }
+
+    /// Takes text up to where the call ends; returns how much that was, and what ended.
+    fn read(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> (usize, Option<Ended>) {
+        let mut pos = 0;
+        while pos < text.len() {
+            let (rest, here) = (&text[pos..], at + pos as u64);
+            if self.state == State::Text {
+                let first = self.spec.prefix.as_bytes()[0];
+                let end = memchr::memchr(first, rest.as_bytes()).unwrap_or(rest.len());
+                pos += end;
+                if end > 0
+                    && let Some(ended) = self.data(&rest[..end], here, false, out)
+                {
+                    return (pos, Some(ended));
+                }
+                if end < rest.len() {
+                    self.state = State::Prefix;
+                }
+                continue;
+            }
+            let Some(next) = rest.chars().next() else { break };
+            let len = next.len_utf8();
+            self.buffer.push(next);
+            let whole = match self.state {
+                State::Prefix if self.buffer == self.spec.prefix => {
+                    self.state = State::Tag;
+                    true
+                }
+                State::Prefix => self.spec.prefix.starts_with(&self.buffer),
+                State::Tag if next == '>' => {
+                    pos += len;
+                    let ended = self.tag(here + len as u64, out);
+                    if ended.is_some() {
+                        return (pos, ended);
+                    }
+                    continue;
+                }
+                // A tag follows its prefix directly, and has none in it.
+                State::Tag => {
+                    let first = self.buffer.len() == self.spec.prefix.len() + len;
+                    first == (next == '<') && self.buffer.len() <= NAME_BYTES_MAX
+                }
+                State::Closed(tag) => {
+                    let follows = self.buffer[tag..].trim_start();
+                    if follows == self.spec.prefix {
+                        self.closed(tag, here + len as u64, out);
+                        pos += len;
+                        continue;
+                    }
+                    self.spec.prefix.starts_with(follows) && self.buffer.len() <= HELD_BYTES_MAX
+                }
+                State::Head | State::Text => true,
+            };
+            pos += len;
+            if !whole && let Some(ended) = self.release(here + len as u64, out) {
+                return (pos, Some(ended));
+            }
+        }
+        (pos, None)
+    }
+
+    /// A text has ended at its close tag: another tag begins, of which the prefix has come.
+    fn closed(&mut self, tag: usize, end: u64, out: &mut Out<'_>) {
+        self.dismiss(out);
+        self.nest.clear();
+        let start = end - self.buffer.len() as u64;
+        if let Some(call) = &mut self.call {
+            call.close(start + tag as u64, out);
+        }
+        self.buffer.clear();
+        self.buffer.push_str(self.spec.prefix);
+        self.state = State::Tag;
+    }
+
+    /// Gives what looked like a tag, or the end of a text, and was none. It ends at `end`.
+    fn release(&mut self, end: u64, out: &mut Out<'_>) -> Option<Ended> {
+        let buffer = self.take_buffer();
+        let start = end - buffer.len() as u64;
+        let (known, is_tag) = match self.state {
+            State::Closed(tag) => (tag, true),
+            // Only its first character is settled.
+            _ => (buffer.chars().next().map_or(0, char::len_utf8), false),
+        };
+        self.state = State::Text;
+        let rest = start + known as u64;
+        let ended = self.data(&buffer[..known], start, is_tag, out);
+        match ended {
+            Some(_) => out.held.again(&buffer[known..], rest),
+            None => {
+                // The rest is shorter. What ends in it has been held before, and is given back.
+                let (used, ended) = self.read(&buffer[known..], rest, out);
+                if ended.is_some() {
+                    out.held.again(&buffer[known + used..], rest + used as u64);
+                    return ended;
+                }
+            }
+        }
+        self.put_back(buffer);
+        ended
+    }
+
+    /// Takes the buffer to read it again; another takes its place.
+    fn take_buffer(&mut self) -> String {
+        let spare = std::mem::take(&mut self.spare);
+        std::mem::replace(&mut self.buffer, spare)
+    }
+
+    /// Keeps a buffer that was read again, so that none has to be made the next time.
+    fn put_back(&mut self, mut buffer: String) {
+        buffer.clear();
+        self.spare = buffer;
     }
 }
 
 /// What a tag ends.
 enum Ended {
-    Nothing,
     Call,
     Block,
+}
+
+impl Ended {
+    /// Says so, after this many bytes.
+    fn step(self, used: usize) -> Step {
+        match self {
+            Self::Call => Step::Done(used),
+            Self::Block => Step::Closed(used),
+        }
+    }
 }
 
 impl Call {
@@ -125,6 +466,25 @@ impl Call {
         out.tools.hint(&self.tool, path.map(|part| if part == item { "" } else { part }))
     }
 
+    /// Tells whether the innermost element is text, as it has some or as its schema says.
+    fn in_text(&self) -> bool {
+        let kind = self.open.last().map(|element| &element.kind);
+        matches!(kind, Some(Kind::Text(_) | Kind::Open(Hint::Text | Hint::TextOrNull)))
+    }
+
+    fn is_innermost(&self, tag: &str) -> bool {
+        self.open.last().is_some_and(|element| element.tag == tag)
+    }
+
+    /// Tells whether what begins an element inside of a text may begin one beside it: as far as that is
+    /// known, the tool has it, and the call does not yet.
+    fn may_have(&self, tag: &str, item: &str, out: &Out<'_>) -> bool {
+        match self.open.len() {
+            1 => !self.keys.contains(tag) && out.tools.declares(&self.tool, tag) != Some(false),
+            _ => !self.is_innermost(tag) || tag == item,
+        }
+    }
+
     fn open_tag(&mut self, tag: &str, item: &str, at: u64, out: &mut Out<'_>) {
         if self.open.len() >= DEPTH_MAX {
             if self.beyond == 0 {
@@ -133,17 +493,13 @@ impl Call {
             self.beyond += 1;
             return;
         }
-        // A value that was not closed ends where the next one begins.
-        if let Some(Element { kind: Kind::Text(_), .. }) = self.open.last() {
-            self.complain("an element that is not closed", at, out);
-            self.close(at, out);
-        }
         let hint = self.hint(tag, item, out);
         let index = self.index;
         let keyed = match self.open.last_mut() {
             None => {
                 out.args(index, if self.begun { "," } else { "{" }, at..at);
                 self.begun = true;
+                self.keys.insert(tag.to_owned());
                 true
             }
             Some(parent) => {
@@ -252,113 +608,63 @@ impl Call {
 impl Body for Nested {
     fn push(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Step {
         let mut pos = 0;
-        while pos < text.len() {
-            let (rest, here) = (&text[pos..], at + pos as u64);
-            if self.state == State::Text {
-                let first = self.spec.prefix.as_bytes()[0];
-                let end = memchr::memchr(first, rest.as_bytes()).unwrap_or(rest.len());
-                if end > 0
-                    && let Some(call) = &mut self.call
-                {
-                    call.text(&rest[..end], here, out);
-                }
-                pos += end;
-                if end < rest.len() {
-                    self.state = State::Prefix(0);
-                }
-                continue;
+        while self.state == State::Head
+            && let Some(next) = text[pos..].chars().next()
+        {
+            let (piece, here) = (&text[pos..pos + next.len_utf8()], at + pos as u64);
+            pos += piece.len();
+            if !out.held.push(piece, here) {
+                return Step::Fail(pos);
             }
-            let Some(next) = rest.chars().next() else { break };
-            let len = next.len_utf8();
-            match self.state {
-                State::Head => {
-                    if !out.held.push(&rest[..len], here) {
-                        return Step::Fail(pos + len);
-                    }
-                    pos += len;
-                    if next != '>' {
-                        self.buffer.push(next);
-                        if self.buffer.len() > NAME_BYTES_MAX {
-                            out.held.limit = true;
-                            return Step::Fail(pos);
-                        }
-                        continue;
-                    }
-                    let name = attribute(&self.buffer, "name").filter(|name| !name.is_empty());
-                    let Some(tool) = name else { return Step::Fail(pos) };
-                    let index = out.start(&tool, None, here + 1);
-                    self.call = Some(Call {
-                        index,
-                        tool,
-                        open: Vec::new(),
-                        begun: false,
-                        beyond: 0,
-                        malformed: false,
-                    });
-                    let closed = self.buffer.ends_with('/');
-                    self.buffer.clear();
-                    self.state = State::Text;
-                    if closed {
-                        out.args(index, "{}", here..here + 1);
-                        out.end(index, true, here + 1);
-                        return Step::Done(pos);
-                    }
-                }
-                State::Prefix(had) => {
-                    let prefix = self.spec.prefix;
-                    if prefix[had..].starts_with(next) {
-                        pos += len;
-                        let had = had + len;
-                        self.state =
-                            if had == prefix.len() { State::Tag } else { State::Prefix(had) };
-                        continue;
-                    }
-                    // Text after all; only its first character is settled.
-                    let start = here - had as u64;
-                    let first = prefix.chars().next().map_or(0, char::len_utf8);
-                    self.state = State::Text;
-                    if let Some(call) = &mut self.call {
-                        call.text(&prefix[..first], start, out);
-                    }
-                    // The rest is shorter than the prefix, so this goes no deeper than it is long.
-                    let rest = self.push(&prefix[first..had], start + first as u64, out);
-                    debug_assert_eq!(rest, Step::More, "half a prefix ends nothing");
-                }
-                State::Tag => {
-                    pos += len;
-                    match next {
-                        '<' if self.buffer.is_empty() => {}
-                        '>' => {
-                            self.state = State::Text;
-                            match self.tag(here + 1, out) {
-                                Ended::Nothing => {}
-                                Ended::Call => return Step::Done(pos),
-                                Ended::Block => return Step::Closed(pos),
-                            }
-                        }
-                        _ => {
-                            self.buffer.push(next);
-                            if self.buffer.len() > NAME_BYTES_MAX {
-                                out.error(ErrorKind::Limit, "a tag is too long", here);
-                                self.buffer.clear();
-                                self.state = State::Text;
-                            }
-                        }
-                    }
-                }
-                State::Text => {}
+            match self.head(next, at + pos as u64, out) {
+                Some(Step::Done(_)) => return Step::Done(pos),
+                Some(_) => return Step::Fail(pos),
+                None => {}
             }
         }
-        Step::More
+        let (used, ended) = self.read(&text[pos..], at + pos as u64, out);
+        ended.map_or(Step::More, |ended| ended.step(pos + used))
     }
 
     fn finish(&mut self, at: u64, out: &mut Out<'_>) {
+        if self.call.is_none() {
+            return;
+        }
+        let mut closed = false;
+        if let State::Closed(_) = self.state {
+            // Its own close tag is the last thing that came.
+            self.dismiss(out);
+            let start = at - self.buffer.len() as u64;
+            if let Some(call) = &mut self.call {
+                call.close(start, out);
+            }
+            closed = true;
+        } else if self.doubt.is_some() {
+            // The beginning of a tag says nothing more.
+            let rest = if self.state == State::Text {
+                String::new()
+            } else {
+                std::mem::take(&mut self.buffer)
+            };
+            self.state = State::Text;
+            if let Some(doubt) = &mut self.doubt {
+                doubt.hold.push_str(&rest);
+            }
+            if let Some(ended) = self.believe(out) {
+                out.held.closed = matches!(ended, Ended::Block);
+                return;
+            }
+            return self.finish(at, out);
+        }
         let Some(call) = &mut self.call else { return };
-        if let State::Prefix(had) = self.state {
-            call.text(&self.spec.prefix[..had], at - had as u64, out);
+        if !closed && call.in_text() {
+            call.text(&self.buffer, at - self.buffer.len() as u64, out);
         }
         call.leave_open(at, out);
         out.end(call.index, false, at);
         out.error(ErrorKind::Truncated, "the stream ends inside of a call", at);
     }
 }
+
+/// How many elements are remembered that a text opens.
+const NEST_MAX: usize = 64;

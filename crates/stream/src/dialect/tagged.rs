@@ -14,11 +14,13 @@
 //! 1. A value ends at its own close tag, if the next parameter or the end of the call follows. No other
 //!    tag ends it; a close tag that nothing of the kind follows is data.
 //! 2. Calls and parameters that are opened inside of a value are part of it, and so are the tags that
-//!    close them.
+//!    close them. What opens a parameter is all of it, up to where its value would begin.
 //! 3. Models leave close tags out. What may be the end of a value that lacks its own is doubtful: the
-//!    close tag of a call that was not opened in the value ([`Kind::Foreign`]), a parameter that begins on
-//!    a line of its own ([`Kind::Open`]), a close tag that may belong to what was opened inside
-//!    ([`Kind::Inner`]). From there on everything is held back until it is clear.
+//!    close tag of a call, or of the block of calls, that was not opened in the value, and the value's own
+//!    close tag if the next call follows ([`Kind::Foreign`]); a parameter that begins on a line of its own,
+//!    unless its tool is known not to have it or the call has it already ([`Kind::Open`]); a close tag that
+//!    may belong to what was opened inside ([`Kind::Inner`]). From there on everything is held back until
+//!    it is clear.
 //!    - The value's own close tag comes (1): what was held is data.
 //!    - A parameter that was opened on its own line is closed by the tag that ends the call: it was one,
 //!      and the value before it lacked its close tag. Text after its close tag: it was data.
@@ -33,7 +35,7 @@ use std::ops::Range;
 
 use crate::dialect::body::{Body, Out, Step};
 use crate::dialect::json_calls::JsonCalls;
-use crate::dialect::tag::{Fit, Spelling, Start, attribute, is_name};
+use crate::dialect::tag::{Fit, Spelling, Start, TAG_BLANKS_MAX, attribute, is_name};
 use crate::dialect::tools::Hint;
 use crate::dialect::value::Value;
 use crate::dialect::{HELD_BYTES_MAX, NAME_BYTES_MAX};
@@ -91,6 +93,17 @@ pub(crate) enum Key {
     Attribute(&'static str),
     /// In an element of its own, and the value in the next: `<arg_key>K</arg_key><arg_value>`.
     Element { close: &'static str, value_open: &'static str },
+}
+
+impl Key {
+    /// Reads a key out of the inside of its tag or element.
+    fn read(self, head: &str) -> String {
+        match self {
+            Self::Bare => head.trim().trim_matches(['"', '\'']).to_owned(),
+            Self::Element { .. } => head.trim().to_owned(),
+            Self::Attribute(name) => attribute(head, name).unwrap_or_default(),
+        }
+    }
 }
 
 /// Reads one call.
@@ -174,6 +187,8 @@ enum Tag {
     ParamOpen,
     CallClose,
     CallOpen,
+    OuterClose,
+    OuterOpen,
     CdataOpen,
     CdataClose,
 }
@@ -216,8 +231,17 @@ impl Tagged {
                 _ => Header::Fail,
             };
         }
-        if self.tags.head == Head::Bare && matches!(next, '<' | '\n') {
-            return Header::Fail;
+        if self.tags.head == Head::Bare {
+            // Line feeds may stand around a name as other blanks do, but a name has none.
+            let name = self.buffer.trim_start();
+            let blanks = self.buffer.len() - name.len();
+            let over = name.contains('\n') && !next.is_whitespace();
+            if next == '<'
+                || blanks > TAG_BLANKS_MAX
+                || (over && !self.tags.tag_end.starts_with(next))
+            {
+                return Header::Fail;
+            }
         }
         // A name must not run on into the next word: `<invoked>` is no `<invoke>`.
         if self.tags.head != Head::Bare
@@ -304,22 +328,18 @@ impl Tagged {
 
     /// Begins a parameter of which the tag is whole.
     fn param(&mut self, at: u64, out: &mut Out<'_>) {
-        let head = std::mem::take(&mut self.buffer);
-        let (key, hint) = match self.tags.key {
-            Key::Bare => (head.trim().trim_matches(['"', '\'']).to_owned(), None),
-            Key::Element { .. } => (head.trim().to_owned(), None),
-            Key::Attribute(name) => {
-                let hint = match (attribute(&head, "string"), attribute(&head, "type")) {
-                    (Some(string), _) if string == "true" => Some(Hint::Text),
-                    (Some(_), _) => Some(Hint::Any),
-                    (None, Some(kind)) if kind == "string" => Some(Hint::Text),
-                    (None, Some(_)) => Some(Hint::Any),
-                    (None, None) => None,
-                };
-                (attribute(&head, name).unwrap_or_default(), hint)
-            }
+        let head = &self.buffer;
+        let hint = match self.tags.key {
+            Key::Bare | Key::Element { .. } => None,
+            Key::Attribute(_) => match (attribute(head, "string"), attribute(head, "type")) {
+                (Some(string), _) if string == "true" => Some(Hint::Text),
+                (Some(_), _) => Some(Hint::Any),
+                (None, Some(kind)) if kind == "string" => Some(Hint::Text),
+                (None, Some(_)) => Some(Hint::Any),
+                (None, None) => None,
+            },
         };
-        self.buffer = head;
+        let key = self.tags.key.read(head);
         self.buffer.clear();
         let Some(call) = &mut self.call else { return };
         if !call.keys.insert(key.clone()) {
@@ -501,11 +521,13 @@ impl Tagged {
                 if scan.cdata {
                     try_on(self.spelling.fit("]]>", text), Tag::CdataClose);
                 } else {
-                    let Tags { param_close, call_close, .. } = self.tags;
+                    let Tags { param_close, call_close, outer_open, outer_close, .. } = self.tags;
                     try_on(self.spelling.fit(param_close, text), Tag::ParamClose);
                     try_on(self.spelling.fit(call_close, text), Tag::CallClose);
                     try_on(self.fit_param(text), Tag::ParamOpen);
                     try_on(self.fit_call(text), Tag::CallOpen);
+                    try_on(self.spelling.fit(outer_open, text), Tag::OuterOpen);
+                    try_on(self.spelling.fit(outer_close, text), Tag::OuterClose);
                     if self.tags.cdata && scan.first {
                         try_on(self.spelling.fit("<![CDATA[", text), Tag::CdataOpen);
                     }
@@ -544,7 +566,10 @@ impl Tagged {
         let Tags { call_close, outer_open, outer_close, param_close, .. } = self.tags;
         let fit = |tag: &str| self.spelling.fit(tag, text);
         let fit = match tag {
-            Tag::ParamClose => self.fit_param(text).max(fit(call_close)).max(fit(outer_close)),
+            Tag::ParamClose => {
+                let ends = fit(call_close).max(fit(outer_close)).max(self.fit_param(text));
+                ends.max(self.fit_call(text)).max(fit(outer_open))
+            }
             Tag::CdataClose => fit(param_close),
             _ => fit(outer_close).max(fit(outer_open)).max(self.fit_call(text)),
         };
@@ -557,18 +582,78 @@ impl Tagged {
         }
     }
 
-    /// Tells whether a text is the beginning of a parameter.
+    /// Tells whether a text is what begins a parameter, up to its value: no less is one.
     fn fit_param(&self, text: &str) -> Fit {
-        let Tags { param_open, key, .. } = self.tags;
-        match self.spelling.start(param_open, text) {
+        match self.spelling.start(self.tags.param_open, text) {
             Start::No => Fit::No,
             Start::Begun => Fit::Begun,
-            Start::Whole(len) => match key {
-                Key::Bare => named(&text[len..], |c| !matches!(c, '>' | '<' | '\n')),
-                Key::Attribute(_) => named(&text[len..], char::is_whitespace),
-                Key::Element { .. } => Fit::Whole,
-            },
+            Start::Whole(len) => self.fit_head(&text[len..]).0,
         }
+    }
+
+    /// As [`Self::fit_param`], for what follows the name of the tag; also returns what has the key in it.
+    fn fit_head<'t>(&self, text: &'t str) -> (Fit, &'t str) {
+        if text.len() > OPENER_BYTES_MAX {
+            return (Fit::No, text);
+        }
+        let inside = match self.tags.key {
+            Key::Element { close, value_open } => {
+                let Some((key, rest)) = text.find('<').map(|tag| text.split_at(tag)) else {
+                    return (Fit::Begun, text);
+                };
+                let fit = match self.spelling.start(close, rest) {
+                    _ if key.trim().is_empty() => Fit::No,
+                    Start::No => Fit::No,
+                    Start::Begun => Fit::Begun,
+                    Start::Whole(len) => self.spelling.fit(value_open, rest[len..].trim_start()),
+                };
+                return (fit, key);
+            }
+            Key::Attribute(_) if text.starts_with(|c: char| !c.is_whitespace()) => {
+                return (Fit::No, text);
+            }
+            Key::Attribute(_) => true,
+            Key::Bare => false,
+        };
+        let end = self.tags.tag_end;
+        let mut quote = None;
+        for (at, next) in text.char_indices() {
+            let rest = &text[at..];
+            match quote {
+                Some(open) if open == next => quote = None,
+                None if inside && matches!(next, '"' | '\'') => quote = Some(next),
+                None if rest == end => {
+                    let key = self.tags.key.read(&text[..at]);
+                    let whole =
+                        !key.is_empty() && !key.contains('\n') && !text[..at].ends_with('/');
+                    return (if whole { Fit::Whole } else { Fit::No }, &text[..at]);
+                }
+                None if end.starts_with(rest) => return (Fit::Begun, text),
+                _ if next == '<' => return (Fit::No, text),
+                None if rest.starts_with(end) => return (Fit::No, text),
+                _ => {}
+            }
+        }
+        (Fit::Begun, text)
+    }
+
+    /// Tells whether what begins a parameter inside of a value may begin one of the call: its tool has it, as
+    /// far as that is known, and the call does not yet.
+    fn may_have(&self, opener: &str, out: &Out<'_>) -> bool {
+        let (Some(call), Start::Whole(len)) =
+            (&self.call, self.spelling.start(self.tags.param_open, opener))
+        else {
+            return false;
+        };
+        let key = self.tags.key.read(self.fit_head(&opener[len..]).1);
+        !call.keys.contains(&key) && out.tools.declares(&call.name, &key) != Some(false)
+    }
+
+    /// Tells whether a close tag is followed by what begins a call, or a block of them.
+    fn opens_call(&self, rest: &str) -> bool {
+        let rest = rest.trim_start();
+        self.fit_call(rest) == Fit::Whole
+            || self.spelling.fit(self.tags.outer_open, rest) == Fit::Whole
     }
 
     /// Tells whether a text is the beginning of a call.
@@ -621,7 +706,17 @@ impl Tagged {
                 self.state = State::AfterCdata;
                 return self.replay_buffer(buffer, to, start, out);
             }
+            // The next call follows, and nothing has ended this one.
+            Tag::ParamClose
+                if !self.nest.has_param()
+                    && self.doubt.is_none()
+                    && self.opens_call(&buffer[to..]) =>
+            {
+                let kind = Kind::Foreign { own_line: true, block: false };
+                self.doubt = Some(Doubt::new(kind, start, to));
+            }
             Tag::ParamClose => match self.nest.close_param() {
+                None if self.doubt.is_some() && self.opens_call(&buffer[to..]) => {}
                 None => {
                     self.dismiss(out);
                     if let Some(call) = &mut self.call {
@@ -650,22 +745,41 @@ impl Tagged {
                 } else if self.doubt.is_none() {
                     let follower = buffer[to..].trim_start();
                     let block = self.spelling.fit(self.tags.outer_close, follower) == Fit::Whole;
+                    let mut own_line = own_line;
                     if block {
                         given = buffer.len();
+                        own_line |=
+                            buffer[to..].len() > follower.len() && buffer[to..].contains('\n');
                     }
                     let kind = Kind::Foreign { own_line, block };
                     self.doubt = Some(Doubt::new(kind, start, given));
                     ended = settled && (own_line || given < buffer.len());
                 }
             }
+            Tag::OuterClose => {
+                if self.nest.blocks > 0 {
+                    self.nest.blocks -= 1;
+                } else if !self.nest.has_call() && self.doubt.is_none() {
+                    let kind = Kind::Foreign { own_line, block: true };
+                    self.doubt = Some(Doubt::new(kind, start, to));
+                    ended = settled && own_line;
+                }
+            }
             Tag::ParamOpen => {
-                if own_line && self.nest.is_empty() && self.doubt.is_none() {
+                // A key and a value in elements of their own are no mere mention of a tag.
+                let clear = own_line || matches!(self.tags.key, Key::Element { .. });
+                if clear
+                    && self.nest.is_empty()
+                    && self.doubt.is_none()
+                    && self.may_have(&buffer[from..to], out)
+                {
                     self.doubt = Some(Doubt::new(Kind::Open, start, from));
                     ended = settled;
                 }
                 self.nest.open_param();
             }
             Tag::CallOpen => self.nest.open_call(),
+            Tag::OuterOpen => self.nest.blocks += 1,
         }
         self.state = State::Value(scan);
         if ended && let Some(doubt) = &mut self.doubt {
@@ -807,12 +921,15 @@ impl Tagged {
             }
             State::KeyText => {
                 self.buffer.push(next);
-                if let Key::Element { close, .. } = self.tags.key {
+                if let Key::Element { close, value_open } = self.tags.key {
                     // However it is spelt, its last character is the same.
                     let tag = close.ends_with(next).then(|| self.buffer.rfind('<')).flatten();
-                    let whole = tag
-                        .filter(|tag| self.spelling.fit(close, &self.buffer[*tag..]) == Fit::Whole);
-                    if let Some(tag) = whole {
+                    let fits = |with: &str| {
+                        tag.filter(|tag| {
+                            self.spelling.fit(with, &self.buffer[*tag..]) == Fit::Whole
+                        })
+                    };
+                    if let Some(tag) = fits(close) {
                         self.buffer.truncate(tag);
                         let key = self.buffer.trim().to_owned();
                         if let Some(call) = &mut self.call {
@@ -820,6 +937,10 @@ impl Tagged {
                         }
                         self.buffer.clear();
                         self.state = State::ValueOpen;
+                    } else if let Some(tag) = fits(value_open) {
+                        // The key lacks its close tag.
+                        self.buffer.truncate(tag);
+                        self.param(at + len as u64, out);
                     } else if self.buffer.len() > NAME_BYTES_MAX {
                         out.error(ErrorKind::Limit, "the key of a parameter is too long", at);
                         self.buffer.clear();
@@ -920,8 +1041,10 @@ impl Tagged {
         self.buffer.push(next);
         let Tags { param_open, call_close, outer_close, param_close, name_end, key, .. } =
             self.tags;
-        let fits = [param_open, call_close, outer_close, param_close, name_end]
-            .map(|tag| self.spelling.fit(tag, &self.buffer));
+        let Tags { call_open, outer_open, .. } = self.tags;
+        let fits =
+            [param_open, call_close, outer_close, param_close, name_end, call_open, outer_open]
+                .map(|tag| self.spelling.fit(tag, &self.buffer));
         let end = at + len as u64;
         if unproven {
             if fits[..2].iter().all(|fit| *fit == Fit::No) {
@@ -957,6 +1080,13 @@ impl Tagged {
             self.state = State::Between;
         } else if fits[4] == Fit::Whole {
             self.buffer.clear();
+        } else if fits[5..].contains(&Fit::Whole) {
+            // The next call begins, and this one ends, although it did not say so.
+            let buffer = std::mem::take(&mut self.buffer);
+            let start = end - buffer.len() as u64;
+            self.end(true, start, out);
+            out.held.again(&buffer, start);
+            return Err(Over::Done(len));
         } else if fits.iter().all(|fit| *fit == Fit::No) {
             self.complain("a tag that does not belong into a call", at, out);
             // Its first character is what did not fit; without it there is always progress.
@@ -1078,6 +1208,8 @@ impl Body for Tagged {
 struct Nest {
     calls: u64,
     len: u32,
+    /// How many blocks of calls were opened.
+    blocks: u32,
 }
 
 impl Nest {
@@ -1240,8 +1372,11 @@ fn named(rest: &str, may: impl Fn(char) -> bool) -> Fit {
     }
 }
 
+/// The most bytes of what begins a parameter that are looked at inside of a value.
+const OPENER_BYTES_MAX: usize = 512;
+
 /// The most text that is held back since a value may have ended.
-const DOUBT_BYTES_MAX: usize = 64 << 10;
+pub(crate) const DOUBT_BYTES_MAX: usize = 64 << 10;
 
 /// What a character makes of a tag inside of a value.
 enum Verdict {

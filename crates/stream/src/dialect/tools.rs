@@ -92,6 +92,18 @@ impl Tools {
         matches!(self.hint(tool, [parameter]), Hint::Text | Hint::TextOrNull)
     }
 
+    /// Tells whether a tool has a parameter of this name, as far as that is known.
+    pub(crate) fn declares(&self, tool: &str, parameter: &str) -> Option<bool> {
+        let schema = &self.list.iter().find(|known| known.name == tool)?.schema;
+        let mut listed = Listed::default();
+        listed.look(schema, schema, parameter, 0);
+        match listed {
+            Listed { named: true, .. } => Some(true),
+            Listed { others: false, any: true, .. } => Some(false),
+            _ => None,
+        }
+    }
+
     /// Returns what the schema of a tool says about the value at `path`; an empty part of the path
     /// stands for an item of an array.
     pub(crate) fn hint<'p>(&self, tool: &str, path: impl IntoIterator<Item = &'p str>) -> Hint {
@@ -143,6 +155,39 @@ fn reference<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
 
 fn branches(schema: &Value) -> impl Iterator<Item = &Value> {
     ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten()
+}
+
+/// What a schema says about the names of properties.
+#[derive(Clone, Copy, Debug, Default)]
+struct Listed {
+    /// It has the one that is looked for.
+    named: bool,
+    /// It has some.
+    any: bool,
+    /// It says that there may be others, or it was not looked at to its end.
+    others: bool,
+    steps: usize,
+}
+
+impl Listed {
+    fn look(&mut self, schema: &Value, root: &Value, name: &str, depth: usize) {
+        self.steps += 1;
+        if depth > REFERENCES_MAX || self.steps > STEPS_MAX {
+            self.others = true;
+            return;
+        }
+        if let Some(properties) = schema.get("properties") {
+            self.any = true;
+            self.named |= properties.get(name).is_some();
+        }
+        let more = schema.get("additionalProperties");
+        self.others |= more.is_some_and(|more| *more != Value::Bool(false))
+            || schema.get("patternProperties").is_some();
+        if let Some(target) = reference(schema, root) {
+            self.look(target, root, name, depth + 1);
+        }
+        branches(schema).for_each(|branch| self.look(branch, root, name, depth + 1));
+    }
 }
 
 /// The types that a schema admits.
@@ -238,6 +283,27 @@ mod tests {
         let tools = Tools::from_json(&json!([{"name": "f", "parameters": schema}])).unwrap();
         assert_eq!(tools.hint("f", ["a"]), want);
         assert_eq!(tools.takes_text("f", "a"), matches!(want, Hint::Text | Hint::TextOrNull));
+    }
+
+    #[test]
+    fn what_a_tool_declares() {
+        for (schema, want) in [
+            (json!({"properties": {"a": {}}}), Some(true)),
+            (json!({"properties": {"b": {}}}), Some(false)),
+            (json!({"properties": {}}), Some(false)),
+            (json!({"properties": {"b": {}}, "additionalProperties": false}), Some(false)),
+            (json!({"properties": {"b": {}}, "additionalProperties": true}), None),
+            (json!({"additionalProperties": {"type": "string"}}), None),
+            (json!({"anyOf": [{"properties": {"b": {}}}, {"properties": {"a": {}}}]}), Some(true)),
+            (json!({"$ref": "#/$defs/x", "$defs": {"x": {"properties": {"a": {}}}}}), Some(true)),
+            (json!({"$ref": "#"}), None),
+            (json!({}), None),
+            (Value::Null, None),
+        ] {
+            let tools = Tools::from_json(&json!([{"name": "f", "parameters": schema}])).unwrap();
+            assert_eq!(tools.declares("f", "a"), want, "{schema}");
+            assert_eq!(tools.declares("g", "a"), None, "{schema}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Raw values arrive byte for byte, whatever tags are in them; and what is left out is missed, not guessed.
 
+use std::slice::from_ref;
+
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use stream::canonical::{Collector, Kind};
@@ -39,12 +41,16 @@ impl Tagged {
         let text = format!("{}{}{}{}", self.block.0, self.call, self.param, self.block.1);
         let text = text.replace("$params", "").replace("$value", "");
         let text = text.replace("$name", "f").replace("$key", "k");
-        let starts: Vec<_> = text.match_indices('<').map(|(at, _)| at).collect();
+        let start = if text.starts_with(PREFIX) { PREFIX } else { "<" };
+        let starts: Vec<_> = text.match_indices(start).map(|(at, _)| at).collect();
         let ends = starts.iter().skip(1).copied().chain([text.len()]);
         let tags = starts.iter().zip(ends).map(|(from, to)| text[*from..to].trim_end().to_owned());
         tags.collect()
     }
 }
+
+/// What stands before every tag of MiniMax M3.
+const PREFIX: &str = "]<]minimax[>[";
 
 const INVOKE: Tagged = Tagged {
     name: "",
@@ -143,6 +149,14 @@ const FORMATS: &[Tagged] = &[
         call_close: "<|close|>call<|sep|>",
     },
     Tagged {
+        name: "minimax_m3",
+        block: ("]<]minimax[>[<tool_call>\n", "]<]minimax[>[</tool_call>"),
+        call: "]<]minimax[>[<invoke name=\"$name\">$params]<]minimax[>[</invoke>\n",
+        param: "]<]minimax[>[<$key>$value]<]minimax[>[</$key>",
+        param_close: "]<]minimax[>[</k>",
+        call_close: "]<]minimax[>[</invoke>",
+    },
+    Tagged {
         name: "muse",
         block: (" to=f<|message|><atem:function_calls>\n", "</atem:function_calls><|eom|>"),
         call: "<atem:invoke name=\"$name\">\n$params</atem:invoke>\n",
@@ -154,7 +168,17 @@ const FORMATS: &[Tagged] = &[
 
 /// Reads an input in pieces of these sizes: the calls with their arguments, all text, and the errors.
 fn read(name: &str, input: &str, sizes: &[usize]) -> (Vec<(String, Value, bool)>, String, String) {
-    let dialect = Dialect::new(Format::named(name).unwrap(), &Options::default(), &tools());
+    read_with(name, &tools(), input, sizes)
+}
+
+/// As [`read`], with other tools.
+fn read_with(
+    name: &str,
+    tools: &Tools,
+    input: &str,
+    sizes: &[usize],
+) -> (Vec<(String, Value, bool)>, String, String) {
+    let dialect = Dialect::new(Format::named(name).unwrap(), &Options::default(), tools);
     let (mut parser, mut events) = (Parser::new(&dialect), Collector::default());
     let (mut rest, mut sizes) = (input.as_bytes(), sizes.iter().cycle());
     while !rest.is_empty() {
@@ -194,7 +218,8 @@ fn value(own: &'static Tagged) -> impl Strategy<Value = String> {
     }
     tags.sort();
     tags.dedup();
-    let param_open = own.param[..own.param.find("$key").unwrap()].to_owned();
+    let param_open = own.param("k", "\0");
+    let param_open = param_open[..=param_open.find('k').unwrap()].to_owned();
     let tags: Vec<String> = tags
         .into_iter()
         // Whether a parameter that is opened and not closed is one would be anybody's guess.
@@ -355,5 +380,133 @@ fn values_without_their_close_tag() {
         check(own, "abc\n", &rest, &[&value, "d", "e"]);
         let rest = format!("{close}\n{}{}", call(&"long ".repeat(40_000)), own.block.1);
         check(own, "abc\n", &rest, &[&value, &"long ".repeat(40_000)]);
+    }
+}
+
+/// Reads an input cut in several ways: calls of `write` with these arguments, and some text.
+#[track_caller]
+fn check_input(own: &Tagged, tools: &Tools, input: &str, want: &[Value], text: &str) {
+    let want: Vec<_> = want.iter().map(|args| ("write".to_owned(), args.clone(), true)).collect();
+    for size in [1, 7, input.len()] {
+        let (calls, said, errors) = read_with(own.name, tools, input, &[size]);
+        assert_eq!(calls, want, "{} by {size}: {input}", own.name);
+        assert_eq!(said.trim(), text, "{} by {size}: {input}", own.name);
+        // Where elements are nested, one that is not closed is named.
+        let named = own.name == "minimax_m3" && errors.contains("not closed");
+        assert!(errors.is_empty() || named, "{} by {size}: {input}: {errors}", own.name);
+    }
+}
+
+/// Two parameters, and no others.
+fn closed_tools() -> Tools {
+    let text = json!({ "type": "string" });
+    let schema = json!({ "properties": { "k": text, "other": text } });
+    Tools::from_json(&json!([{ "name": "write", "parameters": schema }])).unwrap()
+}
+
+impl Tagged {
+    /// A call up to its first value, and what follows the last: all of it, and without what ends the value.
+    fn around(&self) -> (String, String, String) {
+        let call = self.call("write", &[("k".to_owned(), "\0".to_owned())]);
+        let (head, _) = call.split_once('\0').unwrap();
+        let (end, lacks) = ends(self);
+        (format!("{}{head}", self.block.0), end, lacks)
+    }
+
+    /// What begins a parameter.
+    fn opener(&self, key: &str) -> String {
+        self.param.split_once("$value").unwrap().0.replace("$key", key)
+    }
+}
+
+#[test]
+fn openers_that_are_text() {
+    for own in FORMATS {
+        let (head, end, _) = own.around();
+        let torn = own.param.split_once("$key").unwrap().0;
+        let undeclared = own.opener("undeclared");
+        let closed = own.param("undeclared", "x");
+        let mut values = vec![
+            format!("see\n{torn}\nmore"),
+            format!("see {torn} more"),
+            format!("see\n{undeclared}more"),
+            format!("see\n{closed}\nmore"),
+            format!("see\n{closed}{closed}\nmore"),
+        ];
+        // Of elements with the same name nobody could tell which one is closed.
+        if own.name != "minimax_m3" {
+            values.push(format!("see\n{}more", own.opener("k")));
+        }
+        for value in values {
+            let other = own.param("other", "x");
+            let want = json!({ "k": value });
+            check_input(own, &closed_tools(), &format!("{head}{value}{end}"), &[want], "");
+            let close = end.find(own.call_close).unwrap();
+            let input = format!("{head}{value}{}{other}{}", &end[..close], &end[close..]);
+            let want = json!({ "k": value, "other": "x" });
+            check_input(own, &closed_tools(), &input, &[want], "");
+        }
+    }
+}
+
+#[test]
+fn close_tags_that_are_left_out() {
+    for own in FORMATS {
+        let (head, end, lacks) = own.around();
+        let tools = closed_tools();
+        let feed = if own.param.contains("\n$value") { "" } else { "\n" };
+        let abc = format!("abc{feed}");
+        let other = own.param("other", "x");
+        // The next parameter says that the value is over, on a line of its own, or if it says all of that.
+        let want = json!({ "k": abc, "other": "x" });
+        for tools in [&tools, &self::tools()] {
+            check_input(own, tools, &format!("{head}abc\n{other}{lacks}"), from_ref(&want), "");
+        }
+        if own.param.contains("</arg_key>") {
+            let want = json!({ "k": "abc", "other": "x" });
+            check_input(own, &tools, &format!("{head}abc{other}{lacks}"), from_ref(&want), "");
+            let torn = head.replace("</arg_key>", "");
+            let (_, rest) = end.split_once(own.param_close).unwrap();
+            let input = format!("{torn}abc{}{other}{rest}", own.param_close);
+            check_input(own, &tools, &input, &[want], "");
+        }
+        // The next call follows, and only the value was closed; or not even a value was there.
+        let next = own.call("write", &[("k".to_owned(), "d".to_owned())]);
+        let close = end.find(own.call_close).unwrap();
+        let input = format!("{head}abc{}\n{next}{}", &end[..close], own.block.1);
+        check_input(own, &tools, &input, &[json!({ "k": "abc" }), json!({ "k": "d" })], "");
+        let bare = own.call.split_once("$params").unwrap().0.replace("$name", "write");
+        let input = format!("{}{bare}{next}{}", own.block.0, own.block.1);
+        check_input(own, &tools, &input, &[json!({}), json!({ "k": "d" })], "");
+        // Only the block is closed, and an answer or another block follows.
+        let outer = lacks.strip_prefix(own.call_close).unwrap().trim_start();
+        let outer = outer.strip_suffix("<|eom|>").unwrap_or(outer);
+        if outer.is_empty() {
+            continue;
+        }
+        let want = json!({ "k": abc });
+        check_input(own, &tools, &format!("{head}abc\n{outer}"), from_ref(&want), "");
+        if own.name == "muse" {
+            continue;
+        }
+        let input = format!("{head}abc\n{outer}\nDone.");
+        check_input(own, &tools, &input, from_ref(&want), "Done.");
+        let next = own.calls(&[("write".to_owned(), vec![("k".to_owned(), "d".to_owned())])]);
+        let input = format!("{head}abc\n{outer}\n{next}");
+        check_input(own, &tools, &input, &[want, json!({ "k": "d" })], "");
+        let input = format!("{head}abc{}\n{outer}\nDone.", own.call_close);
+        check_input(own, &tools, &input, &[json!({ "k": "abc" })], "Done.");
+    }
+}
+
+#[test]
+fn line_feeds_in_tags() {
+    for own in FORMATS.iter().filter(|own| own.param.starts_with("<parameter")) {
+        let (head, end, _) = own.around();
+        let head = match own.call.contains("<function=") {
+            true => head.replace("=write>", "=\nwrite\n>").replace("=k>", "=\nk\n>"),
+            false => head.replace(" name", "\nname").replace("\">", "\"\n>"),
+        };
+        check_input(own, &closed_tools(), &format!("{head}abc{end}"), &[json!({ "k": "abc" })], "");
     }
 }
