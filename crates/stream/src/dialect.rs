@@ -5,6 +5,7 @@
 //! whatever the network brings, then finish. The events do not depend on how the input was cut.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -21,6 +22,7 @@ pub mod blocks;
 mod body;
 mod code;
 mod detect;
+mod ends;
 mod envelope;
 mod fence;
 mod gemma;
@@ -268,6 +270,10 @@ impl Parser {
     /// Ends the stream: whatever was held back comes out, whatever is open is closed.
     pub fn finish(&mut self, sink: &mut dyn Sink) {
         let Self { utf8, engine, offset } = self;
+        if engine.awaits(utf8.held()) {
+            // Of a mark that is not shown, so neither is what is left of the character.
+            utf8.finish(|_| invalid(*offset..*offset, sink));
+        }
         utf8.finish(|piece| give(engine, offset, piece, sink));
         self.engine.finish(self.offset, sink);
     }
@@ -288,6 +294,13 @@ impl Either {
         }
     }
 
+    fn awaits(&self, half: &[u8]) -> bool {
+        match self {
+            Self::Text(machine) => machine.awaits(half),
+            Self::Other(engine) => engine.awaits(half),
+        }
+    }
+
     fn finish(&mut self, at: u64, sink: &mut dyn Sink) {
         match self {
             Self::Text(machine) => machine.finish(at, sink),
@@ -300,10 +313,14 @@ fn give(engine: &mut Either, offset: &mut u64, piece: utf8::Piece<'_>, sink: &mu
     let range = *offset..*offset + piece.as_str().len() as u64;
     *offset = range.end;
     if let utf8::Piece::Invalid(_) = piece {
-        let detail = "bytes that are not UTF-8";
-        sink.event(Event::Error { kind: ErrorKind::InvalidUtf8, detail }, range.clone());
+        invalid(range.clone(), sink);
     }
     engine.push(piece.as_str(), range.start, sink);
+}
+
+fn invalid(range: Range<u64>, sink: &mut dyn Sink) {
+    let detail = "bytes that are not UTF-8";
+    sink.event(Event::Error { kind: ErrorKind::InvalidUtf8, detail }, range);
 }
 
 /// Reads the text of one stream.
@@ -313,6 +330,11 @@ pub(crate) trait Engine {
 
     /// Ends the stream, which is `at` bytes long.
     fn finish(&mut self, at: u64, sink: &mut dyn Sink);
+
+    /// Tells whether a mark that is not shown has begun and goes on with these bytes of a character.
+    fn awaits(&self, _half: &[u8]) -> bool {
+        false
+    }
 
     /// Returns in which format the stream seems to be, if that had to be found out.
     fn detected(&self) -> Option<Detection> {

@@ -78,6 +78,11 @@ impl Decoder {
         }
     }
 
+    /// Returns the beginning of a character that has not come whole.
+    pub fn held(&self) -> &[u8] {
+        &self.held[..self.held_len]
+    }
+
     /// Ends the stream; the beginning of a character that never came whole is invalid.
     pub fn finish(&mut self, mut sink: impl FnMut(Piece<'_>)) {
         if self.held_len > 0 {

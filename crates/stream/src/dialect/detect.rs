@@ -287,6 +287,14 @@ impl Engine for Auto {
         self.finish(at, sink);
     }
 
+    fn awaits(&self, half: &[u8]) -> bool {
+        match &self.state {
+            State::Chosen(engine) => engine.awaits(half),
+            State::Text(machine) => machine.awaits(half),
+            State::Start { .. } | State::Marked { .. } => false,
+        }
+    }
+
     fn detected(&self) -> Option<Detection> {
         let in_text = match &self.state {
             // All calls that are read before the dialect is known are in documents.

@@ -96,6 +96,10 @@ impl Engine for Machine {
     fn finish(&mut self, at: u64, sink: &mut dyn Sink) {
         self.run.finish(&self.compiled, at, sink);
     }
+
+    fn awaits(&self, half: &[u8]) -> bool {
+        self.run.awaits(&self.compiled, half)
+    }
 }
 
 /// Where a stream stands.
@@ -260,6 +264,26 @@ impl Run {
             }
             Mode::Reasoning => truncated("the stream ends inside of reasoning", at..at, sink),
             Mode::Text | Mode::Closing(_) => {}
+        }
+    }
+
+    /// Tells whether a mark of a block, or the head of a call, has begun and goes on with these bytes of a
+    /// character.
+    fn awaits(&self, c: &Compiled, half: &[u8]) -> bool {
+        if half.is_empty() {
+            return false;
+        }
+        if self.body.is_some() {
+            return !self.held.text.is_empty();
+        }
+        let begun = self.partial.text.as_bytes();
+        let goes_on =
+            |known: &str| known.as_bytes().strip_prefix(begun).is_some_and(|k| k.starts_with(half));
+        match self.mode {
+            _ if begun.is_empty() => false,
+            Mode::Section { at, .. } => c.sections[at].texts().any(goes_on),
+            Mode::Closing(calls) => calls.close.iter().any(|close| goes_on(close)),
+            Mode::Text | Mode::Reasoning => false,
         }
     }
 

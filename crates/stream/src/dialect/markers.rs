@@ -90,19 +90,20 @@ impl<M: Copy> Lexer<M> {
         give: &mut impl FnMut(Piece<'_, M>, Range<u64>),
     ) -> usize {
         let start = at.saturating_sub(self.held.len() as u64);
-        for (used, byte) in text.bytes().enumerate() {
+        for (used, next) in text.char_indices() {
             if self.held.is_empty() {
                 return used;
             }
-            let had = self.held.len();
-            let goes_on =
-                |word: &str| word.as_bytes().get(had) == Some(&byte) && word.starts_with(self.held);
+            let (had, has) = (self.held.len(), self.held.len() + next.len_utf8());
+            let goes_on = |word: &str| {
+                word.strip_prefix(self.held).is_some_and(|rest| rest.starts_with(next))
+            };
             match self.table.iter().find(|(word, _)| goes_on(word)) {
-                Some(&(word, marker)) if word.len() == had + 1 => {
+                Some(&(word, marker)) if word.len() == has => {
                     self.held = "";
                     give(Piece::Marker(marker, word), start..start + word.len() as u64);
                 }
-                Some((word, _)) => self.held = &word[..=had],
+                Some((word, _)) => self.held = &word[..has],
                 None => {
                     // The pieces of a marker that came earlier than this text were no marker.
                     give(Piece::Text(self.held), start..start + had as u64);
@@ -121,8 +122,13 @@ mod tests {
 
     use super::{Lexer, Piece, Table};
 
-    const TABLE: Table<char> =
-        &[("<|end|>", 'e'), ("<|endoftext|>", 'x'), ("<|start|>", 's'), ("<b>", 'b')];
+    const TABLE: Table<char> = &[
+        ("<|end|>", 'e'),
+        ("<|endoftext|>", 'x'),
+        ("<|start|>", 's'),
+        ("<b>", 'b'),
+        ("<｜é", 'é'),
+    ];
 
     /// Reads the pieces back into one string, markers as `[x]`, and checks that nothing is missing.
     fn read(text: &str, cut: usize) -> String {
@@ -171,6 +177,7 @@ mod tests {
             ("<<|end|>", "<[e]"),
             ("<|e<|end|>", "<|e[e]"),
             ("<|en", "<|en"),
+            ("<｜é<|end|><｜<｜é", "[é][e]<｜[é]"),
             ("<|end|", "<|end|"),
             ("a <é <b> <|é", "a <é [b] <|é"),
         ] {

@@ -329,6 +329,11 @@ impl Marks {
         self.first.dedup();
     }
 
+    /// Returns how the marks are written.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(|(text, _)| &**text)
+    }
+
     /// Tells whether a text ends the section that these are the marks of.
     pub(crate) fn ends_with(&self, text: &str) -> bool {
         self.list

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::dialect::blocks::Plans;
 use crate::dialect::code::CodeSpec;
 use crate::dialect::detect::{Auto, Scope};
+use crate::dialect::ends::{ENDS, Unended};
 use crate::dialect::harmony::Harmony;
 use crate::dialect::head::{Head, Name};
 use crate::dialect::json_calls::{Keys, Shape};
@@ -82,9 +83,10 @@ pub(crate) static FORMATS: &[Format] = &[
     text("gigachat3", "GigaChat 3", &GIGACHAT3),
     text("json_fence", "JSON in a Markdown fence", &JSON_FENCE),
     other("react", "ReAct text", |options, _| {
-        Box::new(if options.start_in_reasoning { React::in_reasoning() } else { React::new() })
+        let react = if options.start_in_reasoning { React::in_reasoning() } else { React::new() };
+        Box::new(Unended::new(react))
     }),
-    other("plan", "Proposed plans", |_, _| Box::new(Plans::default())),
+    other("plan", "Proposed plans", |_, _| Box::new(Unended::new(Plans::default()))),
     other("legacy", "older shapes: function_call, flat JSON, ReAct, fences", |options, tools| {
         Box::new(Auto::new(options, tools, Scope::Legacy))
     }),
@@ -388,21 +390,15 @@ static FENCED: Calls = Calls {
 
 static JSON_FENCE: Spec = Spec {
     marks: &[Mark { text: "```", place: Place::LineStart, effect: Effect::Calls(&FENCED) }],
-    ends: &[
-        "<|im_end|>",
-        "<|eot_id|>",
-        "<|endoftext|>",
-        "<|end_of_text|>",
-        "<|end|>",
-        "<end_of_turn>",
-    ],
+    ends: ENDS,
     ..PLAIN
 };
 
-pub(crate) static TOOLCALL_V2: Spec = Spec { marks: DOCUMENTS, ..PLAIN };
+pub(crate) static TOOLCALL_V2: Spec = Spec { marks: DOCUMENTS, ends: ENDS, ..PLAIN };
 
 /// As `TOOLCALL_V2`, where nothing is reasoning.
-pub(crate) static DOCUMENTS_ONLY: Spec = Spec { marks: DOCUMENTS, reasoning: &[], ..PLAIN };
+pub(crate) static DOCUMENTS_ONLY: Spec =
+    Spec { marks: DOCUMENTS, reasoning: &[], ends: ENDS, ..PLAIN };
 
 /// What begins a document in text: a bracket, and what JSON may have after it. Most brackets of prose and
 /// code have something else there and are not looked into.
@@ -576,7 +572,7 @@ static KIMI_K2: Spec = Spec {
         noise: Noise::Dropped,
         lax: false,
     }],
-    ends: &["<|im_end|>"],
+    ends: &["[EOS]", "<|im_end|>"],
     ..PLAIN
 };
 
@@ -727,7 +723,7 @@ static CLAUDE_XML: Spec = Spec {
     // Its end is often the sequence that stops the model.
     sections: &[Section { lax: true, ..invokes!("", "<function_calls>", "</function_calls>") }],
     namespaced: true,
-    ends: &["<|im_end|>", "<|endoftext|>"],
+    ends: ENDS,
     ..PLAIN
 };
 
@@ -742,7 +738,7 @@ pub(crate) static MUSE_CALLS: Spec = Spec {
 static MINIMAX_M2: Spec = Spec {
     marks: &[mark("<minimax:tool_call>", Effect::Section(0))],
     sections: &[invokes!("", "<minimax:tool_call>", "</minimax:tool_call>")],
-    ends: &["<|im_end|>", "<|endoftext|>"],
+    ends: &["[e~[", "<|im_end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
@@ -782,7 +778,7 @@ static MINIMAX_M3: Spec = Spec {
         noise: Noise::Text,
         lax: false,
     }],
-    ends: &["<|im_end|>", "<|endoftext|>"],
+    ends: &["[e~[", "<|im_end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
@@ -947,7 +943,7 @@ static KIMI_K3: Spec = Spec {
         noise: Noise::Dropped,
         lax: false,
     }],
-    ends: &["<|im_end|>"],
+    ends: &["[EOS]", "<|im_end|>"],
     ..PLAIN
 };
 
@@ -1030,6 +1026,6 @@ static GEMMA4: Spec = Spec {
         ("<|channel>thought", "<channel|>"),
         ("<think>", "</think>"),
     ],
-    ends: &["<turn|>", "<end_of_turn>", "<eos>"],
+    ends: &["<|tool_response>", "<turn|>", "<end_of_turn>", "<eos>"],
     ..PLAIN
 };

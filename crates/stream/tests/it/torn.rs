@@ -152,6 +152,8 @@ fn heads_that_are_cut_off() {
     check("glm45", "a<tool_call>sea", "a !truncated");
     // A tag that people write too is no proof of a call.
     check("hermes", "a<tool_call>{\"na", "a<tool_call>{\"na !truncated");
+    check("qwen3_coder", "a<tool_call>\n<function=\n", "a !truncated");
+    check("qwen3_coder", "a<tool_call>\n<function=", "a !truncated");
     check("hermes", "<tool_call>[{\"name\":\"f\",\"arguments\":{}},{\"n", "⟨f({})⟩ !truncated");
     check("qwen3_coder", "a <function=foo", "a <function=foo !truncated");
     // Blanks between calls are no text.
@@ -219,7 +221,113 @@ const ENDS: &[(&[&str], &[&str])] = &[
     (&["longcat"], &["</longcat_s>"]),
     (&["apertus"], &["<|assistant_end|>"]),
     (&["inkling"], &["<|end_message|>"]),
+    (&["minimax_m2", "minimax_m3"], &["[e~["]),
+    (&["kimi_k2", "kimi_k3"], &["[EOS]"]),
+    (&["gemma4"], &["<|tool_response>"]),
+    // Any model may write these.
+    (
+        &[
+            "auto",
+            "legacy",
+            "legacy_json",
+            "toolcall_v2",
+            "json_fence",
+            "claude_xml",
+            "react",
+            "plan",
+        ],
+        &["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>"],
+    ),
 ];
+
+#[test]
+fn every_format_of_text_has_its_end() {
+    for format in Format::all().iter().filter(|format| format.is_of_text()) {
+        let known = ENDS.iter().any(|(names, _)| names.contains(&format.name()));
+        // Their turns end with the markers of messages.
+        let message = ["harmony", "muse"].contains(&format.name());
+        assert!(known || message, "{} has no token that ends a turn", format.name());
+    }
+}
+
+#[test]
+fn ends_of_turns_after_calls() {
+    for vector in crate::vectors::load() {
+        let name = vector["format"].as_str().unwrap();
+        let (Some(input), Some(format)) = (vector["input"].as_str(), Format::named(name)) else {
+            continue;
+        };
+        let last = vector["expected"].as_array().unwrap().last().map(|event| &event["type"]);
+        if !format.is_of_text() || last.is_none_or(|kind| kind != "tool_end") || input.len() > 4096
+        {
+            continue;
+        }
+        let options: Options =
+            serde_json::from_value(vector["options"].clone()).unwrap_or_default();
+        let tools = Tools::from_json(&vector["tools"]).unwrap_or_default();
+        let dialect = Dialect::new(format, &options, &tools);
+        let (want, _) = shown(&read(&dialect, input));
+        for (names, tokens) in ENDS.iter().filter(|(names, _)| names.contains(&name)) {
+            for token in *tokens {
+                let (got, _) = shown(&read(&dialect, &format!("{input}{token}")));
+                assert_eq!(got, want, "{names:?}: {input}{token}");
+            }
+        }
+    }
+    // Inside of a value it is quoted.
+    check(
+        "react",
+        "Action: f\nAction Input: {\"a\":\"<|im_end|>\"}<|im_end|>",
+        "⟨f({\"a\":\"<|im_end|>\"})⟩",
+    );
+    check("plan", "a <|im_end|> b<|im_end|> \n", "a <|im_end|> b");
+}
+
+/// Streams that are cut inside of a character say the same as if they were cut before it.
+#[test]
+fn characters_that_are_cut() {
+    for vector in crate::vectors::load() {
+        let name = vector["format"].as_str().unwrap();
+        let (Some(input), Some(format)) = (vector["input"].as_str(), Format::named(name)) else {
+            continue;
+        };
+        if !format.is_of_text() || input.is_ascii() || input.len() > 4096 {
+            continue;
+        }
+        let dialect = Dialect::new(format, &Options::default(), &Tools::default());
+        for cut in (0..input.len()).filter(|cut| !input.is_char_boundary(*cut)) {
+            let (mut parser, mut events) = (Parser::new(&dialect), Collector::default());
+            parser.push(&input.as_bytes()[..cut], &mut events);
+            parser.finish(&mut events);
+            let before = &input[..input.floor_char_boundary(cut)];
+            let (want, was_truncated) = shown(&read(&dialect, before));
+            let events = events.into_events(true);
+            let (got, truncated) = shown(&events);
+            let id = &vector["id"];
+            assert!(truncated || !was_truncated, "{id}: {before:?} and half a character");
+            // Half a character of a text is shown for what it is.
+            let text = got.strip_suffix('\u{fffd}').unwrap_or(&got);
+            assert_eq!(text, want, "{id}: {before:?} and half a character");
+            let mark = input[before.len()..].starts_with(['｜', '▁']);
+            assert!(
+                !mark || !got.ends_with("<\u{fffd}") || want.ends_with('<'),
+                "{id}: {before:?} and half a mark"
+            );
+        }
+    }
+    let dsml = "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n</｜DSML｜invoke>\n<";
+    for half in [&b"\xef"[..], b"\xef\xbd"] {
+        let dialect = Dialect::new(
+            Format::named("deepseek_v32").unwrap(),
+            &Options::default(),
+            &Tools::default(),
+        );
+        let (mut parser, mut events) = (Parser::new(&dialect), Collector::default());
+        parser.push(&[dsml.as_bytes(), half].concat(), &mut events);
+        parser.finish(&mut events);
+        assert_eq!(shown(&events.into_events(true)), (String::new(), true));
+    }
+}
 
 #[test]
 fn a_prompt_that_is_blocked() {

@@ -1,6 +1,7 @@
 //! What begins calls or reasoning, and in which dialect.
 
 use crate::dialect::detect::Guess;
+use crate::dialect::ends::ENDS;
 use crate::dialect::spec::{Effect, Mark, Place, Spec, Switch};
 use crate::dialect::table::{DOCUMENTS, PLAIN, mark};
 use crate::dialect::tag::is_name;
@@ -77,6 +78,7 @@ pub(crate) static AUTO: Spec = Spec {
     ],
     reasoning: &[("<think>", "</think>"), ("<|open|>think<|sep|>", "<|close|>think<|sep|>")],
     namespaced: true,
+    ends: ENDS,
     after_calls: Some(&ENVELOPE),
     ..PLAIN
 };
