@@ -18,7 +18,7 @@ endif()
 
 # Which kernels these are: the sum of the sums of these files.
 set(HEDDLE_SUM "")
-foreach (file IN ITEMS attention.cpp heddle.cmake q4_1.cpp)
+foreach (file IN ITEMS abort.cpp attention.cpp heddle.cmake q4_1.cpp)
     file(SHA256 "${HEDDLE_KERNELS}/${file}" sum)
     string(APPEND HEDDLE_SUM "${sum}")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${HEDDLE_KERNELS}/${file}")
@@ -26,7 +26,8 @@ endforeach()
 string(SHA256 HEDDLE_SUM "${HEDDLE_SUM}")
 string(SUBSTRING "${HEDDLE_SUM}" 0 8 HEDDLE_SUM)
 
-# Gives a function that ggml defines in FILE another name, so that calls of it are calls of ours.
+# Gives a function another name in a file of ggml: where the file defines it, calls from elsewhere are calls of ours; where
+# it calls it, what it calls is ours.
 function(heddle_replace file function name)
     set(path "${CMAKE_CURRENT_SOURCE_DIR}/src/ggml-cpu/${file}")
     if (NOT TARGET ggml-cpu OR NOT EXISTS "${path}")
@@ -36,6 +37,8 @@ function(heddle_replace file function name)
 endfunction()
 
 function(heddle_add_kernels)
+    heddle_replace(ggml-cpu.cpp ggml_graph_compute heddle_graph_compute)
+    target_sources(ggml-cpu PRIVATE "${HEDDLE_KERNELS}/abort.cpp")
     heddle_replace(ops.cpp ggml_compute_forward_flash_attn_ext ggml_own_flash_attn_ext)
     target_sources(ggml-cpu PRIVATE "${HEDDLE_KERNELS}/attention.cpp")
     set_property(SOURCE "${HEDDLE_KERNELS}/attention.cpp" TARGET_DIRECTORY ggml-cpu
@@ -48,7 +51,7 @@ function(heddle_add_kernels)
 endfunction()
 
 if (CMAKE_VERSION VERSION_LESS 3.19)
-    message(WARNING "this CMake is too old to build heddle's kernels (3.19): models will be slower")
+    message(FATAL_ERROR "this CMake is too old to build heddle's kernels: it takes 3.19 or newer")
 else()
     cmake_language(DEFER CALL heddle_add_kernels)
 endif()

@@ -8,6 +8,8 @@
 //! ```
 
 #[cfg(feature = "llama")]
+mod abort;
+#[cfg(feature = "llama")]
 mod grammar;
 mod memory;
 mod sample;

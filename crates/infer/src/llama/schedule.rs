@@ -79,6 +79,8 @@ pub(crate) struct Schedule {
     queue: VecDeque<JobId>,
     clock: u64,
     turn: usize,
+    /// Whether the last batch was given up.
+    aborted: bool,
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +124,15 @@ impl Schedule {
     /// Makes a schedule with empty slots.
     pub(crate) fn new(limits: Limits) -> Self {
         let slots = (0..limits.slots).map(|_| Slot::default()).collect();
-        Self { limits, slots, jobs: BTreeMap::new(), queue: VecDeque::new(), clock: 0, turn: 0 }
+        Self {
+            limits,
+            slots,
+            jobs: BTreeMap::new(),
+            queue: VecDeque::new(),
+            clock: 0,
+            turn: 0,
+            aborted: false,
+        }
     }
 
     /// Queues an answer. The prompt has at least one token, and fits the cells.
@@ -213,7 +223,8 @@ impl Schedule {
 
     /// Makes the next batch: one token of each answer that is being said, then prompts, `budget` in all.
     ///
-    /// Everybody who takes part is told of to [`Schedule::decoded`] or to [`Schedule::spoil`] before the next.
+    /// Before the next one comes [`Schedule::decoded`] or [`Schedule::aborted`] with all of it, or [`Schedule::spoil`] with
+    /// everybody in it.
     pub(crate) fn plan(&mut self, budget: usize, orders: &mut Vec<Order>) -> Vec<Stretch> {
         self.turn = self.turn.wrapping_add(1);
         let count = self.slots.len();
@@ -243,9 +254,33 @@ impl Schedule {
         plan
     }
 
+    /// Returns how many tokens of a batch nobody may want before it is given up.
+    ///
+    /// All of them; or so many that the rest, which has to be read again, is a small part of it. That happens to others
+    /// only once in a row, so that they get on whoever comes and leaves.
+    pub(crate) fn unwanted_min(&self, plan: &[Stretch]) -> usize {
+        let all: usize = plan.iter().map(|stretch| stretch.count).sum();
+        let spare = if self.limits.rewind && !self.aborted { all / AGAIN_PART } else { 0 };
+        all - spare
+    }
+
+    /// Notes that a batch was given up. Whoever still wants their part of it has it read again.
+    pub(crate) fn aborted(&mut self, plan: &[Stretch], orders: &mut Vec<Order>) {
+        self.aborted = true;
+        for stretch in plan {
+            if let Some(job) = self.jobs.get_mut(&stretch.job) {
+                job.begun = true;
+            }
+            let keep = if self.limits.rewind { stretch.start } else { 0 };
+            self.slots[stretch.slot].tokens.truncate(keep);
+            orders.push(Order::Cut { slot: stretch.slot, keep });
+        }
+    }
+
     /// Notes that a batch is in memory.
     pub(crate) fn decoded(&mut self, plan: &[Stretch]) {
         self.clock += 1;
+        self.aborted = false;
         for stretch in plan {
             let Some(job) = self.jobs.get_mut(&stretch.job) else { continue };
             job.begun = true;
@@ -412,7 +447,7 @@ impl Schedule {
     }
 }
 
-/// How many tokens of prompts a batch has, so that no batch takes long: whoever cancels waits for one.
+/// How many tokens of prompts a batch has, so that no batch takes long: those whose answers are in it, too, wait for it.
 ///
 /// On a busy machine batches of the same size take now so long, now three times as long; so the slowest of the last ones
 /// counts. On an idle one they are all alike.
@@ -457,6 +492,8 @@ fn common(a: &[u32], b: &[u32]) -> usize {
 pub(crate) const BATCH_TOKENS_MAX: usize = 256;
 /// How long a batch should take at most.
 const BATCH_SECONDS: f64 = 0.05;
+/// A batch that nobody wants is given up if no more than this part of it has to be read again for others.
+const AGAIN_PART: usize = 8;
 const BUDGET_FIRST: usize = 32;
 /// Batches that are remembered: about half a second.
 const RECENT: usize = 8;

@@ -1,7 +1,8 @@
 //! The thread that owns the model's memory.
 //!
 //! It never waits for a reader: one that does not read is paused, and loses its slot to others after a
-//! while. Whoever lets go of a generation is noticed before the next batch.
+//! while. Whoever lets go of a generation is noticed before the next batch, and in the middle of one that is for nobody
+//! else, which is then given up.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -11,6 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use llama_cpp_2::DecodeError;
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
@@ -20,6 +22,7 @@ use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::token::LlamaToken;
 use tokio::sync::mpsc;
 
+use super::abort;
 use super::grammar::{self, FORCED_MAX, Grammar, Next};
 use super::sample::Sampler;
 use super::schedule::{self, BATCH_TOKENS_MAX, JobId, Limits, Pace, Schedule, Stretch};
@@ -278,7 +281,14 @@ impl Worker<'_> {
             }
         }
         let begun = Instant::now();
-        if let Err(error) = self.context.decode(&mut self.batch) {
+        let is_unwanted = self.is_unwanted(plan);
+        let decoded = abort::unless(is_unwanted, || self.context.decode(&mut self.batch));
+        if let Err(DecodeError::Unknown(ABORTED)) = decoded {
+            let mut orders = Vec::new();
+            self.schedule.aborted(plan, &mut orders);
+            return orders.into_iter().for_each(|order| self.perform(order));
+        }
+        if let Err(error) = decoded {
             for stretch in plan {
                 if let Some(order) = self.schedule.spoil(stretch.job) {
                     self.perform(order);
@@ -293,6 +303,19 @@ impl Worker<'_> {
         self.schedule.decoded(plan);
         for (job, row) in ends {
             self.go_on(job, row);
+        }
+    }
+
+    /// Finds out, again and again while a batch is read, whether those who wanted it are gone.
+    fn is_unwanted(&self, plan: &[Stretch]) -> impl Fn() -> bool + 'static {
+        let unwanted_min = self.schedule.unwanted_min(plan);
+        let reader = |stretch: &Stretch| {
+            Some((self.answers.get(&stretch.job)?.steps.clone(), stretch.count))
+        };
+        let readers: Vec<_> = plan.iter().filter_map(reader).collect();
+        move || {
+            let gone = readers.iter().filter(|(steps, _)| steps.is_closed());
+            gone.map(|(_, count)| count).sum::<usize>() >= unwanted_min
         }
     }
 
@@ -368,6 +391,8 @@ impl Making {
     }
 }
 
+/// What llama.cpp returns for a batch that it was told to give up.
+const ABORTED: i32 = 2;
 /// How often readers are looked after while all of them sleep.
 const READERS_EVERY: Duration = Duration::from_millis(5);
 /// How long a reader may sleep while others wait for its slot.

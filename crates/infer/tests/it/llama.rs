@@ -233,6 +233,34 @@ fn whoever_leaves_is_noticed() {
     wait(|| engine.stats().running == 0);
 }
 
+/// Whoever leaves while a prompt is read costs those who stay nothing but time: they say what they say alone.
+#[test]
+fn batches_that_are_given_up_are_nobodys_loss() {
+    for (model, threads) in [(llama(3), 1), (gpt_oss(3), 2)] {
+        let options = Options { threads: Some(threads), ..OPTIONS };
+        let engine = try_load(&model, &options).unwrap();
+        let prompt = text(&engine, "The answer is");
+        let want = run(&engine, letters(&prompt, 120));
+        let staying = engine.start(letters(&prompt, 120)).unwrap();
+        let reader = thread::spawn(move || read(staying));
+        let mut long = text(&engine, &"some words ".repeat(40));
+        for round in 0..100_u64 {
+            // It begins like none before it.
+            long[0] = 32 + round as u32;
+            let mut leaving = engine.start(job(&long, 100)).unwrap();
+            assert!(matches!(leaving.steps.blocking_recv(), Some(Step::Begun { .. })));
+            thread::sleep(Duration::from_micros(round * 37 % 1500));
+            drop(leaving);
+            if reader.is_finished() {
+                break;
+            }
+        }
+        let stayed = reader.join().unwrap();
+        assert_eq!((stayed.tokens, stayed.ended), (want.tokens.clone(), want.ended));
+        wait(|| engine.stats().running == 0);
+    }
+}
+
 #[test]
 fn fifty_at_once_are_all_served_and_no_more_are_let_in() {
     let options = Options { waiting_max: 46, ..OPTIONS };

@@ -543,3 +543,59 @@ fn a_real_model_stops_for_whoever_leaves() {
     // The machine may be busy with other tests, but not all the time.
     assert!(waited.iter().min().unwrap() < &Duration::from_millis(100), "{waited:?}");
 }
+
+/// Processes that keep processors busy until the test is over, or for a few minutes.
+struct Busy(Vec<std::process::Child>);
+
+impl Busy {
+    fn new(count: usize) -> Self {
+        let run = |_| {
+            let mut shell = std::process::Command::new("timeout");
+            shell.args(["300", "sh", "-c", "while :; do :; done"]).spawn().unwrap()
+        };
+        Self((0..count).map(run).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It ends what it runs when it is told to end, which it is not by being killed.
+            if let Some(pid) = Pid::from_raw(i32::try_from(child.id()).unwrap()) {
+                let _ = kill_process(pid, Signal::TERM);
+            }
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Beside two processes that never rest, a daemon with as many threads as there are processors is free again within 100 ms
+/// after its client has left in the middle of a long prompt.
+#[test]
+#[ignore = "measures time, on a machine that must have nothing else to do"]
+#[expect(clippy::print_stdout, reason = "what it measures is of interest if it is fast enough, too")]
+fn a_busy_machine_stops_for_whoever_leaves() {
+    let Some(model) = testkit::model() else { return };
+    let den = Den::new();
+    check(&den.run(&["start", "--model", model.to_str().unwrap()]), 0, "is running");
+    let home = infer::home::Home::new(den.lab.home.path(), None);
+    let health = || infer::client::health(&home).unwrap();
+    let _busy = Busy::new(2);
+    let mut waited = Vec::new();
+    for round in 0..60 {
+        let input = format!("Round {round}. {}", "Read files before you change them. ".repeat(700));
+        let body = json!({"model": "local", "input": input, "stream": true});
+        let stream = post(&den.socket(), &body);
+        until("its turn", || (health().running == 1).then_some(()));
+        // Wherever a batch is by then.
+        std::thread::sleep(Duration::from_millis(100 + round * 13 % 150));
+        let left = Instant::now();
+        drop(stream);
+        until("the end", || (health().running == 0).then_some(()));
+        waited.push(left.elapsed().as_millis());
+    }
+    waited.sort_unstable();
+    let (middle, most) = (waited[waited.len() / 2], waited[waited.len() - 1]);
+    println!("median {middle} ms, most {most} ms: {waited:?}");
+    assert!(most < 100, "{waited:?}");
+}

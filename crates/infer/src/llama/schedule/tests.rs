@@ -281,6 +281,62 @@ impl Memory {
     }
 }
 
+/// One answer is being said, a prompt is read, and whoever asked for one of them, or both, leaves in the middle.
+#[test]
+fn a_batch_for_nobody_is_given_up() {
+    let answer_and_prompt = |rewind, prompt: usize| {
+        let mut schedule = Schedule::new(Limits { rewind, ..LIMITS });
+        schedule.submit(1, vec![1, 2], None);
+        admit(&mut schedule);
+        let plan = schedule.plan(64, &mut Vec::new());
+        schedule.decoded(&plan);
+        schedule.say(1, &[3]);
+        schedule.submit(2, vec![7; prompt], None);
+        admit(&mut schedule);
+        let plan = schedule.plan(64, &mut Vec::new());
+        assert_eq!(plan.iter().map(|stretch| stretch.count).sum::<usize>(), prompt + 1);
+        (schedule, plan)
+    };
+    // Whether the others can be read again, how long the prompt is, and how many tokens must be unwanted.
+    for (rewind, prompt, want) in [(true, 7, 7), (true, 6, 7), (true, 39, 35), (false, 39, 40)] {
+        let (schedule, plan) = answer_and_prompt(rewind, prompt);
+        assert_eq!(schedule.unwanted_min(&plan), want, "{rewind} {prompt}");
+    }
+    for rewind in [true, false] {
+        let (mut schedule, plan) = answer_and_prompt(rewind, 39);
+        let mut orders = Vec::new();
+        schedule.aborted(&plan, &mut orders);
+        schedule.end(2);
+        let kept = |slot: usize| if rewind && slot == plan[0].slot { 2 } else { 0 };
+        let cuts = plan.iter().map(|Stretch { slot, .. }| (*slot, kept(*slot)));
+        let cuts: Vec<_> = cuts.map(|(slot, keep)| Order::Cut { slot, keep }).collect();
+        assert_eq!(orders, cuts);
+        // The other one has its part read again, and is not told a second time that it begins.
+        let again = schedule.plan(64, &mut Vec::new());
+        let [one] = again[..] else { panic!("{again:?}") };
+        let start = if rewind { 2 } else { 0 };
+        let want = Stretch {
+            job: 1,
+            slot: plan[0].slot,
+            start,
+            count: 3 - start,
+            first: false,
+            last: true,
+        };
+        assert_eq!(one, want);
+        // It does not have to again, whoever leaves.
+        schedule.submit(3, vec![8; 39], None);
+        admit(&mut schedule);
+        let plan = schedule.plan(64, &mut Vec::new());
+        assert_eq!(schedule.unwanted_min(&plan), plan.iter().map(|part| part.count).sum::<usize>());
+        schedule.decoded(&plan);
+        schedule.say(1, &[3]);
+        schedule.say(3, &vec![3; 39]);
+        let plan = schedule.plan(64, &mut Vec::new());
+        assert_eq!(schedule.unwanted_min(&plan), if rewind { 35 } else { 40 });
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
@@ -336,6 +392,12 @@ proptest! {
             begun.extend(admitted.into_iter().map(|(_, id)| id).filter(|id| seen.insert(*id)));
             let plan = schedule.plan(1 + rng.below(20) as usize, &mut orders);
             memory.perform(&orders);
+            if rng.one_in(8) {
+                let mut orders = Vec::new();
+                schedule.aborted(&plan, &mut orders);
+                memory.perform(&orders);
+                continue;
+            }
             for stretch in &plan {
                 let tokens = &schedule.tokens(stretch.job)[stretch.start..][..stretch.count];
                 assert_eq!(memory.0[stretch.slot].len(), stretch.start);
