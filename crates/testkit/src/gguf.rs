@@ -29,6 +29,7 @@ pub enum Value {
     Text(String),
     Texts(Vec<String>),
     I32s(Vec<i32>),
+    F32s(Vec<f32>),
 }
 
 /// Weights.
@@ -457,6 +458,14 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
         Value::I32s(numbers) => {
             kind(out, 9);
             kind(out, 5);
+            out.extend_from_slice(&(numbers.len() as u64).to_le_bytes());
+            for number in numbers {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        Value::F32s(numbers) => {
+            kind(out, 9);
+            kind(out, 6);
             out.extend_from_slice(&(numbers.len() as u64).to_le_bytes());
             for number in numbers {
                 out.extend_from_slice(&number.to_le_bytes());

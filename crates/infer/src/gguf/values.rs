@@ -19,6 +19,8 @@ pub(super) struct Values {
     texts: HashMap<String, String>,
     lists: HashMap<String, Vec<u64>>,
     tokens: Vec<Vec<u8>>,
+    /// How many scores of tokens there are.
+    scores: Option<u64>,
 }
 
 impl Values {
@@ -30,6 +32,9 @@ impl Values {
         }
         let name = String::from_utf8_lossy(&name).into_owned();
         let kind = bytes.u32()?;
+        if !kinds_of(&name).contains(&kind) {
+            return Err(odd_kind(&name));
+        }
         match kind {
             KIND_TEXT => {
                 let text = bytes.text(TEXT_BYTES_MAX)?;
@@ -45,12 +50,6 @@ impl Values {
                 let number = f32::from_le_bytes(bytes.array()?);
                 self.floats.insert(name, number);
             }
-            // llama.cpp ends the process where this is of another kind.
-            _ if name == "split.no" && kind != KIND_U16 => {
-                return Err(GgufError::Invalid(
-                    "`split.no` is of a kind that it cannot have".to_owned(),
-                ));
-            }
             _ => {
                 let number = bytes.number(kind)?;
                 self.numbers.insert(name, number);
@@ -62,12 +61,29 @@ impl Values {
     fn read_list<R: Read>(&mut self, name: String, bytes: &mut Bytes<R>) -> Result<(), GgufError> {
         let kind = bytes.u32()?;
         let count = bytes.count(LIST_MAX, "elements of a list")?;
+        if LISTS.iter().any(|(known, kinds)| *known == name && !kinds.contains(&kind)) {
+            return Err(odd_kind(&name));
+        }
         if kind == KIND_TEXT {
-            let wanted = name == "tokenizer.ggml.tokens";
-            for _ in 0..count {
+            let (are_tokens, are_merges) = (name == TOKENS, name == MERGES);
+            for at in 0..count {
                 let text = bytes.text(TEXT_BYTES_MAX)?;
-                if wanted {
+                if are_merges && !is_pair(&text) {
+                    let what = format!("its merge {at} does not have two parts");
+                    return Err(GgufError::Invalid(what));
+                }
+                if are_tokens {
                     self.tokens.push(text);
+                }
+            }
+            return Ok(());
+        }
+        if name == SCORES {
+            self.scores = Some(count);
+            for _ in 0..count {
+                let score = bytes.array()?;
+                if kind == KIND_F32 && f32::from_le_bytes(score).is_nan() {
+                    return Err(GgufError::Invalid("a score of a token is no number".to_owned()));
                 }
             }
             return Ok(());
@@ -75,7 +91,7 @@ impl Values {
         if kind == KIND_ARRAY {
             return Err(GgufError::Invalid(format!("`{name}` is a list of lists")));
         }
-        let wanted = name == "tokenizer.ggml.token_type" || count <= LAYERS_MAX;
+        let wanted = name == TYPES || name == SUPPRESSED || count <= LAYERS_MAX;
         let mut list = Vec::new();
         for _ in 0..count {
             let number = bytes.number(kind)?;
@@ -149,7 +165,22 @@ impl Values {
             return Err(GgufError::Invalid(format!("its token `{twice}` is there twice")));
         }
         self.check_kinds(|name: &str| seen.contains(name.as_bytes()))?;
+        self.check_ids(count as u64)?;
         Ok(count as u64)
+    }
+
+    /// Makes sure that whatever names a token names one that is there: llama.cpp would take another one without a word.
+    fn check_ids(&self, count: u64) -> Result<(), GgufError> {
+        let ids = self.numbers.iter().filter(|(name, _)| is_id(name));
+        let ids = ids.map(|(name, id)| (name.as_str(), *id));
+        let suppressed = self.lists.get(SUPPRESSED).into_iter().flatten();
+        let mut all = ids.chain(suppressed.map(|id| (SUPPRESSED, *id)));
+        match all.find(|(_, id)| *id >= count) {
+            Some((name, _)) => Err(GgufError::Invalid(format!(
+                "`{name}` names a token that is not there: it has {count}"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Makes sure that the vocabulary is of a kind that texts are written in, and has what its kind takes for granted.
@@ -169,8 +200,18 @@ impl Values {
         if kind == "rwkv" && !has("\\n") && !has("'\\n'") && !has("\n") {
             return invalid("it has no token for a line end".to_owned());
         }
-        let Some(types) = self.lists.get("tokenizer.ggml.token_type") else { return Ok(()) };
-        if types.len() < count {
+        let is_merged = MERGED.contains(&kind)
+            && self.texts.get("tokenizer.ggml.pre").is_none_or(|pre| pre != UNMERGED);
+        if is_merged && !self.names.contains(MERGES.as_bytes()) {
+            return invalid("it has no merges, which tokens of its kind are made with".to_owned());
+        }
+        if let Some(scores) = self.scores.filter(|scores| *scores != count as u64) {
+            return invalid(format!(
+                "it says of {scores} tokens how likely they are, and has {count}"
+            ));
+        }
+        let Some(types) = self.lists.get(TYPES) else { return Ok(()) };
+        if types.len() != count {
             return invalid(format!(
                 "it says of {} tokens what they are, and has {count}",
                 types.len()
@@ -198,7 +239,7 @@ impl Values {
     /// Returns the names of the special tokens. Tokens that somebody added need not be special: some are
     /// runs of blanks or tags of HTML. One that the chat template names, or that is known as a mark, is one.
     fn specials(&self) -> Vec<String> {
-        let Some(types) = self.lists.get("tokenizer.ggml.token_type") else { return Vec::new() };
+        let Some(types) = self.lists.get(TYPES) else { return Vec::new() };
         let template = self.texts.get("tokenizer.chat_template").map_or("", String::as_str);
         let kinds = types.iter().zip(&self.tokens);
         let special = kinds.filter_map(|(&kind, token)| {
@@ -227,6 +268,34 @@ impl Values {
         let wanted = self.number("tokenizer.ggml.add_bos_token").map_or(by_kind, |flag| flag != 0);
         if wanted { self.special("bos") } else { None }
     }
+}
+
+/// Tells whether a key is the number of a token.
+fn is_id(name: &str) -> bool {
+    name.starts_with("tokenizer.ggml.") && name.ends_with("_token_id")
+}
+
+/// Returns the kinds that the value of a key can have.
+fn kinds_of(name: &str) -> &'static [u32] {
+    const ANY: &[u32] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    match name {
+        // llama.cpp ends the process where this is of another kind.
+        "split.no" => &[KIND_U16],
+        _ if is_id(name) => &[KIND_U32],
+        "tokenizer.ggml.add_bos_token" | "tokenizer.ggml.add_eos_token" => &[KIND_BOOL],
+        _ if LISTS.iter().any(|(known, _)| *known == name) => &[KIND_ARRAY],
+        _ => ANY,
+    }
+}
+
+fn odd_kind(name: &str) -> GgufError {
+    GgufError::Invalid(format!("`{name}` is of a kind that it cannot have"))
+}
+
+/// Tells whether a merge names what is merged. Its first part may begin with a blank.
+fn is_pair(merge: &[u8]) -> bool {
+    let blank = merge.iter().skip(1).position(|&byte| byte == b' ');
+    blank.is_some_and(|at| at + 2 < merge.len())
 }
 
 /// Returns the name of a token; llama.cpp gives those one that have none.
@@ -375,12 +444,28 @@ const VOCABULARY_MIN: usize = 128;
 const TOKEN_BYTES_MAX: usize = 1024;
 
 const KIND_U16: u32 = 2;
+const KIND_U32: u32 = 4;
+const KIND_I32: u32 = 5;
+const KIND_BOOL: u32 = 7;
 const KIND_TEXT: u32 = 8;
 const KIND_ARRAY: u32 = 9;
 const TOKEN_CONTROL: u64 = 3;
 const TOKEN_ADDED: u64 = 4;
 const TOKEN_BYTE: u64 = 6;
 
+const TOKENS: &str = "tokenizer.ggml.tokens";
+const TYPES: &str = "tokenizer.ggml.token_type";
+const SCORES: &str = "tokenizer.ggml.scores";
+const MERGES: &str = "tokenizer.ggml.merges";
+const SUPPRESSED: &str = "tokenizer.ggml.suppress_tokens";
+/// What lists that speak of tokens are made of. llama.cpp takes the bytes of some of them as they are.
+const LISTS: [(&str, &[u32]); 5] = [
+    (TOKENS, &[KIND_TEXT]),
+    (TYPES, &[KIND_I32]),
+    (SCORES, &[KIND_F32, KIND_I32]),
+    (MERGES, &[KIND_TEXT]),
+    (SUPPRESSED, &[KIND_I32]),
+];
 const TEXTS: [&str; 5] = [
     "general.architecture",
     "general.name",
@@ -391,6 +476,9 @@ const TEXTS: [&str; 5] = [
 /// Kinds of vocabularies that models have which write text.
 const VOCABULARIES: [&str; 7] =
     ["llama", "gpt2", "gemma4", "plamo2", "rwkv", "hybriddna", "whitespace"];
+/// Those whose tokens are made of pairs, by a list of them; and how the one of them is named that has no such list.
+const MERGED: [&str; 4] = ["gpt2", "gemma4", "hybriddna", "whitespace"];
+const UNMERGED: &str = "kimi-k2";
 const ROPE_SCALINGS: [&str; 4] = ["none", "linear", "yarn", "longrope"];
 /// The kinds of vocabulary that begin a text with a token unless the file says otherwise.
 const BEGINNING: [&str; 6] = ["llama3", "llama-v3", "llama-bpe", "falcon3", "tekken", "chameleon"];

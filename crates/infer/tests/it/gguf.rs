@@ -111,13 +111,8 @@ fn what_would_end_the_process_is_refused() {
     check("no bytes", text("tokenizer.ggml.model", "llama"), "no tokens for single bytes");
     check("no line end", text("tokenizer.ggml.model", "rwkv"), "no token for a line end");
     check(
-        "few types",
-        |model| model.set("tokenizer.ggml.token_type", Value::I32s(vec![1; 9])),
-        "says of 9 tokens",
-    );
-    check(
         "a byte that is none",
-        |model| model.set("tokenizer.ggml.token_type", Value::I32s(vec![6; 999])),
+        |model| model.set(TYPES, Value::I32s(vec![6; count(model)])),
         "stands for no byte",
     );
     let long = |model: &mut Gguf| {
@@ -148,6 +143,110 @@ fn what_would_end_the_process_is_refused() {
         }
     };
     check("negative epsilon", epsilon, "layer_norm_rms_epsilon");
+}
+
+/// Whatever names a token, or says something of each, fits the tokens that there are.
+#[test]
+fn what_is_said_of_tokens_fits_them() {
+    for name in IDS {
+        let key = format!("tokenizer.ggml.{name}_token_id");
+        let set = |value: fn(&Gguf) -> Value| {
+            let key = key.clone();
+            move |model: &mut Gguf| {
+                let value = value(model);
+                model.set(&key, value);
+            }
+        };
+        let beyond = format!("`{key}` names a token that is not there");
+        check("the first beyond", set(|model| Value::U32(count(model) as u32)), &beyond);
+        check("far beyond", set(|_| Value::U32(u32::MAX)), &beyond);
+        let kind = format!("`{key}` is of a kind");
+        check("negative", set(|_| Value::I32(-1)), &kind);
+        check("of another kind", set(|_| Value::U16(1)), &kind);
+        check("a fraction", set(|_| Value::F32(1.0)), &kind);
+        check("text", set(|_| Value::Text("1".into())), &kind);
+        check("a list", set(|_| Value::I32s(vec![1])), &kind);
+        // The last one is there.
+        for mut model in [llama(1), gpt_oss(1)] {
+            set(|model| Value::U32(count(model) as u32 - 1))(&mut model);
+            header(&model.to_bytes()).unwrap();
+        }
+    }
+    for (list, what) in [(TYPES, "what they are"), (SCORES, "how likely they are")] {
+        for off in [-1, 1] {
+            let set = |model: &mut Gguf| {
+                let count = count(model) as i32 + off;
+                model.set(list, Value::I32s(vec![1; count as usize]));
+            };
+            check("another length", set, what);
+        }
+        check("no list", |model| model.set(list, Value::U32(1)), &format!("`{list}` is of a kind"));
+        let texts =
+            |model: &mut Gguf| model.set(list, Value::Texts(vec!["1".into(); count(model)]));
+        check("a list of others", texts, &format!("`{list}` is of a kind"));
+    }
+    let scores = |score: f32| {
+        move |model: &mut Gguf| {
+            let mut scores = vec![-1.0; count(model)];
+            scores[9] = score;
+            model.set(SCORES, Value::F32s(scores));
+        }
+    };
+    check("no number", scores(f32::NAN), "no number");
+    for score in [f32::NEG_INFINITY, -1e30, 0.0] {
+        let mut model = llama(1);
+        scores(score)(&mut model);
+        header(&model.to_bytes()).unwrap();
+    }
+    let merges = |merges: &'static [&'static str]| {
+        move |model: &mut Gguf| {
+            let merges = merges.iter().map(|&merge| merge.to_owned()).collect();
+            model.set(MERGES, Value::Texts(merges));
+        }
+    };
+    for one in ["", "a", "ab", " ", "a ", " a"] {
+        let one = one.to_owned();
+        let spoil = move |model: &mut Gguf| {
+            model.set(MERGES, Value::Texts(vec!["a b".into(), one.clone()]));
+        };
+        check("a merge of one", spoil, "merge 1 does not have two parts");
+    }
+    // What is merged to a text that is no token is taken apart again.
+    let mut model = llama(1);
+    merges(&["a b", "\u{120} q", "xyz uvw", "  a"])(&mut model);
+    header(&model.to_bytes()).unwrap();
+    check(
+        "no list",
+        |model| model.set(MERGES, Value::U32(1)),
+        "`tokenizer.ggml.merges` is of a kind",
+    );
+    check("none", |model| model.keys.retain(|(name, _)| name != MERGES), "no merges");
+    for suppressed in [-1, 1 << 20] {
+        let set = |model: &mut Gguf| model.set(SUPPRESSED, Value::I32s(vec![0, suppressed]));
+        check(
+            "suppressed",
+            set,
+            "`tokenizer.ggml.suppress_tokens` names a token that is not there",
+        );
+    }
+    check(
+        "tokens",
+        |model| model.set(TOKENS, Value::U32(1)),
+        "`tokenizer.ggml.tokens` is of a kind",
+    );
+    check(
+        "flags",
+        |model| model.set("tokenizer.ggml.add_bos_token", Value::U32(1)),
+        "is of a kind",
+    );
+}
+
+/// Returns how many tokens a model has.
+fn count(model: &Gguf) -> usize {
+    let Some((_, Value::Texts(tokens))) = model.keys.iter().find(|(name, _)| name == TOKENS) else {
+        panic!("there are tokens")
+    };
+    tokens.len()
 }
 
 #[test]
@@ -241,3 +340,28 @@ proptest! {
 }
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
+const TYPES: &str = "tokenizer.ggml.token_type";
+const SCORES: &str = "tokenizer.ggml.scores";
+const MERGES: &str = "tokenizer.ggml.merges";
+const SUPPRESSED: &str = "tokenizer.ggml.suppress_tokens";
+/// As llama.cpp spells them.
+const IDS: [&str; 18] = [
+    "bos",
+    "eos",
+    "eot",
+    "eom",
+    "unknown",
+    "seperator",
+    "padding",
+    "mask",
+    "cls",
+    "prefix",
+    "suffix",
+    "middle",
+    "fim_pre",
+    "fim_suf",
+    "fim_mid",
+    "fim_pad",
+    "fim_rep",
+    "fim_sep",
+];
