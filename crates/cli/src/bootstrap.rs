@@ -413,7 +413,7 @@ fn served<'a>(
     config.model = Some(health.model);
     config.model_context_window =
         config.model_context_window.or(health.context_tokens.map(u64::from));
-    let resolved = provider::local(local::socket(home, chosen.start));
+    let resolved = provider::local(local::socket(world, home, chosen.start));
     Ok(Served { config: Cow::Owned(config), resolved })
 }
 

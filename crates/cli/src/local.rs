@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use config::Config;
-use infer::client::{self, Health, Progress};
+use infer::client::{self, Health, Launch, Progress};
 use infer::home::Home;
 use infer::models::name::EMBEDDED;
 use infer::models::{Model, Models, ModelsError};
@@ -101,23 +101,38 @@ pub(crate) fn tell(chosen: &Chosen, may_write: bool) {
 /// Returns when the daemon answers and has the model; starts it if need be.
 pub(crate) fn ensure(world: &World, model: &str) -> Result<(Home, Health), Failure> {
     let home = daemon(world);
+    let models = models(&world.home, &world.env);
     let health = watching(&format!("the local daemon with {model}"), |progress| {
-        started(&home, model, progress)
+        started(&home, &models, model, progress)
     });
     Ok((home, health.map_err(|problem| Failure::failed(anyhow!(problem)))?))
 }
 
 /// Names where the daemon of a home listens. If it has left meanwhile, the next request starts it again.
-pub(crate) fn socket(home: Home, model: String) -> Socket {
+pub(crate) fn socket(world: &World, home: Home, model: String) -> Socket {
     let path = home.socket().to_owned();
-    let wake = move || started(&home, &model, &mut |_| ()).map(drop);
+    let models = models(&world.home, &world.env);
+    let wake = move || started(&home, &models, &model, &mut |_| ()).map(drop);
     Socket { path, wake: Arc::new(wake) }
 }
 
-fn started(home: &Home, model: &str, progress: &mut dyn FnMut(Progress)) -> Result<Health, String> {
-    // By its name, so that it has one in lists of processes.
-    let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from(OURSELVES));
-    client::ensure_running(home, &exe, Some(model), progress)
+fn started(
+    home: &Home,
+    models: &Models,
+    model: &str,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Health, String> {
+    let launch = Launch {
+        // By its name, so that it has one in lists of processes.
+        exe: &std::env::current_exe().unwrap_or_else(|_| PathBuf::from(OURSELVES)),
+        model: Some(model),
+        args: &[],
+        shared: &[],
+        configured: None,
+        check: &|| models.check(Some(model)).map(drop).map_err(|error| error.to_string()),
+    };
+    client::start(home, &launch, progress)
+        .map(|(health, _)| health)
         .map_err(|error| format!("{error}; or use another model (`heddle models list`)"))
 }
 

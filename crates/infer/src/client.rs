@@ -2,6 +2,7 @@
 //!
 //! Everything here blocks, for as long as its bounds say, and uses no runtime.
 
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -45,6 +46,9 @@ pub struct Health {
     /// What it was started with, as arguments of `heddle daemon run`.
     #[serde(default)]
     pub settings: Vec<String>,
+    /// A sum of what the configuration said of it when it was started.
+    #[serde(default)]
+    pub configured: String,
     /// How many tokens the model looks at.
     #[serde(default)]
     pub context_tokens: Option<u32>,
@@ -117,6 +121,9 @@ pub enum StartError {
         /// Where more is.
         log: PathBuf,
     },
+    /// It could not be started as it is wanted; one that runs was left alone.
+    #[error("{0}; the daemon that is running was left alone")]
+    Unusable(String),
     /// It loads, and does not come to an end.
     #[error("the daemon did not answer within {} s; see {}", waited.as_secs(), log.display())]
     Slow {
@@ -215,7 +222,7 @@ pub fn get(home: &Home, path: &str) -> Result<Vec<u8>, HealthError> {
 }
 
 /// What to start, and with what.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Launch<'a> {
     /// The program: heddle itself.
     pub exe: &'a Path,
@@ -224,19 +231,24 @@ pub struct Launch<'a> {
     /// More arguments of `heddle daemon run`, each with its value in one word; a daemon that was started without them
     /// is not the one.
     pub args: &'a [String],
+    /// Arguments of `heddle` itself that the configuration is read with.
+    pub shared: &'a [String],
+    /// A sum of what the configuration says; if there is none, a daemon that was started with another one will do.
+    pub configured: Option<&'a str>,
+    /// Says why no daemon could be started so. It is asked before one that runs has to make way.
+    pub check: &'a dyn Fn() -> Result<(), String>,
 }
 
-/// Returns when a daemon of `home` answers that has the model; starts one if need be.
-pub fn ensure_running(
-    home: &Home,
-    exe: &Path,
-    model: Option<&str>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Health, StartError> {
-    start(home, &Launch { exe, model, args: &[] }, progress).map(|(health, _)| health)
+impl fmt::Debug for Launch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { exe, model, args, shared, configured, check: _ } = self;
+        let mut shown = f.debug_struct("Launch");
+        shown.field("exe", exe).field("model", model).field("args", args);
+        shown.field("shared", shared).field("configured", configured).finish_non_exhaustive()
+    }
 }
 
-/// The same with more to say; also returns whether it had to be started.
+/// Returns when a daemon of `home` answers that is as it should be, and whether it had to be started for that.
 pub fn start(
     home: &Home,
     launch: &Launch<'_>,
@@ -253,7 +265,10 @@ pub fn start(
     if home.holder().is_some() {
         match wait(home, None, progress) {
             Ok(health) if suits(&health, launch) => return Ok((health, false)),
-            Ok(health) => make_way(home, &health, launch)?,
+            Ok(health) => {
+                (launch.check)().map_err(StartError::Unusable)?;
+                make_way(home, &health, launch)?;
+            }
             // It has left by itself meanwhile; there is room for ours.
             Err(_) if home.holder().is_none() => {}
             Err(error) => return Err(error),
@@ -302,6 +317,7 @@ pub fn stop(home: &Home, patience: Duration) -> io::Result<Stopped> {
 fn suits(health: &Health, launch: &Launch<'_>) -> bool {
     health.protocol == PROTOCOL
         && launch.args.iter().all(|word| health.settings.contains(word))
+        && launch.configured.is_none_or(|sum| sum == health.configured)
         && launch.model.is_none_or(|model| {
             [Some(health.model.as_str()), health.file.as_deref(), Some(MODEL_ALIAS)]
                 .contains(&Some(model))
@@ -376,7 +392,7 @@ fn spawn(home: &Home, launch: &Launch<'_>) -> Result<Child, StartError> {
         .open(home.stderr())
         .map_err(failed)?;
     let mut command = Command::new(launch.exe);
-    command.args(["daemon", "run", "--detached"]);
+    command.args(launch.shared).args(["daemon", "run", "--detached"]);
     if let Some(model) = launch.model.filter(|model| *model != MODEL_ALIAS) {
         command.args(["--model", model]);
     }

@@ -45,6 +45,8 @@ pub struct Options {
     pub file: Option<PathBuf>,
     /// What it was started with, as arguments of `heddle daemon run`; it is told to whoever asks.
     pub settings: Vec<String>,
+    /// A sum of what the configuration says of it; it is told to whoever asks.
+    pub configured: String,
     /// How the model is talked to.
     pub model_options: ModelOptions,
     /// The port of the loopback to listen at besides; 0 for one that is free.
@@ -123,6 +125,7 @@ impl Daemon {
             model,
             file,
             settings,
+            configured,
             model_options,
             port,
             token,
@@ -163,6 +166,7 @@ impl Daemon {
             model: model.clone(),
             file: file.clone(),
             settings,
+            configured,
             standing: watched,
             tools,
             forced_calls,

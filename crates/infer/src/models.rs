@@ -241,6 +241,13 @@ impl Models {
         models.into_iter().find(|model| model.name == name).ok_or(ModelsError::Nothing)
     }
 
+    /// Finds a model, the default one if none is named, and reads what its file says of it.
+    pub fn check(&self, name: Option<&str>) -> Result<Model, ModelsError> {
+        let model = name.map_or_else(|| self.default_model(), |name| self.find(name))?;
+        read_header(&model.path)?;
+        Ok(model)
+    }
+
     /// Makes a model the one that is used when nobody names one.
     pub fn set_default(&self, name: &str) -> Result<Model, ModelsError> {
         let model = self.find(name)?;
@@ -258,10 +265,7 @@ impl Models {
     ) -> Result<Model, ModelsError> {
         let path = path.canonicalize().map_err(disk(path))?;
         let from = model_at(&path)?;
-        gguf::open(&from.path).map_err(|error| ModelsError::NotAModel {
-            path: path.display().to_string(),
-            why: error.to_string(),
-        })?;
+        read_header(&from.path)?;
         let single = from.parts.len() == 1;
         let sha256 = if single {
             Some(sum::of(&path, from.bytes, progress).map_err(disk(&path))?)
@@ -344,6 +348,13 @@ impl Models {
     fn make_folder(&self) -> Result<(), ModelsError> {
         fs::create_dir_all(&self.folder).map_err(disk(&self.folder))
     }
+}
+
+fn read_header(path: &Path) -> Result<gguf::Header, ModelsError> {
+    gguf::open(path).map_err(|error| ModelsError::NotAModel {
+        path: path.display().to_string(),
+        why: error.to_string(),
+    })
 }
 
 /// Says what a file at a path of the user's is.

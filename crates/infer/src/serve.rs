@@ -218,6 +218,8 @@ pub struct Parts {
     pub file: Option<PathBuf>,
     /// What the daemon was started with.
     pub settings: Vec<String>,
+    /// A sum of what the configuration says of it.
+    pub configured: String,
     /// How it stands with it.
     pub standing: watch::Receiver<Standing>,
     /// The daemon's own tools.
@@ -243,6 +245,7 @@ pub struct Server {
     model: String,
     file: Option<PathBuf>,
     settings: Vec<String>,
+    configured: String,
     standing: watch::Receiver<Standing>,
     tools: Tools,
     forced_calls: bool,
@@ -269,6 +272,7 @@ impl Server {
             model,
             file,
             settings,
+            configured,
             standing,
             tools,
             forced_calls,
@@ -286,6 +290,7 @@ impl Server {
             model,
             file,
             settings,
+            configured,
             standing,
             tools,
             forced_calls,
@@ -562,6 +567,7 @@ impl Server {
             "model": self.model,
             "file": self.file,
             "settings": self.settings,
+            "configured": self.configured,
             "base_url": self.address.map(|address| format!("http://{address}/v1")),
             "progress": progress,
             "reason": reason,

@@ -1,5 +1,7 @@
 //! The command line of `heddle daemon`.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use clap::{Args as ClapArgs, Subcommand};
 
 pub(crate) const DAEMON_HELP: &str = "\
@@ -78,7 +80,8 @@ Examples:
 
 const START_HELP: &str = "\
 If one runs already with the same model and settings, that is fine; another one is replaced, unless it \
-is answering somebody.
+is answering somebody, or the new one could not serve. So is one that was started before `[daemon]` in \
+config.toml changed.
 
 Examples:
   heddle daemon start
@@ -155,6 +158,13 @@ impl ServeArgs {
             metrics: self.metrics || config.metrics,
             raw: self.raw,
         }
+    }
+
+    /// Returns a sum of what the configuration says of the daemon. Another build may come to another one, which is as well.
+    pub(crate) fn sum_of(config: &config::Daemon) -> String {
+        let mut hasher = DefaultHasher::new();
+        format!("{config:?}").hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
     }
 
     /// Returns the arguments again, each in one word, but for the model.

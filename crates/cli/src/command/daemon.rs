@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::args::SharedArgs;
 use crate::args::daemon::{DaemonCommand, ServeArgs};
-use crate::bootstrap::World;
+use crate::bootstrap::{self, World};
 use crate::failure::{Failure, code};
 use crate::local;
 use crate::terminal::{note, print};
@@ -26,7 +26,7 @@ pub(crate) fn run(shared: &SharedArgs, command: DaemonCommand) -> Result<ExitCod
     let home = local::daemon(&world);
     match command {
         DaemonCommand::Run(args) => serve::run(&world, home, shared, args),
-        DaemonCommand::Start(args) => start(&home, shared, args),
+        DaemonCommand::Start(args) => start(&world, &home, shared, args),
         DaemonCommand::Stop { timeout } => stop(&home, Duration::from_secs(timeout)),
         DaemonCommand::Status { json } => status(&home, json),
         DaemonCommand::Health => health(&home),
@@ -51,16 +51,34 @@ fn with_model(mut args: ServeArgs, shared: &SharedArgs) -> ServeArgs {
     args
 }
 
-fn start(home: &Home, shared: &SharedArgs, args: ServeArgs) -> Result<ExitCode, Failure> {
+fn start(
+    world: &World,
+    home: &Home,
+    shared: &SharedArgs,
+    args: ServeArgs,
+) -> Result<ExitCode, Failure> {
     let args = with_model(args, shared);
-    let (exe, words) = (ourselves()?, args.words());
-    let launch = Launch { exe: &exe, model: args.model.as_deref(), args: &words };
+    // What is odd in it is said by the daemon.
+    let (config, _) = bootstrap::load_config(world, shared, false)?;
+    let model = args.model.as_deref();
+    let check = || serve::check(world, &config, model).map_err(|failure| failure.error.to_string());
+    let overrides: Vec<_> =
+        shared.overrides.iter().map(|setting| format!("--config={setting}")).collect();
+    let launch = Launch {
+        exe: &ourselves()?,
+        model,
+        args: &args.words(),
+        shared: &overrides,
+        configured: Some(&ServeArgs::sum_of(&config.daemon)),
+        check: &check,
+    };
     let started = local::watching("the daemon", |progress| client::start(home, &launch, progress));
     let (health, new) = started.map_err(|error| match error {
         // What it says of itself: that it was told something wrong.
         StartError::Died { status, .. } if status.code() == Some(code::USAGE.into()) => {
             Failure::usage(error)
         }
+        StartError::Unusable(_) => Failure::usage(error),
         error => Failure::failed(error),
     })?;
     let was = if new { "is running" } else { "was running already" };

@@ -82,6 +82,7 @@ fn options(directory: &TempDir) -> Options {
         model: "tiny".to_owned(),
         file: None,
         settings: Vec::new(),
+        configured: String::new(),
         model_options: ModelOptions::default(),
         port: None,
         token: None,

@@ -89,6 +89,7 @@ impl Lab {
             model: "tiny".to_owned(),
             file: None,
             settings: Vec::new(),
+            configured: String::new(),
             standing: watched,
             tools: Tools::new(set.tools).unwrap(),
             forced_calls: set.forced_calls,

@@ -13,7 +13,7 @@ use infer::daemon::{Daemon, DaemonError, IDLE_DEFAULT, Load, NO_BACKTRACE, Optio
 use infer::home::{Home, HomeError};
 use infer::serve::Limits;
 use infer::tools::{
-    Declared, MEMORY_BYTES_DEFAULT, OUTPUT_BYTES_DEFAULT, Place, Settings, TIMEOUT_DEFAULT,
+    Declared, MEMORY_BYTES_DEFAULT, OUTPUT_BYTES_DEFAULT, Place, Settings, TIMEOUT_DEFAULT, Tools,
 };
 use policy::SandboxMode;
 use prompt::model::ModelOptions;
@@ -81,6 +81,7 @@ pub(super) fn run(
         limits: Limits::default(),
         home: home.clone(),
         settings: serve.words(),
+        configured: ServeArgs::sum_of(&config.daemon),
         model: model.clone(),
         file: Some(file),
     };
@@ -203,6 +204,12 @@ fn load(_path: PathBuf, _serve: &ServeArgs) -> Load {
         Err("this heddle was built without its engine; build it with the feature `local`"
             .to_owned())
     })
+}
+
+/// Says why a daemon could not serve a model, as far as that can be known without starting one.
+pub(super) fn check(world: &World, config: &Config, model: Option<&str>) -> Result<(), Failure> {
+    local::models(&world.home, &world.env).check(model).map_err(Failure::usage)?;
+    Tools::new(tools(world, config)?).map(drop).map_err(Failure::usage)
 }
 
 /// Reads what the user says about the daemon's own tools.

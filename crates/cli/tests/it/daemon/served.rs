@@ -344,6 +344,108 @@ fn settings_of_the_configuration() {
     assert_eq!(den.status()["settings"], json!(["--tcp=0", "--context=99999", "--threads=1"]));
 }
 
+/// A start that cannot come to anything leaves the daemon alone that is there.
+#[test]
+fn a_daemon_makes_way_only_for_one_that_can_serve() {
+    let den = Den::new().with_model();
+    check(&den.start(), 0, "is running with tiny");
+    let pid = den.pid().unwrap();
+    let broken = den.lab.root().join("broken.gguf");
+    fs::write(&broken, "this is not a model").unwrap();
+    let mut damaged = testkit::gguf::llama(7);
+    damaged.set("tokenizer.ggml.eos_token_id", testkit::gguf::Value::U32(1 << 20));
+    let beyond = den.lab.root().join("beyond.gguf");
+    damaged.write(&beyond).unwrap();
+    for (model, says) in [
+        ("nope", "nope"),
+        ("/nowhere/nope.gguf", "nope.gguf"),
+        (broken.to_str().unwrap(), "is not a GGUF model"),
+        (beyond.to_str().unwrap(), "`tokenizer.ggml.eos_token_id` names a token that is not there"),
+    ] {
+        let output = den.run(&["start", "--model", model]);
+        check(&output, 2, says);
+        check(&output, 2, "was left alone");
+        assert_eq!(den.pid(), Some(pid), "{model}");
+    }
+    // Without a model that is the default there is none to change to.
+    check(&den.run(&["start", "--context", "256"]), 2, "was left alone");
+    // Nor with tools that cannot be offered, or a configuration that cannot be read.
+    let table = "[[daemon.tools]]\nname = \"a b\"\ncommand = [\"true\"]\n";
+    for (config, says) in [(table, "a b"), ("[daemon]\ncontext = \"x\"\n", "context")] {
+        den.lab.home.write("config.toml", config).unwrap();
+        check(&den.start(), 2, says);
+        assert_eq!(den.pid(), Some(pid), "{config}");
+    }
+    den.lab.home.write("config.toml", "").unwrap();
+    check(&den.start(), 0, "was running already");
+    // `exec` is no different.
+    let mut exec = den.lab.command(crate::BINARY);
+    exec.args(["exec", "--oss", "-m", beyond.to_str().unwrap(), "hello"]).stdin(Stdio::null());
+    let output = exec.output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    assert_eq!(den.pid(), Some(pid), "{output:?}");
+}
+
+/// What changes in the configuration is noticed by the next `start`: added, changed or removed.
+#[test]
+fn a_changed_configuration_is_noticed() {
+    let mut den = Den::new().with_model();
+    den.env = vec![
+        ("HEDDLE_ALLOW_TOOLS", "1".to_owned()),
+        ("HEDDLE_ALLOWED_TOOLS", "echo".to_owned()),
+        ("HEDDLE_ALLOW_FORCED_CALLS", "1".to_owned()),
+        ("HEDDLE_TOOL_TIMEOUT_MS", "20000".to_owned()),
+        ("HEDDLE_TEST_TOOL_DELAY_MS", "10000".to_owned()),
+    ];
+    let model = den.model();
+    let start =
+        |more: &[&str]| den.run(&[&["start", "--model", model.to_str().unwrap()], more].concat());
+    let mut before = None;
+    for (config, flags, says, is_new) in [
+        ("", &[][..], "is running with tiny", true),
+        ("", &[], "was running already", false),
+        ("[daemon]\ncontext = 1024\n", &[], "is running with tiny and 1024", true),
+        ("[daemon]\ncontext = 1024\n# the same\n", &[], "was running already", false),
+        ("model = \"m\"\n[daemon]\ncontext = 1024\n", &[], "was running already", false),
+        ("[daemon]\ncontext = 768\n", &[], "is running with tiny and 768", true),
+        // What was said by hand stays until something else is said.
+        ("[daemon]\ncontext = 768\n", &["--context", "800"], "is running with tiny and 800", true),
+        ("[daemon]\ncontext = 768\n", &[], "was running already with tiny and 800", false),
+        ("[daemon]\ncontext = 768\nthreads = 1\n", &[], "is running with tiny and 768", true),
+        (
+            "[daemon]\ncontext = 768\n[[daemon.tools]]\nname = \"w\"\ndescription = \"d\"\n\
+             command = [\"wc\"]\nparameters = '{\"type\": \"object\"}'\n",
+            &[],
+            "is running",
+            true,
+        ),
+        ("", &[], "is running with tiny and 4096", true),
+    ] {
+        den.lab.home.write("config.toml", config).unwrap();
+        check(&start(flags), 0, says);
+        let now = den.pid();
+        assert_eq!(now != before, is_new, "{config}");
+        before = now;
+    }
+    // Settings for one command are settings, too.
+    let mut once = den.lab.command(crate::BINARY);
+    once.args(["-c", "daemon.context=640", "daemon", "start"]).stdin(Stdio::null());
+    once.args(["--model", model.to_str().unwrap()]);
+    check(&once.output().unwrap(), 0, "is running with tiny and 640");
+    // One that answers somebody is not ended for it, and whoever changed it is told.
+    den.lab.home.write("config.toml", "[daemon]\ncontext = 1024\n").unwrap();
+    check(&start(&[]), 0, "is running with tiny and 1024");
+    let call = json!({"name": "echo", "arguments": "{\"msg\": \"hi\"}"}).to_string();
+    let body = json!({"model": "tiny", "input": "hello", "stream": true,
+        "metadata": {"heddle_forced_call": call}});
+    let busy = post(&den.socket(), &body);
+    until("its turn", || (den.status()["requests"] == 1).then_some(()));
+    den.lab.home.write("config.toml", "[daemon]\ncontext = 768\n").unwrap();
+    let output = start(&[]);
+    drop(busy);
+    check(&output, 1, "the daemon is busy");
+}
+
 #[test]
 fn a_file_that_is_no_model_is_named_with_its_reason() {
     let den = Den::new();
@@ -573,7 +675,10 @@ impl Drop for Busy {
 /// after its client has left in the middle of a long prompt.
 #[test]
 #[ignore = "measures time, on a machine that must have nothing else to do"]
-#[expect(clippy::print_stdout, reason = "what it measures is of interest if it is fast enough, too")]
+#[expect(
+    clippy::print_stdout,
+    reason = "what it measures is of interest if it is fast enough, too"
+)]
 fn a_busy_machine_stops_for_whoever_leaves() {
     let Some(model) = testkit::model() else { return };
     let den = Den::new();

@@ -331,7 +331,7 @@ fn a_batch_for_nobody_is_given_up() {
         assert_eq!(schedule.unwanted_min(&plan), plan.iter().map(|part| part.count).sum::<usize>());
         schedule.decoded(&plan);
         schedule.say(1, &[3]);
-        schedule.say(3, &vec![3; 39]);
+        schedule.say(3, &[3; 39]);
         let plan = schedule.plan(64, &mut Vec::new());
         assert_eq!(schedule.unwanted_min(&plan), if rewind { 35 } else { 40 });
     }
