@@ -6,6 +6,7 @@
 //! * [`models`]: models on disk, and where more come from;
 //! * [`probe`]: trying a model out;
 //! * [`serve`]: HTTP, limits, answers; [`tools`]: what the daemon runs itself; [`log`] and [`metrics`];
+//! * [`panics`]: which panics end a request, and which the process;
 //! * [`daemon`]: its life; [`home`]: its files; [`client`]: whoever wants it to live; [`service`]: keeps it.
 
 pub mod client;
@@ -18,6 +19,7 @@ pub mod llama;
 pub mod log;
 pub mod metrics;
 pub mod models;
+pub mod panics;
 pub mod probe;
 pub mod serve;
 pub mod service;

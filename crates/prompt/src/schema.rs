@@ -14,6 +14,7 @@ pub(crate) use self::cost::{Budget, CHOICES_MAX, choices_of};
 mod check;
 mod cost;
 mod cycle;
+mod endless;
 
 /// Returns what a grammar can bind of the schema of a tool's arguments, which are an object whatever the client
 /// says.

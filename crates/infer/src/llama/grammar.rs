@@ -19,11 +19,12 @@ use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 use super::sample::Sampler;
 use super::vocabulary::Vocabulary;
 use crate::engine::UNWANTED;
+use crate::panics::contain;
 
 /// Reads grammars for one model.
 pub(crate) struct Grammars {
     factory: ParserFactory,
-    /// Those that were used last, the newest at the end.
+    /// Those that were used last, the newest at the end, with what was tried for them.
     recent: Mutex<Vec<(String, Matcher)>>,
     /// How many are being read.
     reading: Mutex<usize>,
@@ -97,23 +98,28 @@ impl Grammars {
         if grammar.len() > GRAMMAR_BYTES_MAX {
             return Err(unusable(format!("the grammar has more than {GRAMMAR_BYTES_MAX} bytes")));
         }
-        if let Some(known) = self.known(grammar) {
+        // Not every grammar has all in it that is tried.
+        let tried = trials.iter().filter(|trial| trial.is_hard).map(|trial| trial.grammar.as_str());
+        let key = std::iter::once(grammar).chain(tried).collect::<Vec<_>>().join("\0");
+        if let Some(known) = self.known(&key) {
             return Ok(known);
         }
         let _place = self.place(go_on).ok_or_else(|| unusable(UNWANTED.to_owned()))?;
         // Whoever reads it goes down into schemas by recursion.
         let matcher = thread::scope(|scope| {
             let thread = thread::Builder::new().name("grammar".to_owned()).stack_size(STACK_BYTES);
-            let thread = thread.spawn_scoped(scope, || self.make(grammar, trials, go_on));
+            let make = || contain(|| self.make(grammar, trials, go_on));
+            let thread = thread.spawn_scoped(scope, make);
             let made = thread.map_err(|error| unusable(error.to_string()))?.join();
-            made.unwrap_or_else(|_| Err(unusable("it made the daemon stumble".to_owned())))
+            let made = made.unwrap_or_else(|_| Err(NOTHING.to_owned()));
+            made.unwrap_or_else(|panic| Err(unusable(fault(panic))))
         })?;
         let own = Grammar { matcher: matcher.deep_clone() };
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if recent.len() >= GRAMMARS_KEPT {
             recent.remove(0);
         }
-        recent.push((grammar.to_owned(), matcher));
+        recent.push((key, matcher));
         Ok(own)
     }
 
@@ -191,9 +197,9 @@ impl Grammars {
         matcher.get_error().map_or(Ok(()), |error| Err(fault(error)))
     }
 
-    fn known(&self, grammar: &str) -> Option<Grammar> {
+    fn known(&self, key: &str) -> Option<Grammar> {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = recent.iter().position(|(text, _)| text == grammar)?;
+        let at = recent.iter().position(|(known, _)| known == key)?;
         let entry = recent.remove(at);
         let matcher = entry.1.deep_clone();
         recent.push(entry);
@@ -239,6 +245,16 @@ impl Grammar {
         logits: &[f32],
         vocabulary: &Vocabulary,
     ) -> Result<Next, String> {
+        contain(|| self.try_choose(sampler, logits, vocabulary))
+            .unwrap_or_else(|panic| Err(fault(panic)))
+    }
+
+    fn try_choose(
+        &mut self,
+        sampler: &mut Sampler,
+        logits: &[f32],
+        vocabulary: &Vocabulary,
+    ) -> Result<Next, String> {
         let likely = sampler.choose(logits, None).ok_or(NOTHING)?;
         if vocabulary.ends_answer(likely) {
             if self.accepts()? {
@@ -259,12 +275,16 @@ impl Grammar {
 
     /// Returns the tokens that must come next, whatever the model thinks, and whether they end the answer.
     pub(crate) fn forced(&mut self, vocabulary: &Vocabulary) -> Result<(Vec<u32>, bool), String> {
+        contain(|| self.try_forced(vocabulary)).unwrap_or_else(|panic| Err(fault(panic)))
+    }
+
+    fn try_forced(&mut self, vocabulary: &Vocabulary) -> Result<(Vec<u32>, bool), String> {
         if self.complete()? {
             return Ok((Vec::new(), true));
         }
         let mut tokens = self.matcher.compute_ff_tokens();
         if let Some(error) = self.matcher.get_error() {
-            return Err(error);
+            return Err(fault(error));
         }
         tokens.truncate(FORCED_MAX);
         let end = tokens.iter().position(|&token| vocabulary.ends_answer(token));
@@ -277,7 +297,8 @@ impl Grammar {
 
     /// Returns whether nothing can follow.
     fn complete(&self) -> Result<bool, String> {
-        self.matcher.get_error().map_or_else(|| Ok(self.matcher.is_stopped()), Err)
+        let error = self.matcher.get_error().map(fault);
+        error.map_or_else(|| Ok(self.matcher.is_stopped()), Err)
     }
 
     fn accepts(&mut self) -> Result<bool, String> {
@@ -294,8 +315,10 @@ fn fault(error: impl fmt::Display) -> String {
             || line == "<non-verbose/>"
     };
     let error = error.to_string();
+    // A panic comes with all that led to it.
+    let error = error.split("\n<backtrace>").next().unwrap_or_default();
     let placed = error.strip_prefix("at ").and_then(|rest| rest.split_once("): "));
-    let error = placed.map_or(error.as_str(), |(_, error)| error);
+    let error = placed.map_or(error, |(_, error)| error);
     let lines = error.lines().map(str::trim).filter(|line| !is_quoted(line));
     let mut text = lines.collect::<Vec<_>>().join(" ");
     if text.len() > FAULT_BYTES_MAX {
@@ -382,6 +405,7 @@ mod tests {
         for (error, want) in [
             ("no such rule", "no such rule"),
             ("NoExtensionBias\n<non-verbose/>", "NoExtensionBias"),
+            ("panic: index\n<backtrace>\n   0: a\n   1: b\n</backtrace>", "panic: index"),
             (
                 "at 2(8): regex parse error:\n    (?!x)\n    ^^^\nerror: look-around\n   1 | start: a\n\
                  \x20  2 | args0: %json {}\n            ^\n",

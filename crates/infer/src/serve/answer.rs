@@ -34,6 +34,7 @@ use super::upload::Upload;
 use super::{Loaded, Server, unix_seconds};
 use crate::engine::{Ended, Generation, Job, Step, UNWANTED};
 use crate::home::random_hex;
+use crate::panics::contain;
 
 /// How often a model is asked again after tools of the daemon have run.
 const ROUNDS_MAX: usize = 8;
@@ -174,9 +175,10 @@ fn start(
 async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
-    let done = tokio::task::spawn_blocking(work).await;
-    // A bug of ours in one request is no reason to end the others.
-    done.map_err(|_| Problem::failed("the request made the daemon stumble; please report this"))
+    let done = tokio::task::spawn_blocking(|| contain(work)).await;
+    // A bug in what reads one request is no reason to end the others.
+    let stumbled = || Problem::failed("the request made the daemon stumble; please report this");
+    done.map_err(|_| stumbled())?.map_err(|_| stumbled())
 }
 
 impl Begun {

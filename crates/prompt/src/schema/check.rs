@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::cycle::{Same, path_of};
+use super::endless;
 
 /// What is wrong with a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,10 +35,17 @@ pub(crate) fn check(schema: &Value) -> Result<(), Fault> {
         checker.path = path;
         checker.schema(target)?;
     }
-    match checker.same.cycle() {
-        Some(from) => {
-            let path = path_of(from, schema).unwrap_or_default() + ".$ref";
-            Err(Fault { path, why: "refers to itself with nothing in between".to_owned() })
+    if let Some(from) = checker.same.cycle() {
+        let path = path_of(from, schema).unwrap_or_default() + ".$ref";
+        return Err(Fault { path, why: "refers to itself with nothing in between".to_owned() });
+    }
+    match endless::find(schema) {
+        Some(at) => {
+            let path = path_of(at, schema).unwrap_or_default();
+            Err(Fault {
+                path,
+                why: "has itself in every value of it, which so has no end".to_owned(),
+            })
         }
         None => Ok(()),
     }

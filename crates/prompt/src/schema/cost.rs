@@ -4,6 +4,7 @@
 //! others, and patterns about the same value run side by side, in the worst case with every choice of one beside every
 //! choice of the others. This goes the same way with nothing but counts, as far as a [`Budget`] reaches.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
@@ -16,13 +17,23 @@ use super::cycle::path_of;
 pub(crate) struct Budget {
     steps: usize,
     patterns: usize,
+    /// Letters of texts that are written as they stand.
+    letters: usize,
+    /// Remainders that numbers are counted by.
+    remainders: u64,
     /// Values whose cost shows only when they are tried out: where, and what they are held to.
     pub(crate) hard: Vec<(String, Value)>,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { steps: STEPS_MAX, patterns: PATTERNS_MAX, hard: Vec::new() }
+        Self {
+            steps: STEPS_MAX,
+            patterns: PATTERNS_MAX,
+            letters: LETTERS_MAX,
+            remainders: REMAINDERS_MAX,
+            hard: Vec::new(),
+        }
     }
 }
 
@@ -38,6 +49,7 @@ impl Budget {
             pending: Vec::new(),
         };
         bill.size(schema);
+        bill.literals(schema)?;
         bill.value(&[schema], 0)?;
         while let Some(next) = bill.pending.pop() {
             bill.one(next)?;
@@ -81,6 +93,42 @@ impl<'a> Bill<'a, '_> {
         }
         self.sizes.insert(value, own);
         own + rest
+    }
+
+    /// Counts the letters of constants and names in a schema and all that are in it.
+    fn literals(&mut self, schema: &'a Value) -> Result<(), Fault> {
+        match schema {
+            Value::Array(list) => return list.iter().try_for_each(|inner| self.literals(inner)),
+            Value::Object(_) => {}
+            _ => return Ok(()),
+        }
+        for (key, value) in schema.as_object().into_iter().flatten() {
+            let mut texts = Vec::new();
+            match (key.as_str(), value) {
+                ("const" | "enum", value) => gather(value, &mut texts),
+                ("required", Value::Array(names)) => {
+                    texts.extend(names.iter().filter_map(Value::as_str).map(Cow::Borrowed));
+                }
+                ("properties", Value::Object(inner)) => {
+                    texts.extend(inner.keys().map(|name| Cow::Borrowed(name.as_str())));
+                    inner.values().try_for_each(|inner| self.literals(inner))?;
+                }
+                ("patternProperties" | "$defs" | "definitions", Value::Object(inner)) => {
+                    inner.values().try_for_each(|inner| self.literals(inner))?;
+                }
+                (_, inner) => self.literals(inner)?,
+            }
+            match self.budget.letters.checked_sub(letters_of(&mut texts)) {
+                Some(left) => self.budget.letters = left,
+                None => {
+                    let why = format!(
+                        "brings the constants and names of this request to more than {LETTERS_MAX} letters"
+                    );
+                    return Err(self.fault(schema, key, &why));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Goes through a schema that alone says what a value is.
@@ -303,17 +351,27 @@ impl<'a> Bill<'a, '_> {
         }
         if let Some((part, _)) = parts.iter().find(|(_, fields)| fields.contains_key("multipleOf"))
         {
+            // They are counted anew for every digit of a bound.
+            let bounds = parts.iter().flat_map(|(_, fields)| BOUNDS.map(|key| fields.get(key)));
+            let bounds = bounds.flatten().filter_map(Value::as_f64);
+            let digits = bounds.map(|bound| format!("{:.0}", bound.abs()).len()).max();
+            let remainders = whole.saturating_mul(digits.unwrap_or(1) as u64);
+            match self.budget.remainders.checked_sub(remainders) {
+                Some(left) => self.budget.remainders = left,
+                None => {
+                    let why = format!(
+                        "brings the steps of numbers of this request, for each digit of their bounds, to more than \
+                         {REMAINDERS_MAX} parts"
+                    );
+                    return Err(self.fault(part, "multipleOf", &why));
+                }
+            }
             let is_whole = |fields: &Map<String, Value>| {
                 fields.get("type").and_then(Value::as_str) == Some("integer")
             };
             let kind =
                 if parts.iter().any(|(_, fields)| is_whole(fields)) { "integer" } else { "number" };
-            self.hard(
-                part,
-                kind,
-                parts,
-                &["multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"],
-            );
+            self.hard(part, kind, parts, &[&["multipleOf"], &BOUNDS[..]].concat());
             self.patterns(1, part)?;
         }
         Ok(())
@@ -486,6 +544,35 @@ fn only_options(schema: &Value) -> Option<&[Value]> {
     if is_only { options.as_array().map(Vec::as_slice) } else { None }
 }
 
+/// Gathers the texts that a value is written with.
+fn gather<'a>(value: &'a Value, texts: &mut Vec<Cow<'a, str>>) {
+    match value {
+        Value::String(text) => texts.push(Cow::Borrowed(text)),
+        Value::Array(list) => list.iter().for_each(|inner| gather(inner, texts)),
+        Value::Object(fields) => {
+            for (key, inner) in fields {
+                texts.push(Cow::Borrowed(key));
+                gather(inner, texts);
+            }
+        }
+        other => texts.push(Cow::Owned(other.to_string())),
+    }
+}
+
+/// Counts the letters of texts; what several begin with counts once, as it does for whoever follows them.
+fn letters_of(texts: &mut [Cow<'_, str>]) -> usize {
+    texts.sort_unstable();
+    let mut before = &[][..];
+    let mut letters = 0;
+    for text in &*texts {
+        let text = text.as_bytes();
+        let shared = text.iter().zip(before).take_while(|(a, b)| a == b).count();
+        letters += text.len() - shared;
+        before = text;
+    }
+    letters
+}
+
 fn list<'a>(
     fields: &'a Map<String, Value>,
     key: &str,
@@ -527,6 +614,8 @@ const ASIDE: [&str; 4] = ["$defs", "definitions", "$id", "$anchor"];
 const STEPS_MAX: usize = 200_000;
 /// Patterns of one request, in all their combinations: each may take a millisecond or two.
 pub(crate) const PATTERNS_MAX: usize = 512;
+/// Letters of the constants and names of one request, each of which is a state of whoever follows them.
+const LETTERS_MAX: usize = 1 << 16;
 /// Alternatives for one value where several lists of them meet.
 const WAYS_MAX: usize = 1024;
 /// The product of the choices of the patterns of one value.
@@ -541,6 +630,9 @@ pub(crate) const PROPERTIES_MAX: usize = 1024;
 /// Numbers are counted by their remainders; so many there may be.
 const STEP_MAX: u64 = 10_000;
 const DIGITS_MAX: u32 = 6;
+/// The same for all numbers of a request.
+const REMAINDERS_MAX: u64 = 20_000;
+const BOUNDS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
 /// How deep conjunctions may lead.
 const DEPTH_MAX: usize = 64;
 const TOO_MUCH: &str = "is more than a grammar can be made of; use fewer alternatives";

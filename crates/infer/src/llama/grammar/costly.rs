@@ -232,6 +232,20 @@ fn numbers() {
         integer(json!({"allOf": [{"multipleOf": 97}, {"multipleOf": 89}, {"multipleOf": 83}]})),
         Some(".allOf[2].multipleOf"),
     );
+    check(integer(json!({"multipleOf": 9973})), None);
+    check(
+        integer(
+            json!({"multipleOf": 9973, "minimum": 123_456_789, "maximum": 9_123_456_789_012_345_i64}),
+        ),
+        Some(".multipleOf"),
+    );
+    let fields = |count, step: fn(usize) -> usize| {
+        json!({"type": "object", "properties": object(count, |at| {
+            (format!("p{at}"), integer(json!({"multipleOf": step(at)})))
+        })})
+    };
+    check(fields(100, |at| at + 1), None);
+    check(fields(100, |at| 9000 + at), Some(".properties.p97.multipleOf"));
     check(json!({"type": "number", "multipleOf": 0.01, "minimum": 0, "maximum": 99.99}), None);
     check(
         integer(
@@ -277,11 +291,30 @@ fn alternatives() {
         Some(".allOf[1]"),
     );
     check(json!({"allOf": list(6, |_| any(10, |at| format!("^a{at}")))}), Some(".allOf[3]"));
+    let next = |at: usize| format!("#/$defs/d{}", at + 1);
+    // Many ways at every level, of which all lead to the same.
+    for (levels, ways) in [(8, 64), (64, 8), (3, 500), (200, 30)] {
+        let option = |at: usize, way: usize| {
+            json!({"type": "object", "properties": {
+            format!("a{way}"): {"$ref": next(at)}}})
+        };
+        let level = |at: usize| match at + 1 == levels {
+            true => json!({"type": "string"}),
+            false => json!({"anyOf": list(ways, |way| option(at, way))}),
+        };
+        let wide = json!({"$ref": "#/$defs/d0", "$defs": object(levels, |at| (format!("d{at}"), level(at)))});
+        check(wide, None);
+    }
+    let tree = |ways| {
+        json!({"$ref": "#/$defs/t", "$defs": {"t": {"anyOf": list(ways, |way| json!({
+        "type": "object", "properties": {format!("p{way}"): {"$ref": "#/$defs/t"}}}))}}})
+    };
+    check(tree(500), None);
+    check(any(400, |at| format!("^[a-z]{{{},}}x{at}", at % 50)), None);
     let plain = |at: usize| (format!("p{at}"), json!({"type": "string"}));
     let big = json!({"allOf": [{"type": "object", "properties": object(900, plain)},
         {"anyOf": list(900, |at| json!({"required": [format!("p{at}")]}))}]});
     check(big, Some(""));
-    let next = |at: usize| format!("#/$defs/d{}", at + 1);
     let chain = json!({"$ref": "#/$defs/d0", "$defs": object(200, |at| (format!("d{at}"), match at {
         199 => json!({"type": "string"}),
         _ => json!({"type": "object", "properties": {"a": {"$ref": next(at)}, "b": {"$ref": next(at)}}}),
@@ -309,6 +342,123 @@ fn alternatives() {
     assert_eq!(fate(&never), Fate::Refused("text.format.schema".to_owned()));
 }
 
+/// Constants and names of any length: each letter is a state.
+#[test]
+fn long_texts() {
+    let text = |letter: &str, count: usize| letter.repeat(count);
+    let named = |name: String| json!({"type": "object", "properties": {name.clone(): {}}, "required": [name]});
+    check(json!({"const": text("x", 60_000)}), None);
+    check(json!({"const": text("x", 200_000)}), Some(".const"));
+    check(json!({"const": text("\u{1f9f5}", 50_000)}), Some(".const"));
+    check(json!({"enum": [text("x", 30_000), text("y", 30_000)]}), None);
+    check(json!({"enum": [text("x", 100_000), text("y", 100_000)]}), Some(".enum"));
+    check(
+        json!({"enum": list(40, |at| format!("{at}{}", text("x", 5_000)).into())}),
+        Some(".enum"),
+    );
+    // What they begin with counts once.
+    check(json!({"enum": list(10, |at| (text("x", 20_000) + &at.to_string()).into())}), None);
+    check(json!({"const": {"a": [{"b": text("word ", 40_000)}]}}), Some(".const"));
+    check(json!({"const": {text("k", 200_000): 1}}), Some(".const"));
+    check(json!({"enum": list(40_000, |at| json!(at * 7_919))}), Some(".enum"));
+    check(named(text("k", 10_000)), None);
+    check(named(text("k", 200_000)), Some(".properties"));
+    let required = json!({"type": "object", "required": [text("k", 200_000)]});
+    check(required, Some(".required"));
+    let within =
+        json!({"type": "array", "items": {"anyOf": [{"type": "null"}, named(text("k", 200_000))]}});
+    check(within, Some(".items.anyOf[1].properties"));
+    let referred = json!({"$ref": "#/$defs/d", "$defs": {"d": {"const": text("x", 200_000)}}});
+    assert_eq!(
+        fate(&answer(&referred)),
+        Fate::Refused("text.format.schema.$defs.d.const".to_owned())
+    );
+    // Fields that are called like keywords.
+    check(
+        json!({"type": "object", "properties": {"const": {"type": "string"}, "enum": {"type": "string"}}}),
+        None,
+    );
+    let many = json!({"type": "object", "properties": object(60, |at| {
+        let name = format!("{at}{}", text("k", 2_000));
+        (name, json!({"type": "integer"}))
+    })});
+    check(many, Some(".properties"));
+}
+
+/// A panic in the middle of an answer is the end of that answer, and of no other.
+#[test]
+fn panics_are_errors() {
+    let read = || GRAMMARS.read("start: /[a-z]+/", &[], &|| true).unwrap();
+    let (mut spoiled, mut other) = (read(), read());
+    let error = super::fault(spoiled.matcher.test_trigger_lexer_error().unwrap_err());
+    assert_eq!(error, "panic: synthetic error");
+    // Nor is it once more.
+    assert_eq!(spoiled.complete(), Err(error.clone()));
+    assert_eq!(crate::panics::contain(|| spoiled.accepts()), Ok(Err(error)));
+    other.matcher.consume_token(u32::from(b'a')).unwrap();
+    read().matcher.consume_token(u32::from(b'b')).unwrap();
+}
+
+/// What no value can follow is refused before anything is said.
+#[test]
+fn schemas_of_nothing() {
+    let text = |more: Value| {
+        let mut schema = json!({"type": "string"});
+        schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        schema
+    };
+    let itself = |at: Value| json!({"$ref": "#/$defs/t", "$defs": {"t": at}});
+    let inner = json!({"$ref": "#/$defs/t"});
+    for schema in [
+        json!(false),
+        json!({"enum": []}),
+        json!({"anyOf": []}),
+        json!({"anyOf": [false, {"enum": []}]}),
+        json!({"type": []}),
+        text(json!({"pattern": "^$", "minLength": 1})),
+        text(json!({"pattern": "^a{5}$", "maxLength": 4})),
+        text(json!({"minLength": 5, "maxLength": 4})),
+        text(json!({"const": 5})),
+        text(json!({"enum": ["a"], "pattern": "^b"})),
+        text(json!({"enum": ["abc"], "maxLength": 2})),
+        text(json!({"format": "date", "maxLength": 3})),
+        text(json!({"format": "ipv4", "pattern": "^x"})),
+        text(json!({"allOf": [{"pattern": "^a"}, {"pattern": "^b"}]})),
+        json!({"type": "integer", "minimum": 5, "maximum": 4}),
+        json!({"type": "integer", "minimum": 1.2, "maximum": 1.8}),
+        json!({"type": "integer", "exclusiveMinimum": 4, "exclusiveMaximum": 5}),
+        json!({"type": "number", "minimum": 5, "maximum": 4.5}),
+        json!({"type": "number", "exclusiveMinimum": 4, "maximum": 4}),
+        json!({"type": "integer", "multipleOf": 10, "minimum": 1, "maximum": 9}),
+        json!({"allOf": [{"type": "string"}, {"type": "integer"}]}),
+        json!({"allOf": [{"const": 1}, {"const": 2}]}),
+        json!({"allOf": [{"enum": [1, 2]}, {"enum": ["a"]}]}),
+        json!({"type": "array", "minItems": 3, "maxItems": 2}),
+        json!({"type": "array", "minItems": 1, "items": false}),
+        json!({"type": "array", "minItems": 1, "items": {"enum": []}}),
+        json!({"type": "array", "minItems": 1, "prefixItems": [false]}),
+        json!({"type": "array", "minItems": 3, "prefixItems": [{}, {}], "items": false}),
+        json!({"type": "object", "minProperties": 3, "maxProperties": 2}),
+        json!({"type": "object", "minProperties": 1, "additionalProperties": false}),
+        json!({"type": "object", "required": ["a"], "properties": {"a": false}}),
+        json!({"type": "object", "required": ["a"], "additionalProperties": false}),
+        json!({"type": "object", "required": ["b"], "properties": {"a": {}}, "additionalProperties": false}),
+        json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer", "minimum": 2, "maximum": 1}}}),
+        json!({"type": "object", "required": ["a"], "properties": {"a": {"anyOf": [{"enum": []}, false]}}}),
+        // They have no end.
+        itself(json!({"type": "object", "required": ["t"], "properties": {"t": inner.clone()}})),
+        itself(json!({"type": "array", "minItems": 1, "items": inner.clone()})),
+        itself(json!({"type": "array", "prefixItems": [inner.clone()], "minItems": 1})),
+        itself(json!({"anyOf": [{"type": "array", "minItems": 1, "items": inner.clone()},
+            {"type": "object", "required": ["t"], "properties": {"t": inner.clone()}}]})),
+    ] {
+        for body in [answer(&schema), tool(&schema)] {
+            let fate = fate(&body);
+            assert!(matches!(fate, Fate::Refused(_)), "{schema}: {fate:?}");
+        }
+    }
+}
+
 #[test]
 fn many_tools() {
     let tools = list(64, |at| {
@@ -323,7 +473,7 @@ fn many_tools() {
 fn grammars_of_clients() {
     let custom = |syntax: &str, definition: &str| {
         fate(
-            &json!({"model": "m", "input": "hello", "tool_choice": "required", "tools": [{"type": "custom", "name": format!("f{}", definition.len()),
+            &json!({"model": "m", "input": "hello", "tool_choice": "required", "tools": [{"type": "custom", "name": "f",
             "format": {"type": "grammar", "syntax": syntax, "definition": definition}}]}),
         )
     };
@@ -339,6 +489,68 @@ fn grammars_of_clients() {
     assert_eq!(custom("lark", &format!("start: r59\nr0: \"a\"\n{rules}")), Fate::Fine);
     assert_eq!(custom("lark", "start: ((\"a\"{1000}){1000}){1000}"), Fate::Fine);
     assert_eq!(custom("lark", "start: nothing"), refused());
+    for (syntax, definition, is_fine) in [
+        ("lark", "start: s\ns: s s s | s s | \"a\" |".to_owned(), true),
+        ("lark", "start: (((A*)*)*)*\nA: /a*/".to_owned(), true),
+        ("lark", "start: \"a\"{1000000000}".to_owned(), true),
+        ("lark", "start: x{0,100000}\nx: \"a\" | \"b\" y\ny: \"c\"{0,100000}".to_owned(), true),
+        ("lark", "start: T\nT: /(a|b)*a(a|b){4000}/".to_owned(), true),
+        ("lark", "start: a\na[lazy]: /.*x.{500}y/".to_owned(), true),
+        ("lark", "start: a b\na[suffix=\"end\"]: /(.|\\n)*/\nb: a a a a".to_owned(), true),
+        (
+            "lark",
+            "start: a\na[capture,max_tokens=1000000000,temperature=1e30]: /.*/".to_owned(),
+            true,
+        ),
+        ("lark", "start: T\nT: ~/(a|b)*a(a|b){24}/ & /(a|b)*/".to_owned(), true),
+        (
+            "lark",
+            format!("start: T\nT: %regex {{\"substring_words\": \"{}\"}}", "word ".repeat(2000)),
+            true,
+        ),
+        (
+            "lark",
+            "%llguidance {\"no_forcing\": true, \"allow_initial_skip\": true}\nstart: /a*/"
+                .to_owned(),
+            true,
+        ),
+        ("lark", "%ignore /(a|b)*a(a|b){24}/\nstart: \"x\" \"y\" \"z\"".to_owned(), true),
+        ("lark", "start: <[0-100000000]>*".to_owned(), false),
+        ("lark", "start: <[^0]>{1000000}".to_owned(), true),
+        ("lark", "start: start".to_owned(), false),
+        ("lark", "start: a\na: b\nb: a".to_owned(), false),
+        ("lark", "start:".to_owned(), true),
+        (
+            "lark",
+            "start: a::0\na::_: \"x\" a::incr(_) %if lt(_, 1000000000)\n   | \"y\"".to_owned(),
+            true,
+        ),
+        ("lark", format!("start: {}\"a\"{}", "(".repeat(20_000), ")".repeat(20_000)), false),
+        ("lark", format!("start: {}\"a\"{}", "(".repeat(20_000), ")?".repeat(20_000)), false),
+        (
+            "lark",
+            format!("start: a\na: {}%lark {{ start: /a/ }}", "%lark { start: ".repeat(300)),
+            false,
+        ),
+        (
+            "lark",
+            format!(
+                "start: ({})*\n{}",
+                (0..1500).map(|at| format!("T{at}")).collect::<Vec<_>>().join(" | "),
+                (0..1500).map(|at| format!("T{at}: /[a-z]{{{}}}x/\n", at % 90)).collect::<String>()
+            ),
+            true,
+        ),
+        ("regex", format!("{}a{}", "(".repeat(20_000), ")".repeat(20_000)), false),
+        ("regex", (0..6000).map(|at| format!("w{at}")).collect::<Vec<_>>().join("|"), true),
+        ("regex", "a?".repeat(5000) + &"a".repeat(5000), false),
+        ("regex", "[\\w\\s\\p{L}]{1,9999}(x|y){1,9999}".to_owned(), true),
+        ("regex", "(((a{1,1000}){1,1000}){1,1000}){1,1000}".to_owned(), true),
+    ] {
+        let shown = &definition[..definition.floor_char_boundary(60)];
+        let want = if is_fine { Fate::Fine } else { refused() };
+        assert_eq!(custom(syntax, &definition), want, "{shown}");
+    }
     assert_eq!(custom("lark", "start: start \"a\" | start start | \"\""), Fate::Fine);
 }
 

@@ -1,0 +1,185 @@
+//! Schemas that no value follows which comes to an end, since each has another of the same schema in it.
+//!
+//! A grammar can be made of them, and whoever is held to it talks until it is cut off. What several schemas of an `allOf`
+//! only say together is not looked through.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::check::{name_of, unescaped};
+
+/// Finds a schema whose values would have no end, the outermost if there are several.
+pub(super) fn find(root: &Value) -> Option<&Value> {
+    let mut pending = reachable(root);
+    let mut ending: HashSet<*const Value> = HashSet::new();
+    // From the innermost outwards, as those end that have nothing in them; once more only where one refers back.
+    loop {
+        let before = pending.len();
+        let mut left = Vec::new();
+        for schema in pending.into_iter().rev() {
+            if ends(schema, root, &ending) {
+                ending.insert(schema);
+            } else {
+                left.push(schema);
+            }
+        }
+        left.reverse();
+        pending = left;
+        if pending.len() == before || pending.is_empty() {
+            return pending.first().copied();
+        }
+    }
+}
+
+/// Lists all schemas that are about values or parts of them, each once, the outer ones first.
+fn reachable(root: &Value) -> Vec<&Value> {
+    let mut found = Vec::new();
+    let mut seen: HashSet<*const Value> = HashSet::new();
+    let mut pending = vec![root];
+    while let Some(schema) = pending.pop() {
+        let Some(fields) = schema.as_object() else { continue };
+        if !seen.insert(schema) {
+            continue;
+        }
+        found.push(schema);
+        pending.extend(target(fields, root));
+        for key in ["items", "additionalItems", "additionalProperties"] {
+            pending.extend(fields.get(key).filter(|inner| inner.is_object()));
+        }
+        for key in ["allOf", "anyOf", "oneOf", "prefixItems", "items"] {
+            pending.extend(fields.get(key).and_then(Value::as_array).into_iter().flatten());
+        }
+        for key in ["properties", "patternProperties"] {
+            pending.extend(
+                fields.get(key).and_then(Value::as_object).into_iter().flat_map(Map::values),
+            );
+        }
+    }
+    found
+}
+
+fn target<'a>(fields: &Map<String, Value>, root: &'a Value) -> Option<&'a Value> {
+    let reference = fields.get("$ref")?.as_str()?;
+    root.pointer(&unescaped(name_of(reference)))
+}
+
+/// Tells whether a value can follow a schema and end, as far as that is known of the schemas in it.
+fn ends(schema: &Value, root: &Value, ending: &HashSet<*const Value>) -> bool {
+    let Some(fields) = schema.as_object() else { return true };
+    // What allows nothing at all is found by whoever makes the grammar.
+    let is_ending =
+        |inner: &Value| !inner.is_object() || ending.contains(&std::ptr::from_ref(inner));
+    let list = |key: &str| fields.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    if !target(fields, root).is_none_or(is_ending) || !list("allOf").iter().all(is_ending) {
+        return false;
+    }
+    let is_open = |key: &str| list(key).is_empty() || list(key).iter().any(is_ending);
+    if !is_open("anyOf") || !is_open("oneOf") {
+        return false;
+    }
+    if fields.contains_key("const") || fields.contains_key("enum") {
+        return true;
+    }
+    let count = |key: &str| fields.get(key).and_then(Value::as_f64).unwrap_or_default() as usize;
+    let may_end = |kind: &str| match kind {
+        "array" => {
+            let (first, rest) = match fields.get("items") {
+                Some(Value::Array(first)) => (&first[..], fields.get("additionalItems")),
+                rest => (list("prefixItems"), rest),
+            };
+            let least = count("minItems");
+            first.iter().take(least).all(is_ending)
+                && (least <= first.len() || rest.is_none_or(is_ending))
+        }
+        "object" => {
+            let properties = fields.get("properties").and_then(Value::as_object);
+            let others = fields.get("additionalProperties");
+            let property = |name: &str| properties.and_then(|own| own.get(name)).or(others);
+            let mut required = list("required").iter().filter_map(Value::as_str);
+            let needs_others = count("minProperties") > properties.map_or(0, Map::len)
+                && !fields.contains_key("patternProperties");
+            required.all(|name| property(name).is_none_or(is_ending))
+                && (!needs_others || others.is_none_or(is_ending))
+        }
+        _ => true,
+    };
+    match fields.get("type") {
+        Some(Value::String(kind)) => may_end(kind),
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).any(may_end),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::cycle::path_of;
+    use super::find;
+
+    #[track_caller]
+    fn check(schema: Value, endless_at: Option<&str>) {
+        let found = find(&schema).map(|at| path_of(at, &schema).unwrap());
+        assert_eq!(found.as_deref(), endless_at, "{schema}");
+    }
+
+    #[test]
+    fn values_without_an_end() {
+        let again = || json!({"$ref": "#"});
+        let object =
+            |more: Value| json!({"type": "object", "properties": {"t": again()}, "required": more});
+        check(object(json!(["t"])), Some(""));
+        check(object(json!([])), None);
+        check(object(json!(["u"])), None);
+        check(
+            json!({"type": ["object", "null"], "properties": {"t": again()}, "required": ["t"]}),
+            None,
+        );
+        check(json!({"properties": {"t": again()}, "required": ["t"]}), None);
+        let required =
+            json!({"type": "object", "required": ["t"], "additionalProperties": again()});
+        check(required, Some(""));
+        let least = |count| json!({"type": "object", "minProperties": count, "additionalProperties": again()});
+        check(least(1), Some(""));
+        check(least(0), None);
+        let items = |least| json!({"type": "array", "items": again(), "minItems": least});
+        check(items(json!(1)), Some(""));
+        check(items(json!(1.0)), Some(""));
+        check(items(json!(0)), None);
+        let first = |least| json!({"type": "array", "prefixItems": [{"type": "null"}, again()], "minItems": least});
+        check(first(1), None);
+        check(first(2), Some(""));
+        check(json!({"type": "array", "items": [{}, again()], "minItems": 2}), Some(""));
+        // One way out is enough.
+        check(json!({"anyOf": [object(json!(["t"])), {"type": "null"}]}), None);
+        check(json!({"anyOf": [object(json!(["t"])), items(json!(1))]}), Some(""));
+        check(json!({"allOf": [object(json!(["t"])), {"type": "object"}]}), Some(""));
+        check(json!({"enum": [1], "anyOf": [{"type": "integer"}, object(json!(["t"]))]}), None);
+        // One that is never used does no harm; one that may be used does.
+        let node = json!({"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "required": ["n"]});
+        check(json!({"type": "string", "$defs": {"n": node}}), None);
+        check(
+            json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}}),
+            Some(".properties.a"),
+        );
+        // A tree, a list, a value: what people write.
+        check(
+            json!({"type": "object", "required": ["value", "children"], "properties": {
+            "value": {"type": "string"}, "children": {"type": "array", "items": again()}}}),
+            None,
+        );
+        check(
+            json!({"type": "object", "required": ["next"], "properties": {
+            "next": {"anyOf": [again(), {"type": "null"}]}}}),
+            None,
+        );
+        check(
+            json!({"$ref": "#/$defs/a", "$defs": {
+            "a": {"type": "array", "items": {"$ref": "#/$defs/b"}, "minItems": 1},
+            "b": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"]}}}),
+            Some(""),
+        );
+        check(json!(true), None);
+    }
+}
