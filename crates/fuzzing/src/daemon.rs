@@ -61,6 +61,7 @@ fn server(harmony: bool) -> Arc<Server> {
         model: "tiny".to_owned(),
         file: None,
         settings: Vec::new(),
+        configured: String::new(),
         standing,
         tools: Tools::new(tools).expect("they are built in"),
         forced_calls: true,

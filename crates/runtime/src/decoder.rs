@@ -19,7 +19,7 @@ pub(crate) enum Reader {
 /// Reads one answer.
 #[derive(Debug)]
 pub(crate) enum Decoder {
-    Responses(responses::Decoder),
+    Responses(Box<responses::Decoder>),
     Chat(Box<chat::Decoder>),
 }
 
@@ -44,7 +44,7 @@ impl Reader {
     /// Makes a decoder for one answer.
     pub(crate) fn decoder(&self) -> Decoder {
         match self {
-            Self::Responses => Decoder::Responses(responses::Decoder::default()),
+            Self::Responses => Decoder::Responses(Box::default()),
             Self::Chat(setup) => Decoder::Chat(Box::new(chat::Decoder::new(setup))),
         }
     }
