@@ -360,6 +360,13 @@ impl Numbers<'_> {
         {
             return Err(self.wrong("expert_group_count"));
         }
+        if let Some(name) = DIVISORS.iter().find(|name| self.get(name) == Some(0)) {
+            return Err(self.wrong(name));
+        }
+        let is_ernie = self.architecture.starts_with("ernie");
+        if is_ernie && experts > 0 && self.get(MOE_STEP).unwrap_or(0) == 0 {
+            return Err(self.wrong(MOE_STEP));
+        }
         if self.get("nextn_predict_layers").unwrap_or(0) > layers {
             return Err(self.wrong("nextn_predict_layers"));
         }
@@ -479,6 +486,10 @@ const VOCABULARIES: [&str; 7] =
 /// Those whose tokens are made of pairs, by a list of them; and how the one of them is named that has no such list.
 const MERGED: [&str; 4] = ["gpt2", "gemma4", "hybriddna", "whitespace"];
 const UNMERGED: &str = "kimi-k2";
+/// Numbers that llama.cpp divides by, whatever they are.
+const DIVISORS: [&str; 2] = ["full_attention_interval", "experts_per_group"];
+/// Another one, of one family; for others it can be 0.
+const MOE_STEP: &str = "interleave_moe_layer_step";
 const ROPE_SCALINGS: [&str; 4] = ["none", "linear", "yarn", "longrope"];
 /// The kinds of vocabulary that begin a text with a token unless the file says otherwise.
 const BEGINNING: [&str; 6] = ["llama3", "llama-v3", "llama-bpe", "falcon3", "tekken", "chameleon"];

@@ -64,6 +64,8 @@ fn what_would_end_the_process_is_refused() {
     check("too few experts", set("expert_used_count", 9), "expert_used_count");
     check("too many experts", set("expert_count", 5000), "expert_used_count");
     check("odd groups", set("expert_group_count", 3), "expert_group_count");
+    check("no interval", set("full_attention_interval", 0), "full_attention_interval");
+    check("no group", set("experts_per_group", 0), "experts_per_group");
     check("no width", set("embedding_length", 0), "embedding_length` is 0");
     check("more heads than width", set("attention.head_count", 65), "head_count");
     check("wide heads", set("attention.key_length", 1 << 20), "key_length");
