@@ -321,6 +321,9 @@ fn fault(error: impl fmt::Display) -> String {
     let error = placed.map_or(error, |(_, error)| error);
     let lines = error.lines().map(str::trim).filter(|line| !is_quoted(line));
     let mut text = lines.collect::<Vec<_>>().join(" ");
+    if text == STUCK {
+        text = "there is nothing that could be said under it".to_owned();
+    }
     if text.len() > FAULT_BYTES_MAX {
         text.truncate(text.floor_char_boundary(FAULT_BYTES_MAX));
         text.push('…');
@@ -391,6 +394,8 @@ const TRIED_TOKENS: usize = 24;
 const TRIED_STRIDE: usize = 7919;
 /// Those of a few threads with their tools.
 const GRAMMARS_KEPT: usize = 16;
+/// What llguidance says where no token is allowed.
+const STUCK: &str = "NoExtensionBias";
 const NOTHING: &str = "the model has no opinion on what could follow";
 
 #[cfg(test)]
@@ -404,7 +409,7 @@ mod tests {
     fn faults_are_said_without_the_grammar() {
         for (error, want) in [
             ("no such rule", "no such rule"),
-            ("NoExtensionBias\n<non-verbose/>", "NoExtensionBias"),
+            ("NoExtensionBias\n<non-verbose/>", "there is nothing that could be said under it"),
             ("panic: index\n<backtrace>\n   0: a\n   1: b\n</backtrace>", "panic: index"),
             (
                 "at 2(8): regex parse error:\n    (?!x)\n    ^^^\nerror: look-around\n   1 | start: a\n\

@@ -179,6 +179,9 @@ impl<'a> Checker<'a> {
     /// Follows a reference: what it leads to need not stand where a schema does.
     fn reference(&mut self, schema: &'a Value, value: &'a Value) -> Result<(), Fault> {
         let Some(reference) = value.as_str() else { return self.need(false, "a string") };
+        if !self.is_within(reference) {
+            return Err(self.fault("leads out of this schema, and nothing is fetched"));
+        }
         let name = name_of(reference);
         let pointer = unescaped(name);
         match self.root.pointer(&pointer) {
@@ -201,6 +204,15 @@ impl<'a> Checker<'a> {
             }
             None => Err(self.fault("leads nowhere in this schema")),
         }
+    }
+
+    /// Tells whether a reference is to something in this schema: it names no document, or this one.
+    fn is_within(&self, reference: &str) -> bool {
+        let document = reference.split('#').next().unwrap_or_default();
+        let own = self.root.get("$id").and_then(Value::as_str);
+        let own = own.map(|id| id.split('#').next().unwrap_or_default());
+        let is_own = |own: &str| own == document || own.ends_with(&format!("/{document}"));
+        document.is_empty() || own.is_some_and(is_own)
     }
 
     fn need(&self, is_so: bool, what: &str) -> Result<(), Fault> {

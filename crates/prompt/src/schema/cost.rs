@@ -613,7 +613,7 @@ const ASIDE: [&str; 4] = ["$defs", "definitions", "$id", "$anchor"];
 /// Values, and alternatives of values, that are gone through for one request.
 const STEPS_MAX: usize = 200_000;
 /// Patterns of one request, in all their combinations: each may take a millisecond or two.
-pub(crate) const PATTERNS_MAX: usize = 512;
+pub(crate) const PATTERNS_MAX: usize = 256;
 /// Letters of the constants and names of one request, each of which is a state of whoever follows them.
 const LETTERS_MAX: usize = 1 << 16;
 /// Alternatives for one value where several lists of them meet.

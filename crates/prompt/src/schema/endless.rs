@@ -3,7 +3,7 @@
 //! A grammar can be made of them, and whoever is held to it talks until it is cut off. What several schemas of an `allOf`
 //! only say together is not looked through.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -11,14 +11,17 @@ use super::check::{name_of, unescaped};
 
 /// Finds a schema whose values would have no end, the outermost if there are several.
 pub(super) fn find(root: &Value) -> Option<&Value> {
-    let mut pending = reachable(root);
+    let mut names = HashMap::new();
+    gather_names(root, &mut names);
+    let schemas = Schemas { root, names };
+    let mut pending = schemas.reachable();
     let mut ending: HashSet<*const Value> = HashSet::new();
     // From the innermost outwards, as those end that have nothing in them; once more only where one refers back.
     loop {
         let before = pending.len();
         let mut left = Vec::new();
         for schema in pending.into_iter().rev() {
-            if ends(schema, root, &ending) {
+            if schemas.ends(schema, &ending) {
                 ending.insert(schema);
             } else {
                 left.push(schema);
@@ -32,82 +35,105 @@ pub(super) fn find(root: &Value) -> Option<&Value> {
     }
 }
 
-/// Lists all schemas that are about values or parts of them, each once, the outer ones first.
-fn reachable(root: &Value) -> Vec<&Value> {
-    let mut found = Vec::new();
-    let mut seen: HashSet<*const Value> = HashSet::new();
-    let mut pending = vec![root];
-    while let Some(schema) = pending.pop() {
-        let Some(fields) = schema.as_object() else { continue };
-        if !seen.insert(schema) {
-            continue;
+/// Finds the names that schemas have given themselves. No value is deeper than what can be read.
+fn gather_names<'a>(value: &'a Value, names: &mut HashMap<&'a str, &'a Value>) {
+    match value {
+        Value::Array(list) => list.iter().for_each(|inner| gather_names(inner, names)),
+        Value::Object(fields) => {
+            if let Some(name) = fields.get("$anchor").and_then(Value::as_str) {
+                names.insert(name, value);
+            }
+            fields.values().for_each(|inner| gather_names(inner, names));
         }
-        found.push(schema);
-        pending.extend(target(fields, root));
-        for key in ["items", "additionalItems", "additionalProperties"] {
-            pending.extend(fields.get(key).filter(|inner| inner.is_object()));
-        }
-        for key in ["allOf", "anyOf", "oneOf", "prefixItems", "items"] {
-            pending.extend(fields.get(key).and_then(Value::as_array).into_iter().flatten());
-        }
-        for key in ["properties", "patternProperties"] {
-            pending.extend(
-                fields.get(key).and_then(Value::as_object).into_iter().flat_map(Map::values),
-            );
-        }
+        _ => {}
     }
-    found
 }
 
-fn target<'a>(fields: &Map<String, Value>, root: &'a Value) -> Option<&'a Value> {
-    let reference = fields.get("$ref")?.as_str()?;
-    root.pointer(&unescaped(name_of(reference)))
+struct Schemas<'a> {
+    root: &'a Value,
+    names: HashMap<&'a str, &'a Value>,
 }
 
-/// Tells whether a value can follow a schema and end, as far as that is known of the schemas in it.
-fn ends(schema: &Value, root: &Value, ending: &HashSet<*const Value>) -> bool {
-    let Some(fields) = schema.as_object() else { return true };
-    // What allows nothing at all is found by whoever makes the grammar.
-    let is_ending =
-        |inner: &Value| !inner.is_object() || ending.contains(&std::ptr::from_ref(inner));
-    let list = |key: &str| fields.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    if !target(fields, root).is_none_or(is_ending) || !list("allOf").iter().all(is_ending) {
-        return false;
-    }
-    let is_open = |key: &str| list(key).is_empty() || list(key).iter().any(is_ending);
-    if !is_open("anyOf") || !is_open("oneOf") {
-        return false;
-    }
-    if fields.contains_key("const") || fields.contains_key("enum") {
-        return true;
-    }
-    let count = |key: &str| fields.get(key).and_then(Value::as_f64).unwrap_or_default() as usize;
-    let may_end = |kind: &str| match kind {
-        "array" => {
-            let (first, rest) = match fields.get("items") {
-                Some(Value::Array(first)) => (&first[..], fields.get("additionalItems")),
-                rest => (list("prefixItems"), rest),
-            };
-            let least = count("minItems");
-            first.iter().take(least).all(is_ending)
-                && (least <= first.len() || rest.is_none_or(is_ending))
+impl<'a> Schemas<'a> {
+    /// Lists all schemas that are about values or parts of them, each once, the outer ones first.
+    fn reachable(&self) -> Vec<&'a Value> {
+        let mut found = Vec::new();
+        let mut seen: HashSet<*const Value> = HashSet::new();
+        let mut pending = vec![self.root];
+        while let Some(schema) = pending.pop() {
+            let Some(fields) = schema.as_object() else { continue };
+            if !seen.insert(schema) {
+                continue;
+            }
+            found.push(schema);
+            pending.extend(self.target(fields));
+            for key in ["items", "additionalItems", "additionalProperties"] {
+                pending.extend(fields.get(key).filter(|inner| inner.is_object()));
+            }
+            for key in ["allOf", "anyOf", "oneOf", "prefixItems", "items"] {
+                pending.extend(fields.get(key).and_then(Value::as_array).into_iter().flatten());
+            }
+            for key in ["properties", "patternProperties"] {
+                pending.extend(
+                    fields.get(key).and_then(Value::as_object).into_iter().flat_map(Map::values),
+                );
+            }
         }
-        "object" => {
-            let properties = fields.get("properties").and_then(Value::as_object);
-            let others = fields.get("additionalProperties");
-            let property = |name: &str| properties.and_then(|own| own.get(name)).or(others);
-            let mut required = list("required").iter().filter_map(Value::as_str);
-            let needs_others = count("minProperties") > properties.map_or(0, Map::len)
-                && !fields.contains_key("patternProperties");
-            required.all(|name| property(name).is_none_or(is_ending))
-                && (!needs_others || others.is_none_or(is_ending))
+        found
+    }
+
+    fn target(&self, fields: &Map<String, Value>) -> Option<&'a Value> {
+        let name = name_of(fields.get("$ref")?.as_str()?);
+        self.root.pointer(&unescaped(name)).or_else(|| self.names.get(name).copied())
+    }
+
+    /// Tells whether a value can follow a schema and end, as far as that is known of the schemas in it.
+    fn ends(&self, schema: &Value, ending: &HashSet<*const Value>) -> bool {
+        let Some(fields) = schema.as_object() else { return true };
+        // What allows nothing at all is found by whoever makes the grammar.
+        let is_ending =
+            |inner: &Value| !inner.is_object() || ending.contains(&std::ptr::from_ref(inner));
+        let list =
+            |key: &str| fields.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        if !self.target(fields).is_none_or(is_ending) || !list("allOf").iter().all(is_ending) {
+            return false;
         }
-        _ => true,
-    };
-    match fields.get("type") {
-        Some(Value::String(kind)) => may_end(kind),
-        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).any(may_end),
-        _ => true,
+        let is_open = |key: &str| list(key).is_empty() || list(key).iter().any(is_ending);
+        if !is_open("anyOf") || !is_open("oneOf") {
+            return false;
+        }
+        if fields.contains_key("const") || fields.contains_key("enum") {
+            return true;
+        }
+        let count =
+            |key: &str| fields.get(key).and_then(Value::as_f64).unwrap_or_default() as usize;
+        let may_end = |kind: &str| match kind {
+            "array" => {
+                let (first, rest) = match fields.get("items") {
+                    Some(Value::Array(first)) => (&first[..], fields.get("additionalItems")),
+                    rest => (list("prefixItems"), rest),
+                };
+                let least = count("minItems");
+                first.iter().take(least).all(is_ending)
+                    && (least <= first.len() || rest.is_none_or(is_ending))
+            }
+            "object" => {
+                let properties = fields.get("properties").and_then(Value::as_object);
+                let others = fields.get("additionalProperties");
+                let property = |name: &str| properties.and_then(|own| own.get(name)).or(others);
+                let mut required = list("required").iter().filter_map(Value::as_str);
+                let needs_others = count("minProperties") > properties.map_or(0, Map::len)
+                    && !fields.contains_key("patternProperties");
+                required.all(|name| property(name).is_none_or(is_ending))
+                    && (!needs_others || others.is_none_or(is_ending))
+            }
+            _ => true,
+        };
+        match fields.get("type") {
+            Some(Value::String(kind)) => may_end(kind),
+            Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).any(may_end),
+            _ => true,
+        }
     }
 }
 
@@ -178,6 +204,11 @@ mod tests {
             json!({"$ref": "#/$defs/a", "$defs": {
             "a": {"type": "array", "items": {"$ref": "#/$defs/b"}, "minItems": 1},
             "b": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"]}}}),
+            Some(""),
+        );
+        // By a name that it has given itself.
+        check(
+            json!({"$anchor": "a", "type": "array", "minItems": 1, "items": {"$ref": "#a"}}),
             Some(""),
         );
         check(json!(true), None);

@@ -207,6 +207,19 @@ fn schemas() {
     check(json!({"items": {"$id": "a"}}), ".items.$id", "cannot be had");
     check(json!({"not": {"type": "null"}}), ".not", "cannot be had");
     check(json!({"$ref": "#/$defs/a"}), ".$ref", "leads nowhere");
+    for elsewhere in ["http://example.com/x", "file:///etc/passwd", "x.json#/$defs/a", "x"] {
+        let defined = json!({"type": "integer"});
+        check(
+            json!({"$ref": elsewhere, "$defs": {"a": defined}}),
+            ".$ref",
+            "leads out of this schema",
+        );
+        let named =
+            json!({"$id": "http://example.com/y", "$ref": elsewhere, "$defs": {"a": defined}});
+        check(named, ".$ref", "leads out of this schema");
+    }
+    let endless = json!({"type": "array", "minItems": 1, "items": {"$ref": "#"}});
+    check(endless, "", "has no end");
     // A reference can lead to what is no schema where it stands.
     for reference in ["#/const", "#/%63onst"] {
         let schema = json!({"const": {"minimum": long}, "anyOf": [{"$ref": reference}]});
