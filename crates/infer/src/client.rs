@@ -328,9 +328,11 @@ fn suits(health: &Health, launch: &Launch<'_>) -> bool {
 fn make_way(home: &Home, health: &Health, launch: &Launch<'_>) -> Result<(), StartError> {
     let named =
         |model: &str, settings: &[String]| [&[model.to_owned()], settings].concat().join(" ");
+    let is_changed = launch.configured.is_some_and(|sum| sum != health.configured);
     let busy = || StartError::Busy {
         running: named(&health.model, &health.settings),
-        wanted: named(launch.model.unwrap_or(&health.model), launch.args),
+        wanted: named(launch.model.unwrap_or(&health.model), launch.args)
+            + if is_changed { " as config.toml has it now" } else { "" },
     };
     if health.requests > 0 {
         return Err(busy());

@@ -444,6 +444,7 @@ fn a_changed_configuration_is_noticed() {
     let output = start(&[]);
     drop(busy);
     check(&output, 1, "the daemon is busy");
+    check(&output, 1, "as config.toml has it now");
 }
 
 #[test]
