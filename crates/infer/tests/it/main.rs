@@ -15,6 +15,7 @@ mod limits;
 mod llama;
 mod models;
 mod own_tools;
+mod panics;
 mod pull;
 mod routes;
 mod scripted;

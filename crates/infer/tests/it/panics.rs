@@ -1,0 +1,48 @@
+//! A panic that is contained ends what it was in; any other ends the process, whichever thread it is in.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, exit};
+use std::thread;
+
+use infer::panics::{abort_unless_contained, contain};
+
+/// Set for the process that panics: this test once more.
+const PLACE: &str = "HEDDLE_TEST_PANIC";
+const SURVIVED: i32 = 7;
+const SIGABRT: i32 = 6;
+
+#[test]
+fn only_what_is_contained_is_survived() {
+    if let Ok(place) = std::env::var(PLACE) {
+        abort_unless_contained();
+        match &*place {
+            "contained" => assert!(contain(|| panic!("in a library")).is_err()),
+            "thread" => drop(thread::spawn(|| panic!("in a thread")).join()),
+            // It is not contained because something before it, or beside it, was.
+            "after" => {
+                let _ = contain(|| panic!("in a library"));
+                drop(thread::spawn(|| panic!("in a thread")).join());
+            }
+            "beside" => {
+                let beside = || drop(thread::spawn(|| panic!("in a thread")).join());
+                let _ = contain(beside);
+            }
+            other => panic!("{other}"),
+        }
+        exit(SURVIVED);
+    }
+    let died = (None, Some(SIGABRT));
+    for (place, want) in [
+        ("contained", (Some(SURVIVED), None)),
+        ("thread", died),
+        ("after", died),
+        ("beside", died),
+        ("main", died),
+    ] {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "panics::only_what_is_contained_is_survived"]).env(PLACE, place);
+        let output = again.output().unwrap();
+        let got = (output.status.code(), output.status.signal());
+        assert_eq!(got, want, "{place}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
