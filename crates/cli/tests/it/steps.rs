@@ -144,18 +144,16 @@ fn calls_that_make_no_sense() {
 /// A model that is refused again and again is stopped long before the limit of requests.
 #[test]
 fn loops_of_refusals_end() {
-    let cases: [(&str, Box<dyn Fn(usize) -> Value>); 5] = [
-        ("denied by the sandbox", Box::new(|_| command("touch new"))),
-        ("refused by the policy", Box::new(|n| command(&format!("rm -rf . {n}")))),
-        ("invalid arguments", Box::new(|n| script::call("c", "exec_command", json!({ "cmd": n })))),
-        ("no such tool", Box::new(|n| script::call("c", "fly", json!({ "to": n })))),
-        (
-            "a patch that does not fit",
-            Box::new(|n| {
-                let text = format!("*** Begin Patch\n*** Delete File: no{n}\n*** End Patch");
-                script::call("c", "apply_patch", json!({ "input": text }))
-            }),
-        ),
+    type Call = fn(usize) -> Value;
+    let cases: [(&str, Call); 5] = [
+        ("denied by the sandbox", |_| command("touch new")),
+        ("refused by the policy", |n| command(&format!("rm -rf . {n}"))),
+        ("invalid arguments", |n| script::call("c", "exec_command", json!({ "cmd": n }))),
+        ("no such tool", |n| script::call("c", "fly", json!({ "to": n }))),
+        ("a patch that does not fit", |n| {
+            let text = format!("*** Begin Patch\n*** Delete File: no{n}\n*** End Patch");
+            script::call("c", "apply_patch", json!({ "input": text }))
+        }),
     ];
     for (what, call) in cases {
         let answers: Vec<_> = (0..100).map(|n| script::response([call(n)])).collect();
