@@ -243,6 +243,8 @@ struct Call {
     odd: Option<String>,
     /// Looks for calls in the arguments.
     inner: Option<Box<Document>>,
+    /// Looks for calls in a value beside the arguments, and from where on in the text at hand.
+    beside: Option<(usize, Box<Document>)>,
     /// Its text, while it may turn out to be no call.
     raw: String,
     start: u64,
@@ -441,6 +443,7 @@ impl Inner {
                 word: String::new(),
                 odd: None,
                 inner: None,
+                beside: None,
                 raw: String::new(),
                 start: self.base + start as u64,
             });
@@ -584,7 +587,10 @@ impl Inner {
                 | json::Event::ArrayEnd
                 | json::Event::StringEnd
                 | json::Event::NumberEnd,
-            ) if depth == level => call.state = State::Keys,
+            ) if depth == level => {
+                call.state = State::Keys;
+                self.go_on_beside(end, true, here);
+            }
             _ => {}
         }
     }
@@ -632,8 +638,11 @@ impl Inner {
             }
             (Role::Wrapper, json::Event::ObjectStart) => {
                 // A call has begun; another one beside its keys is none of it.
-                call.odd.get_or_insert_with(|| ENVELOPE.to_owned());
+                if !call.vague {
+                    call.odd.get_or_insert_with(|| ENVELOPE.to_owned());
+                }
                 call.state = State::Skip;
+                self.look_beside(event, end);
             }
             (Role::Arguments, _) => {
                 call.has_arguments = true;
@@ -667,7 +676,54 @@ impl Inner {
                     self.argument(word, to, here);
                 }
             }
-            _ => call.state = if whole { State::Keys } else { State::Skip },
+            _ => {
+                call.state = if whole { State::Keys } else { State::Skip };
+                self.look_beside(event, end);
+            }
+        }
+    }
+
+    /// Begins to look for calls in a value that ends a document which is a call itself: those have a place
+    /// of their own, and are not hidden by it.
+    fn look_beside(&mut self, event: json::Event<'_>, end: usize) {
+        let Some(call) = self.call.as_mut().filter(|call| call.vague && call.index.is_some())
+        else {
+            return;
+        };
+        let key = self.open.len().checked_sub(2).and_then(|at| self.open.get(at));
+        if let (json::Event::ObjectStart | json::Event::ArrayStart, Some(Level::Object { key })) =
+            (event, key)
+        {
+            let paths: Vec<Path> =
+                self.paths.iter().filter(|path| !path.is_vague()).cloned().collect();
+            let mut document = Document::new(paths, self.next_index);
+            document.inner.nested = self.nested;
+            let key = serde_json::Value::from(key.as_str());
+            // The value comes behind its key, and nothing is wrong with that.
+            let _begun = document.push(&format!("{{{key}:"), |_, _| ());
+            call.beside = Some((end - 1, Box::new(document)));
+        }
+    }
+
+    /// Looks on for calls in a value beside the arguments, which goes on up to `to` or ends there.
+    fn go_on_beside(&mut self, to: usize, over: bool, here: &mut Here<'_, '_>) {
+        let Some(call) = &mut self.call else { return };
+        let Some((from, mut document)) = call.beside.take() else { return };
+        let range = self.base + from as u64..self.base + to as u64;
+        document.inner.next_index = self.next_index;
+        let mut sink = |found: Found<'_>, _| {
+            if let Found::Call(_) = found {
+                (here.sink)(found, range.clone());
+            }
+        };
+        // It has been read before, so that it is JSON, but for what is left out of arguments in it.
+        let _ = document.push(&here.text[from..to], &mut sink);
+        if over {
+            let _ = document.push("}", &mut sink).and_then(|_| document.finish(&mut sink));
+        }
+        self.next_index = document.next_index();
+        if !over && let Some(call) = &mut self.call {
+            call.beside = Some((0, document));
         }
     }
 
@@ -871,7 +927,7 @@ impl Inner {
         let Some(call) = &mut self.call else { return self.outside(end, here) };
         here.outside = end;
         if call.index.is_some() {
-            return;
+            return self.go_on_beside(end, false, here);
         }
         let from = call.start.saturating_sub(self.base) as usize;
         call.raw.push_str(&here.text[from.min(end)..end]);
@@ -917,6 +973,7 @@ impl Inner {
         match call.index {
             Some(index) => {
                 self.close_inner(call.inner.take(), self.base, here);
+                self.close_inner(call.beside.take().map(|(_, document)| document), self.base, here);
                 let end = Event::ToolEnd { index, complete: false };
                 self.give(Found::Call(end), 0, 0, here);
                 let detail = "the document ends inside of a call";

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use crate::dialect::spec::{Compiled, Switch};
-use crate::dialect::{Dialect, Engine, Format, Options, Tools};
+use crate::dialect::{Dialect, Engine, Format, Options, Reader, Tools};
 use crate::dialect::{machine, table};
 use crate::event::{Event, Sink};
 
@@ -133,7 +133,15 @@ impl Auto {
     fn engine(&self, format: &'static Format, next_index: u32) -> Box<dyn Engine + Send> {
         // Up to here the stream has been read; whatever was open at its start is not any more.
         let options = Options { start_in_reasoning: false, ..self.options.clone() };
-        Dialect::new(format, &options, &self.tools).engine(next_index)
+        match format.reader {
+            // Whatever else there is, an envelope is a call.
+            Reader::Text(spec) => {
+                let compiled = Compiled::new(spec, &options, self.tools.clone());
+                let compiled = compiled.with_documents(table::DOCUMENTS);
+                Box::new(machine::Machine::new(compiled.into(), next_index))
+            }
+            Reader::Other(_) => Dialect::new(format, &options, &self.tools).engine(next_index),
+        }
     }
 
     fn choose(&mut self, name: &'static str, confidence: u8, next_index: u32) {

@@ -22,9 +22,29 @@ use crate::json;
 pub(crate) struct Legacy {
     state: State,
     next_index: u32,
+    /// What follows a message with calls: it is no text if another one comes, or nothing.
+    gap: Gap,
     lookup: Lookup,
     /// How text is read.
     text: Arc<Compiled>,
+}
+
+/// Blanks, commas and semicolons between documents, and where they begin.
+#[derive(Default)]
+struct Gap {
+    /// Whether they follow a message with calls.
+    after_message: bool,
+    held: String,
+    start: u64,
+}
+
+impl Gap {
+    fn give(&mut self, sink: &mut dyn Sink) {
+        if !self.held.is_empty() {
+            sink.event(Event::Text(&self.held), self.start..self.start + self.held.len() as u64);
+            self.held.clear();
+        }
+    }
 }
 
 enum State {
@@ -62,6 +82,7 @@ impl Legacy {
         Self {
             state: State::Between,
             next_index: 0,
+            gap: Gap::default(),
             lookup: Lookup::new(options, Path::legacy),
             text: Arc::new(Compiled::new(&DOCUMENTS_ONLY, options, tools.clone())),
         }
@@ -75,7 +96,7 @@ impl Legacy {
 
 impl Wrapping {
     /// Takes something that was found at `at` in the input.
-    fn take(&mut self, found: Found<'_>, range: Range<u64>, sink: &mut dyn Sink) {
+    fn take(&mut self, found: Found<'_>, range: Range<u64>, gap: &mut Gap, sink: &mut dyn Sink) {
         match found {
             Found::Outside(text) if !self.has_call => {
                 if self.held.is_empty() {
@@ -94,6 +115,10 @@ impl Wrapping {
             }
             Found::At(path) => {
                 if !self.has_call {
+                    match path.is_envelope() {
+                        true => gap.give(sink),
+                        false => gap.held.clear(),
+                    }
                     self.begin(path.is_envelope(), sink);
                     self.say(range, sink);
                 }
@@ -178,7 +203,9 @@ impl Wrapping {
     }
 
     /// The document is over: what was held back is text.
-    fn give_back(&mut self, at: u64, sink: &mut dyn Sink) {
+    fn give_back(&mut self, at: u64, gap: &mut Gap, sink: &mut dyn Sink) {
+        gap.give(sink);
+        gap.after_message = self.has_call && self.rest.is_of_message();
         self.rest.finish(&mut |text| give(text, at, sink));
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
@@ -202,10 +229,12 @@ impl Engine for Legacy {
                 State::Between => {
                     let blank = rest.len()
                         - rest.trim_start_matches([' ', '\n', '\r', '\t', ',', ';']).len();
-                    // Before the first call blanks may be part of an answer.
-                    if blank > 0 && self.next_index == 0 {
-                        let end = here + blank as u64;
-                        sink.event(Event::Text(&rest[..blank]), here..end);
+                    if self.gap.held.is_empty() {
+                        self.gap.start = here;
+                    }
+                    self.gap.held.push_str(&rest[..blank]);
+                    if !self.gap.after_message || self.gap.held.len() > HELD_BYTES_MAX {
+                        self.gap.give(sink);
                     }
                     pos += blank;
                     match rest[blank..].bytes().next() {
@@ -216,25 +245,28 @@ impl Engine for Legacy {
                                 rest: Wrapping::default(),
                             }));
                         }
-                        Some(_) => self.state = self.text(),
+                        Some(_) => {
+                            self.gap.give(sink);
+                            self.state = self.text();
+                        }
                     }
                 }
                 State::Document(reading) => {
-                    let Reading { document, rest: other } = &mut **reading;
+                    let (Reading { document, rest: other }, gap) = (&mut **reading, &mut self.gap);
                     // The document counts from its own beginning.
                     let base = here - document.offset();
                     let read = document.push(rest, |found, range| {
-                        other.take(found, base + range.start..base + range.end, sink);
+                        other.take(found, base + range.start..base + range.end, gap, sink);
                     });
                     self.next_index = document.next_index();
                     match read {
                         Ok(progress) => {
                             pos += progress.consumed;
                             if progress.done {
-                                other.give_back(at + pos as u64, sink);
+                                other.give_back(at + pos as u64, gap, sink);
                                 self.state = State::Between;
                             } else if other.held.len() > HELD_BYTES_MAX {
-                                other.give_back(at + pos as u64, sink);
+                                other.give_back(at + pos as u64, gap, sink);
                                 self.state = self.text();
                             }
                         }
@@ -242,10 +274,10 @@ impl Engine for Legacy {
                             let place = base + error.offset;
                             let (had_call, truncated) = (other.has_call, other.truncated);
                             let done = document.finish(|found, range| {
-                                other.take(found, base + range.start..base + range.end, sink);
+                                other.take(found, base + range.start..base + range.end, gap, sink);
                             });
                             debug_assert!(done.is_err(), "an error stays");
-                            other.give_back(place, sink);
+                            other.give_back(place, gap, sink);
                             // What is wrong with a call that it ends in has been said.
                             if had_call && truncated == other.truncated {
                                 let detail = error.to_string();
@@ -267,13 +299,13 @@ impl Engine for Legacy {
             State::Text(machine) => return machine.finish(at, sink),
             State::Document(reading) => reading,
         };
-        let Reading { document, rest } = &mut **reading;
+        let (Reading { document, rest }, gap) = (&mut **reading, &mut self.gap);
         let base = at - document.offset();
         // That it ends too early is said below, or it is an answer.
         let _ = document.finish(|found, range| {
-            rest.take(found, base + range.start..base + range.end, sink);
+            rest.take(found, base + range.start..base + range.end, gap, sink);
         });
-        rest.give_back(at, sink);
+        rest.give_back(at, gap, sink);
         if rest.has_call && !rest.truncated {
             let detail = "the stream ends inside of a document with calls";
             sink.event(Event::Error { kind: ErrorKind::Truncated, detail }, at..at);

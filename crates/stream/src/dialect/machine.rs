@@ -44,6 +44,7 @@ impl Machine {
             wrong: Wrong::Nothing,
             reported: false,
             in_fence: false,
+            reading_again: false,
             ended: false,
             switched: None,
         };
@@ -126,6 +127,8 @@ struct Run {
     reported: bool,
     /// Inside of a fence that holds no calls.
     in_fence: bool,
+    /// What was no call of the format is being looked through for documents.
+    reading_again: bool,
     /// The stream is over: what is no call may only have lacked its end.
     ended: bool,
     /// Where the dialect showed itself, and everything since.
@@ -694,7 +697,7 @@ impl Run {
             let start = at - again.len() as u64;
             return self.push(c, &again, start, sink);
         }
-        let (calls, back) = (active.calls, active.back);
+        let (calls, back, marker) = (active.calls, active.back, active.marker);
         self.body = None;
         // After a first call the block was one, whatever came next.
         let mode = match back {
@@ -704,12 +707,40 @@ impl Run {
             _ => Mode::Text,
         };
         let loud = calls.loud;
+        if c.documents && !begun && !self.reading_again && !self.held.limit {
+            self.in_fence = calls.fence;
+            if !self.read_documents(c, marker, mode, at, sink) && loud {
+                let detail = "no call follows what announces one";
+                sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, at..at);
+            }
+            return;
+        }
         self.give_back(mode, loud, at, sink);
         self.owed = begun;
         if loud {
             self.wrong = Wrong::Said;
         }
         self.in_fence = calls.fence && !begun;
+    }
+
+    /// Gives a marker of so many bytes as text, and looks through what was held behind it, up to `at`; tells
+    /// whether there was a call.
+    fn read_documents(
+        &mut self,
+        c: &Compiled,
+        marker: usize,
+        mode: Mode,
+        at: u64,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let again = self.held.text.split_off(marker);
+        let first = self.next_index;
+        self.give_back(mode, false, at, sink);
+        // Markers in there are not looked through once more, so this goes no deeper.
+        self.reading_again = true;
+        self.push(c, &again, at - again.len() as u64, sink);
+        self.reading_again = false;
+        self.next_index != first
     }
 
     fn finish_body(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
@@ -776,6 +807,13 @@ impl Run {
                 _ => Mode::Text,
             };
             let loud = active.calls.loud;
+            if c.documents && shown && !self.held.limit {
+                self.in_fence = active.calls.fence;
+                if !self.read_documents(c, active.marker, mode, at, sink) && loud {
+                    truncated("the stream ends inside of a call", at..at, sink);
+                }
+                continue;
+            }
             let dropped = if shown { at..at } else { self.drop_held(at) };
             self.give_back(mode, false, at, sink);
             if loud {

@@ -196,6 +196,8 @@ pub(crate) struct Compiled {
     pub(crate) lookup: Lookup,
     /// What the end of calls says about the dialect.
     pub(crate) after_calls: Option<&'static Switch>,
+    /// Whether what is no call of the format is looked through for documents.
+    pub(crate) documents: bool,
     pub(crate) text: Marks,
     pub(crate) reasoning: Marks,
     pub(crate) sections: Vec<Marks>,
@@ -287,6 +289,7 @@ impl Compiled {
             spelling,
             lookup: Lookup::new(options, Path::built_in),
             after_calls: spec.after_calls,
+            documents: false,
             text,
             reasoning,
             sections: sections
@@ -297,6 +300,19 @@ impl Compiled {
                 })
                 .collect(),
         }
+    }
+}
+
+impl Compiled {
+    /// Reads documents with calls in them too, unless calls of the format begin as documents do.
+    #[must_use]
+    pub(crate) fn with_documents(mut self, documents: &[Mark]) -> Self {
+        self.documents = self.text.texts().all(|text| !text.starts_with(['{', '[']));
+        if self.documents {
+            documents.iter().for_each(|mark| self.text.add(*mark, &self.spelling));
+            self.text.seal();
+        }
+        self
     }
 }
 

@@ -403,20 +403,41 @@ pub(crate) static DOCUMENTS_ONLY: Spec =
 /// What begins a document in text: a bracket, and what JSON may have after it. Most brackets of prose and
 /// code have something else there and are not looked into.
 pub(crate) const DOCUMENTS: &[Mark] = &[
-    calls("{\"", &DOCUMENT),
-    calls("{ ", &DOCUMENT),
-    calls("{\n", &DOCUMENT),
-    calls("{\r", &DOCUMENT),
-    calls("{\t", &DOCUMENT),
-    calls("[{", &DOCUMENT),
-    calls("[[", &DOCUMENT),
-    calls("[ ", &DOCUMENT),
-    calls("[\n", &DOCUMENT),
-    calls("[\r", &DOCUMENT),
-    calls("[\t", &DOCUMENT),
+    calls("{\"", &DOCUMENT_OF_SIGN),
+    calls("{ ", &DOCUMENT_OF_SIGN),
+    calls("{\n", &DOCUMENT_OF_SIGN),
+    calls("{\r", &DOCUMENT_OF_SIGN),
+    calls("{\t", &DOCUMENT_OF_SIGN),
+    calls("[{", &DOCUMENT_OF_SIGN),
+    calls("[[", &DOCUMENT_OF_SIGN),
+    calls("[ ", &DOCUMENT_OF_SIGN),
+    calls("[\n", &DOCUMENT_OF_SIGN),
+    calls("[\r", &DOCUMENT_OF_SIGN),
+    calls("[\t", &DOCUMENT_OF_SIGN),
+    calls("[\"", &DOCUMENT_OF_SIGN),
+    calls("[-", &DOCUMENT_OF_SIGN),
+    calls("[0", &DOCUMENT_OF_SIGN),
+    calls("[1", &DOCUMENT_OF_SIGN),
+    calls("[2", &DOCUMENT_OF_SIGN),
+    calls("[3", &DOCUMENT_OF_SIGN),
+    calls("[4", &DOCUMENT_OF_SIGN),
+    calls("[5", &DOCUMENT_OF_SIGN),
+    calls("[6", &DOCUMENT_OF_SIGN),
+    calls("[7", &DOCUMENT_OF_SIGN),
+    calls("[8", &DOCUMENT_OF_SIGN),
+    calls("[9", &DOCUMENT_OF_SIGN),
+    calls("[true", &DOCUMENT_OF_WORD[0]),
+    calls("[false", &DOCUMENT_OF_WORD[1]),
+    calls("[null", &DOCUMENT_OF_WORD[0]),
 ];
 
-static DOCUMENT: Calls = Calls {
+/// As `DOCUMENT`, where a word has shown that it is one.
+static DOCUMENT_OF_WORD: [Calls; 2] =
+    [Calls { keep: 5, ..DOCUMENT }, Calls { keep: 6, ..DOCUMENT }];
+
+static DOCUMENT_OF_SIGN: Calls = DOCUMENT;
+
+const DOCUMENT: Calls = Calls {
     bodies: &[Grammar::Document],
     keep: 2,
     close: &[],

@@ -23,8 +23,16 @@ fn calls(shown: &str) -> Vec<&str> {
 
 /// What `Document` finds in a document, as the dialects are shown; the text outside is left out.
 fn document(input: &str, size: usize) -> Vec<String> {
+    document_with(input, size, false)
+}
+
+/// As [`document`], maybe with the calls in arguments.
+fn document_with(input: &str, size: usize, nested: bool) -> Vec<String> {
     let (mut found, mut ids): (Vec<String>, Vec<Option<String>>) = (Vec::new(), Vec::new());
     let mut reader = Document::new(Path::built_in(), 0);
+    if nested {
+        reader = reader.with_calls_in_arguments();
+    }
     let mut sink = |event: Found<'_>, _| match event {
         Found::Call(Event::ToolStart { name, id, .. }) => {
             found.push(format!("⟨{name}\0("));
@@ -188,6 +196,108 @@ fn documents_in_text() {
     check_text(&format!("x {{\"a\": nope}} {{{call}}}"), "x {\"a\": nope} ⟨f({})⟩");
     check_text(&format!("Calls: [{{{call}}}, {{{call}}}]"), "Calls: ⟨f({})⟩⟨f({})⟩");
     check_text("fn main() { let x = [1]; }", "fn main() { let x = [1]; }");
+}
+
+#[test]
+fn envelopes_in_what_else_announces_calls() {
+    let call = r#""ToolCall_V2":{"name":"f","arguments":{}}"#;
+    for (open, close) in [
+        ("```json\n", "\n```"),
+        ("```\n", "\n```"),
+        ("```json\n", ""),
+        ("<tool_call>", "</tool_call>"),
+        ("<tool_call>\n", "\n</tool_call>"),
+        ("<tool_call>\n", ""),
+    ] {
+        for (document, want) in [
+            (format!("{{{call}}}"), "⟨f({})⟩"),
+            (format!("[{{{call}}}, {{{call}}}]"), "⟨f({})⟩⟨f({})⟩"),
+            (format!(r#"{{"a":[1],{call},"b":2}}"#), r#"{"a":[1]⟨f({})⟩,"b":2}"#),
+        ] {
+            for (before, after) in [("", ""), ("Look:\n", ""), ("Look:\n", "\nDone")] {
+                check_text(
+                    &format!("{before}{open}{document}{close}{after}"),
+                    &format!("{before}{open}{want}{close}{after}"),
+                );
+            }
+        }
+    }
+    // What is a call in there stays one, and what is none stays text.
+    let auto = |input: &str| read("auto", &Options::default(), &Tools::default(), input, 3);
+    assert_eq!(auto("```json\n{\"name\":\"f\",\"arguments\":{}}\n```"), "⟨f({})⟩");
+    assert_eq!(auto("```json\n{\"a\":1}\n```\nx"), "```json\n{\"a\":1}\n```\nx");
+    assert_eq!(auto("<tool_call>{\"a\":1} x"), "<tool_call>{\"a\":1} x !malformed_call");
+}
+
+#[test]
+fn arrays_of_anything() {
+    let envelope = r#"{"ToolCall_V2":{"name":"f","arguments":{}}}"#;
+    for first in ["1", "-2.5", "\"a\"", "true", "false", "null", "[]", "{}", "[1]"] {
+        check(&format!("[{first},{envelope}]"), &format!("[{first}⟨f({{}})⟩]"));
+        check(&format!("[{first}, {envelope}, 2]"), &format!("[{first}⟨f({{}})⟩, 2]"));
+        check_text(&format!("a [{first},{envelope}] b"), &format!("a [{first}⟨f({{}})⟩] b"));
+    }
+    check_text("a [1] [note] [x] [] [nul] b", "a [1] [note] [x] [] [nul] b");
+}
+
+#[test]
+fn documents_one_after_the_other() {
+    let envelope = r#"{"ToolCall_V2":{"name":"f","arguments":{}}}"#;
+    for between in ["", "\n", ", ", " ; ", "\n\n,"] {
+        check_text(
+            &format!("{envelope}{between}{{\"a\":1}}{between}[2]{between}{envelope}{between}"),
+            &format!("⟨f({{}})⟩{between}{{\"a\":1}}{between}[2]{between}⟨f({{}})⟩{between}"),
+        );
+        check_text(
+            &format!("{{\"a\":1}}{between}{envelope}{between}and"),
+            &format!("{{\"a\":1}}{between}⟨f({{}})⟩{between}and"),
+        );
+    }
+    // Between calls of older kinds there is no text.
+    let older = r#"{"name":"f","arguments":{}}"#;
+    for (input, want) in [
+        (format!("{older}\n{older},\n{older}\n"), "⟨f({})⟩⟨f({})⟩⟨f({})⟩".to_owned()),
+        (format!("{older}, {{\"a\":1}}"), "⟨f({})⟩, {\"a\":1}".to_owned()),
+        (format!("{older}\nand"), "⟨f({})⟩\nand".to_owned()),
+        (format!("{older}\n{envelope}"), "⟨f({})⟩\n⟨f({})⟩".to_owned()),
+    ] {
+        for size in [1, 3, input.len()] {
+            let got = read("legacy_json", &Options::default(), &Tools::default(), &input, size);
+            assert_eq!(got, want, "by {size}: {input}");
+        }
+    }
+}
+
+#[test]
+fn envelopes_beside_calls() {
+    let f = r#"{"name":"f","arguments":{"a":1}}"#;
+    for (input, want) in [
+        (format!(r#"{{"name":"g","arguments":{{}},"ToolCall_V2":{f}}}"#), r#"⟨g({})⟩⟨f({"a":1})⟩"#),
+        (
+            format!(r#"{{"name":"g","arguments":{{}},"x":[1,{{"ToolCall_V2":{f}}}]}}"#),
+            r#"⟨g({})⟩⟨f({"a":1})⟩ !unexpected_data"#,
+        ),
+        (
+            format!(r#"{{"name":"g","arguments":{{}},"tool_calls":[{f},{f}]}}"#),
+            r#"⟨g({})⟩⟨f({"a":1})⟩⟨f({"a":1})⟩ !unexpected_data"#,
+        ),
+        (
+            format!(r#"{{"ToolCall_V2":{f},"name":"g","arguments":{{}}}}"#),
+            r#"⟨f({"a":1})⟩{"name":"g","arguments":{}}"#,
+        ),
+        (format!(r#"{{"function_call":{f},"ToolCall_V2":{f}}}"#), r#"⟨f({"a":1})⟩⟨f({"a":1})⟩"#),
+        (
+            r#"{"name":"g","arguments":{},"ToolCall_V2":{"name":"f","arguments":{"a"#.to_owned(),
+            r#"⟨g({}…⟩⟨f({"a…⟩ !truncated !truncated"#,
+        ),
+    ] {
+        for size in [1, 3, input.len()] {
+            for name in ["legacy_json", "auto"] {
+                let got = read(name, &Options::default(), &Tools::default(), &input, size);
+                assert_eq!(got, want, "{name} by {size}: {input}");
+            }
+        }
+    }
 }
 
 /// As [`check`], with options, and for the formats alone.
@@ -363,10 +473,31 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
+/// What may stand around a document, at the places of `\0`.
+fn any_surroundings() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "a \0 b",
+        "\0\0",
+        "\0, \0\n;\0 ",
+        "```json\n\0\n```",
+        "Look:\n```json\n\0\n```\nDone",
+        "<tool_call>\0</tool_call>",
+        "a <tool_call>\n\0\n</tool_call> b",
+        "{\"x\": nope} \0",
+        "\0 and \0.",
+    ])
+}
+
 /// A document in which calls may stand anywhere, as its text.
 fn any_document() -> impl Strategy<Value = String> {
+    // In arguments there may be others.
+    let arguments = prop_oneof![
+        3 => any_json().prop_map(|value| value.to_string()),
+        1 => ("[a-z]{1,3}", any_json())
+            .prop_map(|(name, a)| format!(r#"{{"x":[{{"ToolCall_V2":{{"name":"{name}","arguments":{a}}}}}]}}"#)),
+    ];
     let call =
-        (any_json(), "[a-z]{1,6}", proptest::option::of("[0-9a-f]{1,4}"), 0..3u8, any::<bool>());
+        (arguments, "[a-z]{1,6}", proptest::option::of("[0-9a-f]{1,4}"), 0..3u8, any::<bool>());
     let call = call.prop_map(|(arguments, name, id, order, twice)| {
         let id = id.map(|id| format!(r#""id":"{id}","#)).unwrap_or_default();
         let inner = match order {
@@ -382,12 +513,15 @@ fn any_document() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![2 => any_json().prop_map(|value| value.to_string()), 1 => envelope];
     let tree = leaf.prop_recursive(3, 24, 4, move |inner| {
         let member = prop_oneof![
-            3 => ("[a-c]{1,3}", inner.clone()).prop_map(|(key, value)| format!(r#""{key}": {value}"#)),
+            3 => ("[a-c]{1,3}|id|type|name|content|role", inner.clone())
+                .prop_map(|(key, value)| format!(r#""{key}": {value}"#)),
             1 => call.clone(),
         ];
         prop_oneof![
-            proptest::collection::vec(inner, 0..4).prop_map(|items| format!("[{}]", items.join(" ,"))),
-            proptest::collection::vec(member, 0..4).prop_map(|members| format!("{{{}}}", members.join(","))),
+            proptest::collection::vec(inner, 0..4)
+                .prop_map(|items| format!("[{}]", items.join(" ,"))),
+            proptest::collection::vec(member, 0..4)
+                .prop_map(|members| format!("{{{}}}", members.join(","))),
         ]
     });
     // Only these are documents to those who read text.
@@ -397,20 +531,44 @@ fn any_document() -> impl Strategy<Value = String> {
 proptest! {
     /// The same calls from everybody, whatever is around them, and what is around them is JSON still.
     #[test]
-    fn everybody_agrees_about_any_document(text in any_document(), size in 1usize..30) {
-        let want = document(&text, text.len());
-        prop_assert_eq!(&document(&text, size), &want);
+    fn everybody_agrees_about_any_document(
+        text in any_document(),
+        around in any_surroundings(),
+        nested in any::<bool>(),
+        size in 1usize..30,
+    ) {
+        let options = Options { calls_in_arguments: nested, ..Options::default() };
+        let want = document_with(&text, text.len(), nested);
+        prop_assert_eq!(&document_with(&text, size, nested), &want);
+        let shown = read("toolcall_v2", &options, &Tools::default(), &text, text.len());
+        let found: Vec<String> = calls(&shown).into_iter().map(str::to_owned).collect();
+        prop_assert_eq!(&found, &want, "{}", text);
+        let mut rest = shown.clone();
+        for call in &found {
+            rest = rest.replacen(call.as_str(), "", 1);
+        }
+        let rest = rest.split(" !").next().unwrap();
+        if !rest.is_empty() {
+            prop_assert!(serde_json::from_str::<Value>(rest).is_ok(), "{} of {}", rest, text);
+        }
         for name in FORMATS {
-            let shown = read(name, &Options::default(), &Tools::default(), &text, size);
-            let found: Vec<String> = calls(&shown).into_iter().map(str::to_owned).collect();
-            prop_assert_eq!(&found, &want, "{} on {}", name, text);
-            let mut rest = shown.clone();
-            for call in &found {
-                rest = rest.replacen(call.as_str(), "", 1);
-            }
-            if *name == "legacy_json" && !rest.is_empty() {
-                prop_assert!(serde_json::from_str::<Value>(&rest).is_ok(), "{} of {}", rest, text);
-            }
+            let got = read(name, &options, &Tools::default(), &text, size);
+            prop_assert_eq!(&got, &shown, "{} on {}", name, text);
+        }
+        // And in text, in fences, in tags, and one after the other.
+        let announced = around.contains("<tool_call>") || around.contains("```");
+        if announced && (want.is_empty() || text.contains("\"name\": ")) {
+            // Where calls are announced a name alone may be one, and so may nothing, to those who read them.
+            return Ok(());
+        }
+        let text = around.replace('\0', &text);
+        let shown = read("toolcall_v2", &options, &Tools::default(), &text, text.len());
+        for name in FORMATS {
+            let got = read(name, &options, &Tools::default(), &text, size);
+            // And they say so if there is none.
+            let got = if announced { got.trim_end_matches(" !malformed_call") } else { &got };
+            let shown = if announced { shown.trim_end_matches(" !malformed_call") } else { &shown };
+            prop_assert_eq!(got, shown, "{} on {}", name, text);
         }
     }
 
