@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use store::index::Progress;
 
 use crate::command::models::bytes;
-use crate::terminal::Screen;
+use crate::terminal::{Screen, note};
 
 const BAR_AFTER: Duration = Duration::from_secs(1);
 const BAR_EVERY: Duration = Duration::from_millis(100);
@@ -17,7 +17,15 @@ pub(crate) fn bar(what: &'static str) -> impl FnMut(Progress) + 'static {
     let screen = Screen::of_stderr();
     let started = Instant::now();
     let mut drawn: Option<Instant> = None;
-    move |Progress { done, total }| {
+    move |progress| {
+        let (done, total) = match progress {
+            Progress::Reading { done, total } => (done, total),
+            Progress::InMemory(why) => {
+                return note(&format!(
+                    "the index of threads cannot be used now ({why}), and is made in memory for this once"
+                ));
+            }
+        };
         if !screen.terminal || started.elapsed() < BAR_AFTER {
             return;
         }

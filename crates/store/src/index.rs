@@ -31,13 +31,18 @@ pub use query::{
 };
 pub use scan::Role;
 
-/// How far reading the logs has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Threads that were read.
-    pub done: usize,
-    /// Threads that there are to read.
-    pub total: usize,
+/// What bringing the index up to date comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Logs are read.
+    Reading {
+        /// Threads that were read.
+        done: usize,
+        /// Threads that there are to read.
+        total: usize,
+    },
+    /// The index cannot be kept on disk this time, and is made in memory; the text says why.
+    InMemory(String),
 }
 
 /// The index of the threads of a home.
@@ -118,7 +123,8 @@ impl Index {
         progress: impl FnMut(Progress) + 'static,
     ) -> Result<Self, IndexError> {
         let home = home.into();
-        let path = home.join(db::FILE_NAME);
+        let path = db::path(&home);
+        let mut progress = progress;
         let opened = match db::open(&path) {
             Err(error) if db::remedy(&error) == Remedy::ThrowAway && db::remove(&path) => {
                 db::open(&path)
@@ -127,7 +133,10 @@ impl Index {
         };
         let (db, on_disk) = match opened {
             Ok(db) => (db, true),
-            Err(_) => (db::open_in_memory()?, false),
+            Err(error) => {
+                progress(Progress::InMemory(error.to_string()));
+                (db::open_in_memory()?, false)
+            }
         };
         Ok(Self { home, db, on_disk, restarts: 0, progress: Box::new(progress) })
     }
@@ -287,7 +296,7 @@ impl Index {
         if !self.on_disk || self.restarts > RESTARTS_MAX {
             return Err(error.into());
         }
-        let path = self.home.join(db::FILE_NAME);
+        let path = db::path(&self.home);
         // The damaged one is closed before it is removed.
         self.db = db::open_in_memory()?;
         self.on_disk = false;
@@ -298,6 +307,9 @@ impl Index {
         {
             self.db = db;
             self.on_disk = true;
+        }
+        if !self.on_disk {
+            (self.progress)(Progress::InMemory(error.to_string()));
         }
         Ok(())
     }
@@ -344,7 +356,7 @@ fn made_in(path: &Path) -> Option<String> {
 }
 
 /// How often somebody else may keep the database locked without getting on, half a second each.
-const PATIENCE: usize = 6;
+const PATIENCE: usize = 1;
 /// How often the index is made again before a failure counts; the last time in memory.
 const RESTARTS_MAX: usize = 3;
 /// Where the head of a file ends at the latest when it is looked for without an index.

@@ -452,7 +452,7 @@ fn a_lost_or_broken_index_makes_no_difference() {
         write(&lab, number, Path::new("/w"), &["question"]);
     }
     let want = check(&lab, &["list", "--all", "--json"], 0, &[], &[]).stdout;
-    let index = lab.home.path().join("heddle_index.sqlite");
+    let index = lab.home.path().join("thread-index/index.sqlite");
     assert!(index.is_file());
     for state in [None, Some(&b"garbage"[..]), Some(&[0; 8192][..]), Some(b"")] {
         match state {

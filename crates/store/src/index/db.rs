@@ -36,8 +36,15 @@ pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
     }
 }
 
+/// Returns where the database of a home is: in a directory of its own, so that a sandbox can close it with the
+/// files that SQLite keeps beside it. Whoever can read those can lock them.
+pub(super) fn path(home: &Path) -> PathBuf {
+    home.join(FOLDER).join(FILE_NAME)
+}
+
 /// Opens the database at `path`, and makes its tables if they are not those of this build.
 pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
+    make_folder(path);
     make_private(path);
     let mut db = Connection::open(path)?;
     db.busy_timeout(BUSY_WAIT)?;
@@ -59,6 +66,17 @@ pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
         }
     }
     Ok(db)
+}
+
+/// Makes the directory, and removes what older builds kept in the home itself.
+fn make_folder(path: &Path) {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let Some(folder) = path.parent() else { return };
+    // If this fails, opening the database says why.
+    let _ = fs::DirBuilder::new().mode(0o700).create(folder);
+    if let Some(home) = folder.parent() {
+        remove(&home.join(OLD_FILE_NAME));
+    }
 }
 
 /// Makes the file, or the one that is there, and those that belong to it, one that only its owner can
@@ -135,8 +153,11 @@ fn make_tables(db: &mut Connection) -> rusqlite::Result<()> {
     change.commit()
 }
 
-/// The file in the home.
-pub(super) const FILE_NAME: &str = "heddle_index.sqlite";
+/// The directory in the home, and the file in it.
+const FOLDER: &str = "thread-index";
+const FILE_NAME: &str = "index.sqlite";
+/// Where it was before.
+const OLD_FILE_NAME: &str = "heddle_index.sqlite";
 /// A database of another version is emptied and filled again.
 pub(super) const SCHEMA_VERSION: i64 = 2;
 const PAGE_BYTES: u32 = 16 * 1024;

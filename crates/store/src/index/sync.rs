@@ -155,7 +155,7 @@ pub(super) fn apply(
             bytes += writer.thread(*id, place.as_ref())?;
             done += 1;
             count += 1;
-            progress(Progress { done, total });
+            progress(Progress::Reading { done, total });
         }
         drop(writer);
         if done == total {

@@ -231,12 +231,38 @@ fn somebody_who_keeps_it_locked_is_waited_for_and_then_done_without() {
     home.write(&script(2));
     let lock = rusqlite::Connection::open(home.database()).unwrap();
     lock.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    let mut index = home.index();
+    let begun = std::time::Instant::now();
+    let told = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let hears = std::rc::Rc::clone(&told);
+    let mut index = store::index::Index::open(home.path(), move |progress| {
+        if let store::index::Progress::InMemory(why) = progress {
+            hears.borrow_mut().push(why);
+        }
+    })
+    .unwrap();
     assert_eq!(shown(&index.list(&all()).unwrap().threads), scan(home.path()));
     assert!(!index.is_on_disk());
+    assert!(begun.elapsed() < std::time::Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(matches!(told.borrow().as_slice(), [why] if why.contains("locked")), "{told:?}");
     lock.execute_batch("ROLLBACK").unwrap();
     assert!(home.index().is_on_disk());
     check(&home, "afterwards");
+}
+
+/// What older builds kept in the home itself goes away.
+#[test]
+fn an_older_index_is_removed() {
+    let home = Home::new();
+    home.write(&script(1));
+    let old = |suffix: &str| home.path().join(format!("heddle_index.sqlite{suffix}"));
+    for suffix in ["", "-wal", "-shm"] {
+        fs::write(old(suffix), "x").unwrap();
+    }
+    check(&home, "first");
+    assert!(home.database().is_file());
+    assert!(["", "-wal", "-shm"].iter().all(|suffix| !old(suffix).exists()));
+    let mode = fs::metadata(home.database().parent().unwrap()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl Home {
     }
 
     pub(crate) fn database(&self) -> PathBuf {
-        self.path().join("heddle_index.sqlite")
+        self.path().join("thread-index/index.sqlite")
     }
 
     /// Writes a thread whole, and returns its file.

@@ -18,7 +18,7 @@ pub(super) fn run(threads: &Threads, args: &FsckArgs) -> Result<ExitCode, Failur
     let mut bar = bar("checking");
     let report = threads
         .store
-        .fsck(only, args.repair, &mut |done, total| bar(Progress { done, total }))
+        .fsck(only, args.repair, &mut |done, total| bar(Progress::Reading { done, total }))
         .map_err(store_failure)?;
     let mut text = String::new();
     if args.json {
