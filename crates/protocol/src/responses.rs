@@ -355,12 +355,57 @@ pub struct WebSearchCall {
 }
 
 impl WebSearchCall {
-    /// Reads what was done, as far as this build knows it.
+    /// Reads what was done, as far as this build knows it. Where an endpoint does not say what kind of action it
+    /// was, or bends its fields, the fields that are there decide.
     pub fn action(&self) -> WebSearchAction {
-        self.action
-            .as_ref()
-            .and_then(|raw| serde_json::from_str(raw.as_str()).ok())
-            .unwrap_or(WebSearchAction::Other)
+        let Some(raw) = &self.action else { return WebSearchAction::Other };
+        if let Ok(action) = serde_json::from_str(raw.as_str()) {
+            return action;
+        }
+        let action = serde_json::from_str::<serde_json::Value>(raw.as_str()).unwrap_or_default();
+        let [query, url, pattern] = ["query", "url", "pattern"].map(|name| loose(&action[name]));
+        let queries =
+            action["queries"].as_array().map(|all| all.iter().filter_map(loose).collect());
+        let queries = queries.or_else(|| loose(&action["queries"]).map(|one| vec![one]));
+        match action["type"].as_str() {
+            Some("open_page") => WebSearchAction::OpenPage { url },
+            Some("find_in_page") => WebSearchAction::FindInPage { url, pattern },
+            _ if query.is_some() || queries.is_some() => WebSearchAction::Search { query, queries },
+            _ if pattern.is_some() => WebSearchAction::FindInPage { url, pattern },
+            _ if url.is_some() => WebSearchAction::OpenPage { url },
+            _ => WebSearchAction::Other,
+        }
+    }
+
+    /// Says in words what was looked for; of an action that this build does not know, all that it says.
+    pub fn query(&self) -> String {
+        let known = self.action().query();
+        match &self.action {
+            Some(raw) if known.is_empty() => {
+                let text = match serde_json::from_str::<serde_json::Value>(raw.as_str()) {
+                    Ok(serde_json::Value::Object(mut fields)) => {
+                        fields.remove("type");
+                        fields.values().filter_map(loose).collect::<Vec<_>>().join(" ")
+                    }
+                    Ok(value) => loose(&value).unwrap_or_default(),
+                    Err(_) => String::new(),
+                };
+                text[..text.floor_char_boundary(QUERY_BYTES_MAX)].to_owned()
+            }
+            _ => known,
+        }
+    }
+}
+
+/// Bytes of what an unknown action says that are shown.
+const QUERY_BYTES_MAX: usize = 1000;
+
+/// Returns a value as text, whatever it is; none if there is nothing in it.
+fn loose(value: &serde_json::Value) -> Option<String> {
+    match value {
+        serde_json::Value::Null => None,
+        serde_json::Value::String(text) => Some(text.clone()),
+        value => Some(value.to_string()),
     }
 }
 

@@ -466,7 +466,7 @@ fn shown(item: &KnownItem) -> Option<(Kind, Option<String>, ItemBody)> {
         }
         KnownItem::WebSearchCall(call) => {
             let action = call.action();
-            let query = action.query();
+            let query = call.query();
             let body =
                 ItemBody::WebSearch { call: call.id.clone().unwrap_or_default(), query, action };
             Some((Kind::WebSearch, call.id.clone(), body))

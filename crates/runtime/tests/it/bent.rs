@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use stream::responses::Decoder;
 
 /// Items in a normal run.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 4_000;
 
 /// Stands in every text that matters: as long as it is sent, it must come out.
 const MARK: &str = "MARK";
@@ -106,9 +106,19 @@ fn frame(random: &mut Random) -> (Vec<u8>, bool) {
         json!({"type": "function_call", "call_id": "c", "name": "fly", "namespace": "n",
             "arguments": "{\"path\":\"MARK\"}"}),
         json!({"type": "custom_tool_call", "call_id": "c", "name": "read", "input": MARK}),
-        // A search is shown whatever it did; what an action without a type looked for is not.
         json!({"type": "web_search_call", "id": "w", "status": "completed",
-            "action": {"type": "search", "query": "q"}}),
+            "action": {"type": "search", "query": MARK}}),
+        json!({"type": "web_search_call", "id": "w", "action": {"type": "search", "queries": [MARK]}}),
+        json!({"type": "web_search_call", "id": "w", "action": {"type": "open_page", "url": MARK}}),
+        json!({"type": "web_search_call", "id": "w",
+            "action": {"type": "find_in_page", "url": "u", "pattern": MARK}}),
+        json!({"type": "web_search_call", "id": "w", "action": {"type": "fly", "to": MARK}}),
+        json!({"type": "custom_tool_call_output", "call_id": "c", "output": MARK}),
+        json!({"type": "code_interpreter_call", "id": "i", "code": "1", "outputs": [{"logs": MARK}]}),
+        json!({"type": "file_search_call", "id": "f", "queries": ["q"], "results": [{"text": MARK}]}),
+        json!({"type": "image_generation_call", "id": "g", "prompt": MARK, "result": "x"}),
+        json!({"type": "local_shell_call", "id": "l", "call_id": "c", "action": {"command": [MARK]}}),
+        json!({"type": "compaction", "encrypted_content": MARK}),
         json!({"type": "function_call_output", "call_id": "c", "output": MARK}),
         json!({"type": "mcp_call", "id": "m", "server_label": "s", "name": "f", "arguments": "{}",
             "output": MARK}),
