@@ -46,25 +46,23 @@ impl Context {
     ///
     /// One item that an endpoint refuses would make every later request fail, so what is wrong with
     /// it by itself is put right here.
-    pub fn push(&mut self, origin: Origin, item: KnownItem) -> Option<&Raw> {
-        self.push_repaired(origin, item).0
+    pub fn push(&mut self, origin: Origin, item: KnownItem) -> Option<Raw> {
+        self.push_repaired(origin, item).sent
     }
 
     /// Does the same, and says what was put right.
-    pub(crate) fn push_repaired(
-        &mut self,
-        origin: Origin,
-        item: KnownItem,
-    ) -> (Option<&Raw>, Vec<RepairKind>) {
+    pub(crate) fn push_repaired(&mut self, origin: Origin, item: KnownItem) -> Pushed {
+        let came = wire(&item);
         let (item, repairs) = sendable::item(item);
-        let Some(mut item) = item else { return (None, repairs) };
+        let Some(mut item) = item else { return Pushed { came, sent: None, repairs } };
         if let Some(id) = item.id_mut()
             && id.as_ref().is_some_and(|id| !self.ids.insert(id.clone()))
         {
             *id = None;
         }
-        self.entries.push(Entry { wire: wire(&item), origin, maker: None });
-        (self.entries.last().map(|entry| &entry.wire), repairs)
+        let sent = wire(&item);
+        self.entries.push(Entry { wire: sent.clone(), origin, maker: None });
+        Pushed { came, sent: Some(sent), repairs }
     }
 
     /// Notes that a turn begins here.
@@ -191,6 +189,16 @@ impl Context {
             }
         }
     }
+}
+
+/// What became of an item that entered the history.
+pub(crate) struct Pushed {
+    /// The item as it came.
+    pub(crate) came: Raw,
+    /// The item as it will be sent; none if there is nothing in it that could be.
+    pub(crate) sent: Option<Raw>,
+    /// What was put right.
+    pub(crate) repairs: Vec<RepairKind>,
 }
 
 /// What something that was set up is about. The newest of a kind counts.

@@ -25,6 +25,7 @@ mod progress;
 mod streaming;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::approval::{Answer, ApprovalRequest};
@@ -249,7 +250,7 @@ pub struct Turn {
     summary_request: Box<RawValue>,
     limit_reached: Option<String>,
     /// The last message, if the answer will be checked.
-    answer: Option<String>,
+    answer: Option<Arc<str>>,
     /// Whether the model was told once that its answer is not what was asked for.
     corrected: bool,
     requests: u32,
@@ -790,7 +791,7 @@ impl Turn {
             && let Event::ItemCompleted(item) = &event
             && let ItemBody::AgentMessage { text } = &item.body
         {
-            self.answer = Some(text.clone());
+            self.answer = Some(Arc::clone(text));
         }
         self.actions.push_back(Action::Emit(event));
     }

@@ -194,7 +194,7 @@ const ARGUMENT_BYTES_MAX: usize = 2_000;
 /// Returns the payload of an item; none for what has no line.
 fn details(body: &ItemBody) -> Option<Details> {
     Some(match body {
-        ItemBody::AgentMessage { text } => Details::AgentMessage { text: text.clone() },
+        ItemBody::AgentMessage { text } => Details::AgentMessage { text: text.to_string() },
         ItemBody::Reasoning { summary } => {
             let text = summary.join("\n");
             if text.trim().is_empty() {

@@ -468,7 +468,7 @@ mod tests {
     }
 
     fn begun(id: u64) -> Event {
-        let body = ItemBody::AgentMessage { text: String::new() };
+        let body = ItemBody::AgentMessage { text: String::new().into() };
         Event::ItemStarted(Item::new(ItemId(id), body))
     }
 

@@ -1,11 +1,13 @@
 //! The answer: the last thing the model said.
 
+use std::sync::Arc;
+
 use protocol::event::Event;
 use protocol::item::ItemBody;
 
 /// Remembers the last message of a turn.
 #[derive(Clone, Debug, Default)]
-pub struct LastMessage(Option<String>);
+pub struct LastMessage(Option<Arc<str>>);
 
 impl LastMessage {
     /// Looks at an event.
@@ -13,7 +15,7 @@ impl LastMessage {
         if let Event::ItemCompleted(item) = event
             && let ItemBody::AgentMessage { text } = &item.body
         {
-            self.0 = Some(text.clone());
+            self.0 = Some(Arc::clone(text));
         }
     }
 

@@ -4,6 +4,8 @@
 //! more, as completed items, in the form in which Codex clients keep them. An output that the model got
 //! in full is not written twice: the item has its beginning and its end.
 
+use std::sync::Arc;
+
 use protocol::error::{ErrorClass, TurnError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::ThreadId;
@@ -14,11 +16,15 @@ use protocol::keep::Keep;
 use protocol::open::{Open, Raw};
 use protocol::responses::{ContentPart, KnownItem, KnownPart, ResponseItem};
 use protocol::rollout::{Record, TokenUsage, TotalledUsage, TurnContext};
-use serde_json::value::RawValue;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 /// Bytes of an output that an item has in full although the model got them too.
 pub const OUTPUT_BYTES_MAX: usize = 600;
+
+/// Bytes that make a line a long one: longer than outputs are, which are written with their items.
+const LONG_BYTES: usize = 2 * 1024 * 1024;
 
 /// Projects events and what is kept; one for a thread that is loaded.
 #[derive(Debug)]
@@ -37,7 +43,7 @@ struct Turn {
     id: String,
     context: TurnContext,
     started_ms: u64,
-    last_message: Option<String>,
+    last_message: Option<Arc<str>>,
     /// Counts what the user said.
     said: u64,
     /// Tokens of the last answer, and of the thread.
@@ -153,17 +159,29 @@ impl Rollout {
         self.batch.is_empty()
     }
 
+    /// Tells whether the last line is a long one, which had better be written before there are more.
+    pub fn is_long(&self) -> bool {
+        match self.batch.last() {
+            Some(Pending::Ready(
+                Record::ResponseItem(raw) | Record::ItemCame(raw) | Record::EventMsg(raw),
+            )) => raw.as_str().len() > LONG_BYTES,
+            _ => false,
+        }
+    }
+
     fn item(&mut self, now_ms: u64, item: &Item) {
         let id = item.name(&self.turn.id);
         let value = match &item.body {
             ItemBody::AgentMessage { text } => {
-                self.turn.last_message = Some(text.clone());
+                self.turn.last_message = Some(Arc::clone(text));
                 if self.legacy {
-                    let said = json!({"type": "agent_message", "message": text});
-                    return self.push_event(&said);
+                    let event = raw(&LegacyMessage { kind: "agent_message", message: text });
+                    return self.batch.push(Pending::Ready(Record::EventMsg(event)));
                 }
-                let content = json!([{"type": "Text", "text": text}]);
-                json!({"type": "AgentMessage", "id": id, "content": content})
+                let content = [TextPart { text, kind: "Text" }];
+                let item = AgentMessage { content, id: &id, kind: "AgentMessage" };
+                let event = raw(&self.completed(now_ms, &item));
+                return self.batch.push(Pending::Ready(Record::EventMsg(event)));
             }
             ItemBody::Reasoning { summary } => {
                 let text: &[String] = summary;
@@ -194,8 +212,8 @@ impl Rollout {
             // The call that set the steps is in the history.
             ItemBody::TodoList { .. } => return,
         };
-        let event = self.completed(now_ms, &value);
-        self.push_event(&event);
+        let event = raw(&self.completed(now_ms, &value));
+        self.batch.push(Pending::Ready(Record::EventMsg(event)));
     }
 
     fn user_message(&mut self, now_ms: u64, parts: &[ContentPart]) {
@@ -219,8 +237,8 @@ impl Rollout {
         self.turn.said += 1;
         let id = user_message_name(&self.turn.id, self.turn.said);
         let item = json!({"type": "UserMessage", "id": id, "content": content});
-        let event = self.completed(now_ms, &item);
-        self.push_event(&event);
+        let event = raw(&self.completed(now_ms, &item));
+        self.batch.push(Pending::Ready(Record::EventMsg(event)));
     }
 
     fn usage(&mut self, answer: TotalledUsage, turn: TotalledUsage, thread: TotalledUsage) {
@@ -256,40 +274,100 @@ impl Rollout {
 
     fn ended(&mut self, now_ms: u64, error: Option<&TurnError>) {
         self.count_tokens();
-        let mut event = json!({
-            "type": "task_complete",
-            "turn_id": self.turn.id,
-            "root_turn_id": self.turn.id,
-            "last_agent_message": self.turn.last_message,
-            "started_at": self.turn.started_ms / 1000,
-            "completed_at": now_ms / 1000,
-            "duration_ms": now_ms.saturating_sub(self.turn.started_ms),
+        let event = raw(&TaskComplete {
+            kind: "task_complete",
+            completed_at: now_ms / 1000,
+            duration_ms: now_ms.saturating_sub(self.turn.started_ms),
+            error: error.map(|error| TaskError {
+                codex_error_info: error_info(error.cause),
+                message: &error.message,
+            }),
+            last_agent_message: self.turn.last_message.as_deref(),
+            root_turn_id: &self.turn.id,
+            started_at: self.turn.started_ms / 1000,
+            turn_id: &self.turn.id,
         });
-        if let Some(error) = error {
-            event["error"] =
-                json!({"message": error.message, "codex_error_info": error_info(error.cause)});
-        }
-        self.push_event(&event);
+        self.batch.push(Pending::Ready(Record::EventMsg(event)));
     }
 
-    fn completed(&self, now_ms: u64, item: &Value) -> Value {
-        json!({
-            "type": "item_completed",
-            "thread_id": self.thread,
-            "turn_id": self.turn.id,
-            "item": item,
-            "started_at_ms": now_ms,
-            "completed_at_ms": now_ms,
-        })
+    fn completed<'a, T>(&'a self, now_ms: u64, item: &'a T) -> ItemCompleted<'a, T> {
+        ItemCompleted {
+            kind: "item_completed",
+            completed_at_ms: now_ms,
+            item,
+            started_at_ms: now_ms,
+            thread_id: self.thread,
+            turn_id: &self.turn.id,
+        }
     }
 
     fn push_event(&mut self, event: &Value) {
-        self.batch.push(Pending::Ready(Record::EventMsg(raw(event))));
+        self.batch.push(Pending::Ready(Record::EventMsg(typed(event))));
     }
 }
 
+// What may hold a long message is written straight from it. In each, the `type` comes first, so that a reader
+// need not go far to find it.
+
+#[derive(Serialize)]
+struct ItemCompleted<'a, T> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    completed_at_ms: u64,
+    item: &'a T,
+    started_at_ms: u64,
+    thread_id: ThreadId,
+    turn_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct AgentMessage<'a> {
+    content: [TextPart<'a>; 1],
+    id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+#[derive(Serialize)]
+struct TextPart<'a> {
+    text: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+#[derive(Serialize)]
+struct LegacyMessage<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+struct TaskComplete<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    completed_at: u64,
+    duration_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<TaskError<'a>>,
+    last_agent_message: Option<&'a str>,
+    root_turn_id: &'a str,
+    started_at: u64,
+    turn_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct TaskError<'a> {
+    codex_error_info: &'static str,
+    message: &'a str,
+}
+
+fn raw(event: &impl Serialize) -> Raw {
+    Raw::from(to_raw_value(event).expect("events are plain data with string keys"))
+}
+
 /// Writes an object; its `type` comes first, so that a reader need not go far to find it.
-fn raw(value: &Value) -> Raw {
+fn typed(value: &Value) -> Raw {
     let mut value = value.clone();
     let kind = value.as_object_mut().and_then(|fields| fields.remove("type"));
     let fields = value.to_string();

@@ -1,6 +1,7 @@
 //! Items: the things in a turn that a person would point at.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,8 +47,9 @@ pub fn user_message_name(turn: &str, number: u64) -> String {
 pub enum ItemBody {
     /// Text from the model to the user.
     AgentMessage {
-        /// The text so far, or the whole of it once completed.
-        text: String,
+        /// The text so far, or the whole of it once completed. It is shared, because it may be long and
+        /// several faces keep the last one.
+        text: Arc<str>,
     },
     /// The model's reasoning, as far as the provider shows it.
     Reasoning {
@@ -103,6 +105,8 @@ impl ItemBody {
             Self::FileChange { changes, .. } => {
                 Self::FileChange { changes, status: Status::InProgress, refusal: None }
             }
+            Self::AgentMessage { .. } => Self::AgentMessage { text: Arc::default() },
+            Self::Reasoning { .. } => Self::Reasoning { summary: Vec::new() },
             Self::EndpointCall(call) => Self::EndpointCall(EndpointCall {
                 output: String::new(),
                 status: Status::InProgress,

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -38,6 +39,16 @@ impl<K> Open<K> {
     }
 }
 
+impl<K: Kinds> Open<K> {
+    /// Reads JSON text; a copy of it is made only if its kind is unknown.
+    pub fn from_json(json: &RawValue) -> serde_json::Result<Self> {
+        match kind(json.get()).and_then(|kind| K::read(&kind, json.get())) {
+            Some(read) => read.map(Self::Known),
+            None => Ok(Self::Unknown(Raw::from(json.to_owned()))),
+        }
+    }
+}
+
 impl<K: Serialize> Serialize for Open<K> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -57,9 +68,9 @@ impl<'de, K: Kinds> Deserialize<'de> for Open<K> {
     }
 }
 
-/// JSON text kept as it came.
+/// JSON text kept as it came. A clone shares the text, which may be long.
 #[derive(Clone)]
-pub struct Raw(Box<RawValue>);
+pub struct Raw(Arc<Box<RawValue>>);
 
 impl Raw {
     /// Returns the JSON text.
@@ -90,7 +101,7 @@ pub fn kind(json: &str) -> Option<Cow<'_, str>> {
 
 impl From<Box<RawValue>> for Raw {
     fn from(raw: Box<RawValue>) -> Self {
-        Self(raw)
+        Self(Arc::new(raw))
     }
 }
 
@@ -114,6 +125,6 @@ impl Serialize for Raw {
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(deserializer).map(Self)
+        Box::<RawValue>::deserialize(deserializer).map(Self::from)
     }
 }

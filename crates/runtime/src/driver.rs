@@ -176,11 +176,15 @@ impl<'a> Driver<'a> {
                 continue;
             }
             match action {
-                Action::Emit(event) => self.tell(event),
+                Action::Emit(event) => {
+                    self.tell(event);
+                    self.write_long(turn);
+                }
                 Action::Keep(keep) => {
                     if let Some(journal) = &mut self.journal {
                         journal.keep(keep);
                     }
+                    self.write_long(turn);
                 }
                 Action::Sample(purpose) => {
                     let body = self.thread.request(turn, purpose);
@@ -241,6 +245,14 @@ impl<'a> Driver<'a> {
         let Err(why) = journal.flush() else { return true };
         self.give_up(turn, why);
         false
+    }
+
+    /// Writes down at once what is too long to be gathered with more.
+    fn write_long(&mut self, turn: &mut Turn) {
+        if self.journal.as_ref().is_some_and(|journal| journal.is_long()) {
+            // If it fails the turn is told, and what it does about that is the next action.
+            self.write(turn);
+        }
     }
 
     /// Ends the turn, because what happens in it cannot be kept.

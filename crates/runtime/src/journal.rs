@@ -63,6 +63,11 @@ impl Journal {
         }
     }
 
+    /// Tells whether what came last is too long to be held any longer than it must.
+    pub(crate) fn is_long(&self) -> bool {
+        self.broken.is_none() && self.rollout.is_long()
+    }
+
     /// Returns the number of the write that what is gathered now goes into.
     pub(crate) fn next_write(&self) -> u64 {
         match self.broken {

@@ -444,7 +444,7 @@ impl Body {
     /// An item of the engine; none if it is shown otherwise.
     pub fn of(id: String, body: &ItemBody, duration_ms: Option<u64>) -> Option<Self> {
         Some(match body {
-            ItemBody::AgentMessage { text } => Self::agent_message(id, text.clone()),
+            ItemBody::AgentMessage { text } => Self::agent_message(id, text.to_string()),
             ItemBody::Reasoning { summary } => {
                 Self::Reasoning { id, summary: summary.clone(), content: Vec::new() }
             }

@@ -210,15 +210,25 @@ impl Log {
             put(&Record::SessionMeta(Box::new(pending.meta.clone())), &mut bytes);
             bytes.extend_from_slice(&pending.copied);
         }
-        records.iter().for_each(|record| put(record, &mut bytes));
         let _branching = self.hold_base()?;
         let file = self.file().map_err(|source| WriteError::new(&self.path, source))?;
-        if let Err(source) = self.write(&*file, &bytes) {
+        let mut length = self.length;
+        let written = records.iter().try_for_each(|record| {
+            // Long lines are not gathered; what comes last stays, as it is looked at below.
+            if bytes.len() > GATHERED_BYTES_MAX {
+                self.write(&*file, &bytes)?;
+                length += bytes.len() as u64;
+                bytes.clear();
+            }
+            put(record, &mut bytes);
+            Ok(())
+        });
+        if let Err(source) = written.and_then(|()| self.write(&*file, &bytes)) {
             self.undo(&*file);
             return Err(WriteError::new(&self.path, source));
         }
         self.pending = None;
-        self.length += bytes.len() as u64;
+        self.length = length + bytes.len() as u64;
         (self.next, self.latest) = (next, latest);
         let last = bytes.trim_ascii_end();
         let last = &last[memchr::memrchr(b'\n', last).map_or(0, |end| end + 1)..];
@@ -328,6 +338,9 @@ impl Log {
         }
     }
 }
+
+/// Bytes of lines that are written together.
+const GATHERED_BYTES_MAX: usize = 1024 * 1024;
 
 impl Shared {
     fn new(

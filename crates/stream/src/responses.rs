@@ -184,7 +184,7 @@ fn event(text: &str, events: &mut Vec<StreamEvent>, seen: &mut Seen) -> serde_js
 
 /// Reads a whole item. One that is not what its kind should be is nothing to go on without.
 fn done(item: &RawValue) -> StreamEvent {
-    match serde_json::from_str::<ResponseItem>(item.get()) {
+    match ResponseItem::from_json(item) {
         Ok(item) => StreamEvent::ItemDone(item),
         Err(error) => {
             let kind = open::kind(item.get()).unwrap_or_default();

@@ -9,6 +9,9 @@ use memchr::{memchr, memchr2};
 /// The most bytes one event may have; beyond it the stream is not one we can hold.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Bytes of room that are kept for the next event.
+const KEPT_BYTES_MAX: usize = 1024 * 1024;
+
 /// An incremental decoder.
 #[derive(Debug, Default)]
 pub struct Decoder {
@@ -95,10 +98,18 @@ impl Decoder {
                 self.take_line(&bytes[..end], taken, &mut sink);
             } else {
                 self.line.extend_from_slice(&bytes[..end]);
-                let line = std::mem::take(&mut self.line);
-                self.take_line(&line, taken, &mut sink);
-                self.line = line;
-                self.line.clear();
+                let mut line = std::mem::take(&mut self.line);
+                if line.len() > KEPT_BYTES_MAX && !self.has_data && line.starts_with(b"data:") {
+                    // The only line of a long event becomes its data, instead of a second copy of it.
+                    let blank = usize::from(line.get(5) == Some(&b' '));
+                    line.drain(..5 + blank);
+                    (self.data, self.has_data, self.begun) = (line, true, true);
+                } else {
+                    self.take_line(&line, taken, &mut sink);
+                    self.line = line;
+                    self.line.clear();
+                    self.line.shrink_to(KEPT_BYTES_MAX);
+                }
             }
             if bytes[end] == b'\r' {
                 match bytes.get(end + 1) {
@@ -158,6 +169,7 @@ impl Decoder {
             sink(Named { name: &self.name, data: &self.data, end });
             self.has_data = false;
             self.data.clear();
+            self.data.shrink_to(KEPT_BYTES_MAX);
         }
         self.name.clear();
     }
@@ -185,6 +197,23 @@ mod tests {
         for chunk in 1..=text.len().max(1) {
             assert_eq!(decode(text.as_bytes(), chunk), want, "{text:?} by {chunk}");
         }
+    }
+
+    /// The only line of a long event is not copied; whatever stands around it comes all the same.
+    #[test]
+    fn long_events() {
+        let long = "x".repeat(super::KEPT_BYTES_MAX + 7);
+        for (text, want) in [
+            (format!("data: a\n\ndata: {long}\n\ndata: b\n\n"), vec!["a", &long, "b"]),
+            (format!("data:{long}\r\n\r\ndata:b"), vec![&long, "b"]),
+            (format!("\u{feff}data: {long}\n\n"), vec![&long]),
+        ] {
+            for chunk in [1000, text.len() - 1, text.len()] {
+                assert_eq!(decode(text.as_bytes(), chunk), want, "by {chunk}");
+            }
+        }
+        let text = format!("event: e\ndata: {long}\ndata: b\n\n");
+        assert_eq!(decode(text.as_bytes(), 70_000), [format!("{long}\nb")]);
     }
 
     #[test]

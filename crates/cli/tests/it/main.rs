@@ -18,6 +18,7 @@ mod kill;
 mod local;
 #[cfg(feature = "local")]
 mod local_clients;
+mod memory;
 mod models;
 mod npm;
 mod poisoned;

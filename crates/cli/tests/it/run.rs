@@ -123,6 +123,22 @@ impl Run {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
+    /// Watches it to its end, and returns the most memory that it was seen to have, in KiB.
+    #[track_caller]
+    pub(crate) fn end_watched(mut self) -> (Ended, u64) {
+        let status = format!("/proc/{}/status", self.child.id());
+        let mut peak = 0;
+        until("the end of the run", || {
+            // The kernel counts upwards, so that what is missed between two looks is not lost.
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
+            peak = kib.unwrap_or(0).max(peak);
+            self.child.try_wait().unwrap()
+        });
+        (self.end(), peak)
+    }
+
     /// Waits for the end.
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {

@@ -6,23 +6,21 @@ use protocol::repair::Repair;
 use protocol::responses::KnownItem;
 
 use super::{Action, Turn};
-use crate::context::{self, Origin};
+use crate::context::{Origin, Pushed};
 
 impl Turn {
     /// Puts an item into the history, and has it written down.
     pub(super) fn push(&mut self, origin: Origin, item: KnownItem) {
         let index = self.context.len();
-        let came = item.clone();
-        let (wire, repairs) = self.context.push_repaired(origin, item);
-        let wire = wire.cloned();
+        let Pushed { came, sent, repairs } = self.context.push_repaired(origin, item);
         let lost = repairs.into_iter().filter(|kind| kind.loses());
         let item = if origin == Origin::User { "what you said" } else { "an item" };
         let lost: Vec<_> = lost.map(|kind| Repair { kind, index, item: item.to_owned() }).collect();
         if !lost.is_empty() {
-            self.keep(Keep::Came(context::wire(&came)));
+            self.keep(Keep::Came(came));
             self.emit(Event::HistoryRepaired(lost));
         }
-        if let Some(wire) = wire {
+        if let Some(wire) = sent {
             self.keep(Keep::Item { wire, said: origin == Origin::User });
         }
     }

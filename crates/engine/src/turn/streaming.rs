@@ -252,7 +252,7 @@ impl Turn {
         if let Some((kind, server_id, body)) = shown(&item) {
             let id = self.finish_streaming(kind, server_id.as_deref()).unwrap_or_else(|| {
                 let id = self.new_item();
-                self.emit(Event::ItemStarted(Item::new(id, body.clone())));
+                self.emit(Event::ItemStarted(Item::new(id, body.begun())));
                 id
             });
             completed = Some(Item::new(id, body));
@@ -457,7 +457,7 @@ fn name_anyway(name: &mut String) {
 fn shown(item: &KnownItem) -> Option<(Kind, Option<String>, ItemBody)> {
     match item {
         KnownItem::Message(message) => {
-            let body = ItemBody::AgentMessage { text: message.content.text() };
+            let body = ItemBody::AgentMessage { text: message.content.text().into() };
             Some((Kind::Message, message.id.clone(), body))
         }
         KnownItem::Reasoning(reasoning) => {

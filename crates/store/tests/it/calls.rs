@@ -156,6 +156,19 @@ fn create() {
     });
 }
 
+/// Long lines are written one after the other, and are taken back together.
+#[test]
+fn long_lines() {
+    check("create", nothing, |store, durable| {
+        let mut log = store.create(new_thread(id())).unwrap();
+        let lines = ["a", "b", "c"].map(|letter| letter.repeat(600_000));
+        let records: Vec<_> = lines.iter().map(|line| message(line)).collect();
+        if log.append(&records).is_ok() && log.syncer().sync().is_ok() {
+            durable.extend(lines);
+        }
+    });
+}
+
 #[test]
 fn open() {
     for (name, prepare) in [("open", thread as fn(&MemDisk) -> _), ("open damaged", damaged)] {
