@@ -159,7 +159,8 @@ pub(crate) fn find_sandbox(
 fn hidden(home: &Path) -> Vec<PathBuf> {
     let models = home.join("models");
     let locks = models.exists().then(|| models.join(infer::models::LOCKS_FOLDER));
-    let folders = [home.join(store::LOCKS_FOLDER), home.join("daemon")].into_iter().chain(locks);
+    let folders = [store::LOCKS_FOLDER, store::INDEX_FOLDER, "daemon"].map(|name| home.join(name));
+    let folders = folders.into_iter().chain(locks);
     let made = folders.filter_map(|folder| {
         // Where nothing can be made, nobody can take a lock either.
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(&folder);

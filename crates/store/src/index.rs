@@ -25,6 +25,7 @@ use db::Remedy;
 use sync::Sweep;
 use walk::{ARCHIVE, Folders, Look, Named};
 
+pub use db::FOLDER;
 pub use query::{
     Cursor, Direction, EXPRESSION_BYTES_MAX, Filter, Hit, InvalidCursor, LIMIT_MAX, List, Page,
     Piece, Search, Sort, Summary, is_id_beginning,

@@ -28,6 +28,7 @@ pub use self::files::ThreadFiles;
 pub use chain::DEPTH_MAX;
 pub use fsck::{FileReport, Report};
 pub use import::{ImportOutcome, Imported};
+pub use index::FOLDER as INDEX_FOLDER;
 pub use line::encode;
 pub use lock::FOLDER as LOCKS_FOLDER;
 pub use log::{Log, Syncer, WriteError, WriteErrorKind};

@@ -440,12 +440,18 @@ fn a_command_holds_no_lock_of_ours() {
         ["read-only", "workspace-write"].into_iter().flat_map(|mode| LEVELS.map(|l| (mode, l)))
     {
         let lab = lab();
-        for name in ["thread-writer-locks/.coordination.lock", "daemon/start.lock", "models/x"] {
+        for name in [
+            "thread-writer-locks/.coordination.lock",
+            "thread-index/index.sqlite-shm",
+            "daemon/start.lock",
+            "models/x",
+        ] {
             lab.home.write(name, "").unwrap();
         }
         let home = lab.home.path().display().to_string();
         let script = format!(
-            "for lock in thread-writer-locks/.coordination.lock daemon/start.lock daemon/lock; do \
+            "for lock in thread-writer-locks/.coordination.lock thread-index/index.sqlite-shm \
+             daemon/start.lock daemon/lock; do \
              flock -n \"{home}/$lock\" echo GOT \"$lock\"; done; cat '{home}/config.toml'; \
              cat {home}/models/x && echo read"
         );

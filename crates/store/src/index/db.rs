@@ -154,7 +154,7 @@ fn make_tables(db: &mut Connection) -> rusqlite::Result<()> {
 }
 
 /// The directory in the home, and the file in it.
-const FOLDER: &str = "thread-index";
+pub const FOLDER: &str = "thread-index";
 const FILE_NAME: &str = "index.sqlite";
 /// Where it was before.
 const OLD_FILE_NAME: &str = "heddle_index.sqlite";
