@@ -149,17 +149,22 @@ pub(crate) fn find_sandbox(
     let found = found.map_err(Failure::sandbox)?;
     Ok(Sandbox {
         hidden: hidden(&world.directory.join(&world.home)),
+        locks: Some(world.directory.join(&world.home).join(SANDBOX_LOCKS)),
         limits: limits(config),
         ..found
     })
 }
+
+/// The directory of our home where those who build sandboxes lock what they share.
+const SANDBOX_LOCKS: &str = "sandbox-locks";
 
 /// Returns the directories of our home that have locks in them: whoever can read a file can lock it, and
 /// every other heddle would wait. What is not there is made, so that it can be hidden.
 fn hidden(home: &Path) -> Vec<PathBuf> {
     let models = home.join("models");
     let locks = models.exists().then(|| models.join(infer::models::LOCKS_FOLDER));
-    let folders = [store::LOCKS_FOLDER, store::INDEX_FOLDER, "daemon"].map(|name| home.join(name));
+    let folders = [store::LOCKS_FOLDER, store::INDEX_FOLDER, SANDBOX_LOCKS, "daemon"]
+        .map(|name| home.join(name));
     let folders = folders.into_iter().chain(locks);
     let made = folders.filter_map(|folder| {
         // Where nothing can be made, nobody can take a lock either.

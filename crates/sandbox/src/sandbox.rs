@@ -42,6 +42,9 @@ pub struct Sandbox {
     /// Directories whose files no command can open: those with the locks that our own processes take, since
     /// a file that can be read can be locked. They should exist, or they are not hidden once they do.
     pub hidden: Vec<PathBuf>,
+    /// Where those who build sandboxes lock what they share, one of the hidden directories. Without one they
+    /// lock the very directories that stand for missing protected names, which any command can do, too.
+    pub locks: Option<PathBuf>,
     /// How much one command may use.
     pub limits: Limits,
 }
@@ -75,7 +78,7 @@ fn shown(reasons: &[(Level, String)]) -> String {
 impl Sandbox {
     /// A sandbox that hides nothing and bounds nothing.
     pub fn new(helper: PathBuf, level: Option<Level>) -> Self {
-        Self { helper, level, hidden: Vec::new(), limits: Limits::default() }
+        Self { helper, level, hidden: Vec::new(), locks: None, limits: Limits::default() }
     }
 
     /// A machine on which nothing is kept to anything: only commands with full access can run.

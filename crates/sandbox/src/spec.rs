@@ -21,6 +21,8 @@ pub(crate) struct Spec {
     pub(crate) protected: Vec<PathBuf>,
     /// Directories whose files it cannot open.
     pub(crate) hidden: Vec<PathBuf>,
+    /// Where guards are locked.
+    pub(crate) locks: Option<PathBuf>,
     pub(crate) limits: Limits,
     pub(crate) cwd: PathBuf,
     pub(crate) env: Vec<(OsString, OsString)>,
@@ -55,6 +57,9 @@ impl Spec {
         for path in &self.hidden {
             push(&mut text, HIDDEN, path.as_os_str())?;
         }
+        if let Some(path) = &self.locks {
+            push(&mut text, LOCKS, path.as_os_str())?;
+        }
         for (key, bound) in
             [(PROCESSES, self.limits.processes), (MEMORY_BYTES, self.limits.memory_bytes)]
         {
@@ -85,6 +90,7 @@ impl Spec {
             writable: Vec::new(),
             protected: Vec::new(),
             hidden: Vec::new(),
+            locks: None,
             limits: Limits::default(),
             cwd: PathBuf::new(),
             env: Vec::new(),
@@ -106,6 +112,7 @@ impl Spec {
                 WRITABLE => spec.writable.push(os().into()),
                 PROTECTED => spec.protected.push(os().into()),
                 HIDDEN => spec.hidden.push(os().into()),
+                LOCKS => spec.locks = Some(os().into()),
                 PROCESSES => spec.limits.processes = Some(number(value)?),
                 MEMORY_BYTES => spec.limits.memory_bytes = Some(number(value)?),
                 ENV => {
@@ -149,6 +156,7 @@ const TERMINAL: &[u8] = b"terminal";
 const CWD: &[u8] = b"cwd";
 const WRITABLE: &[u8] = b"writable";
 const PROTECTED: &[u8] = b"protected";
+const LOCKS: &[u8] = b"locks";
 const HIDDEN: &[u8] = b"hidden";
 const PROCESSES: &[u8] = b"processes";
 const MEMORY_BYTES: &[u8] = b"memory-bytes";
@@ -189,6 +197,7 @@ mod tests {
                 writable: paths(&texts[..1]),
                 protected: paths(&texts[1..2]),
                 hidden: paths(&texts[4..5]),
+                locks: network.then(|| texts[4].clone().into()),
                 limits: Limits { processes, memory_bytes },
                 cwd: texts[2].clone().into(),
                 env: vec![("NAME".into(), texts[3].clone())],
@@ -212,6 +221,7 @@ mod tests {
             writable: Vec::new(),
             protected: Vec::new(),
             hidden: Vec::new(),
+            locks: None,
             limits: Limits::default(),
             cwd: "/".into(),
             env: Vec::new(),

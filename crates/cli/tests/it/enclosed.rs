@@ -1,9 +1,10 @@
 //! `heddle sandbox -- COMMAND`, and what becomes of a command when things go wrong around it.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
@@ -462,4 +463,31 @@ fn a_command_holds_no_lock_of_ours() {
         assert!(said.contains("# seen") && said.contains("read"), "{mode} {level}: {said}");
         assert_eq!(code, Some(0), "{mode} {level}: {said}");
     }
+}
+
+/// Directories stand for protected names that are missing while a command runs. One that was left behind
+/// and that a command has locked keeps no other from beginning, and goes when nobody needs it any more.
+#[test]
+fn a_locked_guard_keeps_nobody_waiting() {
+    let lab = lab();
+    let guard = lab.workspace.path().join(".codex");
+    fs::create_dir(&guard).unwrap();
+    fs::set_permissions(&guard, fs::Permissions::from_mode(0o555)).unwrap();
+    let script = "exec 9< .codex && flock -nx 9 && echo locked && cat";
+    let mut holder = sandbox(&lab, &["--level", "namespaces", "-s", "read-only"], script);
+    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = [0; 7];
+    holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"locked\n");
+    let run = || {
+        let args = ["--level", "namespaces", "-s", "workspace-write"];
+        let (code, said) = output(sandbox(&lab, &args, "mkdir .codex/x || echo no"));
+        assert!(code == Some(0) && said.contains("no\n"), "{code:?}: {said}");
+    };
+    run();
+    assert!(guard.exists());
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    run();
+    assert!(!guard.exists());
 }

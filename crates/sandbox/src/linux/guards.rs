@@ -3,11 +3,14 @@
 //!
 //! These guards exist while a command runs. Each is held by a shared lock of every supervisor that
 //! uses it, and removed by the last; one that a killed supervisor left behind is known by being empty
-//! and closed to its owner, and taken over. A supervisor is not in the sandbox itself: it does
+//! and closed to its owner, and taken over. The locks are in a directory that commands cannot open, a few
+//! files for all guards, as a command could lock a guard itself and keep others from beginning. The guard
+//! is locked too, as far as that can be had, for supervisors that keep their locks elsewhere. A supervisor is not in the sandbox itself: it does
 //! everything relative to a directory that it holds open, so that no link can lead it elsewhere.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +18,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, openat, statat, unlinkat,
+    AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, open, openat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -26,6 +30,8 @@ use crate::protected;
 
 /// No other program makes directories of this mode for its own use.
 const MODE: u32 = 0o555;
+/// Files that locks are taken on. Guards that share one are removed a little later.
+const LOCKS: u64 = 64;
 /// How long others may take to remove a guard, and how long one that vanishes under our hands is made
 /// again: many sandboxes may share those in a temporary directory.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,6 +42,9 @@ pub(crate) struct Guards {
     /// What must be mounted read-only.
     pub(crate) protected: Vec<PathBuf>,
     held: Vec<Held>,
+    /// Where locks are, and those that are held, by their number.
+    locks: Option<PathBuf>,
+    taken: BTreeMap<u64, OwnedFd>,
 }
 
 /// A guard that is in use.
@@ -46,12 +55,18 @@ struct Held {
     parent: OwnedFd,
     name: OsString,
     guard: OwnedFd,
+    /// The lock that it is held by; none if that is on the guard alone.
+    lock: Option<u64>,
 }
 
 impl Guards {
     /// Finds what is protected inside of the writable directories, and makes what does not exist.
-    pub(crate) fn place(writable: &[PathBuf], protected: &[PathBuf]) -> Result<Self, Trouble> {
-        let mut guards = Self::default();
+    pub(crate) fn place(
+        writable: &[PathBuf],
+        protected: &[PathBuf],
+        locks: Option<&Path>,
+    ) -> Result<Self, Trouble> {
+        let mut guards = Self { locks: locks.map(Path::to_owned), ..Self::default() };
         match guards.fill(writable, protected) {
             Ok(()) => Ok(guards),
             Err(trouble) => {
@@ -97,8 +112,12 @@ impl Guards {
 
     /// Removes what was made, unless another sandbox uses it too.
     pub(crate) fn remove(self) {
+        let alone = |lock: &OwnedFd| flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let free: BTreeSet<u64> =
+            self.taken.iter().filter(|(_, lock)| alone(lock)).map(|(number, _)| *number).collect();
         for held in self.held {
-            let alone = flock(&held.guard, FlockOperation::NonBlockingLockExclusive).is_ok();
+            let unused = held.lock.is_none_or(|number| free.contains(&number));
+            let alone = unused && alone(&held.guard);
             // Not empty any more means that it is somebody's; then it stays.
             if alone && held.is_in_place() {
                 let _ = unlinkat(&held.parent, &held.name, AtFlags::REMOVEDIR);
@@ -113,6 +132,8 @@ impl Guards {
         }
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
         let parent = sys::open_place(parent)?;
+        // Before it is looked for, so that nobody removes it from now on.
+        let lock = self.lock(&parent, name)?;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             // The mask of new files is none in this process, so the mode is right from the start.
@@ -131,9 +152,13 @@ impl Guards {
                 Err(Errno::NOENT) => continue,
                 Err(errno) => return Err(errno.into()),
             };
-            lock_shared(&guard)?;
-            let path = path.to_owned();
-            let held = Held { path, parent: parent.try_clone()?, name: name.to_owned(), guard };
+            match lock {
+                // A command may hold it; then it only stays for longer.
+                Some(_) => drop(flock(&guard, FlockOperation::NonBlockingLockShared)),
+                None => lock_shared(&guard)?,
+            }
+            let (path, parent) = (path.to_owned(), parent.try_clone()?);
+            let held = Held { path, parent, name: name.to_owned(), guard, lock };
             if held.is_in_place() {
                 if held.is_a_guard() {
                     self.held.push(held);
@@ -142,6 +167,26 @@ impl Guards {
             }
         }
         Err(io::Error::other("it is made and removed over and over by somebody else"))
+    }
+}
+
+impl Guards {
+    /// Takes part in the lock of a guard, and returns its number; none if locks are on the guards alone.
+    fn lock(&mut self, parent: &OwnedFd, name: &OsStr) -> io::Result<Option<u64>> {
+        let Some(folder) = &self.locks else { return Ok(None) };
+        let found = fstat(parent)?;
+        let mut hasher = DefaultHasher::new();
+        (found.st_dev, found.st_ino, name).hash(&mut hasher);
+        let number = hasher.finish() % LOCKS;
+        if !self.taken.contains_key(&number) {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let path = folder.join(format!("{number}.lock"));
+            // Where nothing can be made, as in a home that is read-only, the guard itself has to do.
+            let Ok(lock) = open(&path, flags, Mode::from_raw_mode(0o600)) else { return Ok(None) };
+            lock_shared(&lock)?;
+            self.taken.insert(number, lock);
+        }
+        Ok(Some(number))
     }
 }
 

@@ -80,7 +80,7 @@ fn supervise_command(spec: &Spec, signals: &Signals, status: Status) -> ! {
     // Stand-ins are made with the mode that they are known by.
     let mask = rustix::process::umask(Mode::empty());
     let guards = match spec.level {
-        Level::Namespaces => Guards::place(&spec.writable, &spec.protected),
+        Level::Namespaces => Guards::place(&spec.writable, &spec.protected, spec.locks.as_deref()),
         // There is nothing to mount; what is not granted cannot be made.
         Level::Landlock => Ok(Guards::default()),
     };

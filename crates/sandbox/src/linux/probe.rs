@@ -39,6 +39,7 @@ pub(crate) fn probe(helper: &Path, level: Level) -> Result<(), String> {
         writable: vec![ground.writable()],
         protected: Vec::new(),
         hidden: Vec::new(),
+        locks: None,
         limits: Limits::default(),
         cwd: ground.writable(),
         env: Vec::new(),

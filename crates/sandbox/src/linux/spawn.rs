@@ -48,6 +48,7 @@ pub(crate) fn command(
             Level::Landlock => profile.protected_around_roots(),
         },
         hidden: sandbox.hidden.clone(),
+        locks: sandbox.locks.clone(),
         limits: sandbox.limits,
         cwd: request.cwd.clone(),
         env,
