@@ -1,6 +1,7 @@
 //! The Responses API: what a request holds, and what the stream of an answer says.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -362,12 +363,16 @@ impl WebSearchCall {
         if let Ok(action) = serde_json::from_str(raw.as_str()) {
             return action;
         }
-        let action = serde_json::from_str::<serde_json::Value>(raw.as_str()).unwrap_or_default();
-        let [query, url, pattern] = ["query", "url", "pattern"].map(|name| loose(&action[name]));
-        let queries =
-            action["queries"].as_array().map(|all| all.iter().filter_map(loose).collect());
-        let queries = queries.or_else(|| loose(&action["queries"]).map(|one| vec![one]));
-        match action["type"].as_str() {
+        let fields = loose_fields(raw.as_str());
+        let [query, url, pattern] =
+            ["query", "url", "pattern"].map(|name| fields.get(name).and_then(|raw| loose(raw)));
+        let queries = fields.get("queries").and_then(|raw| {
+            match serde_json::from_str::<Vec<Box<RawValue>>>(raw.get()) {
+                Ok(all) => Some(all.iter().filter_map(|raw| loose(raw)).collect()),
+                Err(_) => loose(raw).map(|one| vec![one]),
+            }
+        });
+        match fields.get("type").and_then(|raw| loose(raw)).as_deref() {
             Some("open_page") => WebSearchAction::OpenPage { url },
             Some("find_in_page") => WebSearchAction::FindInPage { url, pattern },
             _ if query.is_some() || queries.is_some() => WebSearchAction::Search { query, queries },
@@ -380,32 +385,31 @@ impl WebSearchCall {
     /// Says in words what was looked for; of an action that this build does not know, all that it says.
     pub fn query(&self) -> String {
         let known = self.action().query();
-        match &self.action {
-            Some(raw) if known.is_empty() => {
-                let text = match serde_json::from_str::<serde_json::Value>(raw.as_str()) {
-                    Ok(serde_json::Value::Object(mut fields)) => {
-                        fields.remove("type");
-                        fields.values().filter_map(loose).collect::<Vec<_>>().join(" ")
-                    }
-                    Ok(value) => loose(&value).unwrap_or_default(),
-                    Err(_) => String::new(),
-                };
-                text[..text.floor_char_boundary(QUERY_BYTES_MAX)].to_owned()
-            }
-            _ => known,
+        let Some(raw) = self.action.as_ref().filter(|_| known.is_empty()) else { return known };
+        let mut fields = loose_fields(raw.as_str());
+        fields.remove("type");
+        let mut text = fields.values().filter_map(|raw| loose(raw)).collect::<Vec<_>>().join(" ");
+        if !raw.as_str().starts_with('{') {
+            text = loose(raw.as_raw()).unwrap_or_default();
         }
+        text[..text.floor_char_boundary(QUERY_BYTES_MAX)].to_owned()
     }
 }
 
 /// Bytes of what an unknown action says that are shown.
 const QUERY_BYTES_MAX: usize = 1000;
 
+/// Reads the fields of an object, however deep their values nest; none if it is no object.
+fn loose_fields(json: &str) -> BTreeMap<String, Box<RawValue>> {
+    serde_json::from_str(json).unwrap_or_default()
+}
+
 /// Returns a value as text, whatever it is; none if there is nothing in it.
-fn loose(value: &serde_json::Value) -> Option<String> {
-    match value {
-        serde_json::Value::Null => None,
-        serde_json::Value::String(text) => Some(text.clone()),
-        value => Some(value.to_string()),
+fn loose(raw: &RawValue) -> Option<String> {
+    match raw.get() {
+        "null" => None,
+        json if json.starts_with('"') => serde_json::from_str(json).ok(),
+        json => Some(json.to_owned()),
     }
 }
 
