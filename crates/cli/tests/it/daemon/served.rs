@@ -647,14 +647,15 @@ fn a_real_model_stops_for_whoever_leaves() {
     assert!(waited.iter().min().unwrap() < &Duration::from_millis(100), "{waited:?}");
 }
 
-/// Processes that keep processors busy until the test is over, or for a few minutes.
+/// Processes that keep processors busy until the test is over, or for a few minutes if it does not come to its end.
 struct Busy(Vec<std::process::Child>);
 
 impl Busy {
     fn new(count: usize) -> Self {
         let run = |_| {
-            let mut shell = std::process::Command::new("timeout");
-            shell.args(["300", "sh", "-c", "while :; do :; done"]).spawn().unwrap()
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", "i=0; while [ $i -lt 200000000 ]; do i=$((i + 1)); done"]);
+            shell.spawn().unwrap()
         };
         Self((0..count).map(run).collect())
     }
@@ -663,10 +664,7 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // It ends what it runs when it is told to end, which it is not by being killed.
-            if let Some(pid) = Pid::from_raw(i32::try_from(child.id()).unwrap()) {
-                let _ = kill_process(pid, Signal::TERM);
-            }
+            let _ = child.kill();
             let _ = child.wait();
         }
     }
