@@ -364,6 +364,21 @@ impl Tagged {
         }
     }
 
+    /// As [`Body::pass`], for text that may need no more than escapes. Apart, since most needs none.
+    #[cold]
+    fn pass_unclean(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> bool {
+        let (State::Value(scan), Some(call)) = (&mut self.state, &self.call) else { return false };
+        // Where values are trimmed a line feed may be the template's.
+        let bytes = text.as_bytes();
+        let may_end = if self.tags.trim { find(*b"<]\n", bytes) } else { find(*b"<]", bytes) };
+        if may_end.is_none() {
+            scan.line_start = text.ends_with('\n');
+            let (index, range) = (call.index, at..at + text.len() as u64);
+            escape(text, |text| sink.event(Event::ToolArgs { index, text }, range.clone()));
+        }
+        may_end.is_none()
+    }
+
     /// Gives a piece of a value.
     fn value_text(&mut self, piece: &str, range: Range<u64>, out: &mut Out<'_>) {
         if let Some(call) = &mut self.call
@@ -1110,7 +1125,7 @@ impl Body for Tagged {
             return keeps;
         }
         if find_unclean(*b"<]", text.as_bytes()).is_some() {
-            return false;
+            return self.pass_unclean(text, at, sink);
         }
         scan.line_start = false;
         let range = at..at + text.len() as u64;

@@ -1,7 +1,8 @@
 //! Raw text on its way into JSON: a string, or the number, word or structure that its schema wants.
 //!
 //! Text is written as it comes. What may be JSON is kept until it has ended, or cannot be JSON any
-//! more; what fails to be what its schema wants stays a string.
+//! more; what fails to be what its schema wants stays a string. An object or an array that grows too long to
+//! be kept is passed on as the JSON that it is so far.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -37,6 +38,8 @@ enum Form {
     Open,
     /// It is text, and its quote is written.
     Text,
+    /// It was too long to be kept, and goes out as JSON.
+    Json,
 }
 
 impl Value {
@@ -76,6 +79,20 @@ impl Value {
             let index = self.index;
             return escape(piece, |text| out.args(index, text, range.clone()));
         }
+        if self.form == Form::Json {
+            out.args(self.index, piece, range.clone());
+            let read = self.reader.check(piece);
+            let whole = read.is_ok_and(|progress| piece[progress.consumed..].trim().is_empty());
+            return self.check_passed(whole, range.end, out);
+        }
+        // What is decided at the bound is decided there, however much has come at once.
+        let room = piece.ceil_char_boundary(HELD_BYTES_MAX + 1 - self.raw.len());
+        if room < piece.len() {
+            let (first, rest) = piece.split_at(room);
+            let middle = range.end.min(range.start + room as u64);
+            self.text(first, range.start..middle, out);
+            return self.text(rest, middle..range.end, out);
+        }
         if self.blank == self.raw.len() {
             self.blank += piece.len() - piece.trim_start().len();
         }
@@ -84,7 +101,7 @@ impl Value {
             Hint::TextOrNull => !"null".starts_with(&self.raw),
             _ => {
                 let (new, all) = (self.raw.len() - self.read, self.raw.len());
-                if all <= BATCH_BYTES || new >= BATCH_BYTES || all > HELD_BYTES_MAX {
+                if all <= EAGER_BYTES || new >= BATCH_BYTES || all > HELD_BYTES_MAX {
                     self.read_on();
                 }
                 // The words of other languages are short; anything longer that is no JSON is text.
@@ -92,11 +109,28 @@ impl Value {
             }
         };
         let full = self.raw.len() > HELD_BYTES_MAX;
+        let structure = self.raw[self.blank..].starts_with(['{', '[']);
+        if full && structure && self.readable && self.hint != Hint::TextOrNull {
+            self.form = Form::Json;
+            let raw = std::mem::take(&mut self.raw);
+            return out.args(self.index, &raw[self.blank..], range);
+        }
         if full && !settled {
             out.error(ErrorKind::Limit, "a value is too long to be held; it is text", range.end);
         }
         if settled || full {
             self.become_text(range, out);
+        }
+    }
+
+    /// Says, once, that what was passed on as JSON is none.
+    fn check_passed(&mut self, whole: bool, at: u64, out: &mut Out<'_>) {
+        if !whole && std::mem::take(&mut self.readable) {
+            out.error(
+                ErrorKind::InvalidJson,
+                "a value that was too long to be held is no JSON",
+                at,
+            );
         }
     }
 
@@ -107,7 +141,7 @@ impl Value {
         let keeps = self.form == Form::Open
             && self.readable
             && self.hint != Hint::TextOrNull
-            && self.raw.len() > BATCH_BYTES
+            && self.raw.len() > EAGER_BYTES
             && all - self.read < BATCH_BYTES
             && all <= HELD_BYTES_MAX;
         if keeps {
@@ -131,6 +165,10 @@ impl Value {
     pub(crate) fn end(&mut self, at: u64, out: &mut Out<'_>) {
         if self.form == Form::Empty {
             self.form = Form::Open;
+        }
+        if self.form == Form::Json {
+            let whole = self.reader.finish(|_| ()).is_ok();
+            return self.check_passed(whole, at, out);
         }
         if self.form == Form::Open {
             match self.json() {
@@ -195,8 +233,11 @@ impl Value {
     }
 }
 
-/// How much is read at once of what may be JSON, but at its beginning.
-const BATCH_BYTES: usize = 256;
+/// Up to here what may be JSON is read as it comes: most of what is none shows it at once.
+const EAGER_BYTES: usize = 256;
+
+/// How much is read at once behind that.
+const BATCH_BYTES: usize = 1024;
 
 /// The longest word that a value may be without being JSON or text.
 const WORD_BYTES_MAX: usize = 8;

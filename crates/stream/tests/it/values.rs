@@ -510,3 +510,24 @@ fn line_feeds_in_tags() {
         check_input(own, &closed_tools(), &format!("{head}abc{end}"), &[json!({ "k": "abc" })], "");
     }
 }
+
+#[test]
+fn arrays_that_are_too_long_to_be_held() {
+    let schema = json!({ "properties": { "k": { "type": "array" } } });
+    let tools = Tools::from_json(&json!([{ "name": "write", "parameters": schema }])).unwrap();
+    let rows = format!("[{}1]", "[1,\"a\"],".repeat(stream::dialect::HELD_BYTES_MAX / 8));
+    let texts = ["minimax_m3", "deepseek_v32", "deepseek_v4", "kimi_k3"];
+    for own in FORMATS.iter().filter(|own| !texts.contains(&own.name)) {
+        let (head, end, _) = own.around();
+        let want = json!({ "k": serde_json::from_str::<Value>(&rows).unwrap() });
+        for size in [4096, usize::MAX] {
+            let (calls, _, errors) =
+                read_with(own.name, &tools, &format!("{head}{rows}{end}"), &[size]);
+            assert!(calls[0].1 == want && errors.is_empty(), "{}: {errors}", own.name);
+            // What is no JSON at its end has gone out by then, which is said.
+            let (calls, _, errors) =
+                read_with(own.name, &tools, &format!("{head}{rows} nonsense{end}"), &[size]);
+            assert!(calls[0].1.is_string() && errors.contains("invalid_json"), "{}", own.name);
+        }
+    }
+}
