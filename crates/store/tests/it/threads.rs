@@ -1,13 +1,15 @@
 //! Threads as a whole: forks, reverts, moves, names, locks, and files that come and go.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use protocol::id::ThreadId;
 use protocol::rollout::Line;
 use store::{DamageKind, ImportOutcome, ManageError, OpenError, Store, StoreError};
 
 use crate::disk::{EIO, Fault, MemDisk, What};
-use crate::record::{empty_home, id, message, new_thread, store, theirs};
+use crate::record::{empty_home, message, new_thread, store, theirs};
 
 pub(crate) fn other(number: u8) -> ThreadId {
     ThreadId::new(0x01a1_e26e_4000 + u64::from(number), [number; 10])
@@ -33,6 +35,16 @@ pub(crate) fn say(log: &mut store::Log, words: &str) {
 }
 
 /// Makes a thread that says the words.
+/// An id of today, as whoever begins a thread makes one: its file is looked for under that day first.
+fn id() -> ThreadId {
+    static ID: LazyLock<ThreadId> = LazyLock::new(|| {
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+        let now_ms = format!("{now_ms:012x}");
+        format!("{}-{}-7690-abfb-eb0dc0cda447", &now_ms[..8], &now_ms[8..]).parse().unwrap()
+    });
+    *ID
+}
+
 pub(crate) fn begin(disk: &MemDisk, id: ThreadId, words: &str) {
     say(&mut store(disk).create(new_thread(id)).unwrap(), words);
 }
@@ -346,7 +358,7 @@ fn names_without_files() {
     symlink(&path, named(4)).unwrap();
     pipe(home.path().join("session_index.jsonl"));
     let ids: Vec<_> = store.threads().unwrap().map(|thread| thread.id).collect();
-    assert_eq!(ids, [id(), other(4)]);
+    assert_eq!(ids, [other(4), id()]);
     let error = store.names().unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.contains("not a regular file"), "{source}");
