@@ -147,21 +147,16 @@ pub(crate) fn load_config(
         match warning {
             // A profile may live in a file of its own.
             config::Warning::UnknownProfile { .. } if profile_file => {}
-            // Whoever asks for one now wants what it says, and nothing else.
-            config::Warning::UnknownProfile { name, known } if is_asked_for(shared, &overrides) => {
+            // The reference goes on without it, and so do we.
+            config::Warning::UnknownProfile { name, known } => {
                 let known = known.iter().cloned().chain(profile_files(&world.home)).collect();
-                return Err(Failure::usage(no_profile(warning, name, known)));
+                odd.push(no_profile(warning, name, known));
             }
             warning => odd.push(warning.to_string()),
         }
     }
     odd.extend(unknown.iter().map(ToString::to_string));
     Ok((config, odd))
-}
-
-/// Tells whether the profile is named on the command line.
-fn is_asked_for(shared: &SharedArgs, overrides: &[Override]) -> bool {
-    shared.profile.is_some() || overrides.iter().any(|option| option.keys().eq(["profile"]))
 }
 
 /// Returns the profiles that have a file of their own.
@@ -174,15 +169,15 @@ fn profile_files(home: &Path) -> impl Iterator<Item = String> {
 }
 
 /// Says that there is no such profile, and which there are.
-fn no_profile(warning: &config::Warning, name: &str, known: BTreeSet<String>) -> anyhow::Error {
+fn no_profile(warning: &config::Warning, name: &str, known: BTreeSet<String>) -> String {
     let nearest = config::nearest_name(name, known.iter().map(String::as_str));
     let nearest = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
     let shown: Vec<_> =
         known.iter().take(PROFILES_SHOWN_MAX).map(|name| format!("`{name}`")).collect();
     let more = if known.len() > shown.len() { " and others" } else { "" };
     match shown.as_slice() {
-        [] => anyhow!("{warning} (there are no profiles)"),
-        names => anyhow!("{warning} (there are {}{more}){nearest}", names.join(", ")),
+        [] => format!("{warning} (there are no profiles)"),
+        names => format!("{warning} (there are {}{more}){nearest}", names.join(", ")),
     }
 }
 
@@ -521,7 +516,13 @@ fn setup(world: &World, config: &Config, workspace: &Workspace) -> Vec<KnownItem
         },
         network: profile.network,
     };
-    items.extend(agents_md(&cwd, &rules, bytes_max).map(user_message));
+    for path in &rules.leads_out {
+        crate::terminal::note(&format!(
+            "warning: {} is a link out of the repository, so it is not read; put a copy there",
+            path.display()
+        ));
+    }
+    items.extend(agents_md(&cwd, &rules.files, bytes_max).map(user_message));
     items.push(user_message(environment.render()));
     items
 }

@@ -116,7 +116,12 @@ pub(crate) fn profile(
         let root = tmpdir.and_then(|path| settled(&world.directory.join(path), known));
         temporary_roots.extend(root);
     }
-    let network = mode == SandboxMode::DangerFullAccess || workspace.network_access;
+    // The setting is one of workspace-write, as its table is called.
+    let network = match mode {
+        SandboxMode::DangerFullAccess => true,
+        SandboxMode::WorkspaceWrite => workspace.network_access,
+        SandboxMode::ReadOnly => false,
+    };
     // Our settings and rules decide what happens outside of the sandbox.
     // They are found by a path; so that must stay what it is, and not only what it leads to.
     let home = world.directory.join(&world.home);

@@ -18,7 +18,16 @@ pub(crate) fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
     let mut stdin = std::io::stdin().lock();
     match argument {
         Some(prompt) if prompt != "-" => {
-            let piped = if stdin.is_terminal() || !has_input(&stdin, PIPE_PATIENCE) {
+            let piped = if stdin.is_terminal() {
+                String::new()
+            } else if !has_input(&stdin, PIPE_PATIENCE) {
+                // With nobody to read it, there is nobody to tell that either.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "heddle: nothing came through stdin within {} ms, so it is not read; to have it waited \
+                     for, pipe the prompt too: (echo PROMPT; COMMAND) | heddle exec -",
+                    PIPE_PATIENCE.as_millis()
+                );
                 String::new()
             } else {
                 read_text(&mut stdin)?

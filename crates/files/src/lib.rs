@@ -12,4 +12,6 @@ mod open;
 pub use lock::{Holder, LockError, holder, lock_within};
 #[cfg(unix)]
 pub use open::read_given;
-pub use open::{FileError, Kind, open, open_with, read, read_opened, read_text, regular};
+pub use open::{
+    FileError, Kind, open, open_with, read, read_opened, read_outside, read_text, regular,
+};

@@ -68,7 +68,8 @@ pub fn holder(file: &File) -> Option<Holder> {
         use std::os::unix::fs::MetadataExt as _;
         let found = file.metadata().ok()?;
         let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
-        let table = crate::read(std::path::Path::new("/proc/locks"), TABLE_BYTES_MAX).ok()?;
+        let table =
+            crate::read_opened(&std::fs::File::open("/proc/locks").ok()?, TABLE_BYTES_MAX).ok()?;
         let table = String::from_utf8_lossy(&table);
         let pid = holder_in(&table, (major, minor), found.ino())?;
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,9 @@ pub enum Kind {
     Pipe,
     /// A device, which may have no end.
     Device,
+    /// A file that the kernel makes up as it is read: it may say something else to whoever reads it, such as
+    /// our own environment behind `/proc/self`.
+    Kernel,
     /// A socket, or something that this system alone has.
     Other,
 }
@@ -45,6 +48,7 @@ impl fmt::Display for Kind {
             Self::Directory => "a directory",
             Self::Pipe => "a pipe",
             Self::Device => "a device",
+            Self::Kernel => "a file of the kernel, as in /proc,",
             Self::Other => "a socket or the like",
         })
     }
@@ -72,6 +76,9 @@ pub enum FileError {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// It lies in a directory that is closed to whoever named it.
+    #[error("it lies in a directory with locks and keys of heddle, which is closed")]
+    Closed,
     /// It was to be text.
     #[error("it is not UTF-8 text; save it as that")]
     NotText,
@@ -92,6 +99,7 @@ impl From<FileError> for io::Error {
             FileError::NotAFile(_) => Some(io::ErrorKind::InvalidInput),
             FileError::TooLarge { .. } => Some(io::ErrorKind::FileTooLarge),
             FileError::Silent { .. } => Some(io::ErrorKind::TimedOut),
+            FileError::Closed => Some(io::ErrorKind::PermissionDenied),
             FileError::NotText => Some(io::ErrorKind::InvalidData),
         };
         match (error, kind) {
@@ -146,17 +154,70 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> Result<File, FileErr
     }
 }
 
-/// Lets what was opened pass if it is a regular file.
+/// Lets what was opened pass if it is a regular file, and not one that the kernel makes up.
 pub fn regular(file: File) -> Result<File, FileError> {
     match Kind::from_type(file.metadata()?.file_type()) {
-        None => Ok(file),
         Some(kind) => Err(FileError::NotAFile(kind)),
+        None if is_of_the_kernel(&file) => Err(FileError::NotAFile(Kind::Kernel)),
+        None => Ok(file),
     }
 }
+
+#[cfg(target_os = "linux")]
+fn is_of_the_kernel(file: &File) -> bool {
+    // What cannot be asked is no such file system.
+    rustix::fs::fstatfs(file).is_ok_and(|found| {
+        let kind = i128::from(found.f_type) & 0xffff_ffff;
+        KERNEL_FILE_SYSTEMS.contains(&u32::try_from(kind).unwrap_or_default())
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_of_the_kernel(_: &File) -> bool {
+    false
+}
+
+/// proc, sysfs, cgroup and cgroup2, debugfs, tracefs, securityfs, configfs, bpf.
+#[cfg(target_os = "linux")]
+const KERNEL_FILE_SYSTEMS: [u32; 9] = [
+    0x9fa0,
+    0x6265_6572,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x6265_6570,
+    0xcafe_4a11,
+];
 
 /// Reads a regular file of at most `bytes_max` bytes.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
     read_opened(&open(path)?, bytes_max)
+}
+
+/// As [`read`], of a file that lies in none of the `closed` directories, whatever links lead there.
+pub fn read_outside(path: &Path, bytes_max: u64, closed: &[PathBuf]) -> Result<Vec<u8>, FileError> {
+    let file = open(path)?;
+    let place = place_of(&file, path)?;
+    if closed.iter().any(|directory| place.starts_with(directory)) {
+        return Err(FileError::Closed);
+    }
+    read_opened(&file, bytes_max)
+}
+
+/// Finds out where a file is that was opened by this name.
+fn place_of(file: &File, path: &Path) -> io::Result<PathBuf> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd as _;
+        // By its number, as the name may mean something else by now.
+        if let Ok(place) = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())) {
+            return Ok(place);
+        }
+    }
+    let _ = file;
+    path.canonicalize()
 }
 
 /// Reads a regular file of text of at most `bytes_max` bytes.
@@ -247,7 +308,7 @@ mod tests {
 
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-    use super::{FileError, open, open_with, read, read_text};
+    use super::{FileError, open, open_with, read, read_outside, read_text};
 
     /// Far longer than any of this takes, and shorter than anybody waits.
     const SOON: Duration = Duration::from_secs(10);
@@ -266,6 +327,34 @@ mod tests {
             (got, want) => panic!("{shown}: {got:?}, not {want:?}"),
         }
         assert!(begun.elapsed() < SOON, "{shown} took {:?}", begun.elapsed());
+    }
+
+    /// What the kernel makes up, and what is closed, is not read through links either.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn files_of_the_kernel_and_closed_directories() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().canonicalize().expect("a directory");
+        for (name, target) in [
+            ("environ", "/proc/self/environ"),
+            ("status", "/proc/self/status"),
+            ("system", "/sys/kernel/mm/transparent_hugepage/enabled"),
+        ] {
+            if Path::new(target).exists() {
+                symlink(target, root.join(name)).expect("a link");
+                check(&root.join(name), 1 << 20, Err("a file of the kernel"));
+                check(Path::new(target), 1 << 20, Err("a file of the kernel"));
+            }
+        }
+        fs::create_dir(root.join("closed")).expect("a directory");
+        fs::write(root.join("closed/token"), "secret").expect("a file");
+        fs::write(root.join("open"), "text").expect("a file");
+        symlink("closed/token", root.join("way")).expect("a link");
+        let closed = [root.join("closed")];
+        for (name, want) in [("open", true), ("closed/token", false), ("way", false)] {
+            let got = read_outside(&root.join(name), 100, &closed);
+            assert_eq!(got.is_ok(), want, "{name}: {got:?}");
+        }
     }
 
     /// A pipe that a person named: with a writer, with one that says too much, with a slow one, and alone.
@@ -338,8 +427,6 @@ mod tests {
         check(&at("to-nowhere"), 9, Err("No such file"));
         check(&at("to-itself"), 9, Err("symbolic links"));
         check(&at("file/below"), 9, Err("Not a directory"));
-        // A file of the kernel says that it is empty, and is not.
-        check(Path::new("/proc/self/status"), 9, Err("larger than 9 bytes"));
     }
 
     #[test]

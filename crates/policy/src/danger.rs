@@ -47,6 +47,16 @@ fn removes_too_much(arguments: &[Word]) -> bool {
     if options.iter().any(|word| has_option(word, "f", "--force")) {
         return true;
     }
+    // An option of which only a part is known, and another name of the same flag.
+    let forces = |word: &Word| {
+        let option = word.text.starts_with('-') && word.text != "-";
+        option
+            && (word.unknown.is_some()
+                || (word.text.starts_with("--i") && word.text.contains("=n")))
+    };
+    if options.iter().any(forces) {
+        return true;
+    }
     let recursive = options.iter().any(|word| has_option(word, "rR", "--recursive"));
     let targets = options.iter().filter(|word| !word.text.starts_with('-') || word.text == "-");
     recursive && targets.chain(operands).any(is_wide)

@@ -64,7 +64,7 @@ const SECRET_PARTS: [&str; 12] = [
 /// Names that look like secrets and are none.
 const HARMLESS: [&str; 3] = ["PWD", "OLDPWD", "SSH_AUTH_SOCK"];
 /// What a value begins with that is a token, whatever the variable is called.
-const TOKENS: [&str; 17] = [
+const TOKENS: [&str; 32] = [
     "ghp_",
     "gho_",
     "ghu_",
@@ -82,6 +82,21 @@ const TOKENS: [&str; 17] = [
     "eyJhbGci",
     "hf_",
     "npm_",
+    "SG.",
+    "pypi-",
+    "dop_v1_",
+    "ya29.",
+    "xapp-",
+    "gsk_",
+    "hvs.",
+    "shpat_",
+    "r8_",
+    "nvapi-",
+    "lin_api_",
+    "whsec_",
+    "tskey-",
+    "AGE-SECRET-KEY-1",
+    "xoxe",
 ];
 /// What secrets are called in settings that are written into one value, as in `password=…`,
 /// `"client_secret": "…"` or `?token=…`.
@@ -155,7 +170,7 @@ fn is_a_secret(name: &str, value: &str) -> bool {
         return false;
     }
     let folded = value.to_ascii_lowercase();
-    let words = || value.split(|c: char| !(c.is_ascii_alphanumeric() || "_-".contains(c)));
+    let words = || value.split(|c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c)));
     let is_token = |word: &str| {
         word.len() >= TOKEN_BYTES_MIN && TOKENS.iter().any(|begin| word.starts_with(begin))
     };
@@ -378,6 +393,8 @@ mod tests {
             ("x Bearer abcdefgh", None),
             ("https://h/x?token=t", None),
             ("https://h/x?sv=1&sig=abc", None),
+            ("SG.abcdefghijklmnop.qrstuvwxyz", None),
+            ("pypi-AgEIcHlwaS5vcmcCJDU4", None),
             ("user:pw@tcp(h:3306)/db", None),
             ("user:pw@unix(/run/s)/db", None),
             ("user:pw@(h)/db", None),

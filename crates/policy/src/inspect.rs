@@ -183,6 +183,15 @@ impl Inspector {
         if foreign || !script.unclear.is_empty() {
             self.found.raw.push(text.to_owned());
         }
+        // A value that is text here is evaluated once it is used in arithmetic.
+        let evaluates =
+            [Feature::Test, Feature::Assignment].iter().any(|it| script.features.contains(it));
+        let bare = text.replace(['\\', '\'', '"'], "");
+        if evaluates && (bare.contains("[$(") || bare.contains("[`")) {
+            self.unclear(text, Trouble::Inner);
+            self.found.raw.push(text.to_owned());
+        }
+        self.found.embedded.extend(wrap::code_in_documents(&script, text));
         self.found.features.extend(&script.features);
         self.found.unclear.extend(script.unclear);
         for command in script.commands {

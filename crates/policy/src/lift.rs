@@ -122,9 +122,9 @@ fn unversioned(name: &str) -> &str {
     if short.is_empty() { base } else { short }
 }
 
-/// Builtins of shells that start nothing and change nothing for the commands after them.
-const BUILTINS: [&str; 10] =
-    [":", "true", "false", "echo", "printf", "pwd", "test", "[", "exit", "type"];
+/// Builtins of shells that start nothing and change nothing for the commands after them. `test` is none of
+/// them: `test -v 'a[_]'` evaluates what the last command was given.
+const BUILTINS: [&str; 8] = [":", "true", "false", "echo", "printf", "pwd", "exit", "type"];
 
 /// Programs that show something about the machine and can be told neither to write, nor to run, nor to
 /// show what is in a file or in the environment of another process: `ps e`, `date -f`, `du
@@ -136,16 +136,16 @@ const LOOKS: [&str; 23] = [
 ];
 
 /// Programs that run the words after their options and do nothing else: what they run needs a rule of
-/// its own.
-const PASSES_ON: [&str; 8] =
-    ["chrt", "gnice", "gtimeout", "ionice", "nice", "stdbuf", "taskset", "timeout"];
+/// its own. `taskset`, `chrt` and `ionice` are missing, as they can be told to change other processes.
+const PASSES_ON: [&str; 5] = ["gnice", "gtimeout", "nice", "stdbuf", "timeout"];
 
 /// Where a program of such a name is the system's own.
 const SYSTEM_DIRECTORIES: [&str; 4] = ["/bin", "/usr/bin", "/sbin", "/usr/sbin"];
 
 /// Builtins that do.
-const CHANGES: [&str; 29] = [
+const CHANGES: [&str; 31] = [
     ".",
+    "[",
     "alias",
     "bind",
     "builtin",
@@ -170,6 +170,7 @@ const CHANGES: [&str; 29] = [
     "shift",
     "shopt",
     "source",
+    "test",
     "trap",
     "typeset",
     "unalias",

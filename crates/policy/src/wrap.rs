@@ -8,11 +8,12 @@ mod embedded;
 mod git;
 mod table;
 
+use crate::environment::matches;
 use crate::shell::Word;
-pub(crate) use embedded::code as embedded_code;
+pub(crate) use embedded::{code as embedded_code, code_in_documents};
 pub(crate) use git::{GIT_FLAGS, GIT_VALUES};
-pub(crate) use table::RUN_BY_SHELLS;
 use table::{Kind, Wrapper};
+pub(crate) use table::{RUN_BY_PROGRAMS, RUN_BY_SHELLS};
 
 /// Something that a command runs in turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,16 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
     }
     if table::OPAQUE.contains(&name) {
         return if words.len() > 1 { vec![Inner::Unclear] } else { Vec::new() };
+    }
+    // What these paths stand for depends on who asks: `/proc/self/exe` is the shell.
+    if words[0].text.starts_with("/proc/") || words[0].text.starts_with("/dev/fd/") {
+        return vec![Inner::Unclear];
+    }
+    // The commands of git are programs of their own, too.
+    if let Some(command) = name.strip_prefix("git-") {
+        let mut inner = vec![Word::literal("git"), Word::literal(command)];
+        inner.extend_from_slice(&words[1..]);
+        return vec![Inner::Words { at: 0, words: inner, fed: Fed::No, sets: false }];
     }
     // The loader of programs can be told which one to load.
     if table::LOADERS.iter().any(|loader| name.starts_with(loader)) {
@@ -211,6 +222,18 @@ fn named_by_options(words: &[Word]) -> Vec<Inner> {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
         };
+        let short = table::SHORT_OPTION_SCRIPTS.iter().any(|(programs, option)| {
+            programs.contains(&base_name(&words[0].text)) && text.starts_with(option)
+        });
+        if short {
+            match text.get(2..).filter(|attached| !attached.is_empty()) {
+                Some(attached) => found.push(Inner::Script { at, text: attached.to_owned() }),
+                None => {
+                    found.extend(script_of(at + 1, words.get(at + 1..=at + 1).unwrap_or_default()))
+                }
+            }
+            continue;
+        }
         if !table::OPTION_SCRIPTS.contains(&name) {
             continue;
         }
@@ -351,8 +374,15 @@ const PARALLEL_SPECIAL: [char; 9] = [';', '|', '&', '$', '`', '(', '<', '>', '\n
 
 /// Tells whether an assignment names something that shells run by themselves.
 fn sets_a_script(word: &Word) -> bool {
-    let name = word.text.split('=').next().unwrap_or_default();
-    RUN_BY_SHELLS.contains(&name)
+    word.text.split_once('=').is_some_and(|(name, value)| is_run(name, value))
+}
+
+/// Tells whether the value of a variable is run by shells, or by the programs that it is set for.
+pub(crate) fn is_run(name: &str, value: &str) -> bool {
+    // So people keep programs from waiting for somebody.
+    let harmless = ["", ":", "cat", "true"].contains(&value.trim_matches(['"', '\'']));
+    let program = || RUN_BY_PROGRAMS.iter().any(|pattern| matches(pattern, name));
+    RUN_BY_SHELLS.contains(&name) || (!harmless && program())
 }
 
 /// Makes a word unknown if a program puts something in its place.

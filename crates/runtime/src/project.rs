@@ -1,7 +1,7 @@
 //! What the directory around a thread says: the repository it is in, and the rules for agents.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The files that hold a project's rules for agents; the first that is there counts.
 const RULES: [&str; 2] = ["AGENTS.override.md", "AGENTS.md"];
@@ -32,23 +32,46 @@ fn is_stand_in(path: &Path) -> bool {
 /// Reads the rules that hold for `directory`: those of `home` first, then from the top of its
 /// repository down. Each directory gives one file: the usual one, or the first of `fallbacks`.
 ///
-/// A file that cannot be read is left out; a project must not be unusable because of it.
-pub fn rules(home: &Path, directory: &Path, fallbacks: &[String]) -> Vec<(String, String)> {
+/// A file that cannot be read is left out; a project must not be unusable because of it. So is one of the
+/// project that is a link out of it: a repository from elsewhere could have any file of the user sent to the
+/// endpoint that way. The names of those are returned too.
+pub fn rules(home: &Path, directory: &Path, fallbacks: &[String]) -> Rules {
     let top = repository(directory).unwrap_or(directory);
+    let mut leads_out = Vec::new();
     let mut directories: Vec<_> =
         directory.ancestors().take_while(|parent| parent.starts_with(top)).collect();
     directories.push(home);
     directories.reverse();
-    directories
+    let files = directories
         .into_iter()
         .filter_map(|directory| {
-            RULES
-                .into_iter()
-                .chain(fallbacks.iter().map(String::as_str))
-                .map(|name| directory.join(name))
-                .find_map(|path| Some((path.display().to_string(), read(&path)?)))
+            let names = RULES.into_iter().chain(fallbacks.iter().map(String::as_str));
+            names.map(|name| directory.join(name)).find_map(|path| {
+                let text = read(&path)?;
+                if directory != home && !is_within(&path, top) {
+                    leads_out.push(path);
+                    return None;
+                }
+                Some((path.display().to_string(), text))
+            })
         })
-        .collect()
+        .collect();
+    Rules { files, leads_out }
+}
+
+/// Rules for agents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// The files and what is in them, the most general first.
+    pub files: Vec<(String, String)>,
+    /// Files of the project that are links out of it, which are not read.
+    pub leads_out: Vec<PathBuf>,
+}
+
+/// Tells whether a file is in a directory, links followed.
+fn is_within(path: &Path, top: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(path).zip(real(top)).is_some_and(|(path, top)| path.starts_with(top))
 }
 
 fn read(path: &Path) -> Option<String> {

@@ -554,7 +554,8 @@ mod tests {
             });
             let mut done = 0;
             for _ in 0..2_000 {
-                if let Ok(checked) = crate::patch::Checked::new(&patch, &root, anywhere().profile())
+                if let Ok(checked) =
+                    crate::patch::Checked::new(&patch, &root, anywhere().profile(), &[])
                 {
                     done += usize::from(carry_out(&checked.steps(), &anywhere()).is_ok());
                 }

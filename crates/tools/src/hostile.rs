@@ -104,7 +104,7 @@ impl Thread {
     async fn check_patch(&self, base: &Path, text: &str) {
         let Ok(patch) = ::patch::Patch::parse(text) else { return };
         let profile = self.workspace.gate.profile();
-        let Ok(checked) = Checked::new(&patch, base, profile) else { return };
+        let Ok(checked) = Checked::new(&patch, base, profile, &[]) else { return };
         let request = checked.request();
         let places = request.paths.clone();
         let effect = policy::Effect::Write(request);

@@ -72,8 +72,7 @@ pub(crate) async fn apply(
     // A patch inside a command may run beside another; between looking at files and writing them
     // nobody else may write.
     let mut alone = workspace.patching.lock().await;
-    let profile = workspace.gate.profile();
-    let mut checked = match Checked::aside(&patch, base, profile).await {
+    let mut checked = match Checked::aside(&patch, base, workspace).await {
         Ok(checked) => checked,
         Err(reason) => {
             let refusal = unfit(reason);
@@ -102,7 +101,7 @@ pub(crate) async fn apply(
             let asking = Asking { key, progress, item: &item };
             let leave = gate.ask(*question, &asking).await.map_err(refuse)?;
             alone = workspace.patching.lock().await;
-            match checked.again(&patch, base, profile).await {
+            match checked.again(&patch, base, workspace).await {
                 Ok(again) => checked = again,
                 Err(reason) => {
                     progress.send(key, Progress::Ended(item(Status::Failed))).await;
@@ -134,7 +133,14 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    pub(crate) fn new(patch: &Patch, base: &Path, profile: &Profile) -> Result<Self, String> {
+    /// No file in a `closed` directory is looked at: what is moved or changed could be read then.
+    pub(crate) fn new(
+        patch: &Patch,
+        base: &Path,
+        profile: &Profile,
+        closed: &[PathBuf],
+    ) -> Result<Self, String> {
+        let look = |path: &Path| look(path, closed);
         let plan = Plan::new(patch, base, look).map_err(|error| error.to_string())?;
         let present = |place: PathBuf| {
             let present = place.symlink_metadata().is_ok();
@@ -146,9 +152,11 @@ impl Checked {
     }
 
     /// As [`Self::new`], while the turn goes on.
-    async fn aside(patch: &Arc<Patch>, base: &Path, profile: &Profile) -> Result<Self, String> {
-        let (patch, base, profile) = (Arc::clone(patch), base.to_owned(), profile.clone());
-        aside(move || Self::new(&patch, &base, &profile)).await
+    async fn aside(patch: &Arc<Patch>, base: &Path, workspace: &Workspace) -> Result<Self, String> {
+        let (patch, base) = (Arc::clone(patch), base.to_owned());
+        let profile = workspace.gate.profile().clone();
+        let closed = workspace.sandbox.hidden.clone();
+        aside(move || Self::new(&patch, &base, &profile, &closed)).await
     }
 
     /// Checks the patch once more, after somebody has accepted it: what they saw must still be true.
@@ -156,9 +164,9 @@ impl Checked {
         &self,
         patch: &Arc<Patch>,
         base: &Path,
-        profile: &Profile,
+        workspace: &Workspace,
     ) -> Result<Self, String> {
-        let again = Self::aside(patch, base, profile).await?;
+        let again = Self::aside(patch, base, workspace).await?;
         if again.places != self.places || again.protected != self.protected {
             return Err("the files have changed since it was accepted; make it again".to_owned());
         }
@@ -190,8 +198,8 @@ async fn aside<T: Send + 'static>(
 }
 
 /// Looks at a file for the plan.
-fn look(path: &Path) -> io::Result<FileState> {
-    match files::read(path, FILE_BYTES_MAX) {
+fn look(path: &Path, closed: &[PathBuf]) -> io::Result<FileState> {
+    match files::read_outside(path, FILE_BYTES_MAX, closed) {
         Ok(bytes) => Ok(FileState::File(bytes)),
         Err(FileError::NotAFile(_)) => Ok(FileState::NotAFile),
         Err(error) if error.is_missing() => Ok(FileState::Missing),

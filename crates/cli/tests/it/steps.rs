@@ -166,3 +166,54 @@ fn loops_of_refusals_end() {
         assert!(ended.stdout.contains("idle_answers_max"), "{what}: {ended:#?}");
     }
 }
+
+/// What commands may not read is not read for the model either: not by a patch, and not as instructions.
+#[test]
+fn links_to_what_is_closed() {
+    let link = |target: &str| command(&format!("ln -sf {target} way"));
+    let patch = "*** Begin Patch\n*** Update File: way\n*** Move to: out\n@@\n+x\n*** End Patch";
+    let moved = || script::call("c2", "apply_patch", json!({ "input": patch }));
+    for target in ["/proc/self/environ", "/proc/$PPID/environ", "HOME/daemon/token"] {
+        let answers = |home: &str| {
+            json!([
+                script::response([link(&target.replace("HOME", home))]),
+                script::response([moved()]),
+                script::response([script::message("done")]),
+            ])
+        };
+        let lab = run::lab();
+        let home = lab.home.path().display().to_string();
+        lab.home.write("daemon/token", "top-secret").unwrap();
+        let server = ModelServer::start(answers(&home)).unwrap();
+        lab.home.write_mock_config(server.port()).unwrap();
+        let mut run = exec(&lab, &["-s", "workspace-write", "go"]);
+        run.env("HEDDLE_TEST_PLAIN", "top-secret");
+        let ended = Run::start(run).end();
+        assert_eq!(ended.code, Some(0), "{target}: {ended:#?}");
+        assert!(!lab.workspace.path().join("out").exists(), "{target}: {ended:#?}");
+        let bodies: String = server.requests().iter().map(|it| it.body.to_string()).collect();
+        assert!(!bodies.contains("top-secret"), "{target}");
+    }
+}
+
+#[test]
+fn instructions_that_lead_out_of_the_repository() {
+    for (target, sent) in [("/proc/self/environ", false), ("OUTSIDE/x", false), ("docs/x", true)] {
+        let server =
+            ModelServer::start(json!([script::response([script::message("ok")])])).unwrap();
+        let lab = lab_for(&server);
+        // Another lab is outside of this one's repository.
+        let outside = run::lab();
+        outside.workspace.write("x", "marked").unwrap();
+        lab.workspace.write("docs/x", "marked").unwrap();
+        let target = target.replace("OUTSIDE", &outside.workspace.path().display().to_string());
+        std::os::unix::fs::symlink(&target, lab.workspace.path().join("AGENTS.md")).unwrap();
+        let mut run = exec(&lab, &["go"]);
+        run.env("HEDDLE_TEST_PLAIN", "marked");
+        let ended = Run::start(run).end();
+        let body = server.requests()[0].body.to_string();
+        assert_eq!(body.contains("marked"), sent, "{target}: {ended:#?}");
+        let warned = ended.stderr.contains("is a link out of the repository");
+        assert_eq!(warned, target.ends_with("/x") && !sent, "{target}: {ended:#?}");
+    }
+}

@@ -8,7 +8,7 @@ use tree_sitter::{Node, TreeCursor};
 use super::heredoc::Heredoc;
 use super::word::{self, Unknown, Word};
 use super::{Feature, NESTING_MAX, Script, SimpleCommand, Trouble, Unclear, excerpt};
-use crate::wrap::RUN_BY_SHELLS;
+use crate::wrap::is_run;
 
 /// Visits every node once, in the order of the text; the stack is a list, however deep the tree.
 pub(super) fn walk<'a>(text: &'a str, root: Node<'a>) -> Script {
@@ -345,7 +345,8 @@ impl<'a> Walker<'a> {
         if !name.bytes().all(plain) || name.bytes().next().is_none_or(|b| b.is_ascii_digit()) {
             self.unclear(node, Trouble::Quoting);
         }
-        if RUN_BY_SHELLS.contains(&name) {
+        let value = text.split_once('=').map_or("", |(_, value)| value);
+        if is_run(name, value) {
             self.unclear(node, Trouble::Inner);
         }
     }

@@ -7,7 +7,13 @@ pub(super) fn evaluates(name: &str, arguments: &[Word]) -> bool {
     let has = |letters: &str| arguments.iter().any(|word| has_option(word, letters));
     match name {
         "printf" => arguments.first().is_some_and(|word| word.splits() || has_option(word, "v")),
-        "test" | "[" => arguments.iter().any(is_arithmetic) && arguments.iter().any(has_subscript),
+        "test" | "[" => {
+            // A subscript is evaluated, and a name in it stands for a value: `_` for what was said last.
+            let names = |word: &Word| word.known().is_none_or(|text| matches!(text, "-v" | "-R"));
+            let subscript = |word: &Word| word.text.contains('[');
+            (arguments.iter().any(names) && arguments.iter().any(subscript))
+                || (arguments.iter().any(is_arithmetic) && arguments.iter().any(has_subscript))
+        }
         "read" | "unset" | "let" | "getopts" => arguments.iter().any(has_subscript),
         "declare" | "typeset" | "local" | "export" | "readonly" => {
             let integer = has("i");

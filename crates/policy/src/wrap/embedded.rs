@@ -4,7 +4,7 @@
 //! Such code is not understood. It is kept as text, in which names of programs can be looked for.
 
 use super::base_name;
-use crate::shell::Word;
+use crate::shell::{Feature, Script, Word};
 
 /// Returns the arguments that are code which may start programs.
 pub(crate) fn code(words: &[Word]) -> Vec<String> {
@@ -23,6 +23,17 @@ pub(crate) fn code(words: &[Word]) -> Vec<String> {
     };
     // The code may be attached to its option.
     known.filter(|text| starts(text)).map(str::to_owned).collect()
+}
+
+/// Returns a script with a here-document for an interpreter, whose code may start programs.
+pub(crate) fn code_in_documents(script: &Script, text: &str) -> Option<String> {
+    let interprets = |name: &str| {
+        let name = base_name(name).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+        INTERPRETERS.contains(&name) || ESCAPES.contains(&name)
+    };
+    let names = || script.commands.iter().filter_map(|command| command.words.first()?.known());
+    let given = script.features.contains(&Feature::Heredoc) && names().any(interprets);
+    (given && language_runs_something(text)).then(|| text.to_owned())
 }
 
 /// The scripts of a call of sed: those that options name, or else the first operand. Which letters of a

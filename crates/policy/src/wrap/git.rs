@@ -125,6 +125,10 @@ fn option(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
         Some((name, value)) => (name, Some(value)),
         None => (text, None),
     };
+    // `-O` has its value attached.
+    if let Some(value) = text.strip_prefix("-O").filter(|value| !value.is_empty()) {
+        return Some(Inner::Script { at, text: value.to_owned() });
+    }
     let known = OPTIONS.iter().any(|option| match name.len() > 4 {
         // Long options may be cut short.
         true => option.starts_with(name),

@@ -842,11 +842,28 @@ pub(super) const OPTION_SCRIPTS: [&str; 8] = [
     "--command",
 ];
 
+/// The same, of one letter, for these programs.
+pub(super) const SHORT_OPTION_SCRIPTS: [(&[&str], &str); 2] =
+    [(&["tar", "gtar", "bsdtar"], "-I"), (&["rsync"], "-e")];
+
 /// Long options of shells that take a value.
 pub(super) const SHELL_LONG: [&str; 3] = ["--rcfile", "--init-file", "--emulate"];
 
 /// Actions of `find` that run a command.
 pub(super) const FIND_RUNS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
 
-/// Variables whose value a shell runs, or whose file it reads, by itself.
-pub(crate) const RUN_BY_SHELLS: [&str; 4] = ["BASH_ENV", "ENV", "PROMPT_COMMAND", "PS4"];
+/// Variables whose value a shell runs, whose file it reads by itself, or that say what names stand for.
+pub(crate) const RUN_BY_SHELLS: [&str; 6] =
+    ["BASH_ALIASES", "BASH_CMDS", "BASH_ENV", "ENV", "PROMPT_COMMAND", "PS4"];
+
+/// Variables whose value programs run, by how their names begin or end.
+pub(crate) const RUN_BY_PROGRAMS: [&str; 8] = [
+    "*EDITOR",
+    "*PAGER",
+    "GIT_ASKPASS",
+    "GIT_CONFIG_*",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_PROXY_COMMAND",
+    "GIT_SSH*",
+    "LESS*E*",
+];

@@ -236,6 +236,24 @@ fn prompt() {
         let want = if text.starts_with("fd") { "refuse" } else { "ask sandbox" };
         check(text, want);
     }
+    for text in [
+        "BASH_CMDS[foo]=/usr/bin/curl; foo x",
+        "x='a[$(curl x)]'; echo $((x))",
+        "/proc/self/exe -c 'curl x'",
+        "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.x GIT_CONFIG_VALUE_0=push git x",
+        "GIT_EXTERNAL_DIFF=curl git diff",
+        "EDITOR='curl x' cargo x",
+        "python3 <<X\nimport os; os.system('curl x')\nX",
+    ] {
+        check(text, "ask sandbox");
+    }
+    check("/usr/lib/git-core/git-push origin", "ask sandbox");
+    for text in ["git grep -O'curl x' y", "tar -I 'curl x' -cf a b", "rsync -e 'curl x' a b"] {
+        check(text, "refuse");
+    }
+    for text in ["GIT_PAGER=cat git log", "EDITOR=true git rebase", "x=1; echo $((x + 1))"] {
+        check(text, "run sandbox");
+    }
     for text in ["awk '/git push/'", "python3 -c 'print(\"curl\")'", "sed 's/curl/git/'"] {
         check(text, "run sandbox");
     }

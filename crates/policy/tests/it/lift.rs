@@ -17,6 +17,8 @@ const RULES: &str = "
     allow /usr/bin/df
     allow /opt/x/df
     allow nohup
+    allow test
+    allow taskset
     allow strace
     allow ./build.sh
     allow scripts/x
@@ -146,6 +148,12 @@ fn what_runs_what_it_is_told() {
     for text in ["cd sub && tool", "export A=1; tool", "cd sub && git fetch"] {
         check(text, stays, "changes what the commands after it mean");
     }
+    for text in ["test 1 = 'x[$(id>y)]'; test -v 'a[_]'", "echo 'x[$(id)]'; test -v 'a[_]'"] {
+        let policy = policy(WorkspaceWrite, OnRequest, RULES);
+        assert_eq!(show(&crate::decide(&policy, &script(text)).verdict), stays, "{text}");
+    }
+    check("test -d x", stays, "changes what the commands after it mean");
+    check("taskset -p 1 5", stays, "what `taskset` does with its arguments");
     // A script that a rule names whole is no exception.
     check("tool>/w/x", lifted, "");
     check("A=1;tool", stays, "cannot be told for sure");
