@@ -346,7 +346,10 @@ impl Policy {
                 "name the files one by one, without a force flag, or leave them where they are"
             }
             Because::Rule { .. } => "find a way without it, or tell the user that it is needed",
-            Because::Unclear { .. } => "write it with plain words instead of expansions",
+            Because::Unclear { .. } => {
+                "say with plain words what is to be run: without expansions, and without script files, \
+                 whose commands cannot be seen"
+            }
             Because::Escalation => "run it inside of the sandbox, or do without it",
             _ => "do without it",
         };

@@ -51,6 +51,18 @@ fn with_model(mut args: ServeArgs, shared: &SharedArgs) -> ServeArgs {
     args
 }
 
+/// Says why a port cannot be had, unless it is the running daemon that has it.
+fn check_port(home: &Home, port: u16) -> Result<(), String> {
+    let own = client::health(home).ok().and_then(|health| health.base_url);
+    if own.is_some_and(|url| url.contains(&format!(":{port}/"))) {
+        return Ok(());
+    }
+    let bound = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port));
+    bound.map(drop).map_err(|error| {
+        format!("port {port} cannot be listened at: {error}; choose another one with --tcp")
+    })
+}
+
 fn start(
     world: &World,
     home: &Home,
@@ -61,7 +73,11 @@ fn start(
     // What is odd in it is said by the daemon.
     let (config, _) = bootstrap::load_config(world, shared, false)?;
     let model = args.model.as_deref();
-    let check = || serve::check(world, &config, model).map_err(|failure| failure.error.to_string());
+    let port = args.tcp.or(config.daemon.tcp);
+    let check = || {
+        serve::check(world, &config, model).map_err(|failure| failure.error.to_string())?;
+        port.map_or(Ok(()), |port| check_port(home, port))
+    };
     let overrides: Vec<_> =
         shared.overrides.iter().map(|setting| format!("--config={setting}")).collect();
     let launch = Launch {

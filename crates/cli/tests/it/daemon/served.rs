@@ -367,6 +367,13 @@ fn a_daemon_makes_way_only_for_one_that_can_serve() {
         check(&output, 2, "was left alone");
         assert_eq!(den.pid(), Some(pid), "{model}");
     }
+    // Nor to a port that somebody else has.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let model = den.model();
+    let output = den.run(&["start", "--model", model.to_str().unwrap(), "--tcp", &port]);
+    check(&output, 2, "cannot be listened at");
+    assert_eq!(den.pid(), Some(pid), "{output:?}");
     // Without a model that is the default there is none to change to.
     check(&den.run(&["start", "--context", "256"]), 2, "was left alone");
     // Nor with tools that cannot be offered, or a configuration that cannot be read.
