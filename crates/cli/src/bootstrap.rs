@@ -141,6 +141,11 @@ pub(crate) fn load_config(
     }
     if shared.oss {
         config.model_provider = Some(local::PROVIDER.to_owned());
+        // The model of the configuration is that of its provider, unless there is one of that name here.
+        let models = local::models(&world.home, &world.env);
+        if shared.model.is_none() {
+            config.model = config.model.filter(|name| models.find(name).is_ok());
+        }
     }
     let mut odd = Vec::new();
     for warning in &warnings {

@@ -125,6 +125,10 @@ fn damage_is_shown() {
 fn which_is_used() {
     let lab = lab();
     check(&lab, &["exec", "--oss", "hi"], 2, &["there is no local model yet"]);
+    // A model of another provider is not meant.
+    lab.home.write("config.toml", "model = \"gpt-5.5\"\n").unwrap();
+    check(&lab, &["exec", "--oss", "hi"], 2, &["there is no local model yet"]);
+    lab.home.write("config.toml", "").unwrap();
     check(
         &lab,
         &["exec", "-c", "model_provider=local", "-m", "x", "hi"],
