@@ -229,7 +229,7 @@ fn named_by_options(words: &[Word]) -> Vec<Inner> {
             match text.get(2..).filter(|attached| !attached.is_empty()) {
                 Some(attached) => found.push(Inner::Script { at, text: attached.to_owned() }),
                 None => {
-                    found.extend(script_of(at + 1, words.get(at + 1..=at + 1).unwrap_or_default()))
+                    found.extend(script_of(at + 1, words.get(at + 1..=at + 1).unwrap_or_default()));
                 }
             }
             continue;

@@ -8,6 +8,7 @@
 //! is locked too, as far as that can be had, for supervisors that keep their locks elsewhere. A supervisor is not in the sandbox itself: it does
 //! everything relative to a directory that it holds open, so that no link can lead it elsewhere.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -178,13 +179,13 @@ impl Guards {
         let mut hasher = DefaultHasher::new();
         (found.st_dev, found.st_ino, name).hash(&mut hasher);
         let number = hasher.finish() % LOCKS;
-        if !self.taken.contains_key(&number) {
+        if let Entry::Vacant(free) = self.taken.entry(number) {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let path = folder.join(format!("{number}.lock"));
             // Where nothing can be made, as in a home that is read-only, the guard itself has to do.
             let Ok(lock) = open(&path, flags, Mode::from_raw_mode(0o600)) else { return Ok(None) };
             lock_shared(&lock)?;
-            self.taken.insert(number, lock);
+            free.insert(lock);
         }
         Ok(Some(number))
     }
