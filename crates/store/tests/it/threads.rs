@@ -9,7 +9,7 @@ use protocol::rollout::Line;
 use store::{DamageKind, ImportOutcome, ManageError, OpenError, Store, StoreError};
 
 use crate::disk::{EIO, Fault, MemDisk, What};
-use crate::record::{empty_home, message, new_thread, store, theirs};
+use crate::record::{empty_home, id, message, new_thread, store, theirs};
 
 pub(crate) fn other(number: u8) -> ThreadId {
     ThreadId::new(0x01a1_e26e_4000 + u64::from(number), [number; 10])
@@ -36,7 +36,7 @@ pub(crate) fn say(log: &mut store::Log, words: &str) {
 
 /// Makes a thread that says the words.
 /// An id of today, as whoever begins a thread makes one: its file is looked for under that day first.
-fn id() -> ThreadId {
+fn todays_id() -> ThreadId {
     static ID: LazyLock<ThreadId> = LazyLock::new(|| {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
         let now_ms = format!("{now_ms:012x}");
@@ -187,9 +187,9 @@ fn moves_cut_short() {
     let check = |prepare: fn(&Store), deed: fn(&Store) -> Result<(), ManageError>| {
         for at in 1.. {
             let disk = empty_home();
-            begin(&disk, id(), "a b");
-            revert(&disk, id(), 2, "c");
-            revert(&disk, id(), 1, "d");
+            begin(&disk, todays_id(), "a b");
+            revert(&disk, todays_id(), 2, "c");
+            revert(&disk, todays_id(), 1, "d");
             prepare(&store(&disk));
             let disk = disk.settled();
             disk.fail(Some(Fault { at, what: What::Errno(EIO), stays: true }));
@@ -197,8 +197,8 @@ fn moves_cut_short() {
             disk.fail(None);
             for disk in [disk.clone(), disk.reboot(at)] {
                 let store = store(&disk);
-                assert_eq!(texts(&store, id()), "d", "{at}: {:?}", disk.paths());
-                assert_eq!(store.files(id()).unwrap().unwrap().segments.len(), 3, "{at}");
+                assert_eq!(texts(&store, todays_id()), "d", "{at}: {:?}", disk.paths());
+                assert_eq!(store.files(todays_id()).unwrap().unwrap().segments.len(), 3, "{at}");
                 // One place after the other, as other programs look.
                 let archived = |path: &&PathBuf| path.starts_with("/h/archived_sessions");
                 let logs: Vec<_> = disk.paths();
@@ -208,7 +208,7 @@ fn moves_cut_short() {
                 assert!(active.is_none_or(|p| p.file_name() == newest.file_name()), "{at}");
                 // And it can be done again, also with a file in both places.
                 deed(&store).unwrap();
-                assert_eq!(texts(&store, id()), "d", "{at}");
+                assert_eq!(texts(&store, todays_id()), "d", "{at}");
                 let report = store.fsck(None, false, &mut |_, _| {}).unwrap();
                 assert!(report.is_clean(), "{at}: {report:?}");
             }
@@ -217,8 +217,8 @@ fn moves_cut_short() {
             }
         }
     };
-    check(|_| {}, |store| store.archive(id()));
-    check(|store| store.archive(id()).unwrap(), |store| store.unarchive(id()));
+    check(|_| {}, |store| store.archive(todays_id()));
+    check(|store| store.archive(todays_id()).unwrap(), |store| store.unarchive(todays_id()));
 }
 
 /// Files with a great many broken places: a report names some of them, a repair gets them all.
@@ -358,7 +358,7 @@ fn names_without_files() {
     symlink(&path, named(4)).unwrap();
     pipe(home.path().join("session_index.jsonl"));
     let ids: Vec<_> = store.threads().unwrap().map(|thread| thread.id).collect();
-    assert_eq!(ids, [other(4), id()]);
+    assert_eq!(ids, [id(), other(4)]);
     let error = store.names().unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.contains("not a regular file"), "{source}");
@@ -412,20 +412,20 @@ fn modes() {
 fn copies() {
     let check = |place: &str, change: &[u8], archives: bool| {
         let disk = empty_home();
-        begin(&disk, id(), "a");
-        let path = store(&disk).find(id()).unwrap().unwrap().path;
+        begin(&disk, todays_id(), "a");
+        let path = store(&disk).find(todays_id()).unwrap().unwrap().path;
         let name = path.file_name().unwrap().to_str().unwrap();
         let copy = format!("/h/{place}/{name}");
         disk.put(&copy, &[&disk.bytes(&path).unwrap(), change].concat());
-        let report = store(&disk).fsck(Some(id()), false, &mut |_, _| {}).unwrap();
+        let report = store(&disk).fsck(Some(todays_id()), false, &mut |_, _| {}).unwrap();
         let error = report.files.iter().find_map(|file| file.error.as_ref());
         assert!(matches!(error, Some(StoreError::Twice { .. })), "{report:?}");
-        assert_eq!(texts(&store(&disk), id()), "a");
-        assert_eq!(store(&disk).archive(id()).is_ok(), archives, "{place}");
+        assert_eq!(texts(&store(&disk), todays_id()), "a");
+        assert_eq!(store(&disk).archive(todays_id()).is_ok(), archives, "{place}");
         let logs = disk.paths().into_iter().filter(|path| path.ends_with(name)).count();
         assert_eq!(logs, if archives { 1 } else { 2 }, "{:?}", disk.paths());
-        store(&disk).delete(id()).unwrap();
-        assert_eq!(store(&disk).find(id()).unwrap(), None);
+        store(&disk).delete(todays_id()).unwrap();
+        assert_eq!(store(&disk).find(todays_id()).unwrap(), None);
         assert!(!disk.paths().iter().any(|path| path.ends_with(name)), "{:?}", disk.paths());
     };
     check("archived_sessions", b"", true);
