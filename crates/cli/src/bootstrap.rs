@@ -143,8 +143,17 @@ pub(crate) fn load_config(
         config.model_provider = Some(local::PROVIDER.to_owned());
         // The model of the configuration is that of its provider, unless there is one of that name here.
         let models = local::models(&world.home, &world.env);
-        if shared.model.is_none() {
-            config.model = config.model.filter(|name| models.find(name).is_ok());
+        let overridden = overrides.iter().any(|option| option.keys().eq(["model"]));
+        if shared.model.is_none() && !overridden {
+            let unknown = |name: &String| {
+                let found = models.find(name);
+                matches!(
+                    found,
+                    Err(infer::models::ModelsError::Unknown { .. }
+                        | infer::models::ModelsError::Nothing)
+                )
+            };
+            config.model = config.model.filter(|name| !unknown(name));
         }
     }
     let mut odd = Vec::new();

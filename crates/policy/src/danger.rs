@@ -28,7 +28,8 @@ fn is_destructive(found: &Found) -> bool {
         return name.unknown == Some(Unknown::Glob) && fits_a_destroyer(&name.source);
     };
     // Several builds of a program are told apart like this: `rm.coreutils`, `git.exe`.
-    let name = name.split('.').next().unwrap_or(name);
+    let builds = [".coreutils", ".exe", ".real"];
+    let name = builds.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
     match name {
         "rm" | "grm" => found.fed == Fed::Files || removes_too_much(arguments),
         "find" | "gfind" => arguments.iter().any(|word| word.known() == Some("-delete")),

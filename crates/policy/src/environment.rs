@@ -62,7 +62,7 @@ const SECRET_PARTS: [&str; 12] = [
     "PWD",
 ];
 /// Names that look like secrets and are none.
-const HARMLESS: [&str; 3] = ["PWD", "OLDPWD", "SSH_AUTH_SOCK"];
+const HARMLESS: [&str; 4] = ["PWD", "OLDPWD", "SSH_AUTH_SOCK", "GOPRIVATE"];
 /// What a value begins with that is a token, whatever the variable is called.
 const TOKENS: [&str; 32] = [
     "ghp_",
@@ -142,6 +142,7 @@ impl EnvironmentPolicy {
             })
             .filter(|(name, _)| !self.exclude.iter().any(|pattern| matches(pattern, name)))
             .collect();
+        drop_half_git_settings(&mut kept);
         for (name, value) in &self.set {
             kept.retain(|(other, _)| other != name);
             kept.push((name.clone(), value.clone()));
@@ -153,10 +154,30 @@ impl EnvironmentPolicy {
     }
 }
 
+/// Git refuses to run with settings in variables of which some are missing, so then all of them go.
+fn drop_half_git_settings(kept: &mut Vec<(String, String)>) {
+    let value =
+        |wanted: &str| kept.iter().find(|(name, _)| name == wanted).map(|(_, it)| it.clone());
+    let count = value("GIT_CONFIG_COUNT").and_then(|count| count.parse::<usize>().ok());
+    let count = count.unwrap_or_default().min(GIT_SETTINGS_MAX);
+    let has = |kind: &str, n: usize| value(&format!("GIT_CONFIG_{kind}_{n}")).is_some();
+    if (0..count).all(|n| has("KEY", n) && has("VALUE", n)) {
+        return;
+    }
+    let part = |name: &str| {
+        let kinds = ["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"];
+        kinds.iter().any(|kind| name.starts_with(kind))
+    };
+    kept.retain(|(name, _)| !part(name));
+}
+
+/// Settings of git in variables that are looked at.
+const GIT_SETTINGS_MAX: usize = 1000;
+
 /// Tells whether a variable is called like one that holds a secret.
 fn names_a_secret(name: &str) -> bool {
     let is = |known: &&str| name.eq_ignore_ascii_case(known);
-    if HARMLESS.iter().any(is) {
+    if HARMLESS.iter().any(is) || name.starts_with("GIT_CONFIG_KEY_") {
         return false;
     }
     let mut parts = name.split(['_', '-', '.']);
@@ -166,11 +187,12 @@ fn names_a_secret(name: &str) -> bool {
 
 /// Tells whether a value is a secret, or holds one that cannot be taken out of it.
 fn is_a_secret(name: &str, value: &str) -> bool {
-    if HARMLESS.contains(&name) {
+    if HARMLESS.contains(&name) || CORE.contains(&name) {
         return false;
     }
     let folded = value.to_ascii_lowercase();
-    let words = || value.split(|c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c)));
+    // A part of a path is no token, whatever it begins with.
+    let words = || value.split(|c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c)));
     let is_token = |word: &str| {
         word.len() >= TOKEN_BYTES_MIN && TOKENS.iter().any(|begin| word.starts_with(begin))
     };
@@ -411,6 +433,28 @@ mod tests {
         let kept = EnvironmentPolicy { keep_secrets: true, ..EnvironmentPolicy::default() };
         let ours = vec![("X_PAT".to_owned(), "http://u:p@h".to_owned())];
         assert_eq!(kept.apply(ours.clone()), ours);
+    }
+
+    #[test]
+    fn what_is_no_secret_stays_whole() {
+        for (name, value) in [
+            ("PATH", "/home/me/sk-learn-experiments-2024/bin:/usr/bin"), // tidy-ok
+            ("VIRTUAL_ENV", "/srv/hf_models_of_last_year_2024/env"),
+            ("GOPRIVATE", "example.com/x"),
+        ] {
+            check_one(name, value, Some(value));
+        }
+        let settings = |value: &str| {
+            let pairs = [
+                ("GIT_CONFIG_COUNT", "1"),
+                ("GIT_CONFIG_KEY_0", "safe.directory"),
+                ("GIT_CONFIG_VALUE_0", value),
+            ];
+            let ours = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            EnvironmentPolicy::default().apply(ours).len()
+        };
+        assert_eq!(settings("*"), 3);
+        assert_eq!(settings("AUTHORIZATION: bearer abcdefghi"), 0);
     }
 
     #[track_caller]

@@ -186,12 +186,11 @@ impl Inspector {
         // A value that is text here is evaluated once it is used in arithmetic.
         let evaluates =
             [Feature::Test, Feature::Assignment].iter().any(|it| script.features.contains(it));
-        let bare = text.replace(['\\', '\'', '"'], "");
-        if evaluates && (bare.contains("[$(") || bare.contains("[`")) {
+        if evaluates && has_subscript_to_run(text) {
             self.unclear(text, Trouble::Inner);
             self.found.raw.push(text.to_owned());
         }
-        self.found.embedded.extend(wrap::code_in_documents(&script, text));
+        self.found.embedded.extend(wrap::code_in_documents(text));
         self.found.features.extend(&script.features);
         self.found.unclear.extend(script.unclear);
         for command in script.commands {
@@ -205,6 +204,18 @@ impl Inspector {
             self.found.unclear.push(Unclear { part: excerpt(part), why });
         }
     }
+}
+
+/// Tells whether a text has an element of an array in it whose subscript is a command: `a[$(x)]`.
+fn has_subscript_to_run(text: &str) -> bool {
+    let bare = text.replace(['\\', '\'', '"'], "");
+    bare.match_indices('[').any(|(at, _)| {
+        let named = bare[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        let inside = &bare[at + 1..];
+        let runs =
+            inside.starts_with('`') || (inside.starts_with("$(") && !inside.starts_with("$(("));
+        named && runs
+    })
 }
 
 /// How many wrappers are looked into, one inside of the other.

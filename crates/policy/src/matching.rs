@@ -49,6 +49,10 @@ impl PrefixRule {
                         note(&mut places, at + 1, sure);
                     }
                     if let Some(valued) = with_value {
+                        // Several words may come of the value, and the next one of the pattern among them.
+                        if words.get(at + 1).is_some_and(Word::splits) {
+                            return Match::Maybe;
+                        }
                         note(&mut places, at + 2, sure.min(valued));
                     }
                 }

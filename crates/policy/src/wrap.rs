@@ -8,12 +8,10 @@ mod embedded;
 mod git;
 mod table;
 
-use crate::environment::matches;
 use crate::shell::Word;
 pub(crate) use embedded::{code as embedded_code, code_in_documents};
 pub(crate) use git::{GIT_FLAGS, GIT_VALUES};
 use table::{Kind, Wrapper};
-pub(crate) use table::{RUN_BY_PROGRAMS, RUN_BY_SHELLS};
 
 /// Something that a command runs in turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -380,9 +378,13 @@ fn sets_a_script(word: &Word) -> bool {
 /// Tells whether the value of a variable is run by shells, or by the programs that it is set for.
 pub(crate) fn is_run(name: &str, value: &str) -> bool {
     // So people keep programs from waiting for somebody.
-    let harmless = ["", ":", "cat", "true"].contains(&value.trim_matches(['"', '\'']));
-    let program = || RUN_BY_PROGRAMS.iter().any(|pattern| matches(pattern, name));
-    RUN_BY_SHELLS.contains(&name) || (!harmless && program())
+    let plain = ["", "0", "1", ":", "/dev/null", "cat", "true"];
+    let harmless = plain.contains(&value.trim_matches(['"', '\'']));
+    let program = || {
+        table::RUN_BY_PROGRAMS.iter().any(|begin| name.starts_with(begin))
+            || table::RUN_BY_PROGRAMS_ENDS.iter().any(|end| name.ends_with(end))
+    };
+    table::RUN_BY_SHELLS.contains(&name) || (!harmless && program())
 }
 
 /// Makes a word unknown if a program puts something in its place.

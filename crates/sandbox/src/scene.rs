@@ -134,8 +134,8 @@ pub fn scene(
 }
 
 /// Makes an environment for commands that run outside of the sandbox of this profile: variables that are
-/// known to have nothing run, and those that the user has `set` for commands, as far as no part of them
-/// leads to where a model can write.
+/// known to have nothing run, as far as no part of them leads to where a model can write, and those that
+/// the user has `set` for commands.
 ///
 /// A list of what may pass, since the variables that have something run (`LD_PRELOAD`, `NODE_OPTIONS`,
 /// `GIT_SSH_COMMAND`, `LESSOPEN`, …) are as many as there are programs.

@@ -4,7 +4,7 @@
 //! Such code is not understood. It is kept as text, in which names of programs can be looked for.
 
 use super::base_name;
-use crate::shell::{Feature, Script, Word};
+use crate::shell::Word;
 
 /// Returns the arguments that are code which may start programs.
 pub(crate) fn code(words: &[Word]) -> Vec<String> {
@@ -17,7 +17,7 @@ pub(crate) fn code(words: &[Word]) -> Vec<String> {
             let scripts = sed_scripts(&known.collect::<Vec<_>>());
             return scripts.into_iter().filter(|script| sed_runs_something(script)).collect();
         }
-        _ if INTERPRETERS.contains(&unversioned) => language_runs_something,
+        _ if INTERPRETERS.contains(&unversioned) || name == "m4" => language_runs_something,
         _ if ESCAPES.contains(&unversioned) => |text| ESCAPE.iter().any(|it| text.contains(it)),
         _ => return Vec::new(),
     };
@@ -25,15 +25,34 @@ pub(crate) fn code(words: &[Word]) -> Vec<String> {
     known.filter(|text| starts(text)).map(str::to_owned).collect()
 }
 
-/// Returns a script with a here-document for an interpreter, whose code may start programs.
-pub(crate) fn code_in_documents(script: &Script, text: &str) -> Option<String> {
-    let interprets = |name: &str| {
-        let name = base_name(name).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+/// Returns the here-documents of a script that an interpreter is given on its line, if their code may start
+/// programs. Only these: other documents are text.
+pub(crate) fn code_in_documents(text: &str) -> Vec<String> {
+    let interprets = |word: &str| {
+        let name = base_name(word);
+        let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
         INTERPRETERS.contains(&name) || ESCAPES.contains(&name)
     };
-    let names = || script.commands.iter().filter_map(|command| command.words.first()?.known());
-    let given = script.features.contains(&Feature::Heredoc) && names().any(interprets);
-    (given && language_runs_something(text)).then(|| text.to_owned())
+    let mut found = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some((before, after)) = line.split_once("<<") else { continue };
+        // What a here-string says is on the line itself.
+        if after.starts_with('<') || !before.split([' ', '\t', ';', '|', '&', '(']).any(interprets)
+        {
+            continue;
+        }
+        let word = after.trim_start_matches('-').trim_start();
+        let word = word.split([' ', '\t', ';', '|', '&', ')', '>', '<']).next().unwrap_or_default();
+        let end = word.replace(['"', '\'', '\\'], "");
+        let body: Vec<&str> =
+            lines.by_ref().take_while(|line| line.trim_start_matches('\t') != end).collect();
+        let body = body.join("\n");
+        if language_runs_something(&body) {
+            found.push(body);
+        }
+    }
+    found
 }
 
 /// The scripts of a call of sed: those that options name, or else the first operand. Which letters of a
@@ -50,7 +69,9 @@ fn sed_scripts(arguments: &[&str]) -> Vec<String> {
                 Some((_, script)) => scripts.push(script.to_owned()),
                 None => scripts.extend(words.next().map(ToString::to_string)),
             },
-            (None, Some((_, ""))) => scripts.extend(words.next().map(ToString::to_string)),
+            (None, Some((_, ""))) if !word.starts_with("--") => {
+                scripts.extend(words.next().map(ToString::to_string));
+            }
             (None, Some((_, script))) if !word.starts_with("--") => scripts.push(script.to_owned()),
             _ if !word.starts_with('-') => operand = operand.or(Some(word.to_string())),
             _ => {}
@@ -138,10 +159,10 @@ fn skip_section(text: &str, end: char) -> Option<&str> {
 }
 
 /// Programs that run code from their arguments, without versions.
-const INTERPRETERS: [&str; 24] = [
+const INTERPRETERS: [&str; 23] = [
     "R", "Rscript", "awk", "bun", "deno", "elixir", "emacs", "erl", "gawk", "gnuplot", "groovy",
-    "guile", "julia", "lua", "luajit", "m4", "mawk", "nawk", "node", "perl", "php", "pypy",
-    "python", "ruby",
+    "guile", "julia", "lua", "luajit", "mawk", "nawk", "node", "perl", "php", "pypy", "python",
+    "ruby",
 ];
 
 /// What such code has in it that starts programs, or removes whole directories by itself.
@@ -187,6 +208,7 @@ mod tests {
             "sed 's/x/rm y/e' z",
             "sed -n -e 's,a,b,gpe'",
             "sed -e's/x/y/;e rm'",
+            "sed --in-place -e 's/x/rm -rf y/e' f",
             "sed --expression='/a\\/b/,$ { s/x/y/; e\n}'",
             "sed 'y/ab/cd/; \\,x, e rm'",
         ] {

@@ -856,14 +856,14 @@ pub(super) const FIND_RUNS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
 pub(crate) const RUN_BY_SHELLS: [&str; 6] =
     ["BASH_ALIASES", "BASH_CMDS", "BASH_ENV", "ENV", "PROMPT_COMMAND", "PS4"];
 
-/// Variables whose value programs run, by how their names begin or end.
-pub(crate) const RUN_BY_PROGRAMS: [&str; 8] = [
-    "*EDITOR",
-    "*PAGER",
+/// Variables whose value programs run, by how their names end and begin.
+pub(crate) const RUN_BY_PROGRAMS_ENDS: [&str; 2] = ["EDITOR", "PAGER"];
+pub(crate) const RUN_BY_PROGRAMS: [&str; 7] = [
     "GIT_ASKPASS",
-    "GIT_CONFIG_*",
+    "GIT_CONFIG_",
     "GIT_EXTERNAL_DIFF",
     "GIT_PROXY_COMMAND",
-    "GIT_SSH*",
-    "LESS*E*",
+    "GIT_SSH",
+    "LESSCLOSE",
+    "LESSOPEN",
 ];

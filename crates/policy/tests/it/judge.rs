@@ -206,6 +206,7 @@ fn prompt() {
     // Options before the command change nothing about it.
     for text in [
         "git -C d push",
+        "git -C $d origin main",
         "git -c a=b --no-pager push x",
         "git --git-dir=d push",
         "cargo +x publish; cargo -v publish",

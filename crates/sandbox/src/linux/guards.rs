@@ -11,15 +11,15 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, open, openat, statat,
+    AtFlags, Dir, FlockOperation, Mode, OFlags, Stat, flock, fstat, mkdirat, open, openat, statat,
     unlinkat,
 };
 use rustix::io::Errno;
@@ -31,8 +31,8 @@ use crate::protected;
 
 /// No other program makes directories of this mode for its own use.
 const MODE: u32 = 0o555;
-/// Files that locks are taken on. Guards that share one are removed a little later.
-const LOCKS: u64 = 64;
+/// How long another supervisor may take to remove a guard that is locked elsewhere.
+const REMOVAL: Duration = Duration::from_millis(50);
 /// How long others may take to remove a guard, and how long one that vanishes under our hands is made
 /// again: many sandboxes may share those in a temporary directory.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -124,6 +124,12 @@ impl Guards {
                 let _ = unlinkat(&held.parent, &held.name, AtFlags::REMOVEDIR);
             }
         }
+        // Nobody else has them, and whoever has opened one meanwhile sees that it is gone.
+        if let Some(folder) = &self.locks {
+            for number in &free {
+                let _ = std::fs::remove_file(lock_file(folder, *number));
+            }
+        }
     }
 
     /// Makes a guard, or takes part in one. A directory that turns out to be no guard is left alone.
@@ -154,9 +160,10 @@ impl Guards {
                 Err(errno) => return Err(errno.into()),
             };
             match lock {
-                // A command may hold it; then it only stays for longer.
-                Some(_) => drop(flock(&guard, FlockOperation::NonBlockingLockShared)),
-                None => lock_shared(&guard)?,
+                // A supervisor with another home may be about to remove it. A command may hold it, too; then
+                // it only stays for longer.
+                Some(_) => drop(lock_shared(&guard, REMOVAL)),
+                None => lock_shared(&guard, PATIENCE)?,
             }
             let (path, parent) = (path.to_owned(), parent.try_clone()?);
             let held = Held { path, parent, name: name.to_owned(), guard, lock };
@@ -175,20 +182,42 @@ impl Guards {
     /// Takes part in the lock of a guard, and returns its number; none if locks are on the guards alone.
     fn lock(&mut self, parent: &OwnedFd, name: &OsStr) -> io::Result<Option<u64>> {
         let Some(folder) = &self.locks else { return Ok(None) };
-        let found = fstat(parent)?;
-        let mut hasher = DefaultHasher::new();
-        (found.st_dev, found.st_ino, name).hash(&mut hasher);
-        let number = hasher.finish() % LOCKS;
+        let number = lock_number(&fstat(parent)?, name);
         if let Entry::Vacant(free) = self.taken.entry(number) {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let path = folder.join(format!("{number}.lock"));
-            // Where nothing can be made, as in a home that is read-only, the guard itself has to do.
-            let Ok(lock) = open(&path, flags, Mode::from_raw_mode(0o600)) else { return Ok(None) };
-            lock_shared(&lock)?;
+            let path = lock_file(folder, number);
+            let lock = loop {
+                // Where nothing can be made or locked, as in a home that is read-only or on some networks,
+                // the guard itself has to do.
+                let opened = open(&path, flags, Mode::from_raw_mode(0o600));
+                let Ok(lock) = opened.map_err(io::Error::from).and_then(|lock| {
+                    lock_shared(&lock, PATIENCE)?;
+                    Ok(lock)
+                }) else {
+                    return Ok(None);
+                };
+                // The last one to use it removes it, perhaps just now.
+                if fstat(&lock)?.st_nlink > 0 {
+                    break lock;
+                }
+            };
             free.insert(lock);
         }
         Ok(Some(number))
     }
+}
+
+fn lock_file(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:016x}.lock"))
+}
+
+/// The number of a guard's lock, the same in every build: FNV-1a of where it is.
+fn lock_number(parent: &Stat, name: &OsStr) -> u64 {
+    let place = [parent.st_dev, parent.st_ino].into_iter().flat_map(u64::to_le_bytes);
+    let bytes = place.chain(name.as_bytes().iter().copied());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 impl Held {
@@ -211,8 +240,8 @@ impl Held {
 }
 
 /// Takes part in a guard. Who holds it alone is about to remove it; nobody else has a reason to.
-fn lock_shared(guard: &OwnedFd) -> io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+fn lock_shared(guard: &OwnedFd, patience: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + patience;
     loop {
         match flock(guard, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {

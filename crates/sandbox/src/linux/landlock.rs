@@ -64,7 +64,10 @@ impl Rules {
         let devices = DEVICES.iter().map(PathBuf::from);
         let protected: Vec<_> = meant(writable, protected)?.into_iter().collect();
         for path in grants(writable, &protected, &list).into_iter().chain(devices) {
-            rules = grant(rules, &path, writes).map_err(trouble)?;
+            // Below /dev, where shared memory is, nothing could be read otherwise.
+            let access =
+                if path.starts_with("/dev/shm") { writes | AccessFs::ReadFile } else { writes };
+            rules = grant(rules, &path, access).map_err(trouble)?;
         }
         Ok(Self(rules))
     }
