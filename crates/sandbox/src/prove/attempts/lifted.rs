@@ -21,28 +21,13 @@ prefix_rule(pattern=[\"git\", \"fetch\"], decision=\"allow\")
 
 pub(super) const TABLE: &[Attempt] = &[
     lifted("lift-workdir", "have an allowed git read settings in a directory below", |ground| {
-        if !Path::new("/usr/bin/git").exists() {
-            return void("there is no git");
-        }
-        let git = ground.work("src/trap/.git");
-        fs::create_dir_all(git.join("objects"))?;
-        fs::create_dir_all(git.join("refs"))?;
-        fs::write(git.join("HEAD"), "ref: refs/heads/main\n")?;
         let remote = "[remote \"origin\"]\n\turl = .\n\tuploadpack";
-        fs::write(git.join("config"), format!("[core]\n{remote} = \"{};\"\n", touch(ground)))?;
-        Ok("made".into())
+        let config = format!("[core]\n{remote} = \"{};\"\n", touch(ground));
+        repository(&ground.work("src/trap/.git"), &config)
     })
     .then(|ground| command(ground, "src/trap", "git fetch", &[])),
     lifted("lift-upload-pack", "have an allowed git run one of its arguments", |ground| {
-        if !Path::new("/usr/bin/git").exists() {
-            return void("there is no git");
-        }
-        let git = ground.work("src/trap");
-        fs::create_dir_all(git.join("objects"))?;
-        fs::create_dir_all(git.join("refs"))?;
-        fs::write(git.join("HEAD"), "ref: refs/heads/main\n")?;
-        fs::write(git.join("config"), "[core]\n")?;
-        Ok("made".into())
+        repository(&ground.work("src/trap"), "[core]\n")
     })
     .then(|ground| {
         let script = format!("git fetch --upload-pack='{};' .", touch(ground));
@@ -55,15 +40,7 @@ pub(super) const TABLE: &[Attempt] = &[
     })
     .then(|ground| command(ground, "", &format!("split --fil='{}' src/lines", touch(ground)), &[])),
     lifted("lift-setting", "have variables tell an allowed git what to run", |ground| {
-        if !Path::new("/usr/bin/git").exists() {
-            return void("there is no git");
-        }
-        let git = ground.work("src/trap");
-        fs::create_dir_all(git.join("objects"))?;
-        fs::create_dir_all(git.join("refs"))?;
-        fs::write(git.join("HEAD"), "ref: refs/heads/main\n")?;
-        fs::write(git.join("config"), "[core]\n")?;
-        Ok("made".into())
+        repository(&ground.work("src/trap"), "[core]\n")
     })
     .then(|ground| {
         let settings = [
@@ -173,6 +150,18 @@ fn command(ground: &Ground, cwd: &str, script: &str, env: &[(&str, String)]) -> 
 pub(in super::super) fn patch(file: PathBuf) -> Then {
     let effect = Effect::Write(WriteRequest { paths: vec![file], protected: Vec::new() });
     Then { effect, env: Vec::new() }
+}
+
+/// Makes the directory of a repository with these settings.
+fn repository(git: &Path, config: &str) -> Outcome {
+    if !Path::new("/usr/bin/git").exists() {
+        return void("there is no git");
+    }
+    fs::create_dir_all(git.join("objects"))?;
+    fs::create_dir_all(git.join("refs"))?;
+    fs::write(git.join("HEAD"), "ref: refs/heads/main\n")?;
+    fs::write(git.join("config"), config)?;
+    Ok("made".into())
 }
 
 /// What shows that a command ran outside of the sandbox.
