@@ -52,9 +52,11 @@ const MEMORY_PERCENT_DEFAULT: u64 = 75;
 pub(crate) enum Resource {
     Processes,
     Memory,
+    /// The directories that keep protected names from being made.
+    Guards,
 }
 
-/// A command was ended because it went beyond one of its bounds.
+/// A command was ended because it went beyond one of its bounds, or because these did not hold any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overrun {
@@ -68,13 +70,21 @@ pub enum Overrun {
         /// The bound.
         bytes_max: u64,
     },
+    /// A protected name could have been made: the empty directory in its place was removed by somebody else.
+    Unprotected,
 }
 
 impl Overrun {
+    /// Tells whether it is a bound that a setting can change.
+    pub fn is_limit(&self) -> bool {
+        matches!(self, Self::Processes { .. } | Self::Memory { .. })
+    }
+
     pub(crate) fn new(resource: Resource, limits: Limits) -> Self {
         match resource {
             Resource::Processes => Self::Processes { max: limits.processes.unwrap_or_default() },
             Resource::Memory => Self::Memory { bytes_max: limits.memory_bytes.unwrap_or_default() },
+            Resource::Guards => Self::Unprotected,
         }
     }
 }
@@ -89,6 +99,11 @@ impl fmt::Display for Overrun {
                 let mib = bytes_max / (1024 * 1024);
                 write!(f, "the command was ended: its processes held more than {mib} MiB of memory")
             }
+            Self::Unprotected => write!(
+                f,
+                "the command was ended: an empty directory such as .git or .heddle, which keeps it from \
+                 making one, was removed by another program; run it again"
+            ),
         }
     }
 }

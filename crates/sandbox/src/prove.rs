@@ -329,6 +329,8 @@ async fn follow_up(proof: &Proof, ground: &Ground, then: Then) -> std::io::Resul
                 None => Ok(()),
             }
         }
+        // No attempt leaves anything running that could be typed into.
+        Effect::Input(_) => Ok(()),
         Effect::Command(mut request) => {
             let names = policy.programs(&request);
             let own = ground.work("");

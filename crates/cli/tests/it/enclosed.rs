@@ -410,7 +410,7 @@ fn a_command_has_its_limits() {
     let none = "[command_limits]\nprocesses = 0\nmemory_mb = 0\n";
     check_limits(none, "for i in $(seq 200); do sleep 1 & done; wait; echo over", 0, "over");
     // What a command dies of by itself is no word of ours.
-    for signal in [63, 64] {
+    for signal in [62, 63, 64] {
         check_limits(few, &format!("kill -{signal} $$"), 128 + signal, "");
     }
 }
@@ -468,6 +468,26 @@ fn a_command_holds_no_lock_of_ours() {
 
 /// Directories stand for protected names that are missing while a command runs. One that was left behind
 /// and that a command has locked keeps no other from beginning, and goes when nobody needs it any more.
+/// The mount over a guard goes with the guard, whoever removes it outside.
+#[test]
+fn a_command_ends_with_its_guards() {
+    let lab = lab();
+    let guard = lab.workspace.path().join(".heddle");
+    let args = ["--level", "namespaces", "-s", "workspace-write"];
+    let script = "echo begun; while sleep 0.01; do mkdir .heddle && echo made; done";
+    let mut holder = sandbox(&lab, &args, script);
+    let holder = holder.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut holder = holder.spawn().unwrap();
+    let mut said = [0; 6];
+    holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"begun\n");
+    fs::remove_dir(&guard).unwrap();
+    let ended = holder.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(137), "{errors}");
+    assert!(errors.contains("removed by another program"), "{errors}");
+}
+
 #[test]
 fn a_locked_guard_keeps_nobody_waiting() {
     let lab = lab();

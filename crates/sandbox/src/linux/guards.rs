@@ -24,7 +24,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::limits::Resource;
 use crate::linux::Trouble;
+use crate::linux::meter::{Lookout, PAUSE};
 use crate::linux::plan::below;
 use crate::linux::sys;
 use crate::protected;
@@ -109,6 +111,13 @@ impl Guards {
             }
         }
         Ok(())
+    }
+
+    /// Begins to look after them, if there are any. Somebody outside can remove a guard, and what was mounted
+    /// over it inside of the sandbox goes with it: the name could be made from then on.
+    pub(crate) fn rounds(&self) -> Option<Rounds<'_>> {
+        let next = Instant::now() + PAUSE;
+        (!self.held.is_empty()).then_some(Rounds { guards: self, next })
     }
 
     /// Removes what was made, unless another sandbox uses it too.
@@ -218,6 +227,27 @@ fn lock_number(parent: &Stat, name: &OsStr) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+/// Looks now and then whether all guards are there.
+pub(crate) struct Rounds<'a> {
+    guards: &'a Guards,
+    next: Instant,
+}
+
+impl Lookout for Rounds<'_> {
+    fn due_in(&self) -> Duration {
+        self.next.saturating_duration_since(Instant::now())
+    }
+
+    fn look(&mut self) -> Option<Resource> {
+        if !self.due_in().is_zero() {
+            return None;
+        }
+        let gone = !self.guards.held.iter().all(Held::is_in_place);
+        self.next = Instant::now() + PAUSE;
+        gone.then_some(Resource::Guards)
+    }
 }
 
 impl Held {

@@ -11,9 +11,10 @@ use std::process::{Command, ExitCode};
 use libc::{c_int, pid_t};
 use rustix::fs::Mode;
 
+use crate::limits::Resource;
 use crate::linux::guards::Guards;
 use crate::linux::landlock::Rules;
-use crate::linux::meter::{Meter, resource_of, signal_of};
+use crate::linux::meter::{Lookout, Meter, resource_of, signal_of};
 use crate::linux::plan::steps;
 use crate::linux::sys::{self, Fork, Signals};
 use crate::linux::{HELPER_NAME, Trouble, TroubleKind, filter, mounts, probe};
@@ -113,12 +114,20 @@ fn supervise_command(spec: &Spec, signals: &Signals, status: Status) -> ! {
     };
     drop((status, ended, parent));
     sys::let_go_of_standard_streams();
-    watch(first, signals, None, |signal| match (signal, spec.level) {
+    let mut round = guards.rounds();
+    let lookout = round.as_mut().map(|round| round as &mut dyn Lookout);
+    let watched = watch(first, signals, lookout, |signal| match (signal, spec.level) {
         // The kernel ends all others in the namespace with it.
         (libc::SIGTERM, Level::Namespaces) => sys::kill(first, libc::SIGKILL),
         (signal, _) => sys::kill(first, signal),
     });
     drop(alive);
+    if resource_of(watched) == Some(Resource::Guards) {
+        sys::kill(first, libc::SIGKILL);
+        sys::reap_all();
+        guards.remove();
+        sys::end_like(watched, signals);
+    }
     guards.remove();
     // The first process does not die of the signal that the command died of; so it tells.
     let mut number = [0; size_of::<c_int>()];
@@ -142,18 +151,18 @@ fn namespaces(spec: &Spec) -> c_int {
         | libc::CLONE_NEWCGROUP
 }
 
-/// Waits for `child` to end and passes on signals meanwhile; returns its status. One that uses too much is
-/// not waited for any longer, and the status says so.
+/// Waits for `child` to end and passes on signals meanwhile; returns its status. If `lookout` finds a reason to
+/// end it, it is not waited for any longer, and the status says so.
 fn watch(
     child: pid_t,
     signals: &Signals,
-    mut meter: Option<Meter>,
+    mut lookout: Option<&mut dyn Lookout>,
     pass_on: impl Fn(c_int),
 ) -> c_int {
     loop {
-        let signal = signals.wait(meter.as_ref().map(Meter::due_in));
+        let signal = signals.wait(lookout.as_ref().map(|lookout| lookout.due_in()));
         // Whatever woke us: children that end all the time must not keep us from looking.
-        if let Some(resource) = meter.as_mut().and_then(Meter::look) {
+        if let Some(resource) = lookout.as_mut().and_then(|lookout| lookout.look()) {
             return signal_of(resource);
         }
         match signal.unwrap_or_default() {
@@ -227,11 +236,11 @@ fn first_process(spec: &Spec, signals: &Signals, status: Status, ended: OwnedFd)
     // From here on only the command holds the status open, and its streams.
     drop(status);
     sys::let_go_of_standard_streams();
-    let how = watch(command, signals, Meter::new(spec.limits, spec.level), |signal| {
-        match (signal, spec.level) {
-            (libc::SIGTERM, Level::Landlock) => sys::kill(EVERYTHING, libc::SIGKILL),
-            (signal, _) => sys::kill(-command, signal),
-        }
+    let mut meter = Meter::new(spec.limits, spec.level);
+    let lookout = meter.as_mut().map(|meter| meter as &mut dyn Lookout);
+    let how = watch(command, signals, lookout, |signal| match (signal, spec.level) {
+        (libc::SIGTERM, Level::Landlock) => sys::kill(EVERYTHING, libc::SIGKILL),
+        (signal, _) => sys::kill(-command, signal),
     });
     if spec.level == Level::Landlock {
         sys::kill(EVERYTHING, libc::SIGKILL);

@@ -16,7 +16,7 @@ use crate::limits::{Limits, Resource};
 use crate::sandbox::Level;
 
 /// How long after a look the next one comes.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// Looking takes at most one part in so many of the time.
 const SHARE: u32 = 20;
 /// Bytes that are read of a file about a process.
@@ -24,7 +24,8 @@ const ABOUT_BYTES_MAX: usize = 4096;
 
 /// Signals of which a sandbox dies to say what it was ended for. No command can send them to it, and what
 /// a command itself dies of is passed on under other numbers.
-const SIGNALS: [(c_int, Resource); 2] = [(63, Resource::Processes), (64, Resource::Memory)];
+const SIGNALS: [(c_int, Resource); 3] =
+    [(62, Resource::Guards), (63, Resource::Processes), (64, Resource::Memory)];
 
 /// Returns the signal that tells of a resource.
 pub(crate) fn signal_of(resource: Resource) -> c_int {
@@ -39,6 +40,15 @@ pub(crate) fn resource_of(signal: c_int) -> Option<Resource> {
     SIGNALS.iter().find(|(other, _)| *other == signal).map(|(_, resource)| *resource)
 }
 
+/// Something that is looked at now and then while a command runs.
+pub(crate) trait Lookout {
+    /// Returns how long it is until the next look.
+    fn due_in(&self) -> Duration;
+
+    /// Looks, if it is time; tells what the command has to be ended for.
+    fn look(&mut self) -> Option<Resource>;
+}
+
 /// Looks at the descendants of this process now and then.
 pub(crate) struct Meter {
     limits: Limits,
@@ -51,14 +61,14 @@ impl Meter {
     pub(crate) fn new(limits: Limits, level: Level) -> Option<Self> {
         (!limits.is_none()).then(|| Self { limits, level, next: Instant::now() + PAUSE })
     }
+}
 
-    /// Returns how long it is until the next look.
-    pub(crate) fn due_in(&self) -> Duration {
+impl Lookout for Meter {
+    fn due_in(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Looks, if it is time; tells which bound was gone beyond.
-    pub(crate) fn look(&mut self) -> Option<Resource> {
+    fn look(&mut self) -> Option<Resource> {
         let begun = Instant::now();
         if begun < self.next {
             return None;
