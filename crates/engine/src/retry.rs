@@ -1,8 +1,8 @@
 //! Whether and when a failed request is made again.
 //!
 //! Two kinds of retry share one back-off and one deadline. A request that never got an answer is
-//! repeated quietly a few times; after that, and whenever an answer breaks off, the user is told.
-//! The delay grows over both kinds, so a dead endpoint sees a dozen requests in two minutes and not
+//! repeated quietly a few times, after short waits; after that, and whenever an answer breaks off, the user is
+//! told. The delay grows over both kinds, so a dead endpoint sees a dozen requests in two minutes and not
 //! the product of both limits. An address where nobody listens is a matter of seconds, for a server that is
 //! just being started again, and the user is told from the first failure on.
 
@@ -20,6 +20,8 @@ pub const DEADLINE_REFUSED: Duration = Duration::from_secs(10);
 pub const DELAY_FIRST: Duration = Duration::from_millis(200);
 /// The first delay after a rate limit, which passes slower than a fault.
 pub const DELAY_FIRST_LIMITED: Duration = Duration::from_secs(1);
+/// The longest wait that nobody is told about.
+pub const QUIET_DELAY_MAX: Duration = Duration::from_secs(2);
 /// The longest delay that is our own choice.
 pub const DELAY_MAX: Duration = Duration::from_secs(30);
 
@@ -90,7 +92,8 @@ impl Retry {
             return Decision::GiveUp;
         }
         let unanswered = matches!(error.class, ErrorClass::Unreachable | ErrorClass::ServerFault);
-        if unanswered && self.quiet_used < self.limits.request_max {
+        let short = delay <= QUIET_DELAY_MAX;
+        if unanswered && short && self.quiet_used < self.limits.request_max {
             self.quiet_used += 1;
             return Decision::Quiet { delay };
         }
@@ -166,8 +169,8 @@ mod tests {
         check(ErrorClass::ConnectionRefused, (4, 5), "NNNNNx");
         check(ErrorClass::ConnectionRefused, (100, 100), "NNNNNx");
         check(ErrorClass::ConnectionRefused, (4, 1), "Nx");
-        // With the default limits the deadline comes long before thirty requests.
-        check(ErrorClass::ServerFault, (4, 5), "qqqqNqqqqNx");
+        // With the default limits nobody is left without a word for long, and there are ten requests, not thirty.
+        check(ErrorClass::ServerFault, (4, 5), "qqqqNNNNNx");
     }
 
     #[test]
