@@ -417,7 +417,7 @@ fn served<'a>(
     if may_write {
         config.sandbox_mode = Some(config::SandboxMode::WorkspaceWrite);
     }
-    local::tell(&chosen, may_write);
+    local::tell(&chosen, &config, may_write);
     let (home, health) = local::ensure(world, &chosen.start)?;
     config.model = Some(health.model);
     config.model_context_window =

@@ -80,9 +80,16 @@ pub(crate) fn start_word(model: &Model, named: Option<&str>) -> String {
 }
 
 /// Says which model is used, if nobody asked for it.
-pub(crate) fn tell(chosen: &Chosen, may_write: bool) {
+pub(crate) fn tell(chosen: &Chosen, config: &Config, may_write: bool) {
     if !chosen.for_want_of_a_key {
         return;
+    }
+    // Whoever has set up a provider wants it, and thinks that it is used.
+    if let Some(id) = config.model_providers.keys().min() {
+        note(&format!(
+            "warning: config.toml defines the model provider {id} and chooses none: add \
+             model_provider = \"{id}\" at its top, or give -c model_provider={id}"
+        ));
     }
     let name = &chosen.model.name;
     let smoke = if *name == EMBEDDED.name {

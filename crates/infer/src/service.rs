@@ -19,6 +19,8 @@ pub struct Service<'a> {
     pub exe: &'a Path,
     /// The directory of heddle's own files.
     pub home: &'a Path,
+    /// The folders of models besides, as `HEDDLE_MODEL_PATH` lists them; may be empty.
+    pub model_path: &'a str,
     /// Arguments after `daemon run`.
     pub args: &'a [String],
 }
@@ -151,16 +153,25 @@ fn words<'a>(service: &'a Service<'_>) -> impl Iterator<Item = String> + 'a {
     std::iter::once(exe).chain(fixed).chain(stays).chain(service.args.iter().cloned())
 }
 
+/// What the service has to know of the environment that it was installed in.
+fn variables(service: &Service<'_>) -> impl Iterator<Item = (&'static str, String)> {
+    let home = ("HEDDLE_HOME", service.home.display().to_string());
+    let models = ("HEDDLE_MODEL_PATH", service.model_path.to_owned());
+    std::iter::once(home).chain(Some(models).filter(|(_, value)| !value.is_empty()))
+}
+
 fn unit(service: &Service<'_>) -> String {
     let command = words(service).map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
-    let home = quoted(&format!("HEDDLE_HOME={}", service.home.display()));
+    let environment: String = variables(service)
+        .map(|(name, value)| format!("Environment={}\n", quoted(&format!("{name}={value}"))))
+        .collect();
     format!(
         "[Unit]\n\
          Description=heddle: local models\n\
          \n\
          [Service]\n\
          ExecStart={command}\n\
-         Environment={home}\n\
+         {environment}\
          Restart=on-failure\n\
          RestartSec=5\n\
          # Taken by another daemon, or settings that cannot be used: trying again helps nobody.\n\
@@ -191,7 +202,11 @@ fn quoted(word: &str) -> String {
 fn plist(service: &Service<'_>) -> String {
     let words: String =
         words(service).map(|word| format!("    <string>{}</string>\n", escaped(&word))).collect();
-    let home = escaped(&service.home.display().to_string());
+    let environment: String = variables(service)
+        .map(|(name, value)| {
+            format!("    <key>{name}</key>\n    <string>{}</string>\n", escaped(&value))
+        })
+        .collect();
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \
@@ -206,8 +221,7 @@ fn plist(service: &Service<'_>) -> String {
          \x20 </array>\n\
          \x20 <key>EnvironmentVariables</key>\n\
          \x20 <dict>\n\
-         \x20   <key>HEDDLE_HOME</key>\n\
-         \x20   <string>{home}</string>\n\
+         {environment}\
          \x20 </dict>\n\
          \x20 <key>RunAtLoad</key>\n\
          \x20 <true/>\n\
@@ -234,13 +248,18 @@ mod tests {
     #[test]
     fn files() {
         let args = ["--model".to_owned(), "a <b> \"c\" %h $x".to_owned()];
-        let service =
-            Service { exe: Path::new("/opt/he ddle"), home: Path::new("/h&h"), args: &args };
+        let service = Service {
+            exe: Path::new("/opt/he ddle"),
+            home: Path::new("/h&h"),
+            model_path: "/m:/n",
+            args: &args,
+        };
         let unit = Keeper::Systemd.render(&service);
         let command = "ExecStart=\"/opt/he ddle\" \"daemon\" \"run\" \"--idle-timeout=0\" \
                        \"--model\" \"a <b> \\\"c\\\" %%h $$x\"";
         assert!(unit.lines().any(|line| line == command), "{unit}");
         assert!(unit.contains("Environment=\"HEDDLE_HOME=/h&h\""), "{unit}");
+        assert!(unit.contains("Environment=\"HEDDLE_MODEL_PATH=/m:/n\""), "{unit}");
         let args = ["--idle-timeout=60".to_owned()];
         let unit = Keeper::Systemd.render(&Service { args: &args, ..service });
         assert!(unit.contains("\"run\" \"--idle-timeout=60\"\n"), "{unit}");

@@ -154,7 +154,7 @@ fn status(home: &Home, as_json: bool) -> Result<ExitCode, Failure> {
 }
 
 fn describe(home: &Home, health: &Health) -> String {
-    let Health { pid, requests, uptime_secs, .. } = health;
+    let Health { pid, requests, running, waiting, uptime_secs, .. } = health;
     let [status, model, version] =
         [&health.status, &health.model, &health.version].map(|text| one_line(text));
     let mut lines = vec![
@@ -162,7 +162,7 @@ fn describe(home: &Home, health: &Health) -> String {
         format!("model    {model}"),
         format!("context  {} tokens", health.context_tokens.unwrap_or_default()),
         format!("process  {pid}, version {version}, up for {uptime_secs} s"),
-        format!("requests {requests}"),
+        format!("requests {requests} now: {running} being answered, {waiting} waiting"),
         format!("memory   {} MiB", health.memory_bytes >> 20),
         format!("socket   {}", home.socket().display()),
     ];

@@ -132,6 +132,10 @@ fn to_json(model: &Model, about: &Result<About, String>) -> Value {
 
 fn add(world: &World, models: &Models, args: &AddArgs) -> Result<ExitCode, Failure> {
     let path = world.directory.join(&args.path);
+    if !path.exists() {
+        let problem = anyhow!("there is no file {}: name a GGUF model", args.path.display());
+        return Err(Failure::usage(problem));
+    }
     let how = if args.copy { How::Copy } else { How::Link };
     let mut transfer = Transfer::new("checking", false);
     let added = models.add(&path, args.name.as_deref(), how, &mut |done, total| {

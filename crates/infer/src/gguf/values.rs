@@ -384,6 +384,7 @@ impl Numbers<'_> {
                 return Err(self.wrong(name));
             }
         }
+        self.check_heads()?;
         let rotated = self.get("rope.dimension_count").unwrap_or(0);
         let width = self.get("attention.key_length").unwrap_or(HEAD_WIDTH_MAX);
         if !rotated.is_multiple_of(2) || rotated > width {
@@ -399,6 +400,25 @@ impl Numbers<'_> {
             if epsilon.is_some_and(|epsilon| !(0.0..1.0).contains(epsilon)) {
                 return Err(self.wrong(&format!("attention.{name}")));
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses heads of a shape that llama.cpp asserts not to meet.
+    fn check_heads(&self) -> Result<(), GgufError> {
+        let own = match (self.get("embedding_length"), self.get("attention.head_count")) {
+            (Some(embedding), Some(heads)) => embedding.checked_div(heads),
+            _ => None,
+        };
+        let key = self.get("attention.key_length").or(own);
+        let value = self.get("attention.value_length").or(own);
+        let architecture = self.architecture.as_str();
+        if key != value && !WIDTHS_DIFFER.contains(&architecture) {
+            return Err(self.wrong("attention.value_length"));
+        }
+        let rotated = self.get("rope.dimension_count").or(key);
+        if rotated != key && ROTATED_WHOLE.contains(&architecture) {
+            return Err(self.wrong("rope.dimension_count"));
         }
         Ok(())
     }
@@ -490,6 +510,87 @@ const UNMERGED: &str = "kimi-k2";
 const DIVISORS: [&str; 2] = ["full_attention_interval", "experts_per_group"];
 /// Another one, of one family; for others it can be 0.
 const MOE_STEP: &str = "interleave_moe_layer_step";
+/// Architectures whose heads of keys and of values may be of different width.
+const WIDTHS_DIFFER: [&str; 14] = [
+    "bailingmoe3",
+    "deepseek2",
+    "deepseek2-ocr",
+    "deepseek32",
+    "dots3note",
+    "glm-dsa",
+    "glm5-next",
+    "kimi-k3",
+    "kimi-linear",
+    "mimo2",
+    "minicpm3",
+    "mistral4",
+    "plm",
+    "step35",
+];
+/// Architectures whose heads are rotated as a whole, or not at all.
+const ROTATED_WHOLE: [&str; 61] = [
+    "apertus",
+    "arcee",
+    "arctic",
+    "baichuan",
+    "chameleon",
+    "codeshell",
+    "cogvlm",
+    "cohere2moe",
+    "dbrx",
+    "deci",
+    "deepseek",
+    "dots1",
+    "dream",
+    "ernie4_5",
+    "ernie4_5-moe",
+    "exaone",
+    "exaone-moe",
+    "exaone4",
+    "falcon",
+    "granite",
+    "granite_swa",
+    "granitemoe",
+    "graniteswitch",
+    "grok",
+    "grovemoe",
+    "hunyuan-dense",
+    "hunyuan-moe",
+    "hunyuan_vl",
+    "hy_v3",
+    "internlm2",
+    "jais2",
+    "llada",
+    "llada-moe",
+    "llama",
+    "llama4",
+    "maincoder",
+    "mellum",
+    "mistral3",
+    "olmo",
+    "olmo2",
+    "olmoe",
+    "orion",
+    "paddleocr",
+    "pangu-embedded",
+    "plamo",
+    "pockettts",
+    "qwen2",
+    "qwen2moe",
+    "qwen2vl",
+    "qwen3",
+    "qwen3moe",
+    "qwen3vl",
+    "qwen3vlmoe",
+    "rnd1",
+    "seed_oss",
+    "smallthinker",
+    "smollm3",
+    "starcoder2",
+    "talkie",
+    "xverse",
+    "llama-embed",
+];
 const ROPE_SCALINGS: [&str; 4] = ["none", "linear", "yarn", "longrope"];
 /// The kinds of vocabulary that begin a text with a token unless the file says otherwise.
 const BEGINNING: [&str; 6] = ["llama3", "llama-v3", "llama-bpe", "falcon3", "tekken", "chameleon"];

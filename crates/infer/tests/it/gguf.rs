@@ -69,6 +69,7 @@ fn what_would_end_the_process_is_refused() {
     check("no width", set("embedding_length", 0), "embedding_length` is 0");
     check("more heads than width", set("attention.head_count", 65), "head_count");
     check("wide heads", set("attention.key_length", 1 << 20), "key_length");
+    check("heads of two widths", set("attention.value_length", 8), "value_length");
     check("odd rotation", set("rope.dimension_count", 3), "rope.dimension_count");
     check("wide rotation", set("rope.dimension_count", 32), "rope.dimension_count");
     check("parts", |model| model.set("split.count", Value::U16(3)), "speaks of 3 parts");

@@ -28,7 +28,13 @@ pub(super) fn install(
         words.extend(["--model".to_owned(), model.clone()]);
     }
     let (exe, home) = (ourselves()?, world.directory.join(&world.home));
-    let text = KEEPER.render(&Service { exe: &exe, home: &home, args: &words });
+    // A service has neither our environment nor our directory.
+    let folders = world.env.get("HEDDLE_MODEL_PATH").map(String::as_str).unwrap_or_default();
+    let folders = folders.split(':').filter(|folder| !folder.is_empty());
+    let folders = folders.map(|folder| world.directory.join(folder).display().to_string());
+    let model_path = folders.collect::<Vec<_>>().join(":");
+    let service = Service { exe: &exe, home: &home, model_path: &model_path, args: &words };
+    let text = KEEPER.render(&service);
     if print_only {
         print(&text)?;
         return Ok(ExitCode::SUCCESS);
