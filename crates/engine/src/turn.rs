@@ -96,6 +96,15 @@ pub enum Report {
         /// Why, as the model reads it.
         reason: String,
     },
+    /// It typed into a command that another call began.
+    Typed {
+        /// The call that began it.
+        into: CallKey,
+        /// The number of its session.
+        session: u64,
+        /// What was typed.
+        text: String,
+    },
     /// The list of steps is now this.
     Plan(Vec<Step>),
     /// Commands with this prefix are allowed from now on, as the user wanted.
@@ -650,6 +659,10 @@ impl Turn {
                 if self.calls.is_running(key) && !self.shown.contains(&key) {
                     self.show_stopped(key, body);
                 }
+            }
+            Report::Typed { into, session, text } => {
+                let item = self.call_items.get(&into).map(|item| item.id);
+                self.emit(Event::Typed { item, session, text });
             }
             Report::Plan(steps) => {
                 let body = ItemBody::TodoList { steps: steps.clone() };

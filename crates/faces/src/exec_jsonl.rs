@@ -123,6 +123,7 @@ impl ExecJsonl {
                 ]
             }
             Event::ItemStarted(_)
+            | Event::Typed { .. }
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
             | Event::TurnInterrupted => Vec::new(),

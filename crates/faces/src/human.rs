@@ -230,6 +230,10 @@ impl Human {
             }
             Event::ItemStarted(item) => self.started(item),
             Event::ItemUpdated(item) => self.todo(item),
+            Event::Typed { text, .. } => {
+                let text: String = text.chars().take(OUTPUT_LINE_CHARS_MAX).collect();
+                self.labelled(Style::Cyan, "type", &text)
+            }
             Event::ItemCompleted(item) => self.completed(item),
             Event::Retrying { attempt, limit, delay, reason } => {
                 let wait = format!("{:.1}s", delay.as_secs_f64());
@@ -262,6 +266,12 @@ impl Human {
             Subject::Command { argv, outside, .. } => {
                 let place = if *outside { " without a sandbox" } else { "" };
                 format!("run `{}`{place}?", visible::line(argv.last().map_or("", String::as_str)))
+            }
+            Subject::Input { argv, outside, text, .. } => {
+                let place = if *outside { ", which runs without a sandbox" } else { "" };
+                let [text, into] =
+                    [text.as_str(), argv.last().map_or("", String::as_str)].map(visible::line);
+                format!("type `{text}` into `{into}`{place}?")
             }
             Subject::Write { paths } => {
                 let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();

@@ -110,6 +110,7 @@ impl Rollout {
             | Event::ItemStarted(_)
             | Event::ItemUpdated(_)
             | Event::Delta { .. }
+            | Event::Typed { .. }
             | Event::ItemDiscarded(_)
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }

@@ -67,6 +67,8 @@ pub enum Because {
     },
     /// The model asks to leave the sandbox.
     Escalation,
+    /// It would be typed into a command that runs outside of the sandbox.
+    TypedOutside,
     /// The approval policy asks before everything.
     Untrusted,
     /// There is no sandbox to keep to.
@@ -164,6 +166,9 @@ impl fmt::Display for Because {
             Self::Destructive { command } => write!(f, "`{command}` destroys files"),
             Self::Unclear { command } => write!(f, "`{command}` could be what a rule is about"),
             Self::Escalation => write!(f, "it asks to leave the sandbox"),
+            Self::TypedOutside => {
+                write!(f, "it would be typed into a command that runs outside of the sandbox")
+            }
             Self::Untrusted => write!(f, "the approval policy asks before everything"),
             Self::FullAccess => write!(f, "there is no sandbox to keep to"),
             Self::Sandbox => write!(f, "nothing speaks against it inside of the sandbox"),

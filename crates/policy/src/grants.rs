@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use crate::request::{CommandRequest, WriteRequest};
+use crate::request::{CommandRequest, InputRequest, WriteRequest};
 
-/// What was accepted for the session: exactly these commands, and exactly these files.
+/// What was accepted for the session: exactly these commands, inputs and files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     commands: HashSet<(Vec<String>, PathBuf, bool)>,
+    inputs: HashSet<InputKey>,
     files: HashSet<PathBuf>,
 }
 
@@ -18,6 +19,11 @@ impl Grants {
         self.commands.insert(key(request));
     }
 
+    /// Remembers what was typed: the same text into the same command.
+    pub fn add_input(&mut self, request: &InputRequest) {
+        self.inputs.insert(input_key(request));
+    }
+
     /// Remembers files.
     pub fn add_write(&mut self, request: &WriteRequest) {
         self.files.extend(request.paths.iter().cloned());
@@ -25,6 +31,10 @@ impl Grants {
 
     pub(crate) fn has_command(&self, request: &CommandRequest) -> bool {
         self.commands.contains(&key(request))
+    }
+
+    pub(crate) fn has_input(&self, request: &InputRequest) -> bool {
+        self.inputs.contains(&input_key(request))
     }
 
     pub(crate) fn has_file(&self, path: &Path) -> bool {
@@ -38,4 +48,11 @@ impl Grants {
 
 fn key(request: &CommandRequest) -> (Vec<String>, PathBuf, bool) {
     (request.argv.clone(), request.cwd.clone(), request.escalation.is_some())
+}
+
+/// The command, where it runs, whether it does so without a sandbox, and the text.
+type InputKey = (Vec<String>, PathBuf, bool, String);
+
+fn input_key(request: &InputRequest) -> InputKey {
+    (request.argv.clone(), request.cwd.clone(), request.outside, request.text.clone())
 }

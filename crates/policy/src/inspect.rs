@@ -144,6 +144,11 @@ impl Inspector {
         let (fed, outer) = (found.fed, found.dialect);
         let dialect = Dialect::of(&found.words, outer);
         self.found.embedded.extend(wrap::embedded_code(&found.words));
+        if wrap::reads_code(&found.words) {
+            let script = self.found.commands[0].words.last();
+            let piped = script.and_then(|script| piped_into(&script.text, &found.words[0].source));
+            self.found.embedded.extend(piped.filter(|text| wrap::may_start_programs(text)));
+        }
         for inner in wrap::inner(&found.words) {
             match inner {
                 Inner::Unclear => {
@@ -204,6 +209,13 @@ impl Inspector {
             self.found.unclear.push(Unclear { part: excerpt(part), why });
         }
     }
+}
+
+/// Returns what a script pipes into a program, or gives it as a here-string, and whatever stands before that.
+fn piped_into(script: &str, program: &str) -> Option<String> {
+    let (before, after) = script.rsplit_once(program)?;
+    let here = after.split_once("<<<").map(|(_, text)| text.to_owned());
+    here.or_else(|| before.trim_end().strip_suffix('|').map(str::to_owned))
 }
 
 /// Tells whether a text has an element of an array in it whose subscript is a command: `a[$(x)]`.

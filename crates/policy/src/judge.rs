@@ -34,9 +34,11 @@ use crate::lift;
 use crate::matching::Match;
 use crate::prefix;
 use crate::profile::{Obstacle, Profile, SandboxMode, holds};
-use crate::request::{CommandRequest, Effect, WriteRequest};
-use crate::rules::{PrefixRule, RuleDecision};
-use crate::shell::{Feature, excerpt};
+use crate::request::{CommandRequest, Effect, InputRequest, WriteRequest};
+use crate::rules::{PatternToken, PrefixRule, RuleDecision};
+use crate::shell::{Feature, Word, excerpt};
+use crate::typed;
+use crate::wrap;
 
 /// What a model may do in one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +67,7 @@ impl Policy {
     pub fn judge(&self, effect: &Effect, grants: &Grants) -> Decision {
         match effect {
             Effect::Command(request) => self.command(request, grants),
+            Effect::Input(request) => self.input(request, grants),
             Effect::Write(request) => self.write(request, grants),
         }
     }
@@ -104,14 +107,10 @@ impl Policy {
         let asked_reason = escalation.and_then(|escalation| escalation.justification.clone());
 
         let mut concerns = self.concerns(inspection);
-        if !concerns.is_empty() {
-            if escalation.is_some() {
-                concerns.push(Concern::new(Question::Sandbox, Because::Escalation));
-            }
-            // One answer settles all of them, so all of them must be open to a question.
-            let closed =
-                concerns.iter().position(|concern| !self.approval.may_ask(concern.question));
-            let concern = concerns.swap_remove(closed.unwrap_or(0));
+        if !concerns.is_empty() && escalation.is_some() {
+            concerns.push(Concern::new(Question::Sandbox, Because::Escalation));
+        }
+        if let Some(concern) = self.first_concern(concerns) {
             let reason = join(concern.reason, asked_reason);
             let ask = Ask { place: wanted, reason, prefix: None };
             return self.ask(concern.question, ask, concern.because);
@@ -133,6 +132,38 @@ impl Policy {
         }
         let because = if full { Because::FullAccess } else { kept.unwrap_or(Because::Sandbox) };
         Decision { verdict: Verdict::Run(home), because }
+    }
+
+    /// Decides about typing into a command that is running.
+    ///
+    /// What is typed is read as the commands of a shell, and as code: which program reads it is not known.
+    /// No rule takes it out of the sandbox, and none is remembered: where it runs was decided when the
+    /// command was started.
+    pub fn input(&self, request: &InputRequest, grants: &Grants) -> Decision {
+        let inspection = typed::inspect(request);
+        let place = if request.outside { Place::Outside } else { Place::Sandbox };
+        if let Some((found, rule)) =
+            self.restricting(&inspection, RuleDecision::Forbidden, Match::Yes)
+        {
+            return Decision { verdict: forbidden(found, rule), because: because(rule) };
+        }
+        if grants.has_input(request) {
+            return Decision { verdict: Verdict::Run(place), because: Because::Granted };
+        }
+        let full = self.profile.mode == SandboxMode::DangerFullAccess;
+        let mut concerns = self.concerns(&inspection);
+        if request.outside && !full {
+            concerns.push(Concern::new(Question::Sandbox, Because::TypedOutside));
+        }
+        if self.approval == ApprovalPolicy::Untrusted {
+            concerns.push(Concern::new(Question::Sandbox, Because::Untrusted));
+        }
+        if let Some(concern) = self.first_concern(concerns) {
+            let ask = Ask { place, reason: concern.reason, prefix: None };
+            return self.ask(concern.question, ask, concern.because);
+        }
+        let because = if full { Because::FullAccess } else { Because::Sandbox };
+        Decision { verdict: Verdict::Run(place), because }
     }
 
     /// Returns the names of the programs to look for before the command is decided about; none if no
@@ -236,6 +267,13 @@ impl Policy {
         })
     }
 
+    /// Returns the concern to ask about. One answer settles all of them, so all of them must be open to a
+    /// question; if one is not, it is that one.
+    fn first_concern(&self, mut concerns: Vec<Concern>) -> Option<Concern> {
+        let closed = concerns.iter().position(|concern| !self.approval.may_ask(concern.question));
+        (!concerns.is_empty()).then(|| concerns.swap_remove(closed.unwrap_or(0)))
+    }
+
     /// What has to be asked about, the gravest first.
     fn concerns(&self, inspection: &Inspection) -> Vec<Concern> {
         let mut concerns = Vec::new();
@@ -265,13 +303,21 @@ impl Policy {
         concerns
     }
 
-    /// Finds code of another language that names a program which a rule restricts.
+    /// Finds what may run a program that a rule restricts: code of another language that names it, or the
+    /// value of an option that begins with it.
     fn in_code(&self, inspection: &Inspection) -> Option<String> {
-        let restricts = self.rules.iter().filter(|rule| rule.decision != RuleDecision::Allow);
+        let restricts = || self.rules.iter().filter(|rule| rule.decision != RuleDecision::Allow);
         let programs: Vec<&str> =
-            restricts.flat_map(PrefixRule::programs).map(String::as_str).collect();
+            restricts().flat_map(PrefixRule::programs).map(String::as_str).collect();
         let names = |code: &&String| danger::names_in(code).any(|name| programs.contains(&name));
-        inspection.embedded.iter().find(names).map(|code| excerpt(code))
+        let in_code = inspection.embedded.iter().find(names).map(|code| excerpt(code));
+        in_code.or_else(|| {
+            let runs = |found: &&Found| {
+                let mut values = wrap::option_values(&found.words).into_iter();
+                values.any(|value| restricts().any(|rule| names_command(rule, value)))
+            };
+            inspection.commands.iter().filter(|found| !found.carrier).find(runs).map(Found::source)
+        })
     }
 
     /// Returns a rule that allows the command, if every part of it is allowed by one.
@@ -351,10 +397,16 @@ impl Policy {
                  whose commands cannot be seen"
             }
             Because::Escalation => "run it inside of the sandbox, or do without it",
+            Because::TypedOutside => "start it again without leaving the sandbox",
             _ => "do without it",
         };
+        // What the user wrote beside the rule says more than where the rule is.
+        let why = match (&because, &ask.reason) {
+            (Because::Rule { .. }, Some(reason)) => format!(" ({})", reason.trim_end_matches('.')),
+            _ => String::new(),
+        };
         let verdict = Verdict::Refuse(format!(
-            "rejected: {because}, and the approval policy ({}) lets nobody be asked; {instead}",
+            "rejected: {because}{why}, and the approval policy ({}) lets nobody be asked; {instead}",
             self.approval.name()
         ));
         Decision { verdict, because }
@@ -369,6 +421,16 @@ pub(crate) fn about(rule: &PrefixRule, found: &Found) -> Match {
     // A rule about a shell means what a script runs, not that scripts are run by one.
     let words: Vec<&str> = found.words.iter().map(|word| word.text.as_str()).collect();
     if rule.matches(&words) { Match::Yes } else { Match::No }
+}
+
+/// Tells whether a text, were it a command, could be one that a rule is about.
+fn names_command(rule: &PrefixRule, text: &str) -> bool {
+    let Some((program, others)) = rule.pattern.split_first() else { return false };
+    let head = wrap::head_of(text);
+    // What a shell or a wrapper runs may stand anywhere behind it.
+    let through = wrap::is_shell(head) || wrap::is_wrapper(&[Word::literal(head)]);
+    let named = |token: &PatternToken| danger::names_in(text).any(|name| token.matches(name));
+    (program.matches(head) || through && named(program)) && others.iter().all(named)
 }
 
 fn forbidden(found: &Found, rule: &PrefixRule) -> Verdict {

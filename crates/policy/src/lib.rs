@@ -25,6 +25,7 @@ mod render;
 mod request;
 mod rules;
 pub mod shell;
+mod typed;
 mod wrap;
 
 pub use approval::{ApprovalPolicy, Granular};
@@ -40,8 +41,9 @@ pub use judge::Policy;
 pub use matching::Match;
 pub use profile::{Obstacle, PROTECTED_NAMES, Profile, SandboxMode};
 pub use render::render_rule;
-pub use request::{CommandRequest, Effect, Escalation, Scene, WriteRequest};
+pub use request::{CommandRequest, Effect, Escalation, InputRequest, Scene, WriteRequest};
 pub use rules::{
     Argument, Literal, PatternToken, PrefixRule, RawCall, RuleDecision, RuleFile, RulePlace,
     RulesError, parse_rule_file, parse_rules,
 };
+pub use typed::Typed;

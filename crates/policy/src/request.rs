@@ -50,11 +50,27 @@ pub struct WriteRequest {
     pub protected: Vec<PathBuf>,
 }
 
+/// Text that a model wants to type into a command that is running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputRequest {
+    /// The command that reads it, as it was started.
+    pub argv: Vec<String>,
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// Whether it runs without a sandbox.
+    pub outside: bool,
+    /// What would be typed, after whatever was typed before and may belong to the same command: see
+    /// [`crate::Typed`].
+    pub text: String,
+}
+
 /// Anything that a model wants to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// To run a command.
     Command(CommandRequest),
+    /// To type into a command that is running.
+    Input(InputRequest),
     /// To write files.
     Write(WriteRequest),
 }

@@ -62,11 +62,7 @@ impl PrefixRule {
 
     /// Returns the names of the programs that it is about.
     pub(crate) fn programs(&self) -> &[String] {
-        match self.pattern.first() {
-            Some(PatternToken::One(name)) => std::slice::from_ref(name),
-            Some(PatternToken::AnyOf(names)) => names,
-            None => &[],
-        }
+        programs(&self.pattern)
     }
 
     /// Shows the pattern as words, with alternatives between bars.
@@ -89,7 +85,7 @@ pub enum PatternToken {
 }
 
 impl PatternToken {
-    fn matches(&self, word: &str) -> bool {
+    pub(crate) fn matches(&self, word: &str) -> bool {
         match self {
             Self::One(token) => token == word,
             Self::AnyOf(tokens) => tokens.iter().any(|token| token == word),
@@ -255,12 +251,33 @@ fn prefix_rule(call: RawCall) -> Result<PrefixRule, RulesError> {
 }
 
 fn read_pattern(argument: Argument) -> Result<Vec<PatternToken>, RulesError> {
+    let at = argument.at.clone();
     let tokens = read_list(argument, "pattern")?.into_iter().map(|(at, value)| match value {
         Literal::String(word) => Ok(PatternToken::One(word)),
         Literal::List(words) => read_words(&at, words, "pattern").map(PatternToken::AnyOf),
         _ => Err(bad(&at, "pattern", "may hold only strings and lists of strings")),
     });
-    tokens.collect()
+    let tokens: Vec<_> = tokens.collect::<Result<_, _>>()?;
+    // A rule that can never be about anything protects nobody, and its user thinks that it does.
+    let never = |name: &&String| name.contains(char::is_whitespace) && !name.contains('/');
+    if let Some(name) = programs(&tokens).iter().find(never) {
+        let words: Vec<_> = name.split_whitespace().map(|word| format!("{word:?}")).collect();
+        let problem = format!(
+            "begins with {name:?}, which is no program: write one word after the other, [{}]",
+            words.join(", ")
+        );
+        return Err(bad(&at, "pattern", &problem));
+    }
+    Ok(tokens)
+}
+
+/// Returns the programs that a pattern is about.
+fn programs(pattern: &[PatternToken]) -> &[String] {
+    match pattern.first() {
+        Some(PatternToken::One(name)) => std::slice::from_ref(name),
+        Some(PatternToken::AnyOf(names)) => names,
+        None => &[],
+    }
 }
 
 fn read_decision(argument: Argument) -> Result<RuleDecision, RulesError> {

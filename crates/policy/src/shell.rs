@@ -104,6 +104,8 @@ pub enum Trouble {
     Name,
     /// What a command runs in turn is only known when it runs.
     Inner,
+    /// What was typed has keys in it that edit, complete or recall a line.
+    Keys,
 }
 
 impl Trouble {
@@ -117,6 +119,7 @@ impl Trouble {
             Self::Quoting => "has quoting that is not understood",
             Self::Name => "has a name that is known only when it runs",
             Self::Inner => "runs something that is known only when it runs",
+            Self::Keys => "has keys in it that edit, complete or recall a line",
         }
     }
 }

@@ -6,11 +6,15 @@
 mod builtin;
 mod embedded;
 mod git;
+mod option;
 mod table;
 
 use crate::shell::Word;
-pub(crate) use embedded::{code as embedded_code, code_in_documents};
+pub(crate) use embedded::{
+    code as embedded_code, code_in_documents, interprets, may_start_programs, reads_code,
+};
 pub(crate) use git::{GIT_FLAGS, GIT_VALUES};
+pub(crate) use option::{head as head_of, values as option_values};
 use table::{Kind, Wrapper};
 
 /// Something that a command runs in turn.
@@ -120,6 +124,11 @@ pub(crate) fn is_wrapper(words: &[Word]) -> bool {
     let listed = |name| table::WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name));
     let opaque = |name: &str| table::OPAQUE.contains(&name);
     name.is_some_and(|name| matches!(name, "setarch" | "perf") || listed(name) || opaque(name))
+}
+
+/// Tells whether a program is a shell, of whatever language.
+pub(crate) fn is_shell(name: &str) -> bool {
+    table::SHELLS.contains(&name) || table::OTHER_SHELLS.contains(&name)
 }
 
 /// Returns the name of a program without the directories before it.

@@ -25,6 +25,17 @@ pub enum Subject {
         /// Whether it would run without a sandbox.
         outside: bool,
     },
+    /// Something would be typed into a command that is running.
+    Input {
+        /// The command that reads it.
+        argv: Vec<String>,
+        /// Where it runs.
+        cwd: PathBuf,
+        /// Whether it runs without a sandbox.
+        outside: bool,
+        /// What would be typed.
+        text: String,
+    },
     /// Files would be written or removed.
     Write {
         /// Their real places.

@@ -33,6 +33,15 @@ pub enum Event {
         /// The text to append.
         text: String,
     },
+    /// Something was typed into a command that is running.
+    Typed {
+        /// The item of the command, if it began in this turn.
+        item: Option<ItemId>,
+        /// The number of its session.
+        session: u64,
+        /// What was typed.
+        text: String,
+    },
     /// An item is final.
     ItemCompleted(Item),
     /// An item that had begun will never complete: the stream broke off inside it.

@@ -434,6 +434,7 @@ impl<'a> Driver<'a> {
             Progress::Ended(body) => Report::Ended(body),
             Progress::Stopped(item) => Report::Stopped(item),
             Progress::Refused { shown, reason } => Report::Refused { shown, reason },
+            Progress::Typed { into, session, text } => Report::Typed { into, session, text },
             Progress::Plan(steps) => Report::Plan(steps),
             Progress::Remembered(prefix) => Report::Remembered(prefix),
             Progress::Warning(text) => Report::Warning(text),

@@ -50,6 +50,15 @@ pub enum Notification {
     /// An item is final.
     #[serde(rename = "item/completed")]
     ItemCompleted { item: Item, thread_id: String, turn_id: String, completed_at_ms: u64 },
+    /// Something was typed into a command that is running.
+    #[serde(rename = "item/commandExecution/terminalInteraction")]
+    TerminalInteraction {
+        thread_id: String,
+        turn_id: String,
+        item_id: String,
+        process_id: String,
+        stdin: String,
+    },
     /// A part of a message came.
     #[serde(rename = "item/agentMessage/delta")]
     AgentMessageDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
@@ -90,6 +99,7 @@ impl Notification {
             Self::PlanUpdated { .. } => "turn/plan/updated",
             Self::ItemStarted { .. } => "item/started",
             Self::ItemCompleted { .. } => "item/completed",
+            Self::TerminalInteraction { .. } => "item/commandExecution/terminalInteraction",
             Self::AgentMessageDelta { .. } => "item/agentMessage/delta",
             Self::SummaryPartAdded { .. } => "item/reasoning/summaryPartAdded",
             Self::SummaryTextDelta { .. } => "item/reasoning/summaryTextDelta",

@@ -84,6 +84,18 @@ impl TurnFace {
             Event::ItemStarted(item) => self.item_started(now_ms, item),
             Event::ItemUpdated(item) => self.plan(item).into_iter().collect(),
             Event::Delta { item, text } => self.delta(*item, text),
+            Event::Typed { item, session, text } => {
+                // A command of an earlier turn has no item in this one.
+                let open = item.and_then(|item| self.open.get(&item));
+                let told = open.map(|open| Notification::TerminalInteraction {
+                    thread_id: self.thread.clone(),
+                    turn_id: self.turn.id.clone(),
+                    item_id: open.name.clone(),
+                    process_id: session.to_string(),
+                    stdin: text.clone(),
+                });
+                told.into_iter().collect()
+            }
             Event::ItemCompleted(item) => self.item_completed(now_ms, item),
             Event::ItemDiscarded(item) => {
                 // Clients of this protocol are not told: the item never completes.

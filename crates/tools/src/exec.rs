@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use policy::{CommandRequest, Effect, Escalation, SandboxMode, Scene};
+use protocol::id::CallKey;
 use protocol::item::{Command, ItemBody, Status};
 use protocol::responses::{OutputBody, ToolSpec};
 use sandbox::{Io, Process, SpawnRequest};
@@ -20,7 +21,7 @@ use crate::output::{self, Standing};
 use crate::patch;
 use crate::session::{SESSIONS_MAX, Session, Sessions, Start};
 use crate::shell::{self, Shell};
-use crate::tool::{self, Progress, ProgressSender, Running, Tool, ToolCall, Workspace};
+use crate::tool::{Progress, ProgressSender, Running, Tool, ToolCall, Workspace};
 
 /// How long a command is waited for unless the model says otherwise.
 const YIELD_DEFAULT_MS: u64 = 10_000;
@@ -45,20 +46,19 @@ pub struct ExecCommand {
 /// Reads on from a session, or types into it.
 #[derive(Debug)]
 pub struct WriteStdin {
+    workspace: Arc<Workspace>,
     sessions: Arc<Sessions>,
     chunks: Arc<AtomicU32>,
-    output_tokens_max: u64,
 }
 
 impl ExecCommand {
     /// Makes the tool and its companion, which share their sessions.
     pub fn with_stdin(workspace: Arc<Workspace>, sessions: Arc<Sessions>) -> (Self, WriteStdin) {
         let chunks = Arc::new(AtomicU32::new(1));
-        let output_tokens_max = workspace.output_tokens_max;
         let write_stdin = WriteStdin {
+            workspace: Arc::clone(&workspace),
             sessions: Arc::clone(&sessions),
             chunks: Arc::clone(&chunks),
-            output_tokens_max,
         };
         let login = LoginEnvironments::default();
         (Self { workspace, sessions, chunks, login }, write_stdin)
@@ -99,7 +99,7 @@ impl ExecCommand {
             }
         };
         let sandboxed = request.permit.profile().mode != SandboxMode::DangerFullAccess;
-        let start = Start { key: call.key, item, shown: asked, sandboxed };
+        let start = Start { key: call.key, argv: shown, item, shown: asked, sandboxed };
         let session = self.sessions.adopt(process, start, progress);
         let wait = clamp(arguments.yield_time_ms, YIELD_DEFAULT_MS, YIELD_MS);
         let tokens = tokens(arguments.max_output_tokens, self.workspace.output_tokens_max);
@@ -224,39 +224,95 @@ fn with_call_id(mut env: Vec<(String, String)>, call_id: &str) -> Vec<(String, S
 }
 
 impl WriteStdin {
-    async fn write(&self, call: ToolCall) -> Result<OutputBody, OutputBody> {
+    async fn write(
+        &self,
+        call: ToolCall,
+        progress: &ProgressSender,
+    ) -> Result<OutputBody, StdinRefusal> {
         let begun = Instant::now();
-        let arguments: StdinArguments = call.arguments()?;
+        let arguments: StdinArguments = call.arguments().map_err(StdinRefusal::plain)?;
         let id = arguments.session_id;
         let Some(session) = (id >= 0.0).then(|| self.sessions.find(id as u64)).flatten() else {
             return refuse(format!(
                 "write_stdin failed: there is no session {id}; it may have ended, and its last \
                  output was given then"
-            ));
+            ))
+            .map_err(StdinRefusal::plain);
         };
         let wait = if arguments.chars.is_empty() {
             clamp(arguments.yield_time_ms, POLL_YIELD_MS.0, POLL_YIELD_MS)
         } else {
-            // Without a terminal there is nobody to turn the character into the signal.
-            if session.is_piped() && arguments.chars == CTRL_C {
-                session.interrupt();
-            } else if let Err(error) = session.write(&arguments.chars).await {
-                // An end is not a failure to write: the answer below tells of it.
-                if session.is_piped() {
-                    return refuse(
-                        "write_stdin failed: this session has no input; start the command with \
-                         `tty` set to true to type into it",
-                    );
-                }
-                if session.is_running() {
-                    return refuse(format!("write_stdin failed: {error}"));
-                }
-            }
+            self.type_into(&session, &arguments.chars, call.key, progress).await?;
             clamp(arguments.yield_time_ms, TYPED_YIELD_DEFAULT_MS, YIELD_MS)
         };
-        let tokens = tokens(arguments.max_output_tokens, self.output_tokens_max);
+        let tokens = tokens(arguments.max_output_tokens, self.workspace.output_tokens_max);
         let chunk = self.chunks.fetch_add(1, Ordering::Relaxed);
         Ok(OutputBody::Text(collect(&self.sessions, &session, begun, wait, tokens, chunk).await))
+    }
+
+    /// Types into a command, if that may be, and shows what was typed.
+    async fn type_into(
+        &self,
+        session: &Session,
+        chars: &str,
+        key: CallKey,
+        progress: &ProgressSender,
+    ) -> Result<(), StdinRefusal> {
+        // Without a terminal there is nobody to turn the character into the signal.
+        if session.is_piped() && chars == CTRL_C {
+            session.interrupt();
+            return Ok(());
+        }
+        if session.is_piped() {
+            return refuse(
+                "write_stdin failed: this session has no input; start the command with `tty` set \
+                 to true to type into it",
+            )
+            .map_err(StdinRefusal::plain);
+        }
+        let request = session.input(chars);
+        let shown = |status| {
+            let words = ["write_stdin".to_owned(), session.id.to_string(), chars.to_owned()];
+            item(&words, &request.cwd, status)
+        };
+        let body = |status| ItemBody::Command(shown(status));
+        let asking = Asking { key, progress, item: &body };
+        let effect = Effect::Input(request.clone());
+        let leave = self.workspace.gate.pass(effect, &asking).await.map_err(|mut text| {
+            if session.has_open_line() {
+                text += " (what was typed before is still there: Ctrl-C gives it up)";
+            }
+            StdinRefusal { text, shown: Some(shown(Status::Declined)) }
+        })?;
+        // Told first: the command may end by it, and its item with it.
+        let (into, number, text) = (session.key, session.id, chars.to_owned());
+        progress.send(key, Progress::Typed { into, session: number, text }).await;
+        let typed = session.write(chars, &leave.permit).await;
+        if leave.asked {
+            let status = if typed.is_ok() { Status::Completed } else { Status::Failed };
+            progress.send(key, Progress::Ended(body(status))).await;
+        }
+        match typed {
+            // An end is not a failure to write: what the call returns tells of it.
+            Err(error) if session.is_running() => {
+                refuse(format!("write_stdin failed: {error}")).map_err(StdinRefusal::plain)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why nothing was typed.
+struct StdinRefusal {
+    /// What the model reads.
+    text: String,
+    /// What is shown, if what would have been typed is the reason.
+    shown: Option<Command>,
+}
+
+impl StdinRefusal {
+    fn plain(output: OutputBody) -> Self {
+        Self { text: output.text(), shown: None }
     }
 }
 
@@ -438,7 +494,16 @@ impl Tool for WriteStdin {
     fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
         Box::pin(async move {
             let key = call.key;
-            tool::told(key, &progress, self.write(call).await).await
+            match self.write(call, &progress).await {
+                Ok(output) => output,
+                Err(StdinRefusal { text, shown }) => {
+                    let declined = shown
+                        .map(|item| ItemBody::Command(Command { output: text.clone(), ..item }));
+                    let refusal = OutputBody::Text(text);
+                    progress.refuse(key, declined, &refusal).await;
+                    refusal
+                }
+            }
         })
     }
 }

@@ -133,6 +133,7 @@ impl Gate {
         let Asking { key, progress, item } = *asking;
         let (what, nothing) = match question.effect {
             Effect::Command(_) => ("command", "it was not run"),
+            Effect::Input(_) => ("input", "nothing was typed"),
             Effect::Write(_) => ("patch", "nothing was changed"),
         };
         progress.send(key, Progress::Started(item(Status::InProgress))).await;
@@ -183,6 +184,12 @@ impl Gate {
             Effect::Command(request) => {
                 Subject::Command { argv: request.argv.clone(), cwd: request.cwd.clone(), outside }
             }
+            Effect::Input(request) => Subject::Input {
+                argv: request.argv.clone(),
+                cwd: request.cwd.clone(),
+                outside,
+                text: request.text.clone(),
+            },
             Effect::Write(request) => Subject::Write { paths: request.paths.clone() },
         };
         let why = match because {
@@ -201,6 +208,7 @@ impl Gate {
                 let grants = &mut self.lock().grants;
                 match effect {
                     Effect::Command(request) => grants.add_command(request),
+                    Effect::Input(request) => grants.add_input(request),
                     Effect::Write(request) => grants.add_write(request),
                 }
             }

@@ -6,9 +6,11 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use policy::{InputRequest, Permit, Typed};
 use protocol::id::CallKey;
 use protocol::item::{Command, ItemBody, Status};
 use sandbox::{Connection, Group, Io, Process};
@@ -56,7 +58,11 @@ struct List {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: u64,
-    key: CallKey,
+    pub(crate) key: CallKey,
+    argv: Vec<String>,
+    cwd: PathBuf,
+    sandboxed: bool,
+    typed: Mutex<Typed>,
     connection: Arc<Connection>,
     collected: Mutex<Collected>,
     group: Group,
@@ -69,6 +75,8 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) key: CallKey,
+    /// The command as it was decided about.
+    pub(crate) argv: Vec<String>,
     /// What its end is reported with.
     pub(crate) item: Command,
     /// Whether its beginning was reported already, because somebody was asked about it.
@@ -110,6 +118,10 @@ impl Sessions {
         let session = Arc::new(Session {
             id: list.last,
             key: start.key,
+            argv: start.argv.clone(),
+            cwd: start.item.cwd.clone(),
+            sandboxed: start.sandboxed,
+            typed: Mutex::default(),
             connection: process.connection(),
             collected: Mutex::new(Collected { unread: empty(), all: empty() }),
             group: process.group(),
@@ -161,8 +173,24 @@ impl Sessions {
 }
 
 impl Session {
-    /// Types into the command's terminal.
-    pub(crate) async fn write(&self, text: &str) -> io::Result<()> {
+    /// Returns what has to be decided about before this can be typed.
+    pub(crate) fn input(&self, text: &str) -> InputRequest {
+        InputRequest {
+            argv: self.argv.clone(),
+            cwd: self.cwd.clone(),
+            outside: !self.sandboxed,
+            text: lock(&self.typed).with(text),
+        }
+    }
+
+    /// Tells whether something was typed that is not over yet.
+    pub(crate) fn has_open_line(&self) -> bool {
+        lock(&self.typed).is_open()
+    }
+
+    /// Types into the command's terminal, with leave for [`Session::input`].
+    pub(crate) async fn write(&self, text: &str, _leave: &Permit) -> io::Result<()> {
+        lock(&self.typed).push(text);
         let written = timeout(WRITE_PATIENCE, self.connection.write(text.as_bytes())).await;
         written.unwrap_or_else(|_| Err(io::Error::other("the program does not read its input")))
     }
@@ -246,7 +274,11 @@ async fn attend(
         session.collect(&mut buffer);
     }
     if let Some(overrun) = process.overrun() {
-        let line = format!("\n[{overrun}; the user can change `command_limits` in config.toml]\n");
+        let advice = match overrun.is_limit() {
+            true => "; the user can change `command_limits` in config.toml",
+            false => "",
+        };
+        let line = format!("\n[{overrun}{advice}]\n");
         session.collect(&mut line.into_bytes());
     }
     item.output = lock(&session.collected).all.to_text();

@@ -80,6 +80,15 @@ pub enum Progress {
         /// Why, as the model reads it.
         reason: String,
     },
+    /// It typed into a command that another call began.
+    Typed {
+        /// The call that began it.
+        into: CallKey,
+        /// The number of its session.
+        session: u64,
+        /// What was typed.
+        text: String,
+    },
     /// The list of steps is now this.
     Plan(Vec<Step>),
     /// It needs leave, and waits for the reply.

@@ -110,6 +110,18 @@ impl Client {
         self.until("turn/completed").0["params"]["turn"].clone()
     }
 
+    /// Runs a turn to its end; returns everything that was told on the way.
+    pub(crate) fn told_in_turn(&mut self, thread: &str, text: &str) -> Vec<Value> {
+        self.say(thread, text).unwrap();
+        let mut told = Vec::new();
+        loop {
+            told.push(self.next());
+            if told.last().is_some_and(|line| line["method"] == "turn/completed") {
+                return told;
+            }
+        }
+    }
+
     /// Closes stdin; returns how long the program took to end well.
     fn end(mut self) -> Duration {
         drop(self.stdin.take());

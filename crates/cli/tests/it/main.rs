@@ -32,6 +32,7 @@ mod sdk;
 mod steps;
 mod streaming;
 mod threads;
+mod typing;
 mod wire;
 
 /// The binary under test.

@@ -373,9 +373,13 @@ impl<'a> World<'a> {
         let keys: Vec<_> = self.runs.keys().copied().collect();
         let key = keys[self.rng.below(keys.len() as u64) as usize];
         let shown = shown();
-        let report = match self.rng.below(5) {
+        let report = match self.rng.below(6) {
             0 | 1 => Report::Started(shown),
             2 | 3 => Report::Ended(shown),
+            4 => {
+                let into = keys[self.rng.below(keys.len() as u64) as usize];
+                Report::Typed { into, session: 1, text: "y".into() }
+            }
             _ => Report::Plan(vec![Step { text: "step".into(), status: StepStatus::Pending }]),
         };
         self.accept(Input::Reported(key, report));
@@ -630,6 +634,9 @@ impl<'a> World<'a> {
                     matches!(body, ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. })
                 };
                 assert!(self.sampling.is_some() && open.get(item).is_some_and(streams));
+            }
+            Event::Typed { item, .. } => {
+                assert!(item.is_none_or(|item| open.contains_key(&item)), "{item:?} is not open");
             }
             Event::ItemCompleted(Item { id, call_id, body, .. }) => {
                 self.completed.extend(call_id.clone());

@@ -287,6 +287,11 @@ fn read_input(input: &str) -> Input {
             let shown = Some(ItemBody::Command(declined));
             Input::Reported(read_key(&key), Report::Refused { shown, reason })
         }
+        "typed" => {
+            let [key, into, text] = words(rest);
+            let into = read_key(&into);
+            Input::Reported(read_key(&key), Report::Typed { into, session: 7, text })
+        }
         "plan" => {
             let [key, steps] = words(rest);
             let step = |text: &str| Step { text: text.to_owned(), status: StepStatus::Pending };
@@ -427,6 +432,10 @@ fn brief_event(event: &Event) -> String {
         Event::ItemUpdated(item) => format!("* updated {}", brief_item(item)),
         Event::ItemCompleted(item) => format!("* completed {}", brief_item(item)),
         Event::Delta { item, text } => format!("* delta {} {text:?}", item.0),
+        Event::Typed { item, session, text } => {
+            let item = item.map_or_else(|| "an earlier turn".to_owned(), |item| item.0.to_string());
+            format!("* typed {text:?} into {session} of {item}")
+        }
         Event::ItemDiscarded(id) => format!("* discarded {}", id.0),
         Event::Retrying { attempt, limit, reason, .. } => {
             format!("* retrying {attempt}/{limit} {reason}")

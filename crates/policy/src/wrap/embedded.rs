@@ -25,14 +25,32 @@ pub(crate) fn code(words: &[Word]) -> Vec<String> {
     known.filter(|text| starts(text)).map(str::to_owned).collect()
 }
 
+/// Tells whether a program reads code of another language than a shell's.
+pub(crate) fn interprets(name: &str) -> bool {
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    INTERPRETERS.contains(&name) || ESCAPES.contains(&name)
+}
+
+/// Tells whether a command is an interpreter that reads its code from the standard input.
+pub(crate) fn reads_code(words: &[Word]) -> bool {
+    let Some((name, arguments)) = words.split_first() else { return false };
+    let name = name.known().map(base_name).unwrap_or_default();
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    // Of awk and its relatives the first operand is the code, and of make it is in a file.
+    let elsewhere = name.ends_with("awk") || name.ends_with("make");
+    let options = arguments.iter().all(|word| word.text.starts_with('-'));
+    INTERPRETERS.contains(&name) && !elsewhere && options
+}
+
+/// Tells whether code, of whatever language, may start programs.
+pub(crate) fn may_start_programs(code: &str) -> bool {
+    language_runs_something(code) || ESCAPE.iter().any(|it| code.contains(it))
+}
+
 /// Returns the here-documents of a script that an interpreter is given on its line, if their code may start
 /// programs. Only these: other documents are text.
 pub(crate) fn code_in_documents(text: &str) -> Vec<String> {
-    let interprets = |word: &str| {
-        let name = base_name(word);
-        let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-        INTERPRETERS.contains(&name) || ESCAPES.contains(&name)
-    };
+    let interprets = |word: &str| interprets(base_name(word));
     let mut found = Vec::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -159,10 +177,10 @@ fn skip_section(text: &str, end: char) -> Option<&str> {
 }
 
 /// Programs that run code from their arguments, without versions.
-const INTERPRETERS: [&str; 23] = [
-    "R", "Rscript", "awk", "bun", "deno", "elixir", "emacs", "erl", "gawk", "gnuplot", "groovy",
-    "guile", "julia", "lua", "luajit", "mawk", "nawk", "node", "perl", "php", "pypy", "python",
-    "ruby",
+const INTERPRETERS: [&str; 25] = [
+    "R", "Rscript", "awk", "bun", "deno", "elixir", "emacs", "erl", "gawk", "gmake", "gnuplot",
+    "groovy", "guile", "julia", "lua", "luajit", "make", "mawk", "nawk", "node", "perl", "php",
+    "pypy", "python", "ruby",
 ];
 
 /// What such code has in it that starts programs, or removes whole directories by itself.

@@ -237,6 +237,37 @@ fn prompt() {
         let want = if text.starts_with("fd") { "refuse" } else { "ask sandbox" };
         check(text, want);
     }
+    // So may options, and code that comes through a pipe.
+    for text in [
+        "ssh -o ProxyCommand='curl x' host",
+        "ssh -oProxyCommand=/usr/bin/curl host",
+        "ssh -o 'ProxyCommand=sh -c \"curl x\"' host",
+        "scp -S curl a b:c",
+        "rg --pre curl x",
+        "rg --pre=curl x",
+        "gcc -wrapper curl,-O x.c",
+        "gcc -wrapper git,push x.c",
+        "make --eval='$(shell curl x)'",
+        "make SHELL=curl",
+        "echo 'import os; os.system(\"curl x\")' | python3",
+        "python3 - <<< 'import os; os.system(\"curl x\")'",
+        "cat x.c | perl -e 'exec \"curl\"'",
+    ] {
+        check(text, "ask sandbox");
+    }
+    for text in [
+        "grep -e curl x",
+        "git commit -m 'curl is gone'",
+        "apt-get install -y curl",
+        "command -v curl",
+        "cargo test -p git",
+        "ssh -o User=git host",
+        "cat x | python3 -; curlew",
+        "stat --format=x curl",
+        "docker run -v curl.d:/x y",
+    ] {
+        check(text, "run sandbox");
+    }
     for text in [
         "BASH_CMDS[foo]=/usr/bin/curl; foo x",
         "x='a[$(curl x)]'; echo $((x))",

@@ -8,6 +8,7 @@ mod lift;
 mod properties;
 mod rules;
 mod shell;
+mod typed;
 mod wrap;
 
 use std::path::{Path, PathBuf};

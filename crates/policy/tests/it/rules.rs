@@ -49,8 +49,11 @@ fn rules() {
 #[test]
 fn strings() {
     check(r#"prefix_rule(pattern=["a\"b", 'c\'d', "e'f", 'g"h'])"#, &[r#"allow a"b c'd e'f g"h"#]);
-    check("prefix_rule(pattern=['''a\n'b''', \"\"\"c\"d\"\"\", ''])", &["allow a\n'b c\"d "]);
-    check(r"prefix_rule(pattern=['\\\n\t\x41\u00e9\U0001F600'])", &["allow \\\n\tAé😀"]);
+    check(
+        "prefix_rule(pattern=['x', '''a\n'b''', \"\"\"c\"d\"\"\", ''])",
+        &["allow x a\n'b c\"d "],
+    );
+    check(r"prefix_rule(pattern=['x', '\\\n\t\x41\u00e9\U0001F600'])", &["allow x \\\n\tAé😀"]);
     check(r"prefix_rule(pattern=[r'a\n', r'\'', 'r'])", &[r"allow a\n \' r"]);
     check("prefix_rule(pattern=['a\\\nb', 'c\\\r\nd'])", &["allow ab cd"]);
     check("prefix_rule(pattern=['#a'])", &["allow #a"]);
@@ -109,6 +112,13 @@ fn bad_arguments() {
         "prefix_rule(pattern=[])",
         "r.rules:1:13: in prefix_rule, `pattern` is empty: name at least one word",
     );
+    for text in ["['git push']", "[['git', 'git push'], 'x']"] {
+        check_refused(
+            &format!("prefix_rule(pattern={text})"),
+            "r.rules:1:13: in prefix_rule, `pattern` begins with \"git push\", which is no program: \
+             write one word after the other, [\"git\", \"push\"]",
+        );
+    }
     check_refused(
         "prefix_rule(pattern='ls')",
         "r.rules:1:13: in prefix_rule, `pattern` must be a list",

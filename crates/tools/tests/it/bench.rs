@@ -82,8 +82,8 @@ impl Bench {
         while let Ok((_, progress)) = receiver.try_recv() {
             match progress {
                 Progress::Started(body) | Progress::Ended(body) => shown.push(body),
-                // What is made of a refusal is the engine's.
-                Progress::Refused { .. } => {}
+                // What is made of these is the engine's.
+                Progress::Refused { .. } | Progress::Typed { .. } => {}
                 Progress::Warning(text) => self.warnings.borrow_mut().push(text),
                 other => panic!("{other:?}"),
             }

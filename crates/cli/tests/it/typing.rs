@@ -1,0 +1,75 @@
+//! What a model types into a command that runs passes the same gate as a command, and is shown.
+
+use serde_json::{Value, json};
+use testkit::{Lab, ModelServer, script};
+
+use crate::BINARY;
+use crate::app_server::Client;
+use crate::run::{Ended, Run, lab_for};
+
+/// What a shell that does not echo makes of what is typed, and what a person and a client see.
+struct Typed {
+    human: Ended,
+    /// The outputs that the model got, the command's first.
+    outputs: Vec<String>,
+    lab: Lab,
+}
+
+fn answers(chars: &[&str]) -> Value {
+    let shell =
+        json!({"cmd": "stty -echo; PS1= exec bash --norc", "tty": true, "yield_time_ms": 1000});
+    let mut answers = vec![script::response([script::call("c0", "exec_command", shell)])];
+    for (n, chars) in chars.iter().enumerate() {
+        let typed = json!({"session_id": 1, "chars": chars, "yield_time_ms": 500});
+        let call = script::call(&format!("c{}", n + 1), "write_stdin", typed);
+        answers.push(script::response([call]));
+    }
+    answers.push(script::response([script::message("done")]));
+    Value::Array(answers)
+}
+
+/// Runs a turn in which a model starts a shell and types these texts into it.
+fn type_into_a_shell(rules: &str, chars: &[&str]) -> Typed {
+    let server = ModelServer::start(answers(chars)).unwrap();
+    let lab = lab_for(&server);
+    lab.home.write("rules/default.rules", rules).unwrap();
+    let mut command = lab.command(BINARY);
+    command.args(["exec", "-s", "workspace-write", "go"]);
+    let human = Run::start(command).end();
+    let last = server.requests().pop().unwrap().body;
+    let outputs = last["input"].as_array().unwrap().iter();
+    let outputs = outputs.filter_map(|item| item["output"].as_str()).map(str::to_owned).collect();
+    Typed { human, outputs, lab }
+}
+
+#[test]
+fn what_is_typed_is_judged_and_shown() {
+    let rule = "prefix_rule(pattern=[\"git\", \"push\"], decision=\"forbidden\", justification=\"not from here\")\n";
+    let typed = type_into_a_shell(
+        rule,
+        &["touch fine\n", "git pu", "sh\n", "\u{3}", "rm -rf fine\n", "echo $((6*7))\n"],
+    );
+    let Typed { human, outputs, lab } = &typed;
+    assert_eq!(human.code, Some(0), "{human:#?}");
+    assert!(lab.workspace.path().join("fine").exists(), "{outputs:#?}");
+    let shown = &human.stderr;
+    assert!(shown.contains("type touch fine"), "{shown}");
+    assert!(outputs[3].contains("not from here"), "{outputs:#?}");
+    assert!(outputs[3].contains("Ctrl-C"), "the first half is still there: {outputs:#?}");
+    assert!(outputs[5].contains("destroys files"), "{outputs:#?}");
+    assert!(shown.contains("write_stdin") && shown.contains("not from here"), "{shown}");
+    assert!(outputs[6].contains("42"), "{outputs:#?}");
+}
+
+#[test]
+fn clients_are_told_what_is_typed() {
+    let server = ModelServer::start(answers(&["echo hello\n"])).unwrap();
+    let lab = lab_for(&server);
+    let mut client = Client::initialized(&lab, &[]);
+    let thread = client.start_thread();
+    let told = client.told_in_turn(&thread, "go");
+    let typed = told.iter().find(|it| it["method"] == "item/commandExecution/terminalInteraction");
+    let params = &typed.unwrap_or_else(|| panic!("{told:#?}"))["params"];
+    assert_eq!(params["itemId"], "c0", "{params:#}");
+    assert_eq!(params["stdin"], "echo hello\n", "{params:#}");
+}
