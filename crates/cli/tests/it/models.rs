@@ -79,7 +79,7 @@ fn what_is_no_model() {
     let lab = lab();
     lab.workspace.write("a.gguf", "PK but not a model").unwrap();
     check(&lab, &["models", "add", "a.gguf"], 2, &["is not a GGUF model"]);
-    check(&lab, &["models", "add", "gone.gguf"], 1, &["No such file"]);
+    check(&lab, &["models", "add", "gone.gguf"], 2, &["there is no file gone.gguf"]);
     check(&lab, &["models", "add"], 2, &["PATH"]);
     model(&lab, "b.gguf");
     let words = ["is not the model that `smollm2` stands for", "b179c9523d0e"];

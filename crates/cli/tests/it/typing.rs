@@ -7,7 +7,7 @@ use crate::BINARY;
 use crate::app_server::Client;
 use crate::run::{Ended, Run, lab_for};
 
-/// What a shell that does not echo makes of what is typed, and what a person and a client see.
+/// What came of a turn in which something was typed.
 struct Typed {
     human: Ended,
     /// The outputs that the model got, the command's first.
@@ -15,9 +15,8 @@ struct Typed {
     lab: Lab,
 }
 
-fn answers(chars: &[&str]) -> Value {
-    let shell =
-        json!({"cmd": "stty -echo; PS1= exec bash --norc", "tty": true, "yield_time_ms": 1000});
+fn answers(command: &str, chars: &[&str]) -> Value {
+    let shell = json!({"cmd": command, "tty": true, "yield_time_ms": 1000});
     let mut answers = vec![script::response([script::call("c0", "exec_command", shell)])];
     for (n, chars) in chars.iter().enumerate() {
         let typed = json!({"session_id": 1, "chars": chars, "yield_time_ms": 500});
@@ -28,9 +27,9 @@ fn answers(chars: &[&str]) -> Value {
     Value::Array(answers)
 }
 
-/// Runs a turn in which a model starts a shell and types these texts into it.
-fn type_into_a_shell(rules: &str, chars: &[&str]) -> Typed {
-    let server = ModelServer::start(answers(chars)).unwrap();
+/// Runs a turn in which a model starts a command and types these texts into it.
+fn type_into(command: &str, rules: &str, chars: &[&str]) -> Typed {
+    let server = ModelServer::start(answers(command, chars)).unwrap();
     let lab = lab_for(&server);
     lab.home.write("rules/default.rules", rules).unwrap();
     let mut command = lab.command(BINARY);
@@ -44,26 +43,36 @@ fn type_into_a_shell(rules: &str, chars: &[&str]) -> Typed {
 
 #[test]
 fn what_is_typed_is_judged_and_shown() {
-    let rule = "prefix_rule(pattern=[\"git\", \"push\"], decision=\"forbidden\", justification=\"not from here\")\n";
-    let typed = type_into_a_shell(
-        rule,
-        &["touch fine\n", "git pu", "sh\n", "\u{3}", "rm -rf fine\n", "echo $((6*7))\n"],
+    let typed = type_into(
+        "stty -echo; PS1= exec bash --norc",
+        "",
+        &["touch fine\n", "rm -r", "f fine\n", "\u{3}", "echo $((6*7))\n"],
     );
     let Typed { human, outputs, lab } = &typed;
     assert_eq!(human.code, Some(0), "{human:#?}");
     assert!(lab.workspace.path().join("fine").exists(), "{outputs:#?}");
     let shown = &human.stderr;
     assert!(shown.contains("type touch fine"), "{shown}");
-    assert!(outputs[3].contains("not from here"), "{outputs:#?}");
+    assert!(outputs[3].contains("destroys files"), "{outputs:#?}");
     assert!(outputs[3].contains("Ctrl-C"), "the first half is still there: {outputs:#?}");
-    assert!(outputs[5].contains("destroys files"), "{outputs:#?}");
-    assert!(shown.contains("write_stdin") && shown.contains("not from here"), "{shown}");
-    assert!(outputs[6].contains("42"), "{outputs:#?}");
+    assert!(shown.contains("write_stdin") && shown.contains("destroys files"), "{shown}");
+    assert!(outputs[5].contains("42"), "{outputs:#?}");
+}
+
+#[test]
+fn rules_hold_for_what_is_typed() {
+    let rule = "prefix_rule(pattern=[\"git\", \"push\"], decision=\"forbidden\", \
+                justification=\"not from here\")\n";
+    let typed = type_into("stty -echo; cat", rule, &["git status\n", "git pu", "sh\n"]);
+    let Typed { human, outputs, .. } = &typed;
+    assert!(outputs[1].contains("git status"), "{outputs:#?}");
+    assert!(outputs[3].contains("not from here"), "{outputs:#?}");
+    assert!(human.stderr.contains("not from here"), "{human:#?}");
 }
 
 #[test]
 fn clients_are_told_what_is_typed() {
-    let server = ModelServer::start(answers(&["echo hello\n"])).unwrap();
+    let server = ModelServer::start(answers("read x; sleep 0.1", &["echo hello\n"])).unwrap();
     let lab = lab_for(&server);
     let mut client = Client::initialized(&lab, &[]);
     let thread = client.start_thread();

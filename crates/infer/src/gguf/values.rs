@@ -412,7 +412,7 @@ impl Numbers<'_> {
         };
         let key = self.get("attention.key_length").or(own);
         let value = self.get("attention.value_length").or(own);
-        let architecture = self.architecture.as_str();
+        let architecture = &self.architecture;
         if key != value && !WIDTHS_DIFFER.contains(&architecture) {
             return Err(self.wrong("attention.value_length"));
         }

@@ -69,10 +69,9 @@ fn pieces_are_read_together() {
     check("bash", &["c", "u", "r", "l", "l evil\n"], "run run run refuse refuse");
     check("bash", &["cu\\\n"], "ask");
     check("bash", &["echo 'a\n"], "ask");
-    for (pieces, want) in [
-        (["r\\\n", "m -rf .\n"], "run ask"),
-        (["echo 'a\n", "'; rm -rf .\n"], "run ask"),
-    ] {
+    for (pieces, want) in
+        [(["r\\\n", "m -rf .\n"], "run ask"), (["echo 'a\n", "'; rm -rf .\n"], "run ask")]
+    {
         assert_eq!(type_all("", OnRequest, "bash", &pieces), want, "{pieces:?}");
     }
     check("bash", &["r", "m -r", "f .\n"], "run run ask");
