@@ -15,8 +15,14 @@ pub(crate) fn find<const N: usize>(wanted: [u8; N], bytes: &[u8]) -> Option<usiz
             _ => {}
         }
     }
-    let hit = |word: u64| wanted.iter().fold(0, |hit, byte| hit | zeros(word ^ spread(*byte)));
-    first(bytes, hit, |byte| wanted.contains(&byte))
+    find_short(wanted.map(spread), bytes)
+}
+
+/// As [`find`], for what is known to be short; each byte that is wanted comes spread over a word.
+#[inline]
+pub(crate) fn find_short<const N: usize>(wanted: [u64; N], bytes: &[u8]) -> Option<usize> {
+    let hit = |word: u64| wanted.iter().fold(0, |hit, byte| hit | zeros(word ^ byte));
+    first(bytes, hit, |byte| wanted.iter().any(|wanted| *wanted as u8 == byte))
 }
 
 /// Finds the first byte that a JSON string has to escape, or that is one of these.
@@ -28,6 +34,76 @@ pub(crate) fn find_unclean<const N: usize>(wanted: [u8; N], bytes: &[u8]) -> Opt
         controls(word) | quotes | wanted
     };
     first(bytes, hit, |byte| byte < 0x20 || byte == b'"' || byte == b'\\' || wanted.contains(&byte))
+}
+
+/// Goes over JSON from `at` on, eight bytes at a time and as far as nothing needs a closer look.
+///
+/// Only brackets and strings count: `in_text` tells whether a string is open, `depth` how many brackets are, and is brought
+/// up to date. Stops before a backslash, before `alien` outside of strings, before what might close the outermost bracket,
+/// and after eight bytes of nothing but string, since a search goes through those faster. Returns where, and whether that
+/// is in a string.
+#[inline(never)]
+pub(crate) fn skim_json(
+    bytes: &[u8],
+    mut at: usize,
+    alien: u8,
+    mut in_text: bool,
+    depth: &mut u32,
+) -> (usize, bool) {
+    let Some(last) = last_word(bytes) else { return (at, in_text) };
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let (word, end) = match rest.first_chunk::<8>().filter(|_| rest.len() > 8) {
+            Some(word) => (u64::from_le_bytes(*word), at + 8),
+            None => (last >> ((8 - rest.len()) * 8), bytes.len()),
+        };
+        let quotes = equal(word, b'"');
+        let backslashes = equal(word, b'\\');
+        if in_text && quotes | backslashes == 0 {
+            return (end, in_text);
+        }
+        // Each byte counts the quotes up to itself, and after an odd number of them a string has begun or ended.
+        let odd = (quotes >> 7).wrapping_mul(spread(0x01)) << 7 & spread(0x80);
+        let outside = if in_text { odd } else { odd ^ spread(0x80) };
+        // The two kinds of brackets differ in the same bit.
+        let folded = word | spread(0x20);
+        let closes = equal(folded, b'}') & outside;
+        let mut stops = backslashes | equal(word, alien) & outside;
+        if count(closes) >= *depth {
+            stops |= closes;
+        }
+        // All that is below the first of them.
+        let seen = (stops & stops.wrapping_neg()).wrapping_sub(1);
+        let opened = count(equal(folded, b'{') & outside & seen);
+        *depth = depth.saturating_add(opened) - count(closes & seen);
+        in_text ^= count(quotes & seen) % 2 == 1;
+        if stops != 0 {
+            return (end.min(at + stops.trailing_zeros() as usize / 8), in_text);
+        }
+        at = end;
+    }
+    (at, in_text)
+}
+
+/// Tells whether a piece is one word of a string, and has neither its end nor an escape in it.
+///
+/// Without a branch for `in_text`, which changes too often to be foreseen.
+#[inline]
+pub(crate) fn is_all_text(bytes: &[u8], in_text: bool) -> bool {
+    let hit = |word: u64| zeros(word ^ spread(b'"')) | zeros(word ^ spread(b'\\'));
+    WORD_BYTES.contains(&bytes.len())
+        && last_word(bytes).is_some_and(|word| in_text & (hit(word) == 0))
+}
+
+/// Returns the last bytes as a word that has zeros below them if there are less than eight; very few are none.
+#[inline]
+fn last_word(bytes: &[u8]) -> Option<u64> {
+    if let Some(last) = bytes.last_chunk::<8>() {
+        return Some(u64::from_le_bytes(*last));
+    }
+    let first = u64::from(u32::from_le_bytes(*bytes.first_chunk::<4>()?));
+    let last = u64::from(u32::from_le_bytes(*bytes.last_chunk::<4>()?));
+    Some(last << 32 | first << ((8 - bytes.len()) * 8))
 }
 
 /// Looks at eight bytes at a time, then at the rest one by one.
@@ -49,6 +125,19 @@ fn zeros(word: u64) -> u64 {
     word.wrapping_sub(spread(0x01)) & !word & spread(0x80)
 }
 
+/// Sets the top bit of every byte that is this one, and no other bit.
+#[inline]
+fn equal(word: u64, byte: u8) -> u64 {
+    let other = word ^ spread(byte);
+    !(((other & spread(0x7f)) + spread(0x7f)) | other) & spread(0x80)
+}
+
+/// Counts the bytes whose top bit, and no other, is set.
+#[inline]
+fn count(bits: u64) -> u32 {
+    ((bits >> 7).wrapping_mul(spread(0x01)) >> 56) as u32
+}
+
 /// Sets the top bit of every byte below 0x20. Above the lowest of them it may set others.
 #[inline]
 fn controls(word: u64) -> u64 {
@@ -56,18 +145,21 @@ fn controls(word: u64) -> u64 {
 }
 
 #[inline]
-const fn spread(byte: u8) -> u64 {
+pub(crate) const fn spread(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
 /// Up to here words are faster than a call.
-const SHORT_BYTES_MAX: usize = 16;
+pub(crate) const SHORT_BYTES_MAX: usize = 16;
+
+/// How long a piece is that is looked at as one word.
+pub(crate) const WORD_BYTES: std::ops::RangeInclusive<usize> = 4..=8;
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{find, find_unclean};
+    use super::{find, find_unclean, skim_json};
 
     proptest! {
         #[test]
@@ -82,6 +174,32 @@ mod tests {
             prop_assert_eq!(find(*b"<\"\x80\0", &bytes), position(b"<\"\x80\0"));
             let unclean = |byte: &u8| *byte < 0x20 || b"\"\\<".contains(byte);
             prop_assert_eq!(find_unclean(*b"<", &bytes), bytes.iter().position(unclean));
+        }
+
+        /// The oracle looks at one byte after the other.
+        #[test]
+        fn who_skims_counts_the_same(
+            text in r#"([\[\]{}",:<\\]|[a-z]{1,12}|\u{5d}?[\u{a2}\u{db}\u{fb}]){0,40}"#,
+            in_text in any::<bool>(),
+            depth in 1u32..12,
+            from in 0usize..12,
+        ) {
+            let from = from.min(text.len());
+            let mut skimmed_depth = depth;
+            let (used, skimmed_in_text) = skim_json(text.as_bytes(), from, b'<', in_text, &mut skimmed_depth);
+            let (mut in_text, mut depth) = (in_text, depth);
+            for byte in &text.as_bytes()[from..used] {
+                match byte {
+                    b'"' => in_text = !in_text,
+                    b'{' | b'[' if !in_text => depth += 1,
+                    b'}' | b']' if !in_text => depth -= 1,
+                    b'<' => prop_assert!(in_text, "{text}"),
+                    b'\\' => prop_assert!(false, "{text}"),
+                    _ => {}
+                }
+                prop_assert!(depth > 0, "{}", text);
+            }
+            prop_assert_eq!((skimmed_in_text, skimmed_depth), (in_text, depth), "{}", text);
         }
     }
 }

@@ -3,13 +3,13 @@
 //! Looks at brackets and strings only, in a few bytes of state, however long the text is: enough to
 //! tell half a value from a whole one. Whether a whole one is valid is for those who read it.
 
-use crate::find::find;
+use crate::find::{WORD_BYTES, find, is_all_text, skim_json};
 
 /// Looks at one text, piece by piece.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shape {
     state: State,
-    depth: u64,
+    depth: u32,
 }
 
 /// What a text looks like so far.
@@ -48,6 +48,18 @@ impl Shape {
     pub(crate) fn push(&mut self, piece: &str) {
         let bytes = piece.as_bytes();
         let mut at = 0;
+        if WORD_BYTES.contains(&bytes.len())
+            && self.depth > 0
+            && matches!(self.state, State::Text | State::Inside)
+        {
+            let in_text = matches!(self.state, State::Text);
+            if is_all_text(bytes, in_text) {
+                return;
+            }
+            let (to, in_text) = skim_json(bytes, 0, 0, in_text, &mut self.depth);
+            at = to;
+            self.state = if in_text { State::Text } else { State::Inside };
+        }
         while let Some(&byte) = bytes.get(at) {
             match self.state {
                 State::Broken => return,
@@ -55,12 +67,28 @@ impl Shape {
                     None => return,
                     Some(skipped) => {
                         at += skipped;
-                        self.state =
-                            if bytes[at] == b'\\' { State::Escape } else { self.after_text() };
+                        if bytes[at] == b'"' {
+                            self.state = self.after_text();
+                        } else if at + 1 < bytes.len() {
+                            // What it escapes has come too.
+                            at += 1;
+                        } else {
+                            self.state = State::Escape;
+                        }
                     }
                 },
-                // Between brackets and strings there is nothing to see.
-                State::Inside if !matches!(byte, b'"' | b'{' | b'}' | b'[' | b']') => {}
+                State::Inside => {
+                    let (to, in_text) = skim_json(bytes, at, 0, false, &mut self.depth);
+                    if to > at {
+                        at = to;
+                        self.state = if in_text { State::Text } else { State::Inside };
+                        continue;
+                    }
+                    // Between brackets and strings there is nothing to see.
+                    if matches!(byte, b'"' | b'{' | b'}' | b'[' | b']') {
+                        self.state = self.next(State::Inside, byte);
+                    }
+                }
                 state => self.state = self.next(state, byte),
             }
             at += 1;

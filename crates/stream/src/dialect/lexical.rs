@@ -3,7 +3,7 @@
 //! Models write raw line feeds into strings and forget commas; arguments pass through as they stand, so
 //! all that is needed is where they end: a depth, whether a string is open, whether a backslash came.
 
-use crate::find::find;
+use crate::find::{WORD_BYTES, find, is_all_text, skim_json};
 
 /// Where a value that is being passed through stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,27 @@ impl Value {
     /// Reads on; `alien` is a byte at which to stop outside of strings, and 0 for none.
     #[inline]
     pub(crate) fn scan(&mut self, bytes: &[u8], alien: u8) -> Scan {
+        // A few bytes that change nothing are most of what comes.
+        let plain = match (bytes, self.inside) {
+            ([byte], Inside::Text) => !matches!(byte, b'"' | b'\\'),
+            ([byte], Inside::Open) => !is_structural(*byte) && *byte != alien,
+            _ => is_all_text(bytes, self.inside == Inside::Text),
+        };
+        if plain { Scan::More } else { self.scan_on(bytes, alien) }
+    }
+
+    #[inline(never)]
+    fn scan_on(&mut self, bytes: &[u8], alien: u8) -> Scan {
         let mut at = 0;
+        if WORD_BYTES.contains(&bytes.len())
+            && self.depth > 0
+            && matches!(self.inside, Inside::Text | Inside::Open)
+        {
+            let in_text = self.inside == Inside::Text;
+            let (to, in_text) = skim_json(bytes, 0, alien, in_text, &mut self.depth);
+            at = to;
+            self.inside = if in_text { Inside::Text } else { Inside::Open };
+        }
         while at < bytes.len() {
             match self.inside {
                 Inside::Text => match find(*b"\"\\", &bytes[at..]) {
@@ -69,7 +89,11 @@ impl Value {
                     Some(found) => {
                         at += found + 1;
                         if bytes[at - 1] == b'\\' {
-                            self.inside = Inside::Escape;
+                            match at < bytes.len() {
+                                // What it escapes has come too.
+                                true => at += 1,
+                                false => self.inside = Inside::Escape,
+                            }
                         } else if self.depth == 0 {
                             return Scan::End(at);
                         } else {
@@ -82,6 +106,12 @@ impl Value {
                     at += 1;
                 }
                 Inside::Open => {
+                    let (to, in_text) = skim_json(bytes, at, alien, false, &mut self.depth);
+                    if to > at {
+                        at = to;
+                        self.inside = if in_text { Inside::Text } else { Inside::Open };
+                        continue;
+                    }
                     let byte = bytes[at];
                     match byte {
                         b'"' => self.inside = Inside::Text,
@@ -124,6 +154,12 @@ impl Value {
         }
         Scan::More
     }
+}
+
+/// Tells whether a byte outside of strings changes where a value stands.
+#[inline]
+fn is_structural(byte: u8) -> bool {
+    matches!(byte, b'"' | b'{' | b'}' | b'[' | b']')
 }
 
 #[cfg(test)]
