@@ -49,6 +49,10 @@ impl Harmony {
 impl Engine for Harmony {
     fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
         let machine = &mut self.machine;
+        // Most pushes have no marker in them.
+        if self.lexer.is_text(text) {
+            return machine.text(text, at..at + text.len() as u64, sink);
+        }
         self.lexer.push(text, at, |piece, range| match piece {
             Piece::Text(text) => machine.text(text, range, sink),
             Piece::Marker(marker, word) => {
@@ -276,14 +280,12 @@ impl Arguments {
     }
 
     fn push(&mut self, text: &str) {
-        let is_json = match (self.is_json, text.trim_ascii_start().bytes().next()) {
-            (Some(is_json), _) => is_json,
-            (None, None) => return,
-            (None, Some(_)) if self.expect == Expect::Text => false,
-            (None, Some(first)) => first == b'{' || self.expect == Expect::Json,
-        };
-        self.is_json = Some(is_json);
-        if is_json {
+        if self.is_json.is_none() {
+            let Some(first) = text.trim_ascii_start().bytes().next() else { return };
+            let is_json = first == b'{' || self.expect == Expect::Json;
+            self.is_json = Some(is_json && self.expect != Expect::Text);
+        }
+        if self.is_json == Some(true) {
             self.shape.push(text);
         }
     }

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use crate::find::find;
+
 /// A token that a dialect writes for a model, and what it stands for.
 pub(crate) type Table<M> = &'static [(&'static str, M)];
 
@@ -37,6 +39,12 @@ impl<M: Copy> Lexer<M> {
         Self { table, held: "" }
     }
 
+    /// Tells whether the next text is one piece of text, and may be taken as that without a push.
+    #[inline]
+    pub(crate) fn is_text(&self, text: &str) -> bool {
+        self.held.is_empty() && !text.is_empty() && find(*b"<", text.as_bytes()).is_none()
+    }
+
     /// Takes the next text, which stands at `at` in the input.
     pub(crate) fn push(
         &mut self,
@@ -44,11 +52,18 @@ impl<M: Copy> Lexer<M> {
         at: u64,
         mut give: impl FnMut(Piece<'_, M>, Range<u64>),
     ) {
-        let mut from = self.go_on(text, at, &mut give);
+        let mut from = if self.held.is_empty() { 0 } else { self.go_on(text, at, &mut give) };
         let mut look = from;
-        while let Some(found) = memchr::memchr(b'<', &text.as_bytes()[look..]) {
+        while let Some(found) = find(*b"<", &text.as_bytes()[look..]) {
             let start = look + found;
             let rest = &text[start..];
+            // Most of what begins like a marker is none, and shows it at once.
+            let second = rest.as_bytes().get(1);
+            let fits = |word: &str| second.is_none() || word.as_bytes().get(1) == second;
+            if !self.table.iter().any(|(word, _)| fits(word)) {
+                look = start + 1;
+                continue;
+            }
             let before = &text[from..start];
             let here = at + start as u64;
             if let Some(&(word, marker)) =
