@@ -189,9 +189,7 @@ impl Run {
             Mode::Reasoning => &c.reasoning,
             Mode::Section { .. } | Mode::Closing(_) => return false,
         };
-        let plain = self.partial.text.is_empty()
-            && self.switched.is_none()
-            && marks.find(text.as_bytes()).is_none();
+        let plain = self.partial.text.is_empty() && self.switched.is_none() && marks.is_plain(text);
         if plain {
             self.emit(text, at, sink);
         }
@@ -463,9 +461,20 @@ impl Run {
 
     /// Reads on behind what may still become a mark.
     fn scan_partial(&mut self, c: &Compiled, text: &str, sink: &mut dyn Sink) -> usize {
+        let marks = marks(c, self.mode);
+        if let (Mode::Text | Mode::Reasoning, 1) = (self.mode, self.partial.text.len())
+            && !marks.can_go_on(text.as_bytes())
+        {
+            // It was no mark, as most are that are a byte so far.
+            let first = std::mem::take(&mut self.partial.text);
+            self.emit(&first, self.partial.start, sink);
+            self.partial.text = first;
+            self.partial.text.clear();
+            return 0;
+        }
         let next = text.chars().next().map_or(0, char::len_utf8);
         self.partial.text.push_str(&text[..next]);
-        let probe = marks(c, self.mode).probe(&self.partial.text, |place| self.is_at(place, ""));
+        let probe = marks.probe(&self.partial.text, |place| self.is_at(place, ""));
         if let Probe::Begun = probe {
             return next;
         }

@@ -19,7 +19,7 @@ use crate::dialect::tag::{Spelling, Start, TAG_BLANKS_MAX, start};
 use crate::dialect::tagged::{Tagged, Tags};
 use crate::dialect::{Options, Tools};
 use crate::document::Path;
-use crate::find::find;
+use crate::find::{SHORT_BYTES_MAX, find, find_short, spread};
 
 /// How the text of a format is read.
 #[derive(Debug)]
@@ -321,6 +321,18 @@ impl Compiled {
 pub(crate) struct Marks {
     list: Vec<(Cow<'static, str>, Mark)>,
     first: Vec<u8>,
+    /// The same, if they are few.
+    few: Few,
+    second: Seconds,
+}
+
+/// The first bytes of marks, ready to be searched for.
+#[derive(Clone, Copy, Debug, Default)]
+enum Few {
+    One(u64),
+    Two(u64, u64),
+    #[default]
+    Many,
 }
 
 impl Marks {
@@ -343,6 +355,15 @@ impl Marks {
         self.first = self.list.iter().filter_map(|(text, _)| text.bytes().next()).collect();
         self.first.sort_unstable();
         self.first.dedup();
+        self.few = match *self.first {
+            [a] => Few::One(spread(a)),
+            [a, b] => Few::Two(spread(a), spread(b)),
+            _ => Few::Many,
+        };
+        self.second = Seconds::default();
+        for (text, _) in &self.list {
+            self.second.add(text.as_bytes().get(1).copied());
+        }
     }
 
     /// Returns how the marks are written.
@@ -357,9 +378,34 @@ impl Marks {
             .any(|(known, mark)| known == text && matches!(mark.effect, Effect::SectionEnd))
     }
 
-    /// Finds the next byte that may begin a mark.
+    /// Tells whether no mark can begin in a text.
     #[inline]
+    pub(crate) fn is_plain(&self, text: &str) -> bool {
+        let bytes = text.as_bytes();
+        // Most pushes are short, and most formats have one such byte or two. The rest is not worth to be here.
+        let found = match self.few {
+            Few::One(a) if bytes.len() <= SHORT_BYTES_MAX => find_short([a], bytes),
+            Few::Two(a, b) if bytes.len() <= SHORT_BYTES_MAX => find_short([a, b], bytes),
+            _ => Some(0),
+        };
+        found.is_none() || self.find(bytes).is_none()
+    }
+
+    /// Finds the next byte that may begin a mark, as far as it and the byte after it tell.
+    #[inline(never)]
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<usize> {
+        let mut from = 0;
+        loop {
+            let at = from + self.find_first(&bytes[from..])?;
+            if self.can_go_on(&bytes[at + 1..]) {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+    }
+
+    #[inline]
+    fn find_first(&self, bytes: &[u8]) -> Option<usize> {
         match *self.first {
             [] => None,
             [a] => find([a], bytes),
@@ -369,6 +415,12 @@ impl Marks {
             [a, b, c, d, e] => find([a, b, c, d, e], bytes),
             _ => bytes.iter().position(|byte| self.first.contains(byte)),
         }
+    }
+
+    /// Tells whether what follows the first byte of a mark may be more of it.
+    #[inline]
+    pub(crate) fn can_go_on(&self, rest: &[u8]) -> bool {
+        rest.first().is_none_or(|second| self.second.has(*second))
     }
 
     /// Looks which mark a text begins with.
@@ -409,6 +461,27 @@ impl Marks {
             _ => None,
         });
         whole.max_by_key(|(len, _)| *len)
+    }
+}
+
+/// The bytes that come second in marks, a bit each.
+///
+/// Most of what begins like a mark is none, and shows it here: a comparison, a list in brackets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seconds([u64; 4]);
+
+impl Seconds {
+    /// Adds a byte; what has no second byte can be followed by any.
+    fn add(&mut self, byte: Option<u8>) {
+        match byte {
+            Some(byte) => self.0[usize::from(byte / 64)] |= 1 << (byte % 64),
+            None => self.0 = [u64::MAX; 4],
+        }
+    }
+
+    #[inline]
+    fn has(self, byte: u8) -> bool {
+        self.0[usize::from(byte / 64)] >> (byte % 64) & 1 == 1
     }
 }
 
