@@ -474,12 +474,13 @@ impl Tagged {
         }
         if scan.ending == Ending::None {
             let start = if scan.cdata { b']' } else { b'<' };
-            let found = if self.tags.trim {
-                find([start, b'\n'], text.as_bytes())
+            let plain = if self.tags.trim {
+                // What is in doubt is looked at piece by piece.
+                let skips = !scan.cdata && self.doubt.is_none();
+                find_feed(start, text.as_bytes(), skips)
             } else {
-                find([start], text.as_bytes())
+                find([start], text.as_bytes()).unwrap_or(text.len())
             };
-            let plain = found.unwrap_or(text.len());
             if plain > 0 {
                 scan.first = false;
                 scan.line_start = text[..plain].ends_with('\n');
@@ -1385,6 +1386,21 @@ fn named(rest: &str, may: impl Fn(char) -> bool) -> Fit {
         Some(next) if may(next) => Fit::Whole,
         Some(_) => Fit::No,
     }
+}
+
+/// Returns how many bytes come before the next one that may begin the end of a value: `start`, or a line feed. If it `skips`,
+/// one that no tag follows is none of those, as most are.
+fn find_feed(start: u8, bytes: &[u8], skips: bool) -> usize {
+    let mut from = 0;
+    while let Some(found) = find([start, b'\n'], &bytes[from..]) {
+        let at = from + found;
+        let text = bytes.get(at + 1).is_some_and(|next| *next != b'<');
+        if !(skips && text && bytes[at] == b'\n') {
+            return at;
+        }
+        from = at + 1;
+    }
+    bytes.len()
 }
 
 /// The most bytes of what begins a parameter that are looked at inside of a value.
