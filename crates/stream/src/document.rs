@@ -497,10 +497,8 @@ impl Inner {
             }
             json::Event::Key(piece) => {
                 // No path has a key this long, and a half of it fits none either.
-                if let Some(Level::Object { key }) = self.open.last_mut()
-                    && key.len() <= NAME_BYTES_MAX
-                {
-                    key.push_str(piece);
+                if let Some(Level::Object { key }) = self.open.last_mut() {
+                    push_name(key, piece);
                 }
             }
             json::Event::KeyEnd => {
@@ -551,15 +549,14 @@ impl Inner {
                 let role = *role;
                 self.call_value(role, event, end, here);
             }
-            (State::Word(_), json::Event::Str(piece) | json::Event::Number(piece))
-                if call.word.len() <= NAME_BYTES_MAX =>
-            {
-                call.word.push_str(piece);
+            (State::Word(_), json::Event::Str(piece) | json::Event::Number(piece)) => {
+                push_name(&mut call.word, piece);
             }
             (State::Word(role), json::Event::StringEnd | json::Event::NumberEnd) => {
                 let (role, word) = (*role, json::unescape(&call.word));
                 call.state = State::Keys;
-                if role == Role::Name && (word.is_empty() || call.word.len() > NAME_BYTES_MAX) {
+                // Half a name or id would be another one.
+                if (role == Role::Name && word.is_empty()) || call.word.len() > NAME_BYTES_MAX {
                     return;
                 }
                 match (role, call.index) {
@@ -625,7 +622,7 @@ impl Inner {
             // Some count their calls; the number is as good a name for one.
             (Role::Id, json::Event::Number(piece)) => {
                 call.word.clear();
-                call.word.push_str(piece);
+                push_name(&mut call.word, piece);
                 call.state = State::Word(role);
             }
             (Role::Wrapper, json::Event::StringStart) if call.name.is_none() && !envelope => {
@@ -879,7 +876,9 @@ impl Inner {
         if let Some(index) = call.index {
             self.close_inner(call.inner.take(), self.base + end as u64, here);
             if let Some(key) = &call.odd {
-                let detail = format!("`{key}` is no key of a call; its value is not shown");
+                let shown: String = key.chars().take(SHOWN_CHARS_MAX).collect();
+                let more = if shown.len() < key.len() { "…" } else { "" };
+                let detail = format!("`{shown}{more}` is no key of a call; its value is not shown");
                 let error = Event::Error { kind: ErrorKind::UnexpectedData, detail: &detail };
                 self.give(Found::Call(error), end, end, here);
             }
@@ -993,3 +992,12 @@ impl Inner {
         }
     }
 }
+/// Appends to a name as much as can matter: what is longer than [`NAME_BYTES_MAX`] is too long, however the
+/// input was cut.
+fn push_name(name: &mut String, piece: &str) {
+    let room = (NAME_BYTES_MAX + 1).saturating_sub(name.len()).min(piece.len());
+    name.push_str(&piece[..piece.ceil_char_boundary(room)]);
+}
+
+/// Characters of a key that an error shows.
+const SHOWN_CHARS_MAX: usize = 64;

@@ -296,6 +296,12 @@ impl Run {
                 let (half, block) = (self.partial.text.len(), calls.is_block());
                 let torn = half > 1 || (half > 0 && block);
                 if torn {
+                    // Half a close marker is owed to a limit on tokens; anything else began another call.
+                    let tight: String = self.partial.text.split_whitespace().collect();
+                    if !calls.close.iter().any(|close| close.starts_with(&tight)) {
+                        let start = self.partial.start;
+                        truncated("the stream ends where another call begins", start..at, sink);
+                    }
                     self.partial.text.clear();
                 }
                 let blank = self.held.text.trim_start().is_empty();

@@ -351,7 +351,7 @@ impl Nested {
                     true
                 }
                 State::Prefix => self.spec.prefix.starts_with(&self.buffer),
-                State::Tag if next == '>' => {
+                State::Tag if next == '>' && self.buffer.len() > self.spec.prefix.len() + 1 => {
                     pos += len;
                     let ended = self.tag(here + len as u64, out);
                     if ended.is_some() {

@@ -71,9 +71,9 @@ impl Rest {
             json::Event::ObjectEnd | json::Event::ArrayEnd => Some(Token::Close),
             json::Event::KeyStart => Some(Token::Key),
             json::Event::Key(piece) => {
-                if self.key.len() <= KEY_BYTES_MAX {
-                    self.key.push_str(piece);
-                }
+                // One byte too many is enough to tell, and more would depend on how the input is cut.
+                let room = (KEY_BYTES_MAX + 1).saturating_sub(self.key.len()).min(piece.len());
+                self.key.push_str(&piece[..piece.ceil_char_boundary(room)]);
                 Some(Token::KeyText)
             }
             json::Event::KeyEnd => Some(Token::KeyEnd),

@@ -640,3 +640,25 @@ fn blocks_that_break() {
     check("qwen3_coder", "<function=ping>\n", "<function=ping>\n !truncated");
     check("pythonic", r#"[search(q="x", q="y")]"#, r#"⟨search({"q":"x","q":"y"})⟩ !duplicate_key"#);
 }
+
+/// What looks like the end of a tag right behind its prefix is text.
+#[test]
+fn a_prefix_without_its_tag() {
+    let begin = "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"make\">";
+    for rest in [
+        "]<]minimax[>[>",
+        "]<]minimax[>[",
+        "]<]minimax[>[>x",
+        "]<]minimax[>[<>",
+        "]<]minimax[>[</>",
+    ] {
+        let input = format!("{begin}{rest}");
+        crate::invariants::check(
+            "minimax_m3",
+            &Default::default(),
+            &Default::default(),
+            input.as_bytes(),
+            1,
+        );
+    }
+}

@@ -199,10 +199,11 @@ fn nothing_is_lost(name: &str, events: &[Canonical], spans: &[Range<u64>], input
 /// Takes out of a text what may go with a call: its keys and tags, brackets, commas, quotes and blanks.
 fn bare(text: &str) -> String {
     let mut text = strip(text);
+    text.retain(|c| !c.is_whitespace());
     for mark in ["<tool_call>", "</tool_call>", "ToolCall_V2", "tool_calls"] {
         text = text.replace(mark, "");
     }
-    text.retain(|c| !c.is_whitespace() && !"{}[],:;\"".contains(c));
+    text.retain(|c| !"{}[],:;\"".contains(c));
     text
 }
 
@@ -219,7 +220,20 @@ fn strip(text: &str) -> String {
         "Here's my thought process:",
         "Here's my response:",
     ];
+    // Blanks in a tag are no reason not to take it for one.
+    const TIGHT: &[&str] = &["<think", "</think", "<", "</"];
     let mut text = text.to_owned();
+    for tag in TIGHT {
+        let mut at = 0;
+        while let Some(found) = text[at..].find(tag) {
+            at += found + tag.len();
+            let after = text[at..].trim_start();
+            if after.starts_with(['>', '/']) || after.starts_with("think") {
+                let blanks = text.len() - at - after.len();
+                text.replace_range(at..at + blanks, "");
+            }
+        }
+    }
     while let Some(mark) = MARKS.iter().find(|mark| text.contains(**mark)) {
         text = text.replace(mark, "");
     }
