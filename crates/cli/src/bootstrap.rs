@@ -64,6 +64,8 @@ impl World {
             .context("the current directory cannot be used; change to one that exists")
             .map_err(Failure::usage)?;
         let home = home(&|name| std::env::var_os(name)).map_err(Failure::usage)?;
+        // The daemon has a directory of its own, and `-C` changes ours.
+        let home = here.join(home);
         let world = Self { env, home, directory: here };
         world
             .at(directory)

@@ -399,6 +399,10 @@ fn spawn(home: &Home, launch: &Launch<'_>) -> Result<Child, StartError> {
         command.args(["--model", model]);
     }
     command.args(launch.args).env(NO_BACKTRACE.0, NO_BACKTRACE.1);
+    // A home that is named from where we are would be another one from where it is.
+    if let Some(root) = home.directory().parent() {
+        command.env("HEDDLE_HOME", root);
+    }
     // It keeps nothing of ours: no directory, no terminal. It makes a session for itself.
     command.current_dir(home.directory()).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(stderr).spawn().map_err(failed)

@@ -152,6 +152,14 @@ impl Policy {
         }
         let full = self.profile.mode == SandboxMode::DangerFullAccess;
         let mut concerns = self.concerns(&inspection);
+        if concerns.is_empty() && typed::hides_a_line(request, &inspection) {
+            let command = inspection.unclear.last().map(|unclear| unclear.part.clone());
+            let reason =
+                "Keys in it edit or recall a line, so it cannot be told what it runs.".to_owned();
+            let because = Because::Unclear { command: command.unwrap_or_default() };
+            let concern = Concern::new(Question::Sandbox, because);
+            concerns.push(Concern { reason: Some(reason), ..concern });
+        }
         if request.outside && !full {
             concerns.push(Concern::new(Question::Sandbox, Because::TypedOutside));
         }

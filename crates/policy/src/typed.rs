@@ -1,77 +1,162 @@
 //! What a model types into a command that is running.
 //!
-//! Which program reads it is not known for sure: a shell, an interpreter of another language, or one that
-//! asks for a name. So it is read as a script of a shell; and where the command is an interpreter, as its
-//! code. Keys that edit a line are applied where that is simple, and count as not understood otherwise.
+//! Everything that was typed is judged together with what comes next, since lines depend on each other:
+//! `c="curl x"`, then `system(c)`. How it is read depends on the command, as far as that can be told:
+//!
+//! | reader | read as | not understood |
+//! | --- | --- | --- |
+//! | a shell, or a command that is not understood | a script | counts, as in a script; keys that edit or recall a line always ask |
+//! | an interpreter of another language | code, in which programs are looked for by name | only keys |
+//! | an editor or pager | the same; what follows `!` is a script | what follows `!` |
+//! | any other program | the same as code | nothing |
+//!
+//! Which keys a terminal and a program take how is a setting of either. So a text is read twice: with keys
+//! such as Ctrl-C and Backspace doing what they usually do, and as if there were none.
 
 use crate::inspect::Inspection;
 use crate::request::InputRequest;
-use crate::shell::{SCRIPT_BYTES_MAX, Script, Trouble, Unclear, excerpt};
+use crate::shell::{SCRIPT_BYTES_MAX, Trouble, Unclear, excerpt};
 use crate::wrap;
 
-/// What was typed into one command and may still be a part of what is typed next: a line without its end,
-/// an open quote, a here-document.
+/// What was typed into one command so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Typed {
-    open: String,
+    text: String,
 }
 
 impl Typed {
-    /// Returns what the command would read as one, were these characters typed now.
+    /// Returns what would have been typed, were these characters typed now.
     pub fn with(&self, chars: &str) -> String {
-        format!("{}{chars}", self.open)
+        format!("{}{chars}", self.text)
     }
 
-    /// Tells whether something was typed that is not over yet.
+    /// Tells whether a line was begun and not ended.
     pub fn is_open(&self) -> bool {
-        !self.open.is_empty()
+        !self.text.is_empty() && !self.text.ends_with(['\n', '\r', '\u{3}', '\u{4}'])
     }
 
     /// Notes that these characters were typed.
     pub fn push(&mut self, chars: &str) {
-        self.open.push_str(chars);
-        if is_whole(&apply_keys(&self.open).text) {
-            self.open.clear();
-        }
+        self.text.push_str(chars);
         // Longer than what is parsed, so that a text whose beginning is gone is never understood.
-        let excess = self.open.len().saturating_sub(2 * SCRIPT_BYTES_MAX);
-        let cut = (excess..).find(|at| self.open.is_char_boundary(*at)).unwrap_or_default();
-        self.open.drain(..cut);
+        let excess = self.text.len().saturating_sub(2 * SCRIPT_BYTES_MAX);
+        self.text.drain(..self.text.ceil_char_boundary(excess));
     }
-}
 
-/// Tells whether nothing that follows can change what a text means.
-fn is_whole(text: &str) -> bool {
-    text.ends_with('\n') && !text.ends_with("\\\n") && Script::parse(text).unclear.is_empty()
+    /// Forgets the line that is open, because the terminal has dropped it.
+    pub fn give_up_line(&mut self) {
+        self.text.truncate(self.text.rfind(['\n', '\r']).map_or(0, |at| at + 1));
+    }
+
+    /// Forgets what was typed, because a person has accepted it.
+    pub fn accepted(&mut self) {
+        self.text.clear();
+    }
 }
 
 /// Looks into what would be typed.
 pub(crate) fn inspect(request: &InputRequest) -> Inspection {
+    let reader = Reader::of(&request.argv);
     let Keyed { text, edited } = apply_keys(&request.text);
-    let mut inspection = Inspection::of(&["bash".to_owned(), "-c".to_owned(), text.clone()]);
-    let is_code = is_read_as_code(&request.argv);
-    if is_code {
-        // Code of another language is no script of a shell, and no reason for doubt.
-        inspection.unclear.clear();
-        inspection.raw.clear();
-    } else if edited || recalls_history(&text) {
-        inspection.unclear.push(Unclear { part: excerpt(&text), why: Trouble::Keys });
-        inspection.raw.push(text.clone());
+    let without: String =
+        request.text.replace('\r', "\n").chars().filter(|key| !is_key(*key)).collect();
+    let mut inspection = reader.inspect(&text);
+    if without != text {
+        merge(&mut inspection, reader.inspect(&without));
     }
-    if (is_code || !inspection.is_clear()) && wrap::may_start_programs(&text) {
-        inspection.embedded.push(text);
+    let doubtful = match reader {
+        Reader::Shell => edited || recalls_history(&text),
+        Reader::Interpreter => edited,
+        Reader::Editor | Reader::Other => false,
+    };
+    if doubtful {
+        inspection.unclear.push(Unclear { part: excerpt(&text), why: Trouble::Keys });
+        inspection.raw.push(text);
     }
     inspection
 }
 
-/// Tells whether what is typed into a command is code of another language than a shell's.
-fn is_read_as_code(argv: &[String]) -> bool {
-    let inspection = Inspection::of(argv);
-    let programs = || {
-        let inner = inspection.commands.iter().filter(|found| !found.carrier);
-        inner.filter_map(|found| found.words.first()?.known()).map(wrap::base_name)
-    };
-    inspection.is_clear() && programs().any(wrap::interprets) && !programs().any(wrap::is_shell)
+/// Tells whether keys in what would be typed into a shell edit or recall a line: nobody can say what it would
+/// run then, and whoever types the whole line can be understood.
+pub(crate) fn hides_a_line(request: &InputRequest, inspection: &Inspection) -> bool {
+    let keys = inspection.unclear.iter().any(|unclear| unclear.why == Trouble::Keys);
+    keys && Reader::of(&request.argv) == Reader::Shell
+}
+
+/// What reads what is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    Shell,
+    Interpreter,
+    Editor,
+    Other,
+}
+
+impl Reader {
+    fn of(argv: &[String]) -> Self {
+        let inspection = Inspection::of(argv);
+        let programs = || {
+            let inner = inspection.commands.iter().filter(|found| !found.carrier);
+            inner.filter_map(|found| found.words.first()?.known()).map(wrap::base_name)
+        };
+        let wraps = |name: &str| wrap::is_shell(name) || wrap::leads_to_a_shell(name);
+        if !inspection.is_clear() || programs().any(wraps) {
+            return Self::Shell;
+        }
+        if programs().any(wrap::is_interpreter) {
+            return Self::Interpreter;
+        }
+        if programs().any(wrap::interprets) { Self::Editor } else { Self::Other }
+    }
+
+    fn inspect(self, text: &str) -> Inspection {
+        let mut inspection = script(text);
+        if self == Self::Shell {
+            return inspection;
+        }
+        // It is no script, and where it looks like a strange one that means nothing. But a program that it
+        // names plainly may be run by a shell that the command has started.
+        inspection.unclear.clear();
+        inspection.raw.clear();
+        inspection
+            .commands
+            .retain(|found| found.words.first().is_some_and(|it| it.known().is_some()));
+        for found in &mut inspection.commands {
+            found.origin = None;
+        }
+        if wrap::may_start_programs(text) {
+            let joined = text.replace("\\\n", "");
+            inspection.embedded.push(joined.replace(['\\', '"', '\''], ""));
+            inspection.embedded.push(text.to_owned());
+        }
+        if self == Self::Editor {
+            for line in text.lines() {
+                let escapes = line.match_indices('!').map(|(at, _)| &line[at + 1..]);
+                let commands = escapes.filter(|command| !command.starts_with('='));
+                commands.for_each(|command| merge(&mut inspection, script(command)));
+            }
+        }
+        inspection
+    }
+}
+
+fn script(text: &str) -> Inspection {
+    Inspection::of(&["bash".to_owned(), "-c".to_owned(), text.to_owned()])
+}
+
+fn merge(inspection: &mut Inspection, other: Inspection) {
+    let Inspection { commands, features, unclear, raw, embedded } = other;
+    let known = inspection.commands.len();
+    inspection.commands.extend(commands.into_iter().map(|mut found| {
+        if let Some(origin) = &mut found.origin {
+            origin.parent += known;
+        }
+        found
+    }));
+    inspection.features.extend(features);
+    inspection.unclear.extend(unclear);
+    inspection.raw.extend(raw);
+    inspection.embedded.extend(embedded);
 }
 
 /// A text after the keys in it that edit lines.
@@ -79,6 +164,11 @@ struct Keyed {
     text: String,
     /// Whether there are keys whose effect depends on the program: arrows, completion, a search.
     edited: bool,
+}
+
+/// Tells whether a character is a key that does something, and no text.
+fn is_key(key: char) -> bool {
+    key.is_control() && !matches!(key, '\n' | '\t')
 }
 
 fn apply_keys(typed: &str) -> Keyed {
@@ -115,11 +205,17 @@ fn apply_keys(typed: &str) -> Keyed {
     Keyed { text, edited }
 }
 
-/// Tells whether a shell would put an earlier command in the place of something: `!!`, `!git`, `^a^b`.
+/// Tells whether a shell would put an earlier command in the place of something: `!!`, `!git`, `!:1`, `^a^b`,
+/// `fc`.
 fn recalls_history(text: &str) -> bool {
     let recalls = |(at, _): (usize, &str)| {
         let next = text[at + 1..].chars().next();
-        next.is_some_and(|next| next.is_alphanumeric() || "!-?#$".contains(next))
+        next.is_some_and(|next| !next.is_whitespace() && !"=(\"'".contains(next))
     };
-    text.match_indices('!').any(recalls) || text.lines().any(|line| line.starts_with('^'))
+    let fc = |line: &str| {
+        line.split([';', '&', '|'])
+            .any(|part| matches!(part.split_whitespace().next(), Some("fc" | "history" | "bind")))
+    };
+    text.match_indices('!').any(recalls)
+        || text.lines().any(|line| line.starts_with('^') || fc(line))
 }

@@ -11,7 +11,8 @@ mod table;
 
 use crate::shell::Word;
 pub(crate) use embedded::{
-    code as embedded_code, code_in_documents, interprets, may_start_programs, reads_code,
+    code as embedded_code, code_in_documents, interprets, is_interpreter, may_start_programs,
+    reads_code,
 };
 pub(crate) use git::{GIT_FLAGS, GIT_VALUES};
 pub(crate) use option::{head as head_of, values as option_values};
@@ -129,6 +130,12 @@ pub(crate) fn is_wrapper(words: &[Word]) -> bool {
 /// Tells whether a program is a shell, of whatever language.
 pub(crate) fn is_shell(name: &str) -> bool {
     table::SHELLS.contains(&name) || table::OTHER_SHELLS.contains(&name)
+}
+
+/// Tells whether a program gives what is typed into it to a shell, here or elsewhere.
+pub(crate) fn leads_to_a_shell(name: &str) -> bool {
+    let runs = ["docker", "kubectl", "nsenter", "podman", "screen", "ssh", "su", "sudo", "tmux"];
+    runs.contains(&name) || table::OPAQUE.contains(&name)
 }
 
 /// Returns the name of a program without the directories before it.
@@ -597,7 +604,12 @@ fn alias(words: &[Word]) -> Vec<Inner> {
         let (_, text) = word.text.split_once('=')?;
         Some(Inner::Script { at, text: text.to_owned() })
     });
-    scripts.collect()
+    let mut scripts: Vec<_> = scripts.collect();
+    // What is written behind the name later belongs to it.
+    if !scripts.is_empty() {
+        scripts.push(Inner::Unclear);
+    }
+    scripts
 }
 
 /// `su [OPTIONS] [USER] -c SCRIPT`, in any order.

@@ -70,7 +70,7 @@ pub enum Overrun {
         /// The bound.
         bytes_max: u64,
     },
-    /// A protected name could have been made: the empty directory in its place was removed by somebody else.
+    /// Somebody else removed or replaced what stood at a protected name, so it was protected no longer.
     Unprotected,
 }
 
@@ -101,8 +101,9 @@ impl fmt::Display for Overrun {
             }
             Self::Unprotected => write!(
                 f,
-                "the command was ended: an empty directory such as .git or .heddle, which keeps it from \
-                 making one, was removed by another program; run it again"
+                "the command was ended: another program removed or replaced a protected .git, .codex, .heddle, \
+                 .agents or .aws while it ran, so it could have written there; look at what is in them, and run \
+                 it again"
             ),
         }
     }

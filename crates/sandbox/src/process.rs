@@ -10,6 +10,7 @@ use std::sync::Arc;
 use policy::{Permit, SandboxMode};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
@@ -280,6 +281,17 @@ impl Connection {
     /// Returns what the process is connected to.
     pub fn kind(&self) -> Io {
         self.kind
+    }
+
+    /// Tells whether Ctrl-C gives up what was typed: the terminal turns it into a signal, and drops the line.
+    pub fn drops_line_on_interrupt(&self) -> bool {
+        let Some(fd) = self.fd.as_ref().filter(|_| self.kind == Io::Terminal) else { return false };
+        tcgetattr(fd).is_ok_and(|settings| {
+            let modes = settings.local_modes;
+            modes.contains(LocalModes::ISIG)
+                && !modes.contains(LocalModes::NOFLSH)
+                && settings.special_codes[SpecialCodeIndex::VINTR] == 3
+        })
     }
 
     /// Waits for output and appends it to `buffer`; false at its end.

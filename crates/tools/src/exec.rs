@@ -19,7 +19,7 @@ use crate::gate::Asking;
 use crate::login::{LoginEnvironments, LoginShell};
 use crate::output::{self, Standing};
 use crate::patch;
-use crate::session::{SESSIONS_MAX, Session, Sessions, Start};
+use crate::session::{CTRL_C, SESSIONS_MAX, Session, Sessions, Start};
 use crate::shell::{self, Shell};
 use crate::tool::{Progress, ProgressSender, Running, Tool, ToolCall, Workspace};
 
@@ -29,8 +29,6 @@ const YIELD_DEFAULT_MS: u64 = 10_000;
 const YIELD_MS: (u64, u64) = (250, 30_000);
 /// How long the effect of typing is waited for unless the model says otherwise.
 const TYPED_YIELD_DEFAULT_MS: u64 = 250;
-/// What a terminal turns into an interruption.
-const CTRL_C: &str = "\u{3}";
 /// The bounds of a wait without typing.
 const POLL_YIELD_MS: (u64, u64) = (5_000, 300_000);
 
@@ -287,7 +285,7 @@ impl WriteStdin {
         // Told first: the command may end by it, and its item with it.
         let (into, number, text) = (session.key, session.id, chars.to_owned());
         progress.send(key, Progress::Typed { into, session: number, text }).await;
-        let typed = session.write(chars, &leave.permit).await;
+        let typed = session.write(chars, &leave).await;
         if leave.asked {
             let status = if typed.is_ok() { Status::Completed } else { Status::Failed };
             progress.send(key, Progress::Ended(body(status))).await;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use policy::{InputRequest, Permit, Typed};
+use policy::{InputRequest, Typed};
 use protocol::id::CallKey;
 use protocol::item::{Command, ItemBody, Status};
 use sandbox::{Connection, Group, Io, Process};
@@ -18,10 +18,13 @@ use stdx::HeadTail;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::gate::Leave;
 use crate::tool::{Progress, ProgressSender};
 
 /// Commands that may run at the same time.
 pub(crate) const SESSIONS_MAX: usize = 64;
+/// What a terminal turns into an interruption.
+pub(crate) const CTRL_C: &str = "\u{3}";
 /// Bytes kept of the beginning of a command's output, and as many of its end.
 const OUTPUT_HALF_BYTES_MAX: usize = 512 * 1024;
 /// How long output may still come after a process and its group have ended; only a process that
@@ -189,8 +192,15 @@ impl Session {
     }
 
     /// Types into the command's terminal, with leave for [`Session::input`].
-    pub(crate) async fn write(&self, text: &str, _leave: &Permit) -> io::Result<()> {
-        lock(&self.typed).push(text);
+    pub(crate) async fn write(&self, text: &str, leave: &Leave) -> io::Result<()> {
+        if text == CTRL_C && self.connection.drops_line_on_interrupt() {
+            lock(&self.typed).give_up_line();
+        } else {
+            lock(&self.typed).push(text);
+        }
+        if leave.asked {
+            lock(&self.typed).accepted();
+        }
         let written = timeout(WRITE_PATIENCE, self.connection.write(text.as_bytes())).await;
         written.unwrap_or_else(|_| Err(io::Error::other("the program does not read its input")))
     }

@@ -73,8 +73,11 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
         let code = signals.attend(&mut process).await.map_err(Failure::failed)?;
         if let Some(overrun) = process.overrun() {
             // With nobody to read it, there is nobody to tell that either.
-            let _ =
-                writeln!(io::stderr(), "heddle: {overrun}; see `command_limits` in config.toml");
+            let advice = match overrun.is_limit() {
+                true => "; see `command_limits` in config.toml",
+                false => "",
+            };
+            let _ = writeln!(io::stderr(), "heddle: {overrun}{advice}");
         }
         Ok(ExitCode::from(u8::try_from(code).unwrap_or(code::FAILED)))
     })

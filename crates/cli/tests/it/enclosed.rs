@@ -468,24 +468,32 @@ fn a_command_holds_no_lock_of_ours() {
 
 /// Directories stand for protected names that are missing while a command runs. One that was left behind
 /// and that a command has locked keeps no other from beginning, and goes when nobody needs it any more.
-/// The mount over a guard goes with the guard, whoever removes it outside.
+/// The mount over what is protected goes with it, whoever removes or replaces it outside.
 #[test]
 fn a_command_ends_with_its_guards() {
-    let lab = lab();
-    let guard = lab.workspace.path().join(".heddle");
-    let args = ["--level", "namespaces", "-s", "workspace-write"];
-    let script = "echo begun; while sleep 0.01; do mkdir .heddle && echo made; done";
-    let mut holder = sandbox(&lab, &args, script);
-    let holder = holder.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut holder = holder.spawn().unwrap();
-    let mut said = [0; 6];
-    holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-    assert_eq!(&said, b"begun\n");
-    fs::remove_dir(&guard).unwrap();
-    let ended = holder.wait_with_output().unwrap();
-    let errors = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(137), "{errors}");
-    assert!(errors.contains("removed by another program"), "{errors}");
+    let replaced = |path: &Path| {
+        fs::rename(path, path.with_extension("old")).unwrap();
+        fs::create_dir(path).unwrap();
+    };
+    let removed = |path: &Path| fs::remove_dir(path).unwrap();
+    let cases: [(&str, &dyn Fn(&Path)); 2] = [(".heddle", &removed), (".git", &replaced)];
+    for (name, change) in cases {
+        let lab = lab();
+        let args = ["--level", "namespaces", "-s", "workspace-write"];
+        let script = "echo begun; while sleep 0.01; do :; done";
+        let mut holder = sandbox(&lab, &args, script);
+        let holder = holder.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut holder = holder.spawn().unwrap();
+        let mut said = [0; 6];
+        holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"begun\n");
+        change(&lab.workspace.path().join(name));
+        let ended = holder.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(137), "{name}: {errors}");
+        assert!(errors.contains("removed or replaced"), "{name}: {errors}");
+        assert!(!errors.contains("command_limits"), "{name}: {errors}");
+    }
 }
 
 #[test]

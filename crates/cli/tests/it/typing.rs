@@ -59,6 +59,19 @@ fn what_is_typed_is_judged_and_shown() {
     assert!(outputs[5].contains("42"), "{outputs:#?}");
 }
 
+/// A terminal that was told so hands Ctrl-C on, and the line goes on behind it.
+#[test]
+fn an_interruption_that_is_none() {
+    let typed = type_into(
+        "stty -echo intr undef; PS1= exec bash --norc",
+        "",
+        &["touch fine\n", "r", "\u{3}", "m -f fine\n"],
+    );
+    let Typed { outputs, lab, .. } = &typed;
+    assert!(lab.workspace.path().join("fine").exists(), "{outputs:#?}");
+    assert!(outputs[4].contains("destroys files"), "{outputs:#?}");
+}
+
 #[test]
 fn rules_hold_for_what_is_typed() {
     let rule = "prefix_rule(pattern=[\"git\", \"push\"], decision=\"forbidden\", \

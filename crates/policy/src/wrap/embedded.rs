@@ -31,6 +31,11 @@ pub(crate) fn interprets(name: &str) -> bool {
     INTERPRETERS.contains(&name) || ESCAPES.contains(&name)
 }
 
+/// Tells whether a program is an interpreter of another language than a shell's.
+pub(crate) fn is_interpreter(name: &str) -> bool {
+    INTERPRETERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'))
+}
+
 /// Tells whether a command is an interpreter that reads its code from the standard input.
 pub(crate) fn reads_code(words: &[Word]) -> bool {
     let Some((name, arguments)) = words.split_first() else { return false };

@@ -44,15 +44,13 @@ fn check(command: &str, pieces: &[&str], want: &str) {
 
 #[test]
 fn rules_and_the_guard_hold_for_what_is_typed() {
-    for command in ["bash", "sh -i", "ssh host", "some-tool"] {
+    for command in ["bash", "sh -i", "ssh host", "some-tool", "python3 -q", "vim x"] {
         check(command, &["echo hi\n"], "run");
         check(command, &["curl evil\n"], "refuse");
         check(command, &["true; /usr/bin/curl evil\r"], "refuse");
         check(command, &["sudo curl evil\n"], "refuse");
         check(command, &["git push\n"], "ask");
         check(command, &["rm -rf .\n"], "ask");
-        // What is not understood could be what a rule is about.
-        check(command, &["$x evil\n"], "ask");
         // No rule takes it out, and there is nothing to take out.
         check(command, &["ls\n"], "run");
         check(
@@ -60,6 +58,15 @@ fn rules_and_the_guard_hold_for_what_is_typed() {
             &["y\n", "q", "\u{4}", "\u{3}", "\n", "my name\n"],
             "run run run run run run",
         );
+    }
+    for command in ["bash", "ssh host", "$SHELL"] {
+        // What is not understood could be what a rule is about.
+        check(command, &["$x evil\n"], "ask");
+    }
+    // Programs that ask for something get answers that are no scripts.
+    for answer in ["don't\n", "https://a.b/?q=1\n", "~/src\n", "$5\n", "\u{1b}[A\n", "a*b\n"] {
+        check("./setup", &[answer], "run");
+        check("read x; echo got", &[answer], "run");
     }
 }
 
@@ -69,15 +76,18 @@ fn pieces_are_read_together() {
     check("bash", &["c", "u", "r", "l", "l evil\n"], "run run run refuse refuse");
     check("bash", &["cu\\\n"], "ask");
     check("bash", &["echo 'a\n"], "ask");
-    for (pieces, want) in
-        [(["r\\\n", "m -rf .\n"], "run ask"), (["echo 'a\n", "'; rm -rf .\n"], "run ask")]
-    {
+    for (pieces, want) in [
+        (["r\\\n", "m -rf .\n"], "run ask"),
+        (["echo 'a\n", "'; rm -rf .\n"], "run ask"),
+        (["q=rm\n", "$q -f f\n"], "run ask"),
+        (["alias q=mv\n", "q a b\n"], "run run"),
+    ] {
         assert_eq!(type_all("", OnRequest, "bash", &pieces), want, "{pieces:?}");
     }
+    assert_eq!(type_all("", OnRequest, "bash", &["alias q=\"rm\"\n"]), "ask");
     check("bash", &["r", "m -r", "f .\n"], "run run ask");
     // A line that is over is not held against the next.
     check("bash", &["echo cu\n", "rl\n", "echo\n"], "run run run");
-    check("bash", &["cu\u{3}", "rl\n"], "run run");
     // What was refused was not typed.
     check("bash", &["curl evil\n", "echo\n"], "refuse run");
 }
@@ -87,22 +97,68 @@ fn keys_that_edit() {
     check("bash", &["cux\u{7f}rl evil\n"], "refuse");
     check("bash", &["xx\u{15}curl evil\n"], "refuse");
     check("bash", &["rx\u{8}m -rf .\n"], "ask");
-    for text in
-        ["\u{1b}[A\n", "\u{12}cur\n", "cur\t evil\n", "!!\n", "!cu\n", "^a^b\n", "a\u{17}b\n"]
-    {
+    // Terminals can be told that these mean nothing.
+    for command in ["bash", "sh", "python3", "./tool"] {
+        check(command, &["cu\u{3}", "rl evil\n"], "run refuse");
+        check(command, &["cu", "\u{4}", "rl evil\n"], "run run refuse");
+        check(command, &["cu\u{15}", "rl evil\n"], "run refuse");
+    }
+    for text in [
+        "\u{1b}[A\n",
+        "\u{12}cur\n",
+        "cur\t evil\n",
+        "!!\n",
+        "!cu\n",
+        "!:1-3\n",
+        "!!:s/a/b/\n",
+        "^a^b\n",
+        "fc -s a=b\n",
+        "a\u{17}b\n",
+        "m -f f\u{1}r\n",
+        "bind -x '\"q\":x'\n",
+    ] {
         check("bash", &[text], "ask");
-        // Without a rule that could be about it, it is none of our business.
-        assert_eq!(type_all("", Never, "bash", &[text]), "run", "{text:?}");
+        // Into a shell they ask whatever the rules; for other programs they are what keys are for.
+        assert_eq!(type_all("", OnRequest, "bash", &[text]), "ask", "{text:?}");
+        assert_eq!(type_all("", Never, "./menu", &[text]), "run", "{text:?}");
     }
     assert_eq!(type_all("", Never, "vim x", &["ihello\u{1b}:wq\n"]), "run");
+    check("python3", &["rl x\")", "\u{1}"], "run ask");
 }
 
 #[test]
 fn code_of_other_languages() {
     check("python3 -q", &["print('hi')\n", "for x in range(3):\n\tprint(x)\n\n"], "run run");
+    for line in [
+        "print(6*7)\n",
+        "print(\"`x`\")\n",
+        "print(f\"{x} $HOME\")\n",
+        "\"\"\"doc\n",
+        "print(*[1])\n",
+        "x != y\n",
+        "Math.max(...[1]) /* c */\n",
+        "select count(*) from t;\n",
+    ] {
+        for command in ["python3 -q", "node", "sqlite3 x.db", "psql db"] {
+            check(command, &[line, line], "run run");
+        }
+    }
     check("python3 -q", &["import os; os.system('curl evil')\n"], "ask");
     check("python3 -q", &["import shutil; shutil.rmtree('x')\n"], "ask");
-    check("psql db", &["select 1;\n", "\\! curl evil\n"], "run ask");
+    check("python3 -q", &["c=\"curl x\"\n", "os.system(c)\n"], "run ask");
+    check("python3 -q", &["c=[\"curl\",\"x\"]\n", "subprocess.run(c)\n"], "run ask");
+    check("python3 -q", &["from os import system as s\n", "s(\"curl x\")\n"], "run ask");
+    check("python3 -q", &["os.system(\"cu\\\n", "rl x\")\n"], "run ask");
+    check("python3 -q", &["os.system(\"cu\u{4}rl x\")\n"], "ask");
+    check("node", &["c='curl x'\n", "require('child_process').execSync(c)\n"], "run ask");
+    assert_eq!(
+        type_all("", OnRequest, "python3", &["c='rm -rf d'\n", "os.system(c)\n"]),
+        "run ask"
+    );
+    check("psql db", &["select 1;\n", "\\! curl evil\n"], "run refuse");
+    check("ed x", &["!c\"u\"rl x\n"], "refuse");
+    check("less x", &["!c\\url x\n"], "refuse");
+    check("ed x", &["w !sh\n"], "ask");
     check("vim x", &["ihello\u{1b}:wq\n"], "run");
     // A shell that reads is a shell, whatever ran before it.
     check("python3 x.py; bash", &["print(')\n"], "ask");

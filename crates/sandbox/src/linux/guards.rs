@@ -45,6 +45,8 @@ pub(crate) struct Guards {
     /// What must be mounted read-only.
     pub(crate) protected: Vec<PathBuf>,
     held: Vec<Held>,
+    /// What stood at the names that no command can move, by device and number.
+    standing: Vec<(PathBuf, (u64, u64))>,
     /// Where locks are, and those that are held, by their number.
     locks: Option<PathBuf>,
     taken: BTreeMap<u64, OwnedFd>,
@@ -71,7 +73,10 @@ impl Guards {
     ) -> Result<Self, Trouble> {
         let mut guards = Self { locks: locks.map(Path::to_owned), ..Self::default() };
         match guards.fill(writable, protected) {
-            Ok(()) => Ok(guards),
+            Ok(()) => {
+                guards.note_standing(writable);
+                Ok(guards)
+            }
             Err(trouble) => {
                 guards.remove();
                 Err(trouble)
@@ -113,11 +118,26 @@ impl Guards {
         Ok(())
     }
 
-    /// Begins to look after them, if there are any. Somebody outside can remove a guard, and what was mounted
-    /// over it inside of the sandbox goes with it: the name could be made from then on.
+    /// Notes what stands at protected names beside and above the writable directories. Those below may be moved
+    /// by the command, with the directory that they are in.
+    fn note_standing(&mut self, writable: &[PathBuf]) {
+        let fixed = |path: &&PathBuf| {
+            path.parent().is_some_and(|parent| writable.iter().any(|root| root.starts_with(parent)))
+        };
+        let standing = self.protected.iter().filter(fixed).filter_map(|path| {
+            let found = path.symlink_metadata().ok()?;
+            Some((path.clone(), (found.dev(), found.ino())))
+        });
+        self.standing = standing.collect();
+    }
+
+    /// Begins to look after them, if there are any. Somebody outside can remove or replace what is protected, and
+    /// what was mounted over it inside of the sandbox goes with it: the name could be made or written from then
+    /// on.
     pub(crate) fn rounds(&self) -> Option<Rounds<'_>> {
         let next = Instant::now() + PAUSE;
-        (!self.held.is_empty()).then_some(Rounds { guards: self, next })
+        let any = !self.held.is_empty() || !self.standing.is_empty();
+        any.then_some(Rounds { guards: self, next })
     }
 
     /// Removes what was made, unless another sandbox uses it too.
@@ -244,7 +264,11 @@ impl Lookout for Rounds<'_> {
         if !self.due_in().is_zero() {
             return None;
         }
-        let gone = !self.guards.held.iter().all(Held::is_in_place);
+        let stands = |(path, known): &(PathBuf, (u64, u64))| {
+            path.symlink_metadata().is_ok_and(|found| (found.dev(), found.ino()) == *known)
+        };
+        let held = self.guards.held.iter().all(Held::is_in_place);
+        let gone = !held || !self.guards.standing.iter().all(stands);
         self.next = Instant::now() + PAUSE;
         gone.then_some(Resource::Guards)
     }

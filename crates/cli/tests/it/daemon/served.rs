@@ -260,6 +260,21 @@ fn start_serve_stop() {
     assert!(!den.folder().join("socket").exists());
 }
 
+/// A home that is named from the current directory is the same for the daemon, which has another one.
+#[test]
+fn a_home_by_a_relative_path() {
+    let den = Den::new().with_model();
+    let (parent, name) = (den.lab.home.path().parent(), den.lab.home.path().file_name());
+    let model = den.model();
+    let mut start = den.command(&["start", "--model", model.to_str().unwrap(), "--threads", "1"]);
+    start.current_dir(parent.unwrap()).env("HEDDLE_HOME", name.unwrap());
+    let started = start.output().unwrap();
+    assert!(started.status.success(), "{started:?}");
+    // Found by its whole path, too.
+    assert!(den.pid().is_some());
+    check(&den.run(&["stop"]), 0, "has ended");
+}
+
 #[test]
 fn a_killed_daemon_is_in_nobodys_way() {
     let den = Den::new().with_model();
