@@ -13,6 +13,7 @@ mod accept;
 mod account;
 mod answer;
 mod body;
+mod composing;
 mod guard;
 mod hangup;
 mod problem;

@@ -413,11 +413,11 @@ impl Numbers<'_> {
         let key = self.get("attention.key_length").or(own);
         let value = self.get("attention.value_length").or(own);
         let architecture = &self.architecture;
-        if key != value && !WIDTHS_DIFFER.contains(&architecture) {
+        if key != value && !WIDTHS_DIFFER.contains(architecture) {
             return Err(self.wrong("attention.value_length"));
         }
         let rotated = self.get("rope.dimension_count").or(key);
-        if rotated != key && ROTATED_WHOLE.contains(&architecture) {
+        if rotated != key && ROTATED_WHOLE.contains(architecture) {
             return Err(self.wrong("rope.dimension_count"));
         }
         Ok(())

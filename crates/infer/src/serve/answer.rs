@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use super::account::{Account, Outcome};
 use super::body::Body;
+use super::composing;
 use super::problem::Problem;
 use super::stop::Stop;
 use super::upload::Upload;
@@ -145,7 +146,7 @@ fn start(
     is_wanted: impl Fn() -> bool + Sync,
 ) -> Result<Round, Refusal> {
     let model = loaded.model();
-    let prompt = model.compose(request)?;
+    let prompt = composing::watched(&loaded.name, || model.compose(request))?;
     let limit = u64::from(loaded.engine.context_tokens());
     let fits = |count: usize| (count as u64) <= limit.saturating_mul(COUNTED_MAX);
     let tokens =

@@ -275,6 +275,29 @@ fn a_home_by_a_relative_path() {
     check(&den.run(&["stop"]), 0, "has ended");
 }
 
+/// A template that doubles a text takes the daemon with it, and not the machine; what it was is told.
+#[test]
+fn a_template_without_bounds() {
+    let den = Den::new();
+    let mut model = testkit::gguf::llama(7);
+    let template = "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for m in messages %}\
+                    {% if 'boom' in (m.content|string) %}{% for a in range(36) %}\
+                    {% set ns.x = ns.x ~ ns.x %}{% endfor %}{% endif %}{{ m.content }}{% endfor %}";
+    model.set("tokenizer.chat_template", testkit::gguf::Value::Text(template.into()));
+    model.write(&den.model()).unwrap();
+    check(&den.start(), 0, "is running with tiny");
+    let mut answer = String::new();
+    let body = json!({"model": "tiny", "input": "boom", "max_output_tokens": 5});
+    // It may be cut off before a word was said.
+    let _ = post(&den.socket(), &body).read_to_string(&mut answer);
+    assert!(!answer.contains("completed"), "{answer}");
+    until("the end of the daemon", || (den.status()["running_now"] == false).then_some(()));
+    let files = fs::read_dir(den.folder()).unwrap().map(|entry| entry.unwrap().path());
+    let texts: Vec<_> = files.filter_map(|path| fs::read_to_string(path).ok()).collect();
+    let told = |text: &String| text.contains("chat template of tiny");
+    assert!(texts.iter().any(told), "{texts:#?}");
+}
+
 #[test]
 fn a_killed_daemon_is_in_nobodys_way() {
     let den = Den::new().with_model();

@@ -1,0 +1,47 @@
+//! Ends the daemon when making a prompt takes memory without bound.
+//!
+//! A chat template is a program that comes with the model. Its steps are bounded, but one step can double a text, and
+//! the template engine bounds no text. So what the process holds is looked at while a template runs: it is better to
+//! lose this daemon, which is started again for the next request, than the machine.
+
+use std::io::{self, Write as _};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use crate::metrics::resident_bytes;
+
+/// How much more than before the process may hold; the longest prompts take a part of that.
+const MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// How often it is looked at: less is written in between than there is room for.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Makes a prompt for the model of this name.
+pub(super) fn watched<T>(model: &str, compose: impl FnOnce() -> T) -> T {
+    let before = resident_bytes();
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while is_done.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+                if resident_bytes().saturating_sub(before) > MEMORY_BYTES_MAX {
+                    give_up(model);
+                }
+            }
+        });
+        let composed = compose();
+        drop(done);
+        composed
+    })
+}
+
+fn give_up(model: &str) -> ! {
+    let mib = MEMORY_BYTES_MAX >> 20;
+    let model = stdx::visible::line(model);
+    // Whoever starts the next daemon reads this.
+    let _ = writeln!(
+        io::stderr(),
+        "heddle: the chat template of {model} took more than {mib} MiB for one prompt, so the daemon was ended; use \
+         another file of this model"
+    );
+    std::process::exit(1)
+}
