@@ -135,7 +135,10 @@ impl Index {
         let (db, on_disk) = match opened {
             Ok(db) => (db, true),
             Err(error) => {
-                progress(Progress::InMemory(error.to_string()));
+                // Without a home there are no threads either, and nothing to tell.
+                if home.exists() {
+                    progress(Progress::InMemory(error.to_string()));
+                }
                 (db::open_in_memory()?, false)
             }
         };
