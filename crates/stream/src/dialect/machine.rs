@@ -32,6 +32,7 @@ impl Machine {
         let mode = if compiled.start_in_reasoning { Mode::Reasoning } else { Mode::Text };
         let run = Run {
             mode,
+            ends: compiled.ends,
             partial: Held::default(),
             held: Held::default(),
             body: None,
@@ -106,6 +107,8 @@ impl Engine for Machine {
 /// Where a stream stands.
 struct Run {
     mode: Mode,
+    /// Tokens that end a turn, and are no text wherever they stand.
+    ends: &'static [&'static str],
     /// What may still become a mark.
     partial: Held,
     /// What goes back as text if no call comes of it.
@@ -407,7 +410,18 @@ impl Run {
         let text = std::mem::take(&mut self.held.text);
         let limit = std::mem::take(&mut self.held.limit);
         self.mode = mode;
-        self.emit(&text, self.held.start, sink);
+        // The call may have failed inside of such a token, of which the rest is still to come.
+        let begins = |at: &usize| self.ends.iter().any(|end| end.starts_with(&text[*at..]));
+        let starts = text.char_indices().map(|(at, _)| at).skip(1);
+        let longest = self.ends.iter().map(|end| end.len()).max().unwrap_or_default();
+        let near = |at: &usize| text.len() - at < longest;
+        let cut = starts.filter(near).find(begins).filter(|_| self.partial.text.is_empty());
+        let cut = cut.unwrap_or(text.len());
+        self.emit_without_ends(&text[..cut], self.held.start, sink);
+        if cut < text.len() {
+            self.partial.text.push_str(&text[cut..]);
+            self.partial.start = self.held.start + cut as u64;
+        }
         self.held.text = text;
         self.held.text.clear();
         if limit {
@@ -419,6 +433,21 @@ impl Run {
             let detail = "no call follows what announces one";
             sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, at..at);
         }
+    }
+
+    /// Gives text that was held for a call which may have taken a token that ends a turn for a part of its head.
+    fn emit_without_ends(&mut self, text: &str, start: u64, sink: &mut dyn Sink) {
+        let first = |text: &str, ends: &[&str]| {
+            let found = ends.iter().filter_map(|end| Some((text.find(end)?, end.len())));
+            found.min_by_key(|(at, len)| (*at, std::cmp::Reverse(*len)))
+        };
+        let (mut rest, mut start) = (text, start);
+        while let Some((at, len)) = first(rest, self.ends) {
+            self.emit(&rest[..at], start, sink);
+            rest = &rest[at + len..];
+            start += (at + len) as u64;
+        }
+        self.emit(rest, start, sink);
     }
 
     /// Tells whether a mark after `before` stands where it counts.

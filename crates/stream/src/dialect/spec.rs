@@ -198,6 +198,8 @@ pub(crate) struct Compiled {
     pub(crate) after_calls: Option<&'static Switch>,
     /// Whether what is no call of the format is looked through for documents.
     pub(crate) documents: bool,
+    /// Tokens that end a turn.
+    pub(crate) ends: &'static [&'static str],
     pub(crate) text: Marks,
     pub(crate) reasoning: Marks,
     pub(crate) sections: Vec<Marks>,
@@ -290,6 +292,7 @@ impl Compiled {
             lookup: Lookup::new(options, Path::built_in),
             after_calls: spec.after_calls,
             documents: false,
+            ends: spec.ends,
             text,
             reasoning,
             sections: sections

@@ -190,6 +190,30 @@ fn ends_of_turns() {
     check("harmony", "<|channel|>final<|message|>a<|return|>", "a");
 }
 
+/// A head of a call that is none takes no token with it that ends a turn.
+#[test]
+fn ends_of_turns_in_heads() {
+    for (name, opener) in [
+        ("hermes", "<tool_call>"),
+        ("qwen3_coder", "<function=write>"),
+        ("kimi_k2", "<|tool_call_begin|>"),
+        ("deepseek_v31", "<｜tool▁call▁begin｜>"),
+        ("glm45", "<tool_call>"),
+    ] {
+        let tokens = ENDS.iter().filter(|(names, _)| names.contains(&name)).flat_map(|(_, it)| *it);
+        for token in tokens {
+            for (before, after) in [("", ""), ("y", ""), ("", " z"), ("y", "\nz")] {
+                let input = format!("x{opener}{before}{token}{after}");
+                let read =
+                    |size| short::read(name, &Options::default(), &Tools::default(), &input, size);
+                let shown = read(input.len());
+                assert_eq!(read(1), shown, "{name}: {input}");
+                assert!(!shown.contains(token), "{name}: {shown} of {input}");
+            }
+        }
+    }
+}
+
 /// What ends a turn or a text in each format.
 const ENDS: &[(&[&str], &[&str])] = &[
     (
