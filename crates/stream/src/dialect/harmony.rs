@@ -281,7 +281,7 @@ impl Arguments {
 
     fn push(&mut self, text: &str) {
         if self.is_json.is_none() {
-            let Some(first) = text.trim_ascii_start().bytes().next() else { return };
+            let Some(first) = text.trim_start_matches(JSON_BLANKS).bytes().next() else { return };
             let is_json = first == b'{' || self.expect == Expect::Json;
             self.is_json = Some(is_json && self.expect != Expect::Text);
         }
@@ -335,6 +335,9 @@ const SPECIAL: [(u32, Marker); 8] = [
     (200_008, Marker::Message),
     (200_012, Marker::Call),
 ];
+
+/// What may stand before a JSON value; other blanks make it none.
+const JSON_BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
 #[cfg(test)]
 mod tests {

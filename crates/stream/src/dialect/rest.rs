@@ -124,7 +124,16 @@ impl Rest {
         let cut = self.levels.iter().position(|level| !level.given && level.cut);
         match cut {
             Some(at) if !self.stays(&self.levels[..at]) => {
-                self.pending.truncate(self.levels[at].start);
+                // A member beside the call that was not whole is still what the document says.
+                let start = self.levels[at].start;
+                let structure = |c: char| c.is_whitespace() || "{[,".contains(c);
+                let said =
+                    self.pending.get(start..).is_some_and(|text| !text.chars().all(structure));
+                if said {
+                    self.pending.push_str(&self.between);
+                } else {
+                    self.pending.truncate(start);
+                }
             }
             Some(_) => {}
             None => self.pending.push_str(&self.between),

@@ -183,7 +183,12 @@ fn nothing_is_lost(name: &str, events: &[Canonical], spans: &[Range<u64>], input
     }
     match name {
         // Only an envelope goes with its call.
-        "toolcall_v2" => assert_eq!(bare(&text), bare(&outside), "{name}: {input}"),
+        "toolcall_v2" => {
+            let (text, outside) = (bare(&text), bare(&outside));
+            // A member that was cut off behind its call is not shown, and said to be missing.
+            let torn = truncated && outside.starts_with(&text);
+            assert!(text == outside || torn, "{name}: {text:?} of {outside:?}: {input}");
+        }
         // What is wrong with a block is named, and may hide some of it.
         "hermes" if !wrong => {
             let (text, outside) = (bare(&text), bare(&outside));
