@@ -3,8 +3,8 @@
 
 use policy::shell::Script;
 use policy::{
-    ApprovalPolicy, CommandRequest, Escalation, Grants, Place, Policy, Profile, SandboxMode, Scene,
-    Verdict, parse_rules, render_rule,
+    ApprovalPolicy, CommandRequest, Escalation, Grants, InputRequest, Place, Policy, Profile,
+    SandboxMode, Scene, Typed, Verdict, parse_rules, render_rule,
 };
 
 /// Panics where that does not hold.
@@ -21,8 +21,12 @@ pub fn check(data: &[u8]) {
     let escalation = text.starts_with('!').then(Escalation::default);
     for argv in [vec!["bash".to_owned(), "-lc".to_owned(), text.to_owned()], argv] {
         let line = render_rule(&argv);
-        let rules = parse_rules("fuzz", &line).expect("a rendered rule can be read");
-        assert!(rules[0].matches(&argv));
+        let program = &argv[0];
+        match parse_rules("fuzz", &line) {
+            Ok(rules) => assert!(rules[0].matches(&argv)),
+            // Only a program of several words, which there is not.
+            Err(error) => assert!(program.contains(char::is_whitespace), "{error}"),
+        }
         let request = CommandRequest {
             argv,
             cwd: "/w".into(),
@@ -32,5 +36,18 @@ pub fn check(data: &[u8]) {
         let told = policy.explain(&request, &Grants::default());
         assert_ne!(told.decision.verdict, Verdict::Run(Place::Outside));
         assert!(!matches!(told.decision.verdict, Verdict::Ask(_)));
+    }
+    // The same as what is typed into commands of every kind, at once and in two pieces.
+    let half = text.floor_char_boundary(text.len() / 2);
+    for command in ["bash", "python3", "vim x", "./tool"] {
+        let mut typed = Typed::default();
+        for piece in [&text[..half], &text[half..]] {
+            let argv = ["bash", "-lc", command].map(str::to_owned).to_vec();
+            let cwd = "/w".into();
+            let request = InputRequest { argv, cwd, outside: false, text: typed.with(piece) };
+            let verdict = policy.input(&request, &Grants::default()).verdict;
+            assert!(matches!(verdict, Verdict::Run(Place::Sandbox) | Verdict::Refuse(_)));
+            typed.push(piece);
+        }
     }
 }
