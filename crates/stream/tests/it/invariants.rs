@@ -205,7 +205,9 @@ fn nothing_is_lost(name: &str, events: &[Canonical], spans: &[Range<u64>], input
 fn bare(text: &str) -> String {
     let mut text = strip(text);
     text.retain(|c| !c.is_whitespace());
-    for mark in ["<tool_call>", "</tool_call>", "ToolCall_V2", "tool_calls"] {
+    // Also those that come together when others go.
+    const MARKS: [&str; 4] = ["<tool_call>", "</tool_call>", "ToolCall_V2", "tool_calls"];
+    while let Some(mark) = MARKS.iter().find(|mark| text.contains(**mark)) {
         text = text.replace(mark, "");
     }
     text.retain(|c| !"{}[],:;\"".contains(c));
