@@ -35,9 +35,13 @@ pub(crate) struct Chosen {
 
 /// Names the models of a home.
 pub(crate) fn models(home: &Path, env: &HashMap<String, String>) -> Models {
+    Models::new(home, model_folders(env).collect())
+}
+
+/// Lists the folders of models that the environment names.
+pub(crate) fn model_folders(env: &HashMap<String, String>) -> impl Iterator<Item = PathBuf> {
     let folders = env.get("HEDDLE_MODEL_PATH").map(String::as_str).unwrap_or_default();
-    let folders = folders.split(':').filter(|folder| !folder.is_empty());
-    Models::new(home, folders.map(PathBuf::from).collect())
+    folders.split(':').filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// Names the files of the daemon of a home.
@@ -84,7 +88,7 @@ pub(crate) fn tell(chosen: &Chosen, config: &Config, may_write: bool) {
     if !chosen.for_want_of_a_key {
         return;
     }
-    // Whoever has set up a provider wants it, and thinks that it is used.
+    // A user who has set up a provider expects that it is used.
     if let Some(id) = config.model_providers.keys().min() {
         note(&format!(
             "warning: config.toml defines the model provider {id} and chooses none: add \

@@ -20,7 +20,7 @@ pub const DEADLINE_REFUSED: Duration = Duration::from_secs(10);
 pub const DELAY_FIRST: Duration = Duration::from_millis(200);
 /// The first delay after a rate limit, which passes slower than a fault.
 pub const DELAY_FIRST_LIMITED: Duration = Duration::from_secs(1);
-/// The longest wait that nobody is told about.
+/// The longest wait before a retry that the user is not told about.
 pub const QUIET_DELAY_MAX: Duration = Duration::from_secs(2);
 /// The longest delay that is our own choice.
 pub const DELAY_MAX: Duration = Duration::from_secs(30);
@@ -169,7 +169,7 @@ mod tests {
         check(ErrorClass::ConnectionRefused, (4, 5), "NNNNNx");
         check(ErrorClass::ConnectionRefused, (100, 100), "NNNNNx");
         check(ErrorClass::ConnectionRefused, (4, 1), "Nx");
-        // With the default limits nobody is left without a word for long, and there are ten requests, not thirty.
+        // With the default limits the user hears of every long wait, and there are ten requests, not thirty.
         check(ErrorClass::ServerFault, (4, 5), "qqqqNNNNNx");
     }
 

@@ -258,7 +258,7 @@ fn read_pattern(argument: Argument) -> Result<Vec<PatternToken>, RulesError> {
         _ => Err(bad(&at, "pattern", "may hold only strings and lists of strings")),
     });
     let tokens: Vec<_> = tokens.collect::<Result<_, _>>()?;
-    // A rule that can never be about anything protects nobody, and its user thinks that it does.
+    // A rule that can never match protects nothing, and its author believes that it does.
     let never = |name: &&String| name.contains(char::is_whitespace) && !name.contains('/');
     if let Some(name) = programs(&tokens).iter().find(never) {
         let words: Vec<_> = name.split_whitespace().map(|word| format!("{word:?}")).collect();

@@ -76,8 +76,8 @@ pub(crate) fn inspect(request: &InputRequest) -> Inspection {
     inspection
 }
 
-/// Tells whether keys in what would be typed into a shell edit or recall a line: nobody can say what it would
-/// run then, and whoever types the whole line can be understood.
+/// Tells whether keys in what would be typed into a shell edit or recall a line. What the shell would run then is not
+/// known, and the model can type the whole line instead.
 pub(crate) fn hides_a_line(request: &InputRequest, inspection: &Inspection) -> bool {
     let keys = inspection.unclear.iter().any(|unclear| unclear.why == Trouble::Keys);
     keys && Reader::of(&request.argv) == Reader::Shell

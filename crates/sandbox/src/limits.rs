@@ -70,7 +70,7 @@ pub enum Overrun {
         /// The bound.
         bytes_max: u64,
     },
-    /// Somebody else removed or replaced what stood at a protected name, so it was protected no longer.
+    /// Another process removed or replaced what stood at a protected name, so it was protected no longer.
     Unprotected,
 }
 

@@ -992,11 +992,16 @@ impl Inner {
         }
     }
 }
-/// Appends to a name as much as can matter: what is longer than [`NAME_BYTES_MAX`] is too long, however the
-/// input was cut.
+
 fn push_name(name: &mut String, piece: &str) {
-    let room = (NAME_BYTES_MAX + 1).saturating_sub(name.len()).min(piece.len());
-    name.push_str(&piece[..piece.ceil_char_boundary(room)]);
+    push_bounded(name, piece, NAME_BYTES_MAX);
+}
+
+/// Appends a piece as far as it can matter: once a text is longer than its bound, how much longer would depend on
+/// how the input was cut.
+pub(crate) fn push_bounded(text: &mut String, piece: &str, bytes_max: usize) {
+    let room = (bytes_max + 1).saturating_sub(text.len()).min(piece.len());
+    text.push_str(&piece[..piece.ceil_char_boundary(room)]);
 }
 
 /// Characters of a key that an error shows.

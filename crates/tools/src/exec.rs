@@ -228,14 +228,14 @@ impl WriteStdin {
         progress: &ProgressSender,
     ) -> Result<OutputBody, StdinRefusal> {
         let begun = Instant::now();
-        let arguments: StdinArguments = call.arguments().map_err(StdinRefusal::plain)?;
+        let arguments: StdinArguments =
+            call.arguments().map_err(|refusal: OutputBody| StdinRefusal::plain(refusal.text()))?;
         let id = arguments.session_id;
         let Some(session) = (id >= 0.0).then(|| self.sessions.find(id as u64)).flatten() else {
-            return refuse(format!(
+            return Err(StdinRefusal::plain(format!(
                 "write_stdin failed: there is no session {id}; it may have ended, and its last \
                  output was given then"
-            ))
-            .map_err(StdinRefusal::plain);
+            )));
         };
         let wait = if arguments.chars.is_empty() {
             clamp(arguments.yield_time_ms, POLL_YIELD_MS.0, POLL_YIELD_MS)
@@ -262,11 +262,10 @@ impl WriteStdin {
             return Ok(());
         }
         if session.is_piped() {
-            return refuse(
+            return Err(StdinRefusal::plain(
                 "write_stdin failed: this session has no input; start the command with `tty` set \
                  to true to type into it",
-            )
-            .map_err(StdinRefusal::plain);
+            ));
         }
         let request = session.input(chars);
         let shown = |status| {
@@ -293,7 +292,7 @@ impl WriteStdin {
         match typed {
             // An end is not a failure to write: what the call returns tells of it.
             Err(error) if session.is_running() => {
-                refuse(format!("write_stdin failed: {error}")).map_err(StdinRefusal::plain)
+                Err(StdinRefusal::plain(format!("write_stdin failed: {error}")))
             }
             _ => Ok(()),
         }
@@ -309,8 +308,8 @@ struct StdinRefusal {
 }
 
 impl StdinRefusal {
-    fn plain(output: OutputBody) -> Self {
-        Self { text: output.text(), shown: None }
+    fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), shown: None }
     }
 }
 

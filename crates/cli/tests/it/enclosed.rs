@@ -468,7 +468,7 @@ fn a_command_holds_no_lock_of_ours() {
 
 /// Directories stand for protected names that are missing while a command runs. One that was left behind
 /// and that a command has locked keeps no other from beginning, and goes when nobody needs it any more.
-/// The mount over what is protected goes with it, whoever removes or replaces it outside.
+/// The mount over a protected directory goes when another process removes or replaces the directory.
 #[test]
 fn a_command_ends_with_its_guards() {
     for (name, is_replaced) in [(".heddle", false), (".git", true)] {

@@ -37,7 +37,7 @@ pub(super) fn watched<T>(model: &str, compose: impl FnOnce() -> T) -> T {
 fn give_up(model: &str) -> ! {
     let mib = MEMORY_BYTES_MAX >> 20;
     let model = stdx::visible::line(model);
-    // Whoever starts the next daemon reads this.
+    // The client that starts the next daemon shows this.
     let _ = writeln!(
         io::stderr(),
         "heddle: the chat template of {model} took more than {mib} MiB for one prompt, so the daemon was ended; use \

@@ -1,7 +1,7 @@
 //! Values of options that may be commands: `ssh -o ProxyCommand=…`, `rg --pre …`, `gcc -wrapper …`.
 //!
-//! Nobody can list which options of which programs run what they are given. So every value counts, but for
-//! programs whose options are known to take text.
+//! There is no list of all options that run what they are given. So every value counts, but for programs whose options
+//! are known to take text.
 
 use super::base_name;
 use crate::shell::Word;

@@ -131,7 +131,7 @@ impl Guards {
         self.standing = standing.collect();
     }
 
-    /// Begins to look after them, if there are any. Somebody outside can remove or replace what is protected, and
+    /// Begins to look after them, if there are any. Another process can remove or replace what is protected, and
     /// what was mounted over it inside of the sandbox goes with it: the name could be made or written from then
     /// on.
     pub(crate) fn rounds(&self) -> Option<Rounds<'_>> {

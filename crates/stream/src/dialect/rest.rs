@@ -6,6 +6,7 @@
 //! only when something follows them.
 
 use crate::dialect::HELD_BYTES_MAX;
+use crate::document::push_bounded;
 use crate::json;
 
 /// Takes a document token by token, and gives what is left of it.
@@ -71,9 +72,7 @@ impl Rest {
             json::Event::ObjectEnd | json::Event::ArrayEnd => Some(Token::Close),
             json::Event::KeyStart => Some(Token::Key),
             json::Event::Key(piece) => {
-                // One byte too many is enough to tell, and more would depend on how the input is cut.
-                let room = (KEY_BYTES_MAX + 1).saturating_sub(self.key.len()).min(piece.len());
-                self.key.push_str(&piece[..piece.ceil_char_boundary(room)]);
+                push_bounded(&mut self.key, piece, KEY_BYTES_MAX);
                 Some(Token::KeyText)
             }
             json::Event::KeyEnd => Some(Token::KeyEnd),

@@ -14,6 +14,7 @@ use crate::args::SharedArgs;
 use crate::args::daemon::ServeArgs;
 use crate::bootstrap::World;
 use crate::failure::Failure;
+use crate::local;
 
 /// Writes the file of the service, and has it kept from now on.
 pub(super) fn install(
@@ -29,8 +30,7 @@ pub(super) fn install(
     }
     let (exe, home) = (ourselves()?, world.directory.join(&world.home));
     // A service has neither our environment nor our directory.
-    let folders = world.env.get("HEDDLE_MODEL_PATH").map(String::as_str).unwrap_or_default();
-    let folders = folders.split(':').filter(|folder| !folder.is_empty());
+    let folders = local::model_folders(&world.env);
     let folders = folders.map(|folder| world.directory.join(folder).display().to_string());
     let model_path = folders.collect::<Vec<_>>().join(":");
     let service = Service { exe: &exe, home: &home, model_path: &model_path, args: &words };
