@@ -3,7 +3,8 @@
 //! Two kinds of retry share one back-off and one deadline. A request that never got an answer is
 //! repeated quietly a few times, after short waits; after that, and whenever an answer breaks off, the user is
 //! told. The delay grows over both kinds, so a dead endpoint sees a dozen requests in two minutes and not
-//! the product of both limits. An address where nobody listens is a matter of seconds, for a server that is
+//! the product of both limits. An endpoint that takes requests and says nothing uses the time up by its
+//! silence, so it is asked again only if it was not waited for that long. An address where nobody listens is a matter of seconds, for a server that is
 //! just being started again, and the user is told from the first failure on.
 
 use std::time::Duration;
@@ -60,13 +61,21 @@ pub struct Retry {
     quiet_used: u32,
     notices_used: u32,
     failures: u32,
+    first_request_ms: u64,
     first_failure_ms: Option<u64>,
 }
 
 impl Retry {
-    /// Starts with no failures.
-    pub fn new(limits: RetryLimits) -> Self {
-        Self { limits, quiet_used: 0, notices_used: 0, failures: 0, first_failure_ms: None }
+    /// Starts with no failures, for a request that is first made at `now_ms`.
+    pub fn new(limits: RetryLimits, now_ms: u64) -> Self {
+        Self {
+            limits,
+            quiet_used: 0,
+            notices_used: 0,
+            failures: 0,
+            first_request_ms: now_ms,
+            first_failure_ms: None,
+        }
     }
 
     /// Returns how many attempts have failed.
@@ -82,7 +91,10 @@ impl Retry {
         };
         let delay = error.retry_after.unwrap_or_else(|| backoff(first, self.failures, rng));
         self.failures += 1;
-        let begun = *self.first_failure_ms.get_or_insert(now_ms);
+        let begun = match error.class {
+            ErrorClass::Silent => self.first_request_ms,
+            _ => *self.first_failure_ms.get_or_insert(now_ms),
+        };
         let deadline = match error.class {
             ErrorClass::ConnectionRefused => DEADLINE_REFUSED,
             _ => DEADLINE,
@@ -134,7 +146,7 @@ mod tests {
     /// Plays failures, each taking `attempt_ms` to come, and writes one letter a decision:
     /// `q` quiet, `N` notice, `x` give up.
     fn play(class: ErrorClass, limits: (u32, u32), attempt_ms: u64) -> (String, u64) {
-        let mut retry = Retry::new(RetryLimits { request_max: limits.0, stream_max: limits.1 });
+        let mut retry = Retry::new(RetryLimits { request_max: limits.0, stream_max: limits.1 }, 0);
         let (mut rng, mut now, mut out) = (Rng::new(1), 0, String::new());
         loop {
             now += attempt_ms;
@@ -182,6 +194,16 @@ mod tests {
     }
 
     #[test]
+    fn silence_uses_the_time_up() {
+        for (attempt_s, want) in [(0, "NNNNNx"), (30, "NNNx"), (100, "Nx"), (300, "x")] {
+            let (seen, ended) = play(ErrorClass::Silent, (4, 5), attempt_s * 1_000);
+            assert_eq!(seen, want, "{attempt_s}");
+            let longest = DEADLINE.as_secs() + attempt_s;
+            assert!(ended <= longest * 1_000, "{attempt_s}: {ended}");
+        }
+    }
+
+    #[test]
     fn where_nobody_listens_it_is_over_soon() {
         let (_, ended) = play(ErrorClass::ConnectionRefused, (100, 100), 1);
         assert!(ended <= DEADLINE_REFUSED.as_millis() as u64, "{ended}");
@@ -192,14 +214,14 @@ mod tests {
         for seconds in [0, 2, 60] {
             let error = SampleError::new(ErrorClass::RateLimited, "x")
                 .with_retry_after(Some(Duration::from_secs(seconds)));
-            let mut retry = Retry::new(RetryLimits { request_max: 4, stream_max: 5 });
+            let mut retry = Retry::new(RetryLimits { request_max: 4, stream_max: 5 }, 0);
             let decision = retry.decide(&error, 0, &mut Rng::new(3));
             let delay = Duration::from_secs(seconds);
             assert_eq!(decision, Decision::Notice { attempt: 1, delay });
         }
         let hour = SampleError::new(ErrorClass::RateLimited, "x")
             .with_retry_after(Some(Duration::from_secs(3600)));
-        let mut retry = Retry::new(RetryLimits { request_max: 4, stream_max: 5 });
+        let mut retry = Retry::new(RetryLimits { request_max: 4, stream_max: 5 }, 0);
         assert_eq!(retry.decide(&hour, 0, &mut Rng::new(3)), Decision::GiveUp);
     }
 }

@@ -59,6 +59,8 @@ pub enum Input {
     Bytes(u64),
     /// The stream said something.
     Stream(StreamEvent),
+    /// A request was made this long ago, and nothing has come.
+    Silence(Duration),
     /// There is no stream, or it broke off.
     SampleFailed(SampleError),
     /// A tool has something to show.
@@ -235,6 +237,8 @@ pub struct Turn {
     todo: Option<(ItemId, Vec<Step>)>,
     steering: Vec<KnownItem>,
     retry: Retry,
+    /// When the answer before this one ended.
+    settled_ms: u64,
     rng: Rng,
     usage: Usage,
     turn_usage: Usage,
@@ -359,7 +363,8 @@ impl Turn {
             remembered: Vec::new(),
             todo: None,
             steering: Vec::new(),
-            retry: Retry::new(options.retry),
+            retry: Retry::new(options.retry, 0),
+            settled_ms: 0,
             rng: Rng::new(options.seed),
             usage: options.usage,
             turn_usage: Usage::default(),
@@ -409,6 +414,7 @@ impl Turn {
                 let purpose = *purpose;
                 self.close_stream(purpose, Err(Failure { error, at_ms: now_ms }));
             }
+            (State::Sampling(_), Input::Silence(since)) => self.emit(Event::Waiting(since)),
             (State::Waiting(purpose), Input::WaitOver) => {
                 let purpose = *purpose;
                 self.request(purpose);
@@ -447,6 +453,7 @@ impl Turn {
             (_, Input::Bytes(_)) => return Err(self.unexpected("a part of a stream")),
             (_, Input::Stream(_)) => return Err(self.unexpected("a stream event")),
             (_, Input::SampleFailed(_)) => return Err(self.unexpected("a failed request")),
+            (_, Input::Silence(_)) => return Err(self.unexpected("silence")),
             (_, Input::WaitOver) => return Err(self.unexpected("the end of a wait")),
         }
         self.advance(now_ms);
@@ -499,6 +506,7 @@ impl Turn {
         if !matches!(self.state, State::Settling(..)) || !self.calls.all_returned() {
             return;
         }
+        self.settled_ms = now_ms;
         let called = self.calls.wants_follow_up();
         let digest = self.calls.digest(self.progress.results());
         self.show_ended();
@@ -606,7 +614,7 @@ impl Turn {
             return self.fail_by_limit(message);
         }
         self.requests += 1;
-        self.retry = Retry::new(self.options.retry);
+        self.retry = Retry::new(self.options.retry, self.settled_ms);
         self.request(purpose);
     }
 

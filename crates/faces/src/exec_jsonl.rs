@@ -124,6 +124,7 @@ impl ExecJsonl {
             }
             Event::ItemStarted(_)
             | Event::Typed { .. }
+            | Event::Waiting(_)
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
             | Event::TurnInterrupted => Vec::new(),

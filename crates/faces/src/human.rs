@@ -235,6 +235,11 @@ impl Human {
                 self.labelled(Style::Cyan, "type", &text)
             }
             Event::ItemCompleted(item) => self.completed(item),
+            Event::Waiting(since) => {
+                let text =
+                    format!("for the model, which has said nothing for {} s", since.as_secs());
+                self.labelled(Style::Dim, "waiting", &text)
+            }
             Event::Retrying { attempt, limit, delay, reason } => {
                 let wait = format!("{:.1}s", delay.as_secs_f64());
                 let text = format!("{reason} ({attempt} of {limit}, in {wait})");

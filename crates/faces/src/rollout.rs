@@ -114,6 +114,7 @@ impl Rollout {
             | Event::ItemDiscarded(_)
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
+            | Event::Waiting(_)
             | Event::Retrying { .. } => {}
         }
     }

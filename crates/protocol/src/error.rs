@@ -47,6 +47,8 @@ pub enum ErrorClass {
     ConnectionRefused,
     /// The endpoint answered with a 5xx status or the like.
     ServerFault,
+    /// The endpoint took the request and then said nothing for as long as it may.
+    Silent,
     /// The answer broke off: cut, reset, idle for too long, or failed by the provider in mid-stream.
     Disconnected,
     /// Too many requests for now.
@@ -80,6 +82,7 @@ impl ErrorClass {
             Self::Unreachable
             | Self::ConnectionRefused
             | Self::ServerFault
+            | Self::Silent
             | Self::Disconnected
             | Self::RateLimited => true,
             Self::UsageLimit

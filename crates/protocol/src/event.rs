@@ -62,6 +62,8 @@ pub enum Event {
         /// How it ended.
         resolution: Resolution,
     },
+    /// A request was made this long ago, and nothing of its answer has come yet.
+    Waiting(Duration),
     /// A request failed and will be made again.
     Retrying {
         /// Which retry this is, from 1.

@@ -1,7 +1,5 @@
 //! One attempt: a request out, a stream of bytes in.
 
-use std::error::Error;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +13,7 @@ use tokio::time::Instant;
 use crate::classify::{self, Refused};
 use crate::endpoint::{Auth, Endpoint, EndpointError, Identity, Socket, WireApi};
 use crate::tls;
+use crate::unreachable::{self, Destination, causes};
 
 /// How long making a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -49,7 +48,7 @@ impl Client {
             Some(socket) => builder(false)?.no_proxy().unix_socket(socket.path.clone()),
             None => builder(encrypted)?,
         };
-        let http = http.build().map_err(|e| EndpointError::Client(causes(e)))?;
+        let http = http.build().map_err(|e| EndpointError::Client(causes(&e)))?;
         Ok(Self { http, endpoint, url, shown_url, headers, turn_state: Mutex::new(None) })
     }
 
@@ -81,7 +80,6 @@ impl Client {
                 ),
             ));
         }
-        let idle = self.endpoint.idle_timeout;
         let sent = match (self.send(body.clone()).await, &self.endpoint.socket) {
             // Nobody has seen the request yet.
             (Some(Err(error)), Some(socket)) if error.is_connect() => {
@@ -90,7 +88,7 @@ impl Client {
             }
             (sent, _) => sent,
         };
-        let response = sent.ok_or_else(|| idle_for_too_long(idle))?;
+        let response = sent.ok_or_else(|| self.silent())?;
         let response = response.map_err(|error| self.unreachable(error))?;
         if let Some(state) = response.headers().get(TURN_STATE) {
             *self.turn_state() = Some(state.clone());
@@ -105,7 +103,21 @@ impl Client {
             let provider = &self.endpoint.name;
             return Err(classify::not_a_stream(&kind, &body, &self.shown_url, provider));
         }
-        Ok(ByteStream { response, idle })
+        let patience = self.endpoint.idle_timeout;
+        let deadline = Instant::now() + patience;
+        Ok(ByteStream { response, patience, deadline, silence: self.silent() })
+    }
+
+    /// Says that the endpoint took the request, and nothing came.
+    fn silent(&self) -> SampleError {
+        let Self { shown_url, endpoint, .. } = self;
+        let message = format!(
+            "{shown_url} took the request, and nothing came for {}; `stream_idle_timeout_ms` of model \
+             provider `{}` says how long it may be silent",
+            span(endpoint.idle_timeout),
+            endpoint.name
+        );
+        SampleError::new(ErrorClass::Silent, message)
     }
 
     /// Sends `body`; none if nothing comes back. Until the head of the answer comes, silence is silence too.
@@ -122,45 +134,12 @@ impl Client {
     }
 
     fn unreachable(&self, error: reqwest::Error) -> SampleError {
-        let Self { shown_url, endpoint, .. } = self;
-        if is_tls(&error) {
-            let problem = causes(error);
-            let message = format!(
-                "{shown_url} is not trusted: {problem}; check the address, or name the authority's \
-                 certificate in SSL_CERT_FILE"
-            );
-            return SampleError::new(ErrorClass::NotAnEndpoint, message);
+        if let Some(socket) = &self.endpoint.socket {
+            return unreachable::socket(&error, &socket.path);
         }
-        let class = match is_refused(&error) {
-            true => ErrorClass::ConnectionRefused,
-            false => ErrorClass::Unreachable,
-        };
-        if let Some(socket) = &endpoint.socket {
-            let (socket, problem) = (socket.path.display(), causes(error));
-            let message = format!(
-                "the local daemon could not be reached at {socket}: {problem}; see `heddle daemon \
-                 status` and `heddle daemon logs`"
-            );
-            return SampleError::new(class, message);
-        }
-        if class == ErrorClass::ConnectionRefused {
-            let problem = causes(error);
-            let message = format!(
-                "nobody listens at {shown_url} ({problem}); is the server running? see `base_url` of \
-                 model provider `{}`",
-                endpoint.name
-            );
-            return SampleError::new(class, message);
-        }
-        SampleError::new(
-            class,
-            format!(
-                "{shown_url} could not be reached: {}; check the network, and `base_url` of model \
-                 provider `{}`",
-                causes(error),
-                endpoint.name
-            ),
-        )
+        let proxy = unreachable::proxy_for(self.url.as_str()).filter(|_| !no_proxy_at_all());
+        let (url, provider) = (&self.shown_url, &self.endpoint.name);
+        unreachable::classify(&error, Destination { url, provider, proxy: proxy.as_deref() })
     }
 
     async fn refused(&self, response: Response) -> SampleError {
@@ -184,7 +163,7 @@ async fn wake(socket: &Socket) -> Result<(), SampleError> {
 /// Makes a client for other things than models, such as files: with the same trust and the same proxies, and
 /// without redirects, which are the caller's to follow.
 pub fn http() -> Result<reqwest::Client, EndpointError> {
-    builder(true)?.build().map_err(|e| EndpointError::Client(causes(e)))
+    builder(true)?.build().map_err(|e| EndpointError::Client(causes(&e)))
 }
 
 fn builder(encrypted: bool) -> Result<reqwest::ClientBuilder, EndpointError> {
@@ -201,36 +180,48 @@ fn builder(encrypted: bool) -> Result<reqwest::ClientBuilder, EndpointError> {
 #[derive(Debug)]
 pub struct ByteStream {
     response: Response,
-    idle: Duration,
+    /// How long it may be silent.
+    patience: Duration,
+    /// When it counts as broken off.
+    deadline: Instant,
+    /// What it means if nothing comes until then.
+    silence: SampleError,
 }
 
 impl ByteStream {
-    /// Returns how long the stream may be silent.
-    pub fn idle_timeout(&self) -> Duration {
-        self.idle
-    }
-
-    /// Waits for more bytes, until `deadline` at most; none at the end of the body.
+    /// Waits for more bytes, as long as the stream may be silent; none at the end of the body.
     ///
-    /// What counts as silence is the caller's to say, who knows an event from a keep-alive. Dropping
-    /// the future loses nothing: the next call goes on where this one waited.
-    pub async fn next(&mut self, deadline: Instant) -> Result<Option<Bytes>, SampleError> {
-        match tokio::time::timeout_at(deadline, self.response.chunk()).await {
+    /// Dropping the future loses nothing: the next call goes on where this one waited.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, SampleError> {
+        match tokio::time::timeout_at(self.deadline, self.response.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk),
             Ok(Err(error)) => Err(SampleError::new(
                 ErrorClass::Disconnected,
-                format!("the answer broke off: {}", causes(error)),
+                format!("the answer broke off: {}", causes(&error)),
             )),
-            Err(_) => Err(idle_for_too_long(self.idle)),
+            Err(_) => Err(self.silence.clone()),
+        }
+    }
+
+    /// Notes that an event has come. Only the caller knows: a proxy can keep a dead stream alive with bytes
+    /// that say nothing.
+    pub fn heard(&mut self) {
+        self.deadline = Instant::now() + self.patience;
+        if self.silence.class == ErrorClass::Silent {
+            self.silence = SampleError::new(
+                ErrorClass::Disconnected,
+                format!("the answer broke off: nothing came for {}", span(self.patience)),
+            );
         }
     }
 }
 
-fn idle_for_too_long(idle: Duration) -> SampleError {
-    SampleError::new(
-        ErrorClass::Disconnected,
-        format!("the answer broke off: nothing came for {} ms", idle.as_millis()),
-    )
+/// Writes a time as a person would.
+fn span(time: Duration) -> String {
+    match time.as_millis() {
+        ms if ms % 1_000 == 0 => format!("{} s", ms / 1_000),
+        ms => format!("{ms} ms"),
+    }
 }
 
 /// Reads the beginning of a body; one that breaks off gives what came.
@@ -248,43 +239,6 @@ async fn body_start(mut response: Response) -> String {
 
 fn header<'a>(response: &'a Response, name: &HeaderName) -> &'a str {
     response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
-}
-
-/// Joins an error and its causes, because reqwest says the least interesting thing first.
-fn causes(error: reqwest::Error) -> String {
-    // The address in it may hold a key.
-    let error = error.without_url();
-    let mut text = String::new();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            if !text.is_empty() {
-                text.push_str(": ");
-            }
-            text.push_str(&words);
-        }
-        next = cause.source();
-    }
-    if text.is_empty() { error.to_string() } else { text }
-}
-
-/// Tells whether TLS itself refused: trying again will not help.
-fn is_tls(error: &(dyn Error + 'static)) -> bool {
-    if error.is::<rustls::Error>() {
-        return true;
-    }
-    // An I/O error hides what it wraps from `source`, and one may wrap another.
-    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    wrapped.is_some_and(|inner| is_tls(inner)) || error.source().is_some_and(is_tls)
-}
-
-/// Tells whether nobody listens at the address.
-fn is_refused(error: &(dyn Error + 'static)) -> bool {
-    let io = error.downcast_ref::<io::Error>();
-    io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-        || io.and_then(io::Error::get_ref).is_some_and(|inner| is_refused(inner))
-        || error.source().is_some_and(is_refused)
 }
 
 /// Names an address without its query and user, which may be secret.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::ops::ControlFlow;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Action, Call, Input, Outbox, Outcome, Payload, Question, Report, Turn};
@@ -41,10 +42,14 @@ enum Wake {
     Answered(ApprovalId, Answer),
     Returned(CallKey, OutputBody),
     WaitOver,
+    Silence(Duration),
     Synced(u64, std::io::Result<()>),
     Opened(Result<ByteStream, SampleError>),
     Bytes(Result<Option<Bytes>, SampleError>),
 }
+
+/// After how long a person is told that nothing has come; again when twice as long has passed.
+const SILENCE_TOLD_AFTER: Duration = Duration::from_secs(10);
 
 /// How often the stream may come first before the others are asked.
 const STREAM_IN_A_ROW_MAX: u32 = 64;
@@ -60,8 +65,14 @@ enum Source<'a> {
 struct Open {
     stream: ByteStream,
     decoder: Decoder,
-    /// When it counts as broken off. Only an event moves it: a proxy can keep a dead stream alive.
-    deadline: Instant,
+}
+
+/// A request of whose answer nothing has come yet.
+struct Silence {
+    since: Instant,
+    /// After how long to say so the next time.
+    told_after: Duration,
+    timer: Pin<Box<Sleep>>,
 }
 
 /// A sync that is under way.
@@ -101,6 +112,7 @@ pub(crate) async fn drive(
         withdrawals: HashMap::new(),
         replies: HashMap::new(),
         timer: None,
+        silence: None,
         began: Instant::now(),
     };
     driver.perform(turn, sink);
@@ -122,8 +134,10 @@ pub(crate) async fn drive(
         let answer = driver.answer;
         for input in driver.inputs(wake) {
             // The rest of an answer that the turn has closed is nobody's.
-            let of_answer =
-                matches!(input, Input::Bytes(_) | Input::Stream(_) | Input::SampleFailed(_));
+            let of_answer = matches!(
+                input,
+                Input::Bytes(_) | Input::Stream(_) | Input::Silence(_) | Input::SampleFailed(_)
+            );
             if of_answer && driver.answer != answer {
                 break;
             }
@@ -160,6 +174,7 @@ struct Driver<'a> {
     /// Where the answers go that calls wait for.
     replies: HashMap<CallKey, Reply>,
     timer: Option<Pin<Box<Sleep>>>,
+    silence: Option<Silence>,
     began: Instant,
 }
 
@@ -189,9 +204,11 @@ impl<'a> Driver<'a> {
                 Action::Sample(purpose) => {
                     let body = self.thread.request(turn, purpose);
                     self.source = Source::Opening(Box::pin(self.thread.client.open(body)));
+                    self.silence = Some(Silence::begin());
                 }
                 Action::CloseStream => {
                     self.source = Source::Closed;
+                    self.silence = None;
                     self.answer += 1;
                 }
                 Action::Run(call) => self.run(call),
@@ -392,6 +409,7 @@ impl<'a> Driver<'a> {
                     // One that was stopped has nothing to return.
                     self.done.extend(returned);
                 }
+                told_after = silent(&mut self.silence) => return Wake::Silence(told_after),
                 () = elapsed(&mut self.timer) => {
                     self.timer = None;
                     return Wake::WaitOver;
@@ -416,15 +434,21 @@ impl<'a> Driver<'a> {
             Wake::Answered(id, answer) => vec![Input::Answered(id, answer)],
             Wake::Returned(key, output) => vec![Input::Returned(key, output)],
             Wake::WaitOver => vec![Input::WaitOver],
+            Wake::Silence(since) => vec![Input::Silence(since)],
             Wake::Synced(..) => Vec::new(),
             Wake::Opened(Ok(stream)) => {
-                let deadline = Instant::now() + stream.idle_timeout();
                 let decoder = self.thread.reader.decoder();
-                self.source = Source::Open(Box::new(Open { stream, decoder, deadline }));
+                self.source = Source::Open(Box::new(Open { stream, decoder }));
                 Vec::new()
             }
             Wake::Opened(Err(error)) => vec![Input::SampleFailed(error)],
-            Wake::Bytes(bytes) => self.source.decode(bytes),
+            Wake::Bytes(bytes) => {
+                let (inputs, heard) = self.source.decode(bytes);
+                if heard {
+                    self.silence = None;
+                }
+                inputs
+            }
         }
     }
 
@@ -461,13 +485,14 @@ impl Source<'_> {
         match self {
             Self::Closed => pending().await,
             Self::Opening(opening) => Wake::Opened(opening.await),
-            Self::Open(open) => Wake::Bytes(open.stream.next(open.deadline).await),
+            Self::Open(open) => Wake::Bytes(open.stream.next().await),
         }
     }
 
-    fn decode(&mut self, bytes: Result<Option<Bytes>, SampleError>) -> Vec<Input> {
-        let Self::Open(open) = self else { return Vec::new() };
-        let Open { stream, decoder, deadline } = &mut **open;
+    /// Reads bytes, and tells whether an event was in them.
+    fn decode(&mut self, bytes: Result<Option<Bytes>, SampleError>) -> (Vec<Input>, bool) {
+        let Self::Open(open) = self else { return (Vec::new(), false) };
+        let Open { stream, decoder } = &mut **open;
         let mut events = Vec::new();
         let frames = decoder.frames();
         let count = bytes.as_ref().ok().and_then(Option::as_ref).map(Bytes::len);
@@ -486,12 +511,14 @@ impl Source<'_> {
                 Some(error)
             }
         };
-        if decoder.frames() > frames {
-            *deadline = Instant::now() + stream.idle_timeout();
+        let heard = decoder.frames() > frames;
+        if heard {
+            stream.heard();
         }
         // What comes after the end of an answer, its connection's included, is dropped by the loop.
         let failure = failure.map(Input::SampleFailed);
-        count.into_iter().chain(events.into_iter().map(Input::Stream)).chain(failure).collect()
+        let inputs = count.into_iter().chain(events.into_iter().map(Input::Stream)).chain(failure);
+        (inputs.collect(), heard)
     }
 }
 
@@ -513,6 +540,23 @@ async fn synced(syncing: &mut Option<Syncing>) -> Wake {
     let wake = Wake::Synced(*written, synced);
     *syncing = None;
     wake
+}
+
+impl Silence {
+    fn begin() -> Self {
+        let told_after = SILENCE_TOLD_AFTER;
+        Self { since: Instant::now(), told_after, timer: Box::pin(sleep(told_after)) }
+    }
+}
+
+/// Waits until a silence has lasted long enough to be told; for ever while there is none.
+async fn silent(silence: &mut Option<Silence>) -> Duration {
+    let Some(Silence { since, told_after, timer }) = silence else { return pending().await };
+    timer.as_mut().await;
+    let told = *told_after;
+    *told_after = told.saturating_mul(2);
+    timer.as_mut().reset(*since + *told_after);
+    told
 }
 
 async fn elapsed(timer: &mut Option<Pin<Box<Sleep>>>) {

@@ -147,6 +147,8 @@ impl TurnFace {
             Event::ThreadStarted(_)
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. } => Vec::new(),
+            // Clients show by themselves that a turn runs.
+            Event::Waiting(_) => Vec::new(),
         }
     }
 
@@ -333,7 +335,7 @@ fn error_info(error: &Cause) -> Value {
         ErrorClass::InvalidRequest => json!("badRequest"),
         ErrorClass::ModelNotFound => json!("modelNotFound"),
         ErrorClass::ServerFault => json!("internalServerError"),
-        ErrorClass::Unreachable | ErrorClass::ConnectionRefused => {
+        ErrorClass::Unreachable | ErrorClass::ConnectionRefused | ErrorClass::Silent => {
             json!({"httpConnectionFailed": {"httpStatusCode": null}})
         }
         ErrorClass::Disconnected => {

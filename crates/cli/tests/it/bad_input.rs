@@ -2,11 +2,12 @@
 //! wrong and where, the exit code for it, and nothing half done.
 
 use std::ffi::OsStr;
+use std::io::{self, Write as _};
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Stdio;
 use std::time::Duration;
-use std::{fs, io};
+use std::{fs, thread};
 
 use serde_json::{Value, json};
 use testkit::{ModelServer, script};
@@ -351,6 +352,57 @@ fn nobody_listens_for_long() {
     check_failed(&ended, &["nobody listens at"]);
     let first = &ended.events()[2]["message"];
     assert!(first.as_str().unwrap().starts_with("Reconnecting... 1/5 (nobody listens"), "{first}");
+}
+
+/// A server that takes a request and says nothing is waited for, and people are told.
+#[test]
+fn a_server_that_says_nothing() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let lab = lab();
+    let config = testkit::lab::mock_config(silent.local_addr().unwrap().port());
+    let patience = "stream_idle_timeout_ms = 10500\nstream_max_retries = 0\n";
+    lab.home.write("config.toml", config + patience).unwrap();
+    let mut command = lab.command(BINARY);
+    command.args(["exec", "say hi"]);
+    let ended = Run::start(command).end();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    let words = ["nothing for 10 s", "took the request, and nothing came for 10500 ms", "`mock`"];
+    contains(&ended.stderr, &words, &ended);
+}
+
+/// Whose fault it is that nobody is reached.
+#[test]
+fn the_wrong_way_to_a_server() {
+    let server = answering();
+    let port = server.port();
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let check = |base_url: &str, proxy: Option<&str>, words: &[&str]| {
+        let lab = lab();
+        lab.home.write("config.toml", testkit::lab::mock_config(0) + ONE_RETRY).unwrap();
+        let url = format!("model_providers.mock.base_url={base_url:?}");
+        let mut command = exec(&lab, &["-c", &url, "say hi"]);
+        for (name, value) in
+            proxy.into_iter().flat_map(|url| [("ALL_PROXY", url), ("NO_PROXY", "")])
+        {
+            command.env(name, value);
+        }
+        check_failed(&Run::start(command).end(), words);
+    };
+    // As most plain servers do, this one calls the beginning of TLS a bad request.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let plain = format!("https://{}/v1", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    check(&plain, None, &["does not speak TLS", "http://"]);
+    let proxy = format!("http://user:secret@127.0.0.1:{dead}");
+    let named = format!("the proxy http://127.0.0.1:{dead} could not be reached");
+    for url in [format!("http://127.0.0.1:{port}/v1"), plain] {
+        check(&url, Some(&proxy), &[&named, "NO_PROXY"]);
+    }
+    assert_eq!(server.requests().len(), 0);
 }
 
 /// Whoever names a profile wants that one.

@@ -351,6 +351,7 @@ impl<'a> World<'a> {
             }
             0 | 4 if self.waiting.is_none() => Input::WaitOver,
             1 if self.sampling.is_none() => Input::Stream(StreamEvent::TextDelta("late".into())),
+            2 if self.sampling.is_none() && self.rng.one_in(4) => Input::Silence(Duration::ZERO),
             2 if self.sampling.is_none() => Input::SampleFailed(self.error()),
             _ if !self.running.contains_key(&stray_key) => {
                 Input::Returned(stray_key, OutputBody::Text("stray".into()))
@@ -432,6 +433,7 @@ impl<'a> World<'a> {
                 StreamEvent::ItemDone(item)
             }
             24 => StreamEvent::Unreadable,
+            25 if self.rng.one_in(2) => return Input::Silence(Duration::from_secs(10)),
             25 => return Input::Bytes(1),
             26 => StreamEvent::Failed(self.error()),
             27 => return Input::SampleFailed(self.error()),
@@ -658,6 +660,10 @@ impl<'a> World<'a> {
                 assert!(open.remove(id).is_some(), "{id:?} is not open");
                 self.happened.push("item discarded");
             }
+            Event::Waiting(_) => {
+                assert!(self.sampling.is_some(), "nothing is waited for");
+                self.happened.push("silence");
+            }
             Event::Retrying { attempt, limit, delay, .. } => {
                 assert!(*attempt >= 1 && attempt <= limit);
                 assert_eq!(*limit, self.options.retry.stream_max);
@@ -818,6 +824,7 @@ const EVENTFUL: &[&str] = &[
     "call run",
     "call beside another",
     "item discarded",
+    "silence",
     "question",
     "question beside another",
     "question withdrawn",
@@ -843,6 +850,7 @@ const CLASSES: &[ErrorClass] = &[
     ErrorClass::Unreachable,
     ErrorClass::ConnectionRefused,
     ErrorClass::ServerFault,
+    ErrorClass::Silent,
     ErrorClass::Disconnected,
     ErrorClass::Disconnected,
     ErrorClass::Disconnected,

@@ -10,6 +10,7 @@
 )]
 
 use std::path::Path;
+use std::time::Duration;
 use std::{env, fs};
 
 use engine::context::user_message;
@@ -318,6 +319,7 @@ fn read_input(input: &str) -> Input {
             Input::Returned(read_key(&key), OutputBody::Text(text))
         }
         "over" => Input::WaitOver,
+        "silence" => Input::Silence(Duration::from_secs(rest.parse().unwrap())),
         "steer" => Input::Steer(vec![user_message(rest)]),
         "interrupt" => Input::Interrupt,
         "store-failed" => Input::StoreFailed(rest.to_owned()),
@@ -383,6 +385,7 @@ fn read_key(text: &str) -> CallKey {
 fn read_error(class: &str) -> SampleError {
     let class = match class {
         "Disconnected" => ErrorClass::Disconnected,
+        "Silent" => ErrorClass::Silent,
         "ServerFault" => ErrorClass::ServerFault,
         "RateLimited" => ErrorClass::RateLimited,
         "ContextFull" => ErrorClass::ContextFull,
@@ -437,6 +440,7 @@ fn brief_event(event: &Event) -> String {
             format!("* typed {text:?} into {session} of {item}")
         }
         Event::ItemDiscarded(id) => format!("* discarded {}", id.0),
+        Event::Waiting(since) => format!("* waiting for {since:?}"),
         Event::Retrying { attempt, limit, reason, .. } => {
             format!("* retrying {attempt}/{limit} {reason}")
         }
