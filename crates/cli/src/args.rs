@@ -123,7 +123,7 @@ Examples:
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ResumeArgs {
     /// The thread: its id, the beginning of its id, or its name.
-    #[arg(value_name = "THREAD", required_unless_present = "last")]
+    #[arg(value_name = "THREAD")]
     pub(crate) thread: Option<String>,
 
     /// What to do; `-` or nothing reads it from stdin.
@@ -259,7 +259,7 @@ impl ExecFlags {
 }
 
 const SANDBOX_HELP: &str = "\
-The exit code is that of the command; 125 if it could not be started, 5 if no sandbox can be built here.
+The exit code is that of the command; 125 if it was rejected or could not be started, 5 if no sandbox can be built here.
 
 Examples:
   heddle sandbox -- touch /etc/passwd

@@ -166,7 +166,11 @@ pub(crate) fn load_config(
             // The reference goes on without it, and so do we.
             config::Warning::UnknownProfile { name, known } => {
                 let known = known.iter().cloned().chain(profile_files(&world.home)).collect();
-                odd.push(no_profile(warning, name, known));
+                let text = no_profile(warning, name, known);
+                if shared.strict_config {
+                    return Err(Failure::usage(anyhow!("{text}")));
+                }
+                odd.push(text);
             }
             warning => odd.push(warning.to_string()),
         }

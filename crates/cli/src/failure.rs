@@ -36,6 +36,11 @@ impl Failure {
         Self { code: code::SANDBOX, error: error.into() }
     }
 
+    /// Adds what else to do.
+    pub(crate) fn and(self, advice: &str) -> Self {
+        Self { error: anyhow::anyhow!("{}; {advice}", self.error), ..self }
+    }
+
     /// Something else.
     pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
         Self { code: code::FAILED, error: error.into() }

@@ -416,7 +416,9 @@ impl Human {
     /// so that nothing in it can pass for such a word.
     fn labelled(&self, style: Style, label: &str, text: &str) -> String {
         let text = visible::lines(text);
-        format!("{} {}\n", self.paint(style, label), text.trim_end().replace('\n', "\n| "))
+        let text = text.trim_end().replace('\n', "\n| ");
+        let gap = if text.is_empty() { "" } else { " " };
+        format!("{}{gap}{text}\n", self.paint(style, label))
     }
 
     fn paint(&self, style: Style, text: &str) -> String {
@@ -592,7 +594,7 @@ mod tests {
             part(2, "Hello"),
             Event::TurnInterrupted,
         ];
-        check_both(&cut, "Hel\ncut off the text above is not whole\nHello\ninterrupted \n");
+        check_both(&cut, "Hel\ncut off the text above is not whole\nHello\ninterrupted\n");
         check_both(&[begun(1), Event::ItemDiscarded(ItemId(1))], "");
         // The whole is another text than its parts.
         check_both(&[begun(1), part(1, "Hullo"), said("Hello")], "Hullo\nHello\n");

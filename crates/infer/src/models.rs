@@ -200,8 +200,13 @@ impl Models {
         let mut models = BTreeMap::new();
         let mut notes: Vec<_> = note.into_iter().collect();
         for folder in std::iter::once(&self.folder).chain(&self.shared) {
+            let own = *folder == self.folder;
+            if !own && !folder.is_dir() {
+                let folder = folder.display();
+                notes
+                    .push(format!("HEDDLE_MODEL_PATH names {folder}, and there is no such folder"));
+            }
             for file in scan(folder, &mut notes) {
-                let own = *folder == self.folder;
                 let noted = manifest.models.get(&file.name).filter(|_| own);
                 let model = look(&file, noted, (!own).then_some(folder));
                 // What comes first wins: the own folder, then the others in their order.

@@ -288,12 +288,13 @@ impl Thread {
         Some(window.saturating_sub(bytes as u64 / TOKEN_BYTES).max(window / 4))
     }
 
-    /// Ends every command that is still running, and lets go of the log.
-    pub async fn shutdown(&mut self) {
-        self.tools.sessions.stop_all().await;
+    /// Ends every command that is still running, lets go of the log, and returns the commands.
+    pub async fn shutdown(&mut self) -> Vec<String> {
+        let ended = self.tools.sessions.stop_all().await;
         if let Some(journal) = self.journal.take() {
             journal.close();
         }
+        ended
     }
 
     /// Encodes the request that `turn` wants to make.

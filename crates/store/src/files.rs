@@ -139,6 +139,26 @@ impl Store {
         Ok(finish(threads).pop())
     }
 
+    /// Returns what has the name of a thread's file and is none, with its thread and whether it is archived.
+    pub(crate) fn not_files(
+        &self,
+        only: Option<ThreadId>,
+    ) -> Result<Vec<(ThreadId, PathBuf, bool)>, StoreError> {
+        let mut found = Vec::new();
+        self.each_folder(&mut |folder, archived| {
+            let entries = match self.list(folder) {
+                Err(StoreError::Io { source, .. }) if unusable(&source) => return Ok(()),
+                done => done?,
+            };
+            let odd = entries.iter().filter(|entry| entry.kind != EntryKind::File);
+            let odd = odd.filter_map(|entry| Some((Name::parse(&entry.name)?.id, &entry.name)));
+            let odd = odd.filter(|(id, _)| only.is_none_or(|only| only == *id));
+            found.extend(odd.map(|(id, name)| (id, folder.join(name), archived)));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
     fn each_folder(
         &self,
         each: &mut dyn FnMut(&Path, bool) -> Result<(), StoreError>,

@@ -62,6 +62,26 @@ pub struct FileReport {
     pub error: Option<StoreError>,
 }
 
+impl FileReport {
+    fn new(thread: ThreadId, path: PathBuf, archived: bool) -> Self {
+        Self {
+            thread,
+            path,
+            archived,
+            lines: 0,
+            bytes: 0,
+            headed: false,
+            base: None,
+            held: None,
+            damage: Vec::new(),
+            damage_more: 0,
+            repaired: Vec::new(),
+            repaired_more: 0,
+            error: None,
+        }
+    }
+}
+
 impl Report {
     /// Tells whether nothing is damaged and everything could be checked.
     pub fn is_clean(&self) -> bool {
@@ -78,8 +98,14 @@ impl Store {
         repair: bool,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Report, StoreError> {
-        let threads = match only {
-            Some(id) => vec![self.files_everywhere(id)?.ok_or(StoreError::NotFound(id))?],
+        let threads: Vec<ThreadFiles> = match only {
+            Some(id) => {
+                let found = self.files_everywhere(id)?;
+                if found.is_none() && self.not_files(only)?.is_empty() {
+                    return Err(StoreError::NotFound(id));
+                }
+                found.into_iter().collect()
+            }
             None => self.threads()?.collect(),
         };
         let count = |thread: &ThreadFiles| thread.segments.len() + thread.copies.len();
@@ -90,21 +116,7 @@ impl Store {
             let copies = thread.copies.iter().map(|path| (path, original(path, &thread.segments)));
             for (path, twice) in segments.chain(copies) {
                 progress(report.files.len(), total);
-                let mut file = FileReport {
-                    thread: thread.id,
-                    path: path.clone(),
-                    archived: thread.archived,
-                    lines: 0,
-                    bytes: 0,
-                    headed: false,
-                    base: None,
-                    held: None,
-                    damage: Vec::new(),
-                    damage_more: 0,
-                    repaired: Vec::new(),
-                    repaired_more: 0,
-                    error: None,
-                };
+                let mut file = FileReport::new(thread.id, path.clone(), thread.archived);
                 file.error = match twice {
                     Some(other) => Some(StoreError::Twice { path: path.clone(), other }),
                     None => self.check_file(&mut file, repair).err(),
@@ -113,6 +125,10 @@ impl Store {
                 file.repaired_more = bound(&mut file.repaired);
                 report.files.push(file);
             }
+        }
+        for (thread, path, archived) in self.not_files(only)? {
+            let error = Some(StoreError::NotAFile { path: path.clone() });
+            report.files.push(FileReport { error, ..FileReport::new(thread, path, archived) });
         }
         progress(total, total);
         Ok(report)

@@ -58,6 +58,16 @@ pub enum StoreError {
         /// The one that does.
         other: PathBuf,
     },
+    /// What has the name of a thread's file is none.
+    #[error(
+        "{} has the name of a thread's file, and is a pipe, a device, a directory or a link to nothing; \
+         move it away, and put the file back if you have it",
+        path.display()
+    )]
+    NotAFile {
+        /// Where it is.
+        path: PathBuf,
+    },
     /// The disk refused.
     #[error("{} could not be used{}", path.display(), advice(source))]
     Io {

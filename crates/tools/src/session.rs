@@ -154,10 +154,13 @@ impl Sessions {
         }
     }
 
-    /// Ends all commands and waits until they are gone.
-    pub async fn stop_all(&self) {
-        let running: Vec<_> =
+    /// Ends all commands, waits until they are gone, and returns those that were still running, oldest first.
+    pub async fn stop_all(&self) -> Vec<String> {
+        let mut running: Vec<_> =
             lock(&self.list).running.drain().map(|(_, session)| session).collect();
+        running.retain(|session| session.is_running());
+        running.sort_by_key(|session| session.id);
+        let ended = running.iter().filter_map(|session| session.argv.last().cloned()).collect();
         for session in &running {
             session.stop.send_replace(true);
         }
@@ -165,6 +168,7 @@ impl Sessions {
         for session in running {
             session.wait(deadline).await;
         }
+        ended
     }
 
     /// Ends all commands on the spot, from any thread, for a program that is about to exit.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
+use super::SharedArgs;
+
 pub(crate) const THREADS_HELP: &str = "\
 A thread is named by its id, by the first four or more digits of it, or by the name you gave it.
 
@@ -55,6 +57,8 @@ pub(crate) enum ThreadsCommand {
         /// The thread.
         #[arg(value_name = "ID")]
         thread: String,
+        #[command(flatten)]
+        shared: Box<SharedArgs>,
     },
     /// Bring back the history that the last compaction replaced.
     UndoCompaction {

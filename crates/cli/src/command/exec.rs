@@ -52,8 +52,16 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
     let parts = if matches!(from, From::Fork(_)) && prompt.is_none() {
         None
     } else {
-        let prompt = user_input::prompt(prompt.as_deref()).map_err(Failure::usage)?;
-        Some(user_input::parts(prompt, &flags.images))
+        let read = user_input::prompt(prompt.as_deref());
+        let read = read.map_err(|error| match flags.images.last() {
+            // The flag takes every word behind it.
+            Some(taken) if prompt.is_none() && !taken.exists() => anyhow!(
+                "{error}; `{}` was taken for an image: write `--` between the images and the prompt",
+                taken.display()
+            ),
+            _ => error,
+        });
+        Some(user_input::parts(read.map_err(Failure::usage)?, &flags.images))
     };
     if parts.is_none() && flags.ephemeral {
         return Err(Failure::usage(anyhow!(
@@ -117,7 +125,11 @@ struct Asked {
 enum From {
     Nothing,
     Thread(String),
-    Last { all: bool },
+    Last {
+        all: bool,
+    },
+    /// A thread was meant, and none is named.
+    Unnamed,
     Fork(String),
 }
 
@@ -130,7 +142,8 @@ fn asked(before: SharedArgs, args: ExecArgs) -> Asked {
             let (thread, own) = resume.split();
             let from = match thread {
                 Some(thread) => From::Thread(thread),
-                None => From::Last { all: resume.all },
+                None if resume.last => From::Last { all: resume.all },
+                None => From::Unnamed,
             };
             Asked { flags: resume.flags.over(flags), from, prompt: own.or(prompt) }
         }
@@ -146,7 +159,22 @@ fn asked(before: SharedArgs, args: ExecArgs) -> Asked {
 fn start(world: &World, from: &From) -> Result<Start, Failure> {
     Ok(match from {
         From::Nothing => Start::New,
-        From::Thread(text) => Start::Resume(find::thread(world, text)?),
+        From::Thread(text) => {
+            let found = find::thread(world, text);
+            // What has blanks in it is rather a prompt than a thread.
+            Start::Resume(found.map_err(|failure| match text.contains(char::is_whitespace) {
+                true => {
+                    failure.and("if that is what to do, add --last, which takes the newest thread")
+                }
+                false => failure,
+            })?)
+        }
+        From::Unnamed => {
+            return Err(Failure::usage(anyhow!(
+                "which thread? name one (`heddle threads list` shows them), or add --last for the newest of this \
+                 directory"
+            )));
+        }
         From::Fork(text) => Start::Fork(find::thread(world, text)?),
         From::Last { all } => Start::Resume(find::last(world, *all)?),
     })
@@ -228,7 +256,15 @@ impl Run {
             })
             .await
         };
-        thread.shutdown().await;
+        let stopped = thread.shutdown().await;
+        // Whoever interrupts a turn means its commands, too.
+        if outcome != Outcome::Interrupted {
+            for command in stopped {
+                note(&format!(
+                    "the turn is over, so `{command}`, which was still running, was ended"
+                ));
+            }
+        }
         let signal = signals.received();
         match outcome {
             Outcome::Completed => {

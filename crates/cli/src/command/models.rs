@@ -28,7 +28,9 @@ pub(crate) fn run(shared: &SharedArgs, command: ModelsCommand) -> Result<ExitCod
         ModelsCommand::Rm { name } => {
             let model = models.remove(&name).map_err(refused)?;
             note(&match &model.place {
-                Place::Linked(to) => format!("{} is no model any more", to.display()),
+                Place::Linked(to) => {
+                    format!("{} is no model any more; its file stays: {}", model.name, to.display())
+                }
                 _ => format!("{} is removed ({})", model.name, bytes(model.bytes)),
             });
             Ok(ExitCode::SUCCESS)

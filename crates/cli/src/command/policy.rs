@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use policy::{
     Because, CommandRequest, Escalation, Explanation, Grants, Match, Place, Policy, PrefixRule,
     RuleDecision, Scene, Verdict,
@@ -32,9 +33,13 @@ pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode,
         words => tools::join(words),
     };
     let shell = Shell::of_user(world.env.get("SHELL").map(String::as_str));
+    let cwd = args.workdir.map_or_else(|| world.directory.clone(), |it| world.directory.join(it));
+    if !cwd.is_dir() {
+        return Err(Failure::usage(anyhow!("--workdir: there is no directory {}", cwd.display())));
+    }
     let mut request = CommandRequest {
         argv: shell.argv(&script, config.allow_login_shell),
-        cwd: args.workdir.map_or_else(|| world.directory.clone(), |it| world.directory.join(it)),
+        cwd,
         escalation: args.escalated.then(Escalation::default),
         scene: Scene::default(),
     };

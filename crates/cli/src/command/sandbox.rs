@@ -48,7 +48,7 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
     let verdict = policy.command(&request, &Grants::default()).verdict;
     let Some(permit) = verdict.permit(&policy.profile) else {
         let Verdict::Refuse(reason) = verdict else { unreachable!("nobody can be asked") };
-        return Err(Failure::failed(anyhow!("{reason}")));
+        return Err(Failure { code: NOT_STARTED, error: anyhow!("{reason}") });
     };
     let full = SandboxMode::DangerFullAccess;
     let mut env = safety::command_env(&world, &config);

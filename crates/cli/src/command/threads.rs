@@ -39,7 +39,9 @@ pub(crate) fn run(shared: &SharedArgs, command: ThreadsCommand) -> Result<ExitCo
         ThreadsCommand::Export(args) => transfer::export(&threads, &args),
         ThreadsCommand::Import(args) => transfer::import(&threads, &args),
         ThreadsCommand::Fsck(args) => fsck::run(&threads, &args),
-        ThreadsCommand::Compact { thread } => compact::run(&threads, shared, &thread),
+        ThreadsCommand::Compact { thread, shared: own } => {
+            compact::run(&threads, &own.over(shared.clone()), &thread)
+        }
         ThreadsCommand::UndoCompaction { thread } => undo::run(&threads, &thread),
     }
 }

@@ -182,6 +182,10 @@ fn flags() {
     refused(args(&["--frobnicate", "hi"]), &["--frobnicate"]);
     refused(args(&["one", "two"]), &["two"]);
     refused(args(&["-m", "", "hi"]), &["-m", "empty"]);
+    refused(args(&["-i", "a.png", "say hi"]), &["`say hi` was taken for an image", "`--`"]);
+    refused(args(&["-p", "gone", "--strict-config", "hi"]), &["no profile `gone`"]);
+    refused(args(&["resume"]), &["which thread?", "--last"]);
+    refused(args(&["resume", "do it"]), &["no thread `do it`", "add --last"]);
     refused(args(&["-C", "gone", "hi"]), &["-C", "gone", "no such directory"]);
     refused(args(&["-C", "answer.txt", "hi"]), &["-C", "answer.txt", "no such directory"]);
     refused(args(&["--add-dir", "gone", "hi"]), &["--add-dir gone"]);

@@ -196,6 +196,18 @@ fn links_to_what_is_closed() {
     }
 }
 
+/// What still runs when the turn is over is ended, and not without a word.
+#[test]
+fn commands_that_outlive_the_turn() {
+    let sleeping = json!({ "cmd": "exec sleep 600", "yield_time_ms": 250 });
+    let (ended, _) = turn(script::call("c1", "exec_command", sleeping), &[]);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let told = "`exec sleep 600`, which was still running, was ended";
+    assert_eq!(ended.stderr.matches(told).count(), 1, "{ended:#?}");
+    let (ended, _) = turn(command("true"), &[]);
+    assert!(!ended.stderr.contains("still running"), "{ended:#?}");
+}
+
 #[test]
 fn instructions_that_lead_out_of_the_repository() {
     for (target, sent) in [("/proc/self/environ", false), ("OUTSIDE/x", false), ("docs/x", true)] {

@@ -359,6 +359,16 @@ fn names_without_files() {
     pipe(home.path().join("session_index.jsonl"));
     let ids: Vec<_> = store.threads().unwrap().map(|thread| thread.id).collect();
     assert_eq!(ids, [id(), other(4)]);
+    let report = store.fsck(None, true, &mut |_, _| {}).unwrap();
+    let mut odd: Vec<_> = report
+        .files
+        .iter()
+        .filter(|file| matches!(file.error, Some(StoreError::NotAFile { .. })))
+        .map(|file| file.thread)
+        .collect();
+    odd.sort();
+    assert_eq!((odd, report.is_clean()), (vec![other(1), other(2), other(3)], false));
+    assert!(!store.fsck(Some(other(1)), false, &mut |_, _| {}).unwrap().is_clean());
     let error = store.names().unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.contains("not a regular file"), "{source}");

@@ -26,6 +26,8 @@ pub(super) fn install(
     let args = with_model(args, shared);
     let mut words = args.words();
     if let Some(model) = &args.model {
+        // A service that can never start is of no use, and its complaint would be in a log.
+        local::models(&world.home, &world.env).find(model).map_err(Failure::usage)?;
         words.extend(["--model".to_owned(), model.clone()]);
     }
     let (exe, home) = (ourselves()?, world.directory.join(&world.home));
