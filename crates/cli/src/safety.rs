@@ -166,6 +166,7 @@ const SANDBOX_LOCKS: &str = "sandbox-locks";
 /// Returns the directories of our home that have locks in them: whoever can read a file can lock it, and
 /// every other heddle would wait. What is not there is made, so that it can be hidden.
 fn hidden(home: &Path) -> Vec<PathBuf> {
+    let home = real(home);
     let models = home.join("models");
     let locks = models.exists().then(|| models.join(infer::models::LOCKS_FOLDER));
     let folders = [store::LOCKS_FOLDER, store::INDEX_FOLDER, SANDBOX_LOCKS, "daemon"]
@@ -174,7 +175,8 @@ fn hidden(home: &Path) -> Vec<PathBuf> {
     let made = folders.filter_map(|folder| {
         // Where nothing can be made, nobody can take a lock either.
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        folder.canonicalize().ok()
+        let kind = folder.symlink_metadata().ok()?.file_type();
+        if kind.is_dir() { Some(folder) } else { folder.canonicalize().ok() }
     });
     made.collect()
 }
