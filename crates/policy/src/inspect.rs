@@ -3,9 +3,10 @@
 mod dialect;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
 use crate::shell::{Feature, SCRIPT_BYTES_MAX, Script, Trouble, Unclear, Word, excerpt};
-use crate::wrap::{self, Fed, Inner, ScriptPlace};
+use crate::wrap::{self, Fed, Inner, Reads, ScriptPlace};
 use dialect::Dialect;
 
 /// What is known about a command before it runs.
@@ -21,6 +22,14 @@ pub(crate) struct Inspection {
     pub(crate) raw: Vec<String>,
     /// Code of other languages that may start programs.
     pub(crate) embedded: Vec<String>,
+    /// Scripts in which it cannot be told where the command begins that is carried elsewhere.
+    pub(crate) doubtful: Vec<String>,
+    /// The variables that are set, as `NAME=value`.
+    pub(crate) settings: Vec<Word>,
+    /// The files that are redirected to standard inputs.
+    pub(crate) inputs: Vec<Word>,
+    /// The files that output is redirected to.
+    pub(crate) outputs: Vec<Word>,
 }
 
 /// A simple command that was found.
@@ -35,6 +44,16 @@ pub(crate) struct Found {
     pub(crate) carrier: bool,
     /// How the shell that runs it reads scripts.
     dialect: Dialect,
+    /// What it reads, if its script says so.
+    input: Option<Input>,
+}
+
+/// A part of a script that a command reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Input {
+    /// The number of the script.
+    script: usize,
+    range: Range<usize>,
 }
 
 /// Where a command was found.
@@ -76,10 +95,12 @@ impl Inspection {
         }
         let carrier = is_carrier(&words);
         let dialect = Dialect::of(&words, Dialect::Posix);
-        inspector.push(Found { words, origin: None, fed: Fed::No, carrier, dialect }, 0);
+        let fed = Fed::No;
+        inspector.push(Found { words, origin: None, fed, carrier, dialect, input: None }, 0);
         while let Some((index, depth)) = inspector.queue.pop_front() {
             inspector.look_into(index, depth);
         }
+        inspector.gather_input();
         inspector.found.widen_raw();
         inspector.found
     }
@@ -126,6 +147,10 @@ struct Inspector {
     queue: VecDeque<(usize, usize)>,
     /// How many bytes of scripts may still be parsed.
     budget: usize,
+    /// The scripts that were parsed.
+    scripts: Vec<String>,
+    /// What is read as code, and how.
+    code: Vec<(Reads, Input)>,
 }
 
 impl Inspector {
@@ -143,11 +168,14 @@ impl Inspector {
         let source = found.source();
         let (fed, outer) = (found.fed, found.dialect);
         let dialect = Dialect::of(&found.words, outer);
+        let input = found.input.clone();
         self.found.embedded.extend(wrap::embedded_code(&found.words));
-        if wrap::reads_code(&found.words) {
+        if let (Some(reads), Some(input)) = (wrap::reads(&found.words), &input) {
+            self.code.push((reads, input.clone()));
+        }
+        if self.found.doubtful.is_empty() && wrap::carries_after_doubt(&found.words) {
             let script = self.found.commands[0].words.last();
-            let piped = script.and_then(|script| piped_into(&script.text, &found.words[0].source));
-            self.found.embedded.extend(piped.filter(|text| wrap::may_start_programs(text)));
+            self.found.doubtful.extend(script.map(|script| script.text.clone()));
         }
         for inner in wrap::inner(&found.words) {
             match inner {
@@ -162,18 +190,26 @@ impl Inspector {
                     }
                     let fed = if own == Fed::Files { own } else { fed };
                     let origin = Some(Origin { parent: index, at, scripted: false });
-                    let found = Found { words, origin, fed, carrier: false, dialect: outer };
+                    let (carrier, input) = (false, input.clone());
+                    let found = Found { words, origin, fed, carrier, dialect: outer, input };
                     self.push(found, depth + 1);
                 }
                 Inner::Script { at, text } => {
                     let origin = Origin { parent: index, at, scripted: true };
-                    self.script(&text, origin, (fed, dialect), depth + 1);
+                    self.script(&text, origin, (fed, dialect, input.clone()), depth + 1);
                 }
             }
         }
     }
 
-    fn script(&mut self, text: &str, origin: Origin, (fed, dialect): (Fed, Dialect), depth: usize) {
+    /// Takes apart a script that is run with these files, read by these rules, and reads this itself.
+    fn script(
+        &mut self,
+        text: &str,
+        origin: Origin,
+        (fed, dialect, outer): (Fed, Dialect, Option<Input>),
+        depth: usize,
+    ) {
         if text.len() > self.budget {
             self.unclear(text, Trouble::TooLong);
             self.found.raw.push(text.to_owned());
@@ -195,13 +231,57 @@ impl Inspector {
             self.unclear(text, Trouble::Inner);
             self.found.raw.push(text.to_owned());
         }
-        self.found.embedded.extend(wrap::code_in_documents(text));
         self.found.features.extend(&script.features);
         self.found.unclear.extend(script.unclear);
+        self.found.settings.extend(script.settings);
+        self.found.inputs.extend(script.inputs);
+        self.found.outputs.extend(script.outputs);
+        let number = self.scripts.len();
+        self.scripts.push(text.to_owned());
         for command in script.commands {
             let (words, origin) = (command.words, Some(origin));
-            self.push(Found { words, origin, fed, carrier: false, dialect }, depth);
+            let input = command.input.map(|range| Input { script: number, range });
+            let input = input.or_else(|| outer.clone());
+            self.push(Found { words, origin, fed, carrier: false, dialect, input }, depth);
         }
+    }
+
+    /// Keeps what is read as code, each part of a script once for each way to read it: commands of one
+    /// pipeline read what others read already.
+    fn gather_input(&mut self) {
+        let mut code = std::mem::take(&mut self.code);
+        code.sort_by_key(|(reads, input)| (*reads, input.script, input.range.start));
+        let mut joined: Vec<(Reads, Input)> = Vec::new();
+        for (reads, input) in code {
+            match joined.last_mut() {
+                Some((before, last))
+                    if (*before, last.script) == (reads, input.script)
+                        && input.range.start <= last.range.end =>
+                {
+                    last.range.end = last.range.end.max(input.range.end);
+                }
+                _ => joined.push((reads, input)),
+            }
+        }
+        let mut texts = Vec::new();
+        for (reads, Input { script, range }) in joined {
+            let text = self.scripts.get(script).and_then(|text| text.get(range));
+            // The bar before the command is not what it reads.
+            let text = text.unwrap_or_default().trim_end().trim_end_matches(['|', '&']);
+            if !reads.may_start_programs(text) {
+                continue;
+            }
+            if reads == Reads::Commands {
+                texts.push(text.replace(['\\', '"', '\''], ""));
+            }
+            // As `printf` writes them, these would be letters of a name.
+            texts.push(
+                ["\\n", "\\t", "\\r"]
+                    .iter()
+                    .fold(text.to_owned(), |text, it| text.replace(it, " ")),
+            );
+        }
+        self.found.embedded.extend(texts);
     }
 
     fn unclear(&mut self, part: &str, why: Trouble) {
@@ -209,13 +289,6 @@ impl Inspector {
             self.found.unclear.push(Unclear { part: excerpt(part), why });
         }
     }
-}
-
-/// Returns what a script pipes into a program, or gives it as a here-string, and whatever stands before that.
-fn piped_into(script: &str, program: &str) -> Option<String> {
-    let (before, after) = script.rsplit_once(program)?;
-    let here = after.split_once("<<<").map(|(_, text)| text.to_owned());
-    here.or_else(|| before.trim_end().strip_suffix('|').map(str::to_owned))
 }
 
 /// Tells whether a text has an element of an array in it whose subscript is a command: `a[$(x)]`.

@@ -311,20 +311,48 @@ impl Policy {
         concerns
     }
 
-    /// Finds what may run a program that a rule restricts: code of another language that names it, or the
-    /// value of an option that begins with it.
+    /// Finds what may run a program that a rule restricts: code of another language that names it, the
+    /// value of an option that begins with it, or a copy of it.
     fn in_code(&self, inspection: &Inspection) -> Option<String> {
         let restricts = || self.rules.iter().filter(|rule| rule.decision != RuleDecision::Allow);
-        let programs: Vec<&str> =
-            restricts().flat_map(PrefixRule::programs).map(String::as_str).collect();
-        let names = |code: &&String| danger::names_in(code).any(|name| programs.contains(&name));
-        let in_code = inspection.embedded.iter().find(names).map(|code| excerpt(code));
-        in_code.or_else(|| {
-            let runs = |found: &&Found| {
-                let mut values = wrap::option_values(&found.words).into_iter();
-                values.any(|value| restricts().any(|rule| names_command(rule, value)))
+        let programs: BTreeSet<&str> =
+            restricts().flat_map(PrefixRule::programs).map(|name| wrap::base_name(name)).collect();
+        if programs.is_empty() {
+            return None;
+        }
+        let names = |code: &&String| danger::names_in(code).any(|name| programs.contains(name));
+        let says = |text: &&String| restricts().any(|rule| names_all(rule, text));
+        let doubtful = || inspection.doubtful.iter().find(says);
+        if let Some(code) = inspection.embedded.iter().find(names).or_else(doubtful) {
+            return Some(excerpt(code));
+        }
+        let names_one = |value: &str| restricts().any(|rule| names_command(rule, value));
+        let set = |word: &&Word| wrap::variable_value(word).is_some_and(names_one);
+        if let Some(setting) = inspection.settings.iter().find(set) {
+            return Some(excerpt(&setting.source));
+        }
+        let own = || inspection.commands.iter().filter(|found| !found.carrier);
+        let runs = |found: &&Found| {
+            let words = &found.words[..wrap::own_words(&found.words)];
+            let mut values = wrap::option_values(words).into_iter();
+            values.any(names_one)
+        };
+        if let Some(found) = own().find(runs) {
+            return Some(found.source());
+        }
+        let moved = own().any(|found| wrap::goes_to_programs(&found.words));
+        programs.into_iter().find_map(|program| {
+            let holds = |setting: &Word| {
+                let value = setting.text.split_once('=').map(|(_, value)| Word::literal(value));
+                value.is_some_and(|value| wrap::is_program(&value, program, false))
             };
-            inspection.commands.iter().filter(|found| !found.carrier).find(runs).map(Found::source)
+            let sought = own().any(|found| wrap::looks_up(&found.words, program))
+                || inspection.settings.iter().any(holds);
+            let copies = |found: &&Found| wrap::copies(&found.words, program, moved, sought);
+            let read = |word: &&Word| wrap::is_program(word, program, moved);
+            let redirected =
+                || inspection.inputs.iter().find(read).map(|word| excerpt(&word.source));
+            own().find(copies).map(Found::source).or_else(redirected)
         })
     }
 
@@ -439,6 +467,12 @@ fn names_command(rule: &PrefixRule, text: &str) -> bool {
     let through = wrap::is_shell(head) || wrap::is_wrapper(&[Word::literal(head)]);
     let named = |token: &PatternToken| danger::names_in(text).any(|name| token.matches(name));
     (program.matches(head) || through && named(program)) && others.iter().all(named)
+}
+
+/// Tells whether every word of a rule is somewhere in a text.
+fn names_all(rule: &PrefixRule, text: &str) -> bool {
+    let named = |token: &PatternToken| danger::names_in(text).any(|name| token.matches(name));
+    rule.pattern.iter().all(named)
 }
 
 fn forbidden(found: &Found, rule: &PrefixRule) -> Verdict {

@@ -11,7 +11,7 @@ mod word;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use tree_sitter::{ParseOptions, ParseState, Parser, Tree};
 
@@ -24,6 +24,12 @@ pub struct Script {
     pub commands: Vec<SimpleCommand>,
     /// What it has besides simple commands.
     pub features: BTreeSet<Feature>,
+    /// The variables that are set, as `NAME=value`.
+    pub settings: Vec<Word>,
+    /// The files that are redirected to standard inputs.
+    pub inputs: Vec<Word>,
+    /// The files that output is redirected to.
+    pub outputs: Vec<Word>,
     /// What could not be understood; if empty, the commands are all there is.
     pub unclear: Vec<Unclear>,
 }
@@ -33,6 +39,9 @@ pub struct Script {
 pub struct SimpleCommand {
     /// The name and the arguments; never empty.
     pub words: Vec<Word>,
+    /// Where the script says what the command reads: what is piped into it, its here-documents and its
+    /// redirections.
+    pub input: Option<Range<usize>>,
 }
 
 /// Something in a script that is more than words.

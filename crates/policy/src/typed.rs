@@ -145,7 +145,17 @@ fn script(text: &str) -> Inspection {
 }
 
 fn merge(inspection: &mut Inspection, other: Inspection) {
-    let Inspection { commands, features, unclear, raw, embedded } = other;
+    let Inspection {
+        commands,
+        features,
+        unclear,
+        raw,
+        embedded,
+        doubtful,
+        settings,
+        inputs,
+        outputs,
+    } = other;
     let known = inspection.commands.len();
     inspection.commands.extend(commands.into_iter().map(|mut found| {
         if let Some(origin) = &mut found.origin {
@@ -157,6 +167,10 @@ fn merge(inspection: &mut Inspection, other: Inspection) {
     inspection.unclear.extend(unclear);
     inspection.raw.extend(raw);
     inspection.embedded.extend(embedded);
+    inspection.doubtful.extend(doubtful);
+    inspection.settings.extend(settings);
+    inspection.inputs.extend(inputs);
+    inspection.outputs.extend(outputs);
 }
 
 /// A text after the keys in it that edit lines.

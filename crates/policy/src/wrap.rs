@@ -1,21 +1,24 @@
-//! Commands that run commands: what is inside of `bash -c`, `sudo`, `xargs`, `find -exec` and others.
+//! Commands that run commands: what is inside of `bash -c`, `sudo`, `xargs`, `find -exec`, `ssh host` and
+//! others.
 //!
 //! A wrapper is found by its base name. An option that is not in its table makes what it runs
 //! unclear, because then the words that follow could be the option's.
 
 mod builtin;
+mod carry;
+mod copy;
 mod embedded;
 mod git;
 mod option;
 mod table;
 
 use crate::shell::Word;
+pub(crate) use copy::{copies, goes_to_programs, is_program, looks_up};
 pub(crate) use embedded::{
-    code as embedded_code, code_in_documents, interprets, is_interpreter, may_start_programs,
-    reads_code,
+    Reads, code as embedded_code, interprets, is_interpreter, may_start_programs, reads,
 };
 pub(crate) use git::{GIT_FLAGS, GIT_VALUES};
-pub(crate) use option::{head as head_of, values as option_values};
+pub(crate) use option::{head as head_of, values as option_values, variable_value};
 use table::{Kind, Wrapper};
 
 /// Something that a command runs in turn.
@@ -58,7 +61,8 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
         return if tells && words.len() > 1 { Vec::new() } else { vec![Inner::Unclear] };
     }
     if table::OPAQUE.contains(&name) {
-        return if words.len() > 1 { vec![Inner::Unclear] } else { Vec::new() };
+        let tells = |word: &Word| matches!(word.known(), Some("--version" | "--help"));
+        return if words[1..].iter().all(tells) { Vec::new() } else { vec![Inner::Unclear] };
     }
     // What these paths stand for depends on who asks: `/proc/self/exe` is the shell.
     if words[0].text.starts_with("/proc/") || words[0].text.starts_with("/dev/fd/") {
@@ -82,7 +86,14 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
             return shifted(&table::JOBS, words);
         }
         "git" => return git::inner(words),
-        "tmux" | "screen" => return multiplexer(words),
+        "socat" => return carry::socat(words),
+        // What it reads becomes jobs, unless it shows, edits or removes them.
+        "crontab" => {
+            let looks = |word: &Word| ["-l", "-e", "-r", "-h"].contains(&word.text.as_str());
+            return if words.iter().any(looks) { Vec::new() } else { vec![Inner::Unclear] };
+        }
+        "batch" => return vec![Inner::Unclear],
+        "tmux" | "screen" => return multiplexer(name, words),
         "eval" => return script_of(1, &words[1..]),
         "trap" => return trap(words),
         "alias" => return alias(words),
@@ -96,6 +107,9 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
         "perf" => return perf(words),
         _ if builtin::evaluates(name, &words[1..]) => return vec![Inner::Unclear],
         _ => {}
+    }
+    if let Some(carried) = carry::inner(name, words) {
+        return carried;
     }
     if let Some(runner) = table::RUNNERS.iter().find(|runner| runner.names.contains(&name)) {
         return match words.get(1).map(Word::known) {
@@ -112,6 +126,27 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
         Some(wrapper) => wrapped(wrapper, words),
         None => Vec::new(),
     }
+}
+
+/// Tells whether a command carries another one elsewhere, behind words of which it is not known how many
+/// they become: `ssh $host ls`.
+pub(crate) fn carries_after_doubt(words: &[Word]) -> bool {
+    let name = words.first().and_then(Word::known).map(base_name).unwrap_or_default();
+    let end = carry::place(name, words);
+    end.is_some_and(|end| words[..end.min(words.len())].iter().any(Word::splits))
+}
+
+/// Returns how many words a command reads itself, before those that it runs.
+pub(crate) fn own_words(words: &[Word]) -> usize {
+    let name = words.first().and_then(Word::known).map(base_name).unwrap_or_default();
+    let carried = carry::place(name, words);
+    let run = || {
+        inner(words).into_iter().find_map(|inner| match inner {
+            Inner::Words { at, .. } => Some(at),
+            Inner::Script { .. } | Inner::Unclear => None,
+        })
+    };
+    carried.or_else(run).unwrap_or(words.len()).min(words.len())
 }
 
 /// Tells whether one of the words is one of these names.
@@ -218,12 +253,30 @@ fn sourced(words: &[Word]) -> Vec<Inner> {
 }
 
 /// `tmux` and `screen`, which run what they are given in a window, or type it there.
-fn multiplexer(words: &[Word]) -> Vec<Inner> {
+fn multiplexer(name: &str, words: &[Word]) -> Vec<Inner> {
     let looks =
         |word: &Word| word.known().is_some_and(|text| table::MULTIPLEXER_LOOKS.contains(&text));
-    match words.get(1) {
-        Some(word) if !looks(word) => vec![Inner::Unclear],
-        _ => Vec::new(),
+    if words.get(1).is_none_or(looks) {
+        return Vec::new();
+    }
+    let Some(at) = carry::place(name, words) else { return vec![Inner::Unclear] };
+    let (own, rest) = words.split_at(at.min(words.len()));
+    // A file of settings, commands for a session that exists, or another command behind this one.
+    let before = match name {
+        "screen" => own,
+        _ => &own[..carry::begins(name, words).unwrap_or_default()],
+    };
+    let doubts = |word: &Word| table::MULTIPLEXER_DOUBTS.contains(&word.text.as_str());
+    let ends = |word: &Word| word.text.ends_with(';');
+    if before.iter().any(doubts) || own.iter().any(Word::splits) || words.iter().any(ends) {
+        return vec![Inner::Unclear];
+    }
+    match rest {
+        [] => Vec::new(),
+        // A shell reads one word, and several are run as they are.
+        [_] if name == "tmux" => script_of(at, rest),
+        [program, ..] if program.unknown.is_some() => vec![Inner::Unclear],
+        _ => vec![Inner::Words { at, words: rest.to_vec(), fed: Fed::No, sets: false }],
     }
 }
 
@@ -326,6 +379,10 @@ fn wrapped(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
         return Vec::new();
     }
     at += wrapper.operands;
+    // The end of the options may also stand behind the operands.
+    if wrapper.operands > 0 && words.get(at).and_then(Word::known) == Some("--") {
+        at += 1;
+    }
     let before = words.get(options.end..at).unwrap_or_default();
     if before.iter().any(Word::splits) {
         return vec![Inner::Unclear];

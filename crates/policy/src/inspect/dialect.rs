@@ -47,6 +47,8 @@ fn is_plain(text: &str, comments: bool) -> bool {
     let bytes = text.as_bytes();
     let mut at = 0;
     let mut before = b'\n';
+    // Whether nothing but blanks is between here and where a command may begin.
+    let mut begins = true;
     while let Some(&byte) = bytes.get(at) {
         let rest = &bytes[at..];
         if FOREIGN.iter().any(|foreign| rest.starts_with(foreign.as_bytes())) {
@@ -56,6 +58,11 @@ fn is_plain(text: &str, comments: bool) -> bool {
         if starts && RESERVED.iter().any(|word| is_word(rest, word)) {
             return false;
         }
+        // zsh runs what follows; as an argument it is one like any other.
+        if starts && begins && is_word(rest, "-") {
+            return false;
+        }
+        begins = b"\n;&|({`".contains(&byte) || begins && b" \t".contains(&byte);
         // A brace that is neither a reserved word, nor `{}`, nor a parameter's.
         let brace = byte == b'{' && before != b'$';
         if brace && !nested && rest.get(1).is_some_and(|next| !b" \t\n}".contains(next)) {
@@ -115,5 +122,4 @@ const FOREIGN: [&str; 12] =
     ["$'", "$\"", "$[", "((", "<(", ">(", "=(", "&>", ">&|", "|&", "<<<", ";&"];
 
 /// Words that begin something in some shells only.
-const RESERVED: [&str; 8] =
-    ["[[", "function", "select", "coproc", "foreach", "repeat", "always", "-"];
+const RESERVED: [&str; 7] = ["[[", "function", "select", "coproc", "foreach", "repeat", "always"];

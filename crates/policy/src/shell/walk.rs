@@ -18,7 +18,7 @@ pub(super) fn walk<'a>(text: &'a str, root: Node<'a>) -> Script {
         trailing: HashMap::new(),
         dashes: HashMap::new(),
         cursor: root.walk(),
-        stack: vec![Visit { node: root, parent: "", depth: 0, argument: false }],
+        stack: vec![Visit { node: root, parent: "", depth: 0, argument: false, input: None }],
     };
     if !gap_is_blank(&text[..root.start_byte()], true)
         || !gap_is_blank(&text[root.end_byte()..], true)
@@ -44,6 +44,8 @@ struct Visit<'a> {
     depth: usize,
     /// Whether it is in a word of a simple command, whose expansions the word itself tells of.
     argument: bool,
+    /// Where the text stands that it reads, from its first byte to behind its last.
+    input: Option<(usize, usize)>,
 }
 
 struct Walker<'a> {
@@ -58,7 +60,7 @@ struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    fn visit(&mut self, Visit { node, parent, depth, argument }: Visit<'a>) {
+    fn visit(&mut self, Visit { node, parent, depth, argument, input }: Visit<'a>) {
         if node.is_error() || node.is_missing() {
             self.unclear(node, Trouble::Syntax);
         }
@@ -69,7 +71,7 @@ impl<'a> Walker<'a> {
         }
         if LITERALS.contains(&node.kind()) {
             let argument = argument || COMMANDS.contains(&parent);
-            self.literal(Visit { node, parent, depth, argument });
+            self.literal(Visit { node, parent, depth, argument, input });
             return;
         }
         let children = self.children(node);
@@ -79,8 +81,8 @@ impl<'a> Walker<'a> {
             self.feature(Feature::Substitution);
         }
         match node.kind() {
-            kind if COMMANDS.contains(&kind) => self.command(node, &children),
-            "redirected_statement" => self.redirected(node, &children),
+            kind if COMMANDS.contains(&kind) => self.command(node, &children, input),
+            "redirected_statement" => self.redirected(node, &children, input),
             "file_redirect" => self.file_redirect(node, &children),
             "herestring_redirect" => self.feature(Feature::Heredoc),
             "heredoc_redirect" => self.heredoc(node, &children),
@@ -116,7 +118,7 @@ impl<'a> Walker<'a> {
             _ => {}
         }
         let argument = argument && !SCOPES.contains(&node.kind());
-        self.push(Visit { node, parent, depth, argument }, children);
+        self.push(Visit { node, parent, depth, argument, input }, children);
     }
 
     /// A literal is read by our own rules; only what is expanded in it is looked into further.
@@ -139,7 +141,23 @@ impl<'a> Walker<'a> {
     }
 
     fn push(&mut self, above: Visit<'a>, nodes: Vec<Node<'a>>) {
-        let below = |node| Visit { node, parent: above.node.kind(), ..above };
+        let body = match above.node.kind() {
+            "redirected_statement" => above.node.child_by_field_name("body"),
+            _ => None,
+        };
+        let body = body.map(|body| body.id());
+        let below = |node: Node<'a>| {
+            let (outer, end) = (above.node.byte_range(), node.end_byte());
+            let reads = match above.node.kind() {
+                "pipeline" => Some((outer.start, node.start_byte())),
+                // What stands behind a here-document on its line may read it through a pipe.
+                "redirected_statement" if body != Some(node.id()) => Some((outer.start, outer.end)),
+                "redirected_statement" => Some((end, outer.end)),
+                _ => None,
+            };
+            let input = joined(above.input, reads);
+            Visit { node, parent: above.node.kind(), input, ..above }
+        };
         self.stack.extend(nodes.into_iter().rev().map(below));
     }
 
@@ -155,9 +173,18 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn command(&mut self, node: Node<'a>, children: &[Node<'a>]) {
+    fn command(
+        &mut self,
+        node: Node<'a>,
+        children: &[Node<'a>],
+        mut input: Option<(usize, usize)>,
+    ) {
         let mut words = self.trailing.remove(&node.id()).unwrap_or_default();
         for child in children {
+            if ["heredoc_redirect", "herestring_redirect", "file_redirect"].contains(&child.kind())
+            {
+                input = joined(input, Some((child.start_byte(), child.end_byte())));
+            }
             match child.kind() {
                 "variable_assignment" if node.kind() == "command" => {}
                 "heredoc_redirect" | "herestring_redirect" | "comment" => {}
@@ -166,10 +193,15 @@ impl<'a> Walker<'a> {
                 _ => words.push(*child),
             }
         }
-        self.push_command(node, words);
+        self.push_command(node, words, input);
     }
 
-    fn push_command(&mut self, node: Node<'a>, mut nodes: Vec<Node<'a>>) {
+    fn push_command(
+        &mut self,
+        node: Node<'a>,
+        mut nodes: Vec<Node<'a>>,
+        input: Option<(usize, usize)>,
+    ) {
         nodes.sort_by_key(Node::start_byte);
         let mut words: Vec<Word> = nodes.iter().map(|node| self.word(*node)).collect();
         if let Some(at) = self.dashes.remove(&node.id()) {
@@ -192,7 +224,8 @@ impl<'a> Walker<'a> {
         } else if !named {
             self.unclear(node, Trouble::Name);
         }
-        self.script.commands.push(SimpleCommand { words });
+        let input = input.map(|(start, end)| start..end);
+        self.script.commands.push(SimpleCommand { words, input });
     }
 
     fn word(&mut self, node: Node<'a>) -> Word {
@@ -202,7 +235,7 @@ impl<'a> Walker<'a> {
     }
 
     /// A redirection takes one word; what the grammar gives it beyond that is the command's.
-    fn redirected(&mut self, node: Node<'a>, children: &[Node<'a>]) {
+    fn redirected(&mut self, node: Node<'a>, children: &[Node<'a>], input: Option<(usize, usize)>) {
         let mut beyond = Vec::new();
         for child in children {
             match child.kind() {
@@ -238,7 +271,8 @@ impl<'a> Walker<'a> {
             };
         }
         // No command before: the words are the command.
-        self.push_command(node, beyond);
+        let input = joined(input, Some((node.start_byte(), node.end_byte())));
+        self.push_command(node, beyond, input);
     }
 
     fn beyond_target(&mut self, redirect: Node<'a>) -> Vec<Node<'a>> {
@@ -252,6 +286,10 @@ impl<'a> Walker<'a> {
         let operator = children.iter().map(Node::kind).find(|kind| kind.contains(['<', '>']));
         let target = children.iter().copied().find(|child| is_argument(child.kind()));
         let target = target.map(|target| self.word(target));
+        match operator {
+            Some("<" | "<>") => self.script.inputs.extend(target.clone()),
+            _ => self.script.outputs.extend(target.clone()),
+        }
         let target = target.as_ref().and_then(Word::known);
         let is_descriptor =
             |text: &str| text.trim_end_matches('-').bytes().all(|b| b.is_ascii_digit());
@@ -345,6 +383,8 @@ impl<'a> Walker<'a> {
         if !name.bytes().all(plain) || name.bytes().next().is_none_or(|b| b.is_ascii_digit()) {
             self.unclear(node, Trouble::Quoting);
         }
+        let word = self.word(node);
+        self.script.settings.push(word);
         let value = text.split_once('=').map_or("", |(_, value)| value);
         if is_run(name, value) {
             self.unclear(node, Trouble::Inner);
@@ -435,6 +475,14 @@ impl<'a> Walker<'a> {
         if known.len() < UNCLEAR_MAX && !known.contains(&unclear) {
             known.push(unclear);
         }
+    }
+}
+
+/// The text from the beginning of the first to the end of the last.
+fn joined(one: Option<(usize, usize)>, other: Option<(usize, usize)>) -> Option<(usize, usize)> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+        (one, other) => one.or(other),
     }
 }
 

@@ -57,6 +57,14 @@ impl Word {
         self.unknown >= Some(Unknown::Glob)
     }
 
+    /// Returns a file name pattern that fits whatever the word may become, as long as that is one word.
+    pub(crate) fn pattern(&self) -> String {
+        match self.known() {
+            Some(text) => text.to_owned(),
+            None => with_holes(&self.source, '*'),
+        }
+    }
+
     /// Tells whether all of it is one known name that was written without any quoting.
     pub(crate) fn is_bare(&self, names: &[&str]) -> bool {
         !self.quoted && self.known().is_some_and(|text| names.contains(&text))
@@ -338,6 +346,53 @@ impl Reader<'_> {
             self.text.push(byte);
         }
     }
+}
+
+/// Leaves quotes out of a text, and puts one character in the place of everything that is expanded.
+pub(crate) fn with_holes(text: &str, hole: char) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied();
+        let ends = match (c, next) {
+            ('\'' | '"', _) => continue,
+            ('\\', _) => {
+                shown.extend(chars.next().filter(|escaped| *escaped != '\n'));
+                continue;
+            }
+            ('`', _) => '`',
+            ('$', Some('(')) => ')',
+            ('$', Some('{')) => '}',
+            ('$', Some(next)) if next.is_ascii_alphanumeric() || "_@*#?$!-".contains(next) => {
+                let name = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+                chars.next();
+                while name(&next) && chars.next_if(name).is_some() {}
+                shown.push(hole);
+                continue;
+            }
+            // A brace before a blank begins a group of commands.
+            ('{', Some(next)) if !next.is_whitespace() => '}',
+            _ => {
+                shown.push(c);
+                continue;
+            }
+        };
+        shown.push(hole);
+        let begins = match ends {
+            ')' => '(',
+            '}' => '{',
+            _ => ' ',
+        };
+        let mut open = usize::from(c != '$');
+        for inner in chars.by_ref() {
+            open += usize::from(inner == begins && ends != '`');
+            open -= usize::from(inner == ends);
+            if open == 0 {
+                break;
+            }
+        }
+    }
+    shown
 }
 
 /// Tells whether a dollar sign before this begins an expansion.

@@ -10,72 +10,122 @@ use crate::shell::Word;
 pub(crate) fn code(words: &[Word]) -> Vec<String> {
     let Some((name, arguments)) = words.split_first() else { return Vec::new() };
     let Some(name) = name.known().map(base_name) else { return Vec::new() };
-    let unversioned = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let known = arguments.iter().filter_map(Word::known);
-    let starts: fn(&str) -> bool = match unversioned {
+    // Of what is expanded in it, the code that is written around it still counts.
+    let texts = arguments.iter().map(|word| word.known().unwrap_or(&word.source));
+    let starts: fn(&str) -> bool = match unversioned(name) {
         "sed" | "gsed" => {
-            let scripts = sed_scripts(&known.collect::<Vec<_>>());
+            let scripts = sed_scripts(&texts.collect::<Vec<_>>());
             return scripts.into_iter().filter(|script| sed_runs_something(script)).collect();
         }
-        _ if INTERPRETERS.contains(&unversioned) || name == "m4" => language_runs_something,
-        _ if ESCAPES.contains(&unversioned) => |text| ESCAPE.iter().any(|it| text.contains(it)),
+        name if INTERPRETERS.contains(&name) => language_runs_something,
+        name if ESCAPES.contains(&name) => escapes,
         _ => return Vec::new(),
     };
     // The code may be attached to its option.
-    known.filter(|text| starts(text)).map(str::to_owned).collect()
+    texts.filter(|text| starts(text)).map(str::to_owned).collect()
 }
 
 /// Tells whether a program reads code of another language than a shell's.
 pub(crate) fn interprets(name: &str) -> bool {
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    INTERPRETERS.contains(&name) || ESCAPES.contains(&name)
+    is_interpreter(name) || ESCAPES.contains(&unversioned(name))
 }
 
 /// Tells whether a program is an interpreter of another language than a shell's.
 pub(crate) fn is_interpreter(name: &str) -> bool {
-    INTERPRETERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'))
+    INTERPRETERS.contains(&unversioned(name))
 }
 
-/// Tells whether a command is an interpreter that reads its code from the standard input.
-pub(crate) fn reads_code(words: &[Word]) -> bool {
-    let Some((name, arguments)) = words.split_first() else { return false };
-    let name = name.known().map(base_name).unwrap_or_default();
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    // Of awk and its relatives the first operand is the code, and of make it is in a file.
-    let elsewhere = name.ends_with("awk") || name.ends_with("make");
-    let options = arguments.iter().all(|word| word.text.starts_with('-'));
-    INTERPRETERS.contains(&name) && !elsewhere && options
+/// How a command reads its standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reads {
+    /// As code of a language.
+    Code,
+    /// As commands of its own, some of which start programs.
+    Escapes,
+    /// As commands of a shell, or as something that holds them.
+    Commands,
+}
+
+impl Reads {
+    /// Tells whether a text that is read so may start programs.
+    pub(crate) fn may_start_programs(self, text: &str) -> bool {
+        match self {
+            Self::Code => language_runs_something(text),
+            Self::Escapes => escapes(text),
+            Self::Commands => true,
+        }
+    }
+}
+
+/// Returns how a command reads its standard input, if what it reads may start programs.
+pub(crate) fn reads(words: &[Word]) -> Option<Reads> {
+    let (name, arguments) = words.split_first()?;
+    let full = name.known().map(base_name)?;
+    let name = unversioned(full);
+    let named = || arguments.iter().any(|word| names_input(&word.text));
+    if super::carry::reads_commands(full, words) {
+        return Some(Reads::Commands);
+    }
+    match name {
+        "make" | "gmake" | "ninja" | "just" => named().then_some(Reads::Commands),
+        "sed" | "gsed" => named().then_some(Reads::Commands),
+        // Of awk and its relatives the first operand is the code.
+        _ if name.ends_with("awk") => named().then_some(Reads::Code),
+        _ if INTERPRETERS.contains(&name) => {
+            (named() || !has_code(arguments)).then_some(Reads::Code)
+        }
+        // With a dash, an editor reads the text to edit.
+        "nvim" | "vi" | "vim" => (!named()).then_some(Reads::Escapes),
+        // These take commands from the terminal only.
+        "less" | "man" | "more" | "view" => None,
+        _ => ESCAPES.contains(&name).then_some(Reads::Escapes),
+    }
+}
+
+/// Tells whether a word stands for the standard input: `-`, `/dev/stdin`, `-f-`, `--file=/dev/stdin`.
+fn names_input(text: &str) -> bool {
+    let value = text.split_once('=').map_or(text, |(_, value)| value);
+    let attached = value.strip_prefix("-f").unwrap_or(value);
+    matches!(attached, "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0")
+}
+
+/// Tells whether an interpreter is given its code, or the name of a file with it, as an argument.
+fn has_code(arguments: &[Word]) -> bool {
+    let mut arguments = arguments.iter();
+    while let Some(word) = arguments.next() {
+        let text = word.text.as_str();
+        if !text.starts_with('-') || CODE_OPTIONS.contains(&text) {
+            return true;
+        }
+        if VALUE_OPTIONS.contains(&text) {
+            arguments.next();
+        }
+    }
+    false
 }
 
 /// Tells whether code, of whatever language, may start programs.
 pub(crate) fn may_start_programs(code: &str) -> bool {
-    language_runs_something(code) || ESCAPE.iter().any(|it| code.contains(it))
+    language_runs_something(code) || escapes(code)
 }
 
-/// Returns the here-documents of a script that an interpreter is given on its line, if their code may start
-/// programs. Only these: other documents are text.
-pub(crate) fn code_in_documents(text: &str) -> Vec<String> {
-    let interprets = |word: &str| interprets(base_name(word));
-    let mut found = Vec::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        let Some((before, after)) = line.split_once("<<") else { continue };
-        // What a here-string says is on the line itself.
-        if after.starts_with('<') || !before.split([' ', '\t', ';', '|', '&', '(']).any(interprets)
-        {
-            continue;
-        }
-        let word = after.trim_start_matches('-').trim_start();
-        let word = word.split([' ', '\t', ';', '|', '&', ')', '>', '<']).next().unwrap_or_default();
-        let end = word.replace(['"', '\'', '\\'], "");
-        let body: Vec<&str> =
-            lines.by_ref().take_while(|line| line.trim_start_matches('\t') != end).collect();
-        let body = body.join("\n");
-        if language_runs_something(&body) {
-            found.push(body);
-        }
+fn unversioned(name: &str) -> &str {
+    // The digit of this one is a part of its name.
+    if name == "m4" {
+        return name;
     }
-    found
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
+}
+
+/// Tells whether a text has a command in it that leads from an editor, a debugger or a client to a shell.
+fn escapes(text: &str) -> bool {
+    let marks = text.match_indices('!').any(|(at, _)| !text[at + 1..].starts_with('='));
+    marks || ESCAPE.iter().any(|it| text.contains(it)) || has_pipe(text)
+}
+
+/// Tells whether there is a bar; in most languages, two of them are an "or".
+fn has_pipe(text: &str) -> bool {
+    text.replace("||", "").contains('|')
 }
 
 /// The scripts of a call of sed: those that options name, or else the first operand. Which letters of a
@@ -104,8 +154,7 @@ fn sed_scripts(arguments: &[&str]) -> Vec<String> {
 }
 
 fn language_runs_something(code: &str) -> bool {
-    // In most languages, two of them are an "or".
-    STARTS.iter().any(|it| code.contains(it)) || code.replace("||", "").contains('|')
+    STARTS.iter().any(|it| code.contains(it)) || has_pipe(code)
 }
 
 /// Tells whether a text, read as a script of sed, has the command `e` or a substitution with that flag.
@@ -182,26 +231,62 @@ fn skip_section(text: &str, end: char) -> Option<&str> {
 }
 
 /// Programs that run code from their arguments, without versions.
-const INTERPRETERS: [&str; 25] = [
-    "R", "Rscript", "awk", "bun", "deno", "elixir", "emacs", "erl", "gawk", "gmake", "gnuplot",
-    "groovy", "guile", "julia", "lua", "luajit", "make", "mawk", "nawk", "node", "perl", "php",
-    "pypy", "python", "ruby",
+const INTERPRETERS: [&str; 44] = [
+    "R", "Rscript", "awk", "bun", "clisp", "csi", "deno", "elixir", "emacs", "erl", "expect",
+    "gawk", "ghci", "gmake", "gnuplot", "groovy", "guile", "iex", "irb", "jshell", "julia",
+    "jython", "lua", "luajit", "m4", "make", "mawk", "nawk", "node", "nodejs", "ocaml", "octave",
+    "perl", "php", "pypy", "python", "racket", "ruby", "sbcl", "scala", "tclsh", "ts-node", "tsx",
+    "wish",
 ];
 
-/// What such code has in it that starts programs, or removes whole directories by itself.
-const STARTS: [&str; 15] = [
-    "`", "call", "exec", "fork", "getline", "open", "qx", "remove", "rmSync", "rm_r", "rmtree",
-    "run", "shell", "spawn", "system",
+/// Options of interpreters with which the standard input is no code.
+const CODE_OPTIONS: [&str; 10] =
+    ["-c", "-e", "-E", "-m", "-ne", "-p", "-pe", "--eval", "--print", "--version"];
+
+/// Options of interpreters that take the next word as their value.
+const VALUE_OPTIONS: [&str; 11] =
+    ["-C", "-I", "-W", "-X", "-d", "-encoding", "-l", "-r", "--import", "--loader", "--require"];
+
+/// What such code has in it that starts programs, gives them another name, or removes whole directories
+/// by itself.
+const STARTS: [&str; 27] = [
+    "%x",
+    "`",
+    "Command",
+    "call",
+    "cmd",
+    "copy",
+    "exec",
+    "fork",
+    "getline",
+    "getoutput",
+    "link",
+    "open",
+    "passthru",
+    "pipe",
+    "process",
+    "qx",
+    "remove",
+    "rename",
+    "rmSync",
+    "rm_r",
+    "rmtree",
+    "run",
+    "shell",
+    "spawn",
+    "syscmd",
+    "system",
+    "System",
 ];
 
 /// Programs with commands of their own, one of which leads to a shell.
-const ESCAPES: [&str; 14] = [
-    "ed", "ex", "gdb", "less", "lldb", "man", "more", "mysql", "nvim", "psql", "sqlite", "vi",
-    "view", "vim",
+const ESCAPES: [&str; 22] = [
+    "dc", "ed", "ex", "ftp", "gdb", "less", "lftp", "lldb", "mail", "mailx", "man", "more",
+    "mysql", "nvim", "psql", "red", "sftp", "sqlite", "telnet", "vi", "view", "vim",
 ];
 
-/// What these commands are.
-const ESCAPE: [&str; 3] = ["!", "shell", "system"];
+/// What these commands are called, where they have more than a mark.
+const ESCAPE: [&str; 7] = ["`", "exec", "job_", "program", "PROGRAM", "shell", "system"];
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! What git is told to run: settings, filters and steps that are commands.
 
-use super::{Inner, script_of};
+use super::{Fed, Inner, script_of};
 use crate::shell::Word;
 
 /// Options of git, before the command, that take the next word as their value.
@@ -66,6 +66,11 @@ pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
         at += 1 + usize::from(takes);
     }
     let rest = words.get(at..).unwrap_or_default();
+    // A remote of this kind is a command.
+    found.extend(rest.iter().enumerate().filter_map(|(place, word)| {
+        let (_, text) = word.text.split_once("ext::")?;
+        Some(Inner::Script { at: at + place, text: text.to_owned() })
+    }));
     let name = |at: usize| rest.get(at).and_then(Word::known);
     let after = |skip: usize| rest.get(skip..).unwrap_or_default();
     match (name(0), name(1)) {
@@ -75,6 +80,15 @@ pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
                 let options = own.iter().take_while(|word| word.text.starts_with('-')).count();
                 found.extend(script_of(at + each + 1 + options, &own[options..]));
             }
+        }
+        (Some("config"), _) => found.extend(configured(at, rest)),
+        (Some(first), _) if pushes(first, after(1)) => {
+            let mut words = vec![Word::literal("git"), Word::literal("push")];
+            let own = |word: &&Word| {
+                !SAME_AS_PUSH.iter().any(|(_, it)| it.is_some() && word.known() == *it)
+            };
+            words.extend(after(1).iter().filter(own).cloned());
+            found.push(Inner::Words { at, words, fed: Fed::No, sets: false });
         }
         (Some("bisect"), Some("run")) => found.extend(script_of(at + 2, after(2))),
         (
@@ -95,13 +109,46 @@ pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
     found
 }
 
+/// Tells whether a command of git does what `git push` does.
+fn pushes(command: &str, rest: &[Word]) -> bool {
+    let first = || {
+        let mut words = rest.iter().filter_map(Word::known);
+        while let Some(word) = words.next() {
+            match word {
+                "-P" | "--prefix" => drop(words.next()),
+                _ if word.starts_with('-') => {}
+                _ => return Some(word),
+            }
+        }
+        None
+    };
+    let same = |(name, second): &(&str, Option<&str>)| {
+        *name == command && (second.is_none() || *second == first())
+    };
+    SAME_AS_PUSH.iter().any(same)
+}
+
+/// `git config [set] [OPTIONS] KEY VALUE`, after which git runs the value.
+fn configured(at: usize, rest: &[Word]) -> Option<Inner> {
+    let gets = |word: &Word| word.text.starts_with("--get") || word.text.starts_with("--unset");
+    if rest.iter().any(gets) || rest.get(1).and_then(Word::known) == Some("unset") {
+        return None;
+    }
+    let key = rest.iter().position(|word| word.text.contains('.') && names_a_script(&word.text))?;
+    let value = rest.get(key + 1)?;
+    let text = format!("{}={}", rest[key].text, value.text);
+    let unknown = rest[key].unknown.max(value.unknown);
+    script_in(at + key + 1, &Word { text, unknown, ..value.clone() })
+}
+
 /// A script that a setting holds.
 fn script_in(at: usize, setting: &Word) -> Option<Inner> {
     let (key, value) = setting.text.split_once('=').unwrap_or((&setting.text, ""));
     if !names_a_script(key) {
         return None;
     }
-    if setting.unknown.is_some() {
+    // More settings are in a file.
+    if setting.unknown.is_some() || key.to_ascii_lowercase().starts_with("include") {
         return Some(Inner::Unclear);
     }
     let text = value.strip_prefix('!').unwrap_or(value);
@@ -145,6 +192,19 @@ fn option(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
         (None, None) => None,
     }
 }
+
+/// Commands of git that send commits or what belongs to them, and a word that must follow.
+const SAME_AS_PUSH: [(&str, Option<&str>); 9] = [
+    ("http-push", None),
+    ("lfs", Some("push")),
+    ("p4", Some("submit")),
+    ("remote-ftp", None),
+    ("remote-http", None),
+    ("remote-https", None),
+    ("send-pack", None),
+    ("subtree", Some("push")),
+    ("svn", Some("dcommit")),
+];
 
 /// Last parts of settings whose value is run.
 const SCRIPTS: [&str; 22] = [

@@ -140,7 +140,6 @@ pub(super) const RUNNERS: &[Runner] = &[
     Runner {
         names: &[
             "devbox",
-            "distrobox",
             "doppler",
             "dotenv",
             "dotenvx",
@@ -152,9 +151,8 @@ pub(super) const RUNNERS: &[Runner] = &[
             "pixi",
             "poetry",
             "rye",
-            "toolbox",
         ],
-        commands: &["run", "enter"],
+        commands: &["run"],
         wrapper: RUNS,
     },
     Runner {
@@ -174,7 +172,7 @@ pub(super) const RUNNERS: &[Runner] = &[
         wrapper: RUNS,
     },
     Runner {
-        names: &["aws-vault", "chamber", "direnv", "lxc"],
+        names: &["aws-vault", "chamber", "direnv"],
         commands: &["exec"],
         wrapper: Wrapper { operands: 1, ..RUNS },
     },
@@ -216,7 +214,6 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
             "fakeroot",
             "fakeroot-sysv",
             "fakeroot-tcp",
-            "flatpak-spawn",
             "gamemoderun",
             "gdb",
             "gnohup",
@@ -798,9 +795,8 @@ pub(super) const SHELLS: [&str; 8] = ["sh", "bash", "zsh", "dash", "ksh", "mksh"
 pub(super) const OTHER_SHELLS: [&str; 6] = ["fish", "csh", "tcsh", "nu", "elvish", "xonsh"];
 
 /// Programs that run what is in their arguments, by rules of their own.
-pub(super) const OPAQUE: [&str; 16] = [
+pub(super) const OPAQUE: [&str; 15] = [
     "at",
-    "batch",
     "bpftrace",
     "capsh",
     "expect",
@@ -817,18 +813,24 @@ pub(super) const OPAQUE: [&str; 16] = [
     "xterm",
 ];
 
-/// Commands of `tmux` and `screen` that only look.
-pub(super) const MULTIPLEXER_LOOKS: [&str; 9] = [
+/// Commands of `tmux` and `screen` that look, or end what runs.
+pub(super) const MULTIPLEXER_LOOKS: [&str; 12] = [
     "ls",
     "list-sessions",
     "list-windows",
     "list-panes",
     "capture-pane",
     "has-session",
+    "kill-pane",
+    "kill-server",
+    "kill-session",
     "-V",
     "-v",
     "-ls",
 ];
+
+/// Words of `tmux` and `screen` with which it cannot be told what they run.
+pub(super) const MULTIPLEXER_DOUBTS: [&str; 5] = ["-Logfile", "-X", "-c", "-f", "-s"];
 
 /// Options that name a command, which a shell runs.
 pub(super) const OPTION_SCRIPTS: [&str; 8] = [
@@ -858,9 +860,10 @@ pub(crate) const RUN_BY_SHELLS: [&str; 6] =
 
 /// Variables whose value programs run, by how their names end and begin.
 pub(crate) const RUN_BY_PROGRAMS_ENDS: [&str; 2] = ["EDITOR", "PAGER"];
-pub(crate) const RUN_BY_PROGRAMS: [&str; 7] = [
+pub(crate) const RUN_BY_PROGRAMS: [&str; 8] = [
     "GIT_ASKPASS",
     "GIT_CONFIG_",
+    "GIT_EXEC_PATH",
     "GIT_EXTERNAL_DIFF",
     "GIT_PROXY_COMMAND",
     "GIT_SSH",

@@ -134,13 +134,13 @@ fn what_runs_what_it_is_told() {
     check("git fetch", lifted, "");
     check("git pull origin", lifted, "");
     check("timeout 5 git fetch", lifted, "");
-    for text in
-        ["git fetch origin", "git fetch ext::x", "git pull origin main", "nice git fetch -c a=b"]
-    {
+    for text in ["git fetch origin", "git pull origin main", "nice git fetch -c a=b"] {
         check(text, stays, "what `git` does with its arguments");
     }
     // What git is told to run needs a rule of its own.
-    for text in ["git fetch --upload-pack=x", "git fetch '--upload-pack=touch x;' ."] {
+    for text in
+        ["git fetch ext::x", "git fetch --upload-pack=x", "git fetch '--upload-pack=touch x;' ."]
+    {
         let policy = policy(WorkspaceWrite, OnRequest, RULES);
         assert_eq!(show(&crate::decide(&policy, &script(text)).verdict), stays, "{text}");
     }

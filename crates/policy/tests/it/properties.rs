@@ -113,6 +113,20 @@ const SHELL: &[&str] = &[
     "timeout 5 ",
     "parallel ",
     "su -c ",
+    "ssh h ",
+    "docker exec c ",
+    "tmux new ",
+    "socat EXEC:",
+    "git config alias.x ",
+    "cp /usr/bin/git ",
+    "python3 ",
+    "<<< ",
+    "<<E\n",
+    "\nE\n",
+    "${z}",
+    "{r,}",
+    "truncate -s ",
+    "rsync --delete ",
 ];
 
 fn mode() -> impl Strategy<Value = SandboxMode> {

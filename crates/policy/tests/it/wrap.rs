@@ -128,7 +128,22 @@ fn wrappers() {
             "git push",
         ],
     );
-    check("ssh host git push", &[]);
+    check("ssh host git push", &["git push"]);
+    check("ssh -p 22 host", &[]);
+    check("docker ps", &[]);
+    check("docker exec -it c git push", &["git push"]);
+    check("docker run --rm -v a:b -e X=1 image", &[]);
+    check("kubectl get pods -- git push", &[]);
+    check("git config alias.x 'push -v'", &["git push -v"]);
+    check("git config --get alias.x", &[]);
+    check("git subtree push -P x r", &["git push -P x r"]);
+    check("socat - TCP:h:1", &[]);
+    check("tmux new-session -d -s x 'git push; ls'", &["git push", "ls"]);
+    check("tmux -L y neww git push", &["git push"]);
+    check("tmux new -d", &[]);
+    check("screen -dmS x git push", &["git push"]);
+    check("screen -d -m git push", &["git push"]);
+    check("socat EXEC:'git push',pty -", &["git push"]);
     check("git -C d push", &[]);
 }
 
@@ -249,8 +264,15 @@ fn unclear_wrappers() {
         "hyperfine 'ls'",
         "pee ls",
         "sg group -c ls",
-        "tmux new-session -d ls",
-        "screen -dm ls",
+        "tmux send-keys -t x ls Enter",
+        "tmux -f x new ls",
+        "tmux -c ls new",
+        "tmux new -d ls \\; run-shell ls",
+        "tmux new 'ls' ';' neww 'pwd'",
+        "tmux new \"$x\"",
+        "tmux $x",
+        "screen -S x -X stuff ls",
+        "screen -c x",
         "uv --quiet run ls",
         "npx --yes ls",
         "bundle exec --no-such ls",

@@ -1,0 +1,275 @@
+//! Commands that are carried elsewhere: into a container, to another host, past a sandbox.
+//!
+//! What is carried is judged as if it ran here. Of these programs nearly all options take a value, so
+//! their tables name those that take none.
+
+use super::{Fed, Inner, script_of};
+use crate::shell::Word;
+
+/// A program that carries a command.
+struct Carrier {
+    /// Its names.
+    names: &'static [&'static str],
+    /// Words that may come before the one that says that a command follows: `docker compose exec`.
+    groups: &'static [&'static str],
+    /// The words that say so; if there are none, nothing has to.
+    commands: &'static [&'static str],
+    /// How many operands come before the command: a container, a host.
+    operands: usize,
+    /// Letters of options without a value.
+    flags: &'static str,
+    /// Long options without a value.
+    long_flags: &'static [&'static str],
+    /// Whether a shell reads the words.
+    script: bool,
+}
+
+/// Returns what a command carries elsewhere; nothing if it is no carrier.
+pub(super) fn inner(name: &str, words: &[Word]) -> Option<Vec<Inner>> {
+    let carrier = CARRIERS.iter().find(|carrier| carrier.names.contains(&name))?;
+    let Some(from) = carrier.begins(words) else { return Some(Vec::new()) };
+    let at = carrier.place(words, from);
+    let rest = words.get(at..).unwrap_or_default();
+    let Some(program) = rest.first() else { return Some(Vec::new()) };
+    if carrier.script {
+        return Some(script_of(at, rest));
+    }
+    if program.unknown.is_some() {
+        return Some(vec![Inner::Unclear]);
+    }
+    Some(vec![Inner::Words { at, words: rest.to_vec(), fed: Fed::No, sets: false }])
+}
+
+/// Returns where the words begin that a carrier does not read itself.
+pub(super) fn place(name: &str, words: &[Word]) -> Option<usize> {
+    let carrier = CARRIERS.iter().find(|carrier| carrier.names.contains(&name))?;
+    Some(carrier.place(words, carrier.begins(words)?))
+}
+
+/// Returns where the options begin that belong to what is carried, behind those of the program itself.
+pub(super) fn begins(name: &str, words: &[Word]) -> Option<usize> {
+    CARRIERS.iter().find(|carrier| carrier.names.contains(&name))?.begins(words)
+}
+
+/// Tells whether a program carries what it reads to a shell elsewhere, since it was given no command.
+pub(super) fn reads_commands(name: &str, words: &[Word]) -> bool {
+    let alone = place(name, words).is_some_and(|place| place >= words.len());
+    alone && !MULTIPLEXERS.contains(&name)
+}
+
+impl Carrier {
+    /// Returns the place behind the word that says that a command follows.
+    fn begins(&self, words: &[Word]) -> Option<usize> {
+        if self.commands.is_empty() {
+            return Some(1);
+        }
+        let mut after_option = false;
+        for (at, word) in words.iter().enumerate().skip(1) {
+            let text = word.text.as_str();
+            if self.commands.contains(&text) {
+                return Some(at + 1);
+            }
+            let is_option = text.starts_with('-');
+            // A word behind an option may be its value, and anything else is another command.
+            if !is_option && !after_option && !self.groups.contains(&text) {
+                return None;
+            }
+            after_option = is_option;
+        }
+        None
+    }
+
+    /// Returns the place of what is carried; a word that is not known counts as one.
+    fn place(&self, words: &[Word], from: usize) -> usize {
+        let mut at = from;
+        let mut operands = self.operands;
+        while let Some(word) = words.get(at) {
+            let text = word.text.as_str();
+            if word.known() == Some("--") {
+                return at + 1;
+            }
+            if text.len() > 1 && text.starts_with('-') {
+                at += 1 + usize::from(self.takes_value(text));
+                continue;
+            }
+            let is_setting = text.contains('=') && !self.script;
+            if operands == 0 && !is_setting {
+                return at;
+            }
+            operands -= usize::from(operands > 0);
+            at += 1;
+        }
+        at
+    }
+
+    fn takes_value(&self, option: &str) -> bool {
+        match option.strip_prefix("--") {
+            Some(long) => !long.contains('=') && !self.long_flags.contains(&long),
+            // Of a cluster, the first that takes one has what is left, or else the next word.
+            None => {
+                let mut letters = option.chars().skip(1);
+                letters.find(|letter| !self.flags.contains(*letter)).is_some()
+                    && letters.next().is_none()
+            }
+        }
+    }
+}
+
+const CONTAINERS: Carrier = Carrier {
+    names: &[],
+    groups: &[],
+    commands: &["exec"],
+    operands: 1,
+    flags: "",
+    long_flags: &[],
+    script: false,
+};
+
+const CARRIERS: &[Carrier] = &[
+    Carrier {
+        names: &["docker", "docker-compose", "finch", "nerdctl", "podman", "podman-compose"],
+        groups: &["compose", "container"],
+        commands: &["exec", "run"],
+        flags: "dDiPqtT",
+        long_flags: &[
+            "build",
+            "detach",
+            "init",
+            "interactive",
+            "latest",
+            "no-deps",
+            "no-healthcheck",
+            "no-tty",
+            "oom-kill-disable",
+            "privileged",
+            "publish-all",
+            "quiet",
+            "quiet-pull",
+            "read-only",
+            "replace",
+            "rm",
+            "rmi",
+            "service-ports",
+            "tty",
+            "use-aliases",
+        ],
+        ..CONTAINERS
+    },
+    Carrier {
+        names: &["kubectl", "oc"],
+        commands: &["debug", "exec", "run"],
+        flags: "iqt",
+        long_flags: &["attach", "quiet", "rm", "stdin", "tty"],
+        ..CONTAINERS
+    },
+    Carrier {
+        names: &["incus", "lxc"],
+        flags: "nqtTv",
+        long_flags: &["force-interactive", "force-noninteractive", "quiet"],
+        ..CONTAINERS
+    },
+    Carrier { names: &["multipass"], flags: "nv", long_flags: &["no-map"], ..CONTAINERS },
+    Carrier {
+        names: &["machinectl"],
+        commands: &["shell"],
+        flags: "q",
+        long_flags: &["quiet", "no-pager", "no-ask-password"],
+        ..CONTAINERS
+    },
+    Carrier { names: &["limactl"], commands: &["shell"], ..CONTAINERS },
+    Carrier {
+        names: &["distrobox"],
+        commands: &["enter"],
+        // `-e` ends the options, as `--` does.
+        flags: "erTv",
+        long_flags: &["clean-path", "no-tty", "no-workdir", "root", "verbose"],
+        ..CONTAINERS
+    },
+    Carrier {
+        names: &["flatpak"],
+        commands: &["enter"],
+        flags: "v",
+        long_flags: &["verbose"],
+        ..CONTAINERS
+    },
+    Carrier { names: &["toolbox"], commands: &["run"], operands: 0, ..CONTAINERS },
+    Carrier {
+        names: &["flatpak-spawn"],
+        commands: &[],
+        operands: 0,
+        flags: "v",
+        long_flags: &["clear-env", "host", "latest-version", "no-network", "sandbox", "watch-bus"],
+        ..CONTAINERS
+    },
+    Carrier { names: &["ip"], groups: &["netns", "vrf"], flags: "46abdhjNnopsst", ..CONTAINERS },
+    Carrier { names: &["cmake"], commands: &["env", "time"], operands: 0, ..CONTAINERS },
+    Carrier { names: &["mosh"], commands: &[], flags: "46an", ..CONTAINERS },
+    Carrier {
+        names: &["adb"],
+        commands: &["shell"],
+        operands: 0,
+        flags: "adentTx",
+        script: true,
+        ..CONTAINERS
+    },
+    Carrier {
+        names: &["tmux"],
+        commands: &[
+            "display-popup",
+            "new",
+            "new-session",
+            "new-window",
+            "neww",
+            "popup",
+            "respawn-pane",
+            "respawn-window",
+            "run",
+            "run-shell",
+            "split-window",
+            "splitw",
+        ],
+        operands: 0,
+        flags: "2abACDdEhIkKNPuvXZ",
+        ..CONTAINERS
+    },
+    Carrier {
+        names: &["screen"],
+        commands: &[],
+        operands: 0,
+        flags: "aADdiLlmOqRrUvx",
+        ..CONTAINERS
+    },
+    // Options may follow the host.
+    Carrier {
+        names: &["autossh", "slogin", "ssh"],
+        commands: &[],
+        flags: "46AaCfGgKkMNnqsTtVvXxYy",
+        script: true,
+        ..CONTAINERS
+    },
+];
+
+/// These have a terminal of their own, and read nothing else.
+const MULTIPLEXERS: [&str; 2] = ["screen", "tmux"];
+
+/// `socat ADDRESS ADDRESS`, some kinds of which are a command: `EXEC:…`, `SYSTEM:…`.
+pub(super) fn socat(words: &[Word]) -> Vec<Inner> {
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate().skip(1) {
+        for address in word.text.split("!!") {
+            let Some((kind, command)) = address.split_once(':') else { continue };
+            if !["EXEC", "SYSTEM", "SHELL"].iter().any(|it| kind.eq_ignore_ascii_case(it)) {
+                continue;
+            }
+            found.push(match word.known() {
+                // Its options follow the command.
+                Some(_) => {
+                    let text = command.split(',').next().unwrap_or_default();
+                    Inner::Script { at, text: text.trim_matches(['"', '\'']).to_owned() }
+                }
+                None => Inner::Unclear,
+            });
+        }
+    }
+    found
+}
