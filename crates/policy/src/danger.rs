@@ -1,21 +1,25 @@
 //! Commands that destroy files without a way back.
 //!
 //! They are asked about whatever rules and modes say, because a mistake in them is the one that
-//! cannot be undone. The list is short on purpose: a question that comes often is not read.
+//! cannot be undone. The list is short on purpose: a question that comes often is not read. What git or
+//! an undo brings back is not in it.
 
 use crate::environment::matches;
 use crate::inspect::{Found, Inspection};
-use crate::shell::{Unknown, Word};
+use crate::shell::{Unknown, Word, excerpt, with_holes};
 use crate::wrap::{self, Fed, base_name};
 
 /// Returns the first part that destroys files, as it is written.
 pub(crate) fn find(inspection: &Inspection) -> Option<String> {
     let found = inspection.commands.iter().find(|found| is_destructive(found));
-    found.map(Found::source).or_else(|| {
+    let onto_device = || inspection.outputs.iter().find(|word| is_device(word));
+    let redirected = || onto_device().map(|word| format!("> {}", excerpt(&word.source)));
+    found.map(Found::source).or_else(redirected).or_else(|| {
         // Nobody knows what a script does that is not understood; naming such a program is enough.
-        let suspect = |text: &&String| names_a_destroyer(text);
-        let texts = inspection.raw.iter().chain(&inspection.embedded);
-        texts.into_iter().find(suspect).map(|text| crate::shell::excerpt(text))
+        let mut texts = inspection.raw.iter().chain(&inspection.embedded);
+        let hidden = || inspection.raw.iter().find(|text| hides_a_destroyer(text));
+        let named = texts.find(|text| names_a_destroyer(text));
+        named.or_else(hidden).map(|text| excerpt(text))
     })
 }
 
@@ -25,7 +29,10 @@ fn is_destructive(found: &Found) -> bool {
     };
     let Some(name) = name.known().map(base_name) else {
         // A pattern in the place of a name means one of the files that it fits.
-        return name.unknown == Some(Unknown::Glob) && fits_a_destroyer(&name.source);
+        return match name.unknown {
+            Some(Unknown::Glob) => fits_a_destroyer(&name.source),
+            _ => becomes_a_destroyer(&name.pattern(), arguments, found.fed),
+        };
     };
     // Several builds of a program are told apart like this: `rm.coreutils`, `git.exe`.
     let builds = [".coreutils", ".exe", ".real"];
@@ -35,6 +42,15 @@ fn is_destructive(found: &Found) -> bool {
         "find" | "gfind" => arguments.iter().any(|word| word.known() == Some("-delete")),
         "git" => discards(arguments),
         "dd" | "gdd" => arguments.iter().any(overwrites_device),
+        "cp" | "gcp" => arguments.last().is_some_and(is_device),
+        "tee" | "gtee" => arguments.iter().any(is_device),
+        "truncate" | "gtruncate" => cuts_files(arguments),
+        "rsync" => mirrors(arguments),
+        "tar" | "gtar" | "bsdtar" => {
+            arguments.iter().any(|word| begins_option(word, "--remove-files", "--rem"))
+        }
+        "zip" => arguments.iter().any(|word| has_option(word, "m", "--move")),
+        "crontab" => arguments.iter().any(|word| has_option(word, "r", "")),
         _ => destroys_always(name),
     }
 }
@@ -146,6 +162,7 @@ fn discards(arguments: &[Word]) -> bool {
     let (options, operands) = split_options(&rest[place + 1..]);
     let has = |letters, long| options.iter().any(|word| has_option(word, letters, long));
     let unknown = options.iter().any(|word| word.unknown >= Some(Unknown::Brace));
+    let step = rest.get(place + 1).and_then(Word::known);
     let everything = options.iter().chain(operands).any(is_everything);
     match rest[place].text.as_str() {
         // Whether it needs a force flag is a setting, which may come from anywhere.
@@ -154,7 +171,20 @@ fn discards(arguments: &[Word]) -> bool {
         "checkout" => has("f", "--force") || everything,
         "switch" => has("f", "--force") || has("", "--discard-changes"),
         "restore" => everything && (has("W", "--worktree") || !has("S", "--staged")),
-        "stash" => matches!(rest.get(place + 1).and_then(Word::known), Some("drop" | "clear")),
+        "stash" => matches!(step, Some("drop" | "clear")),
+        "worktree" => step == Some("remove") && has("f", "--force"),
+        "submodule" => step == Some("deinit") && has("f", "--force"),
+        // One file at a time is what it is there for, and `git rm -r` keeps what was changed.
+        "rm" => {
+            let keeps = has("n", "--dry-run") || has("", "--cached");
+            has("f", "--force") && !keeps && (has("r", "") || everything)
+        }
+        "checkout-index" => has("f", "--force") && has("a", "--all"),
+        "read-tree" => has("u", "") && has("", "--reset"),
+        // What could bring back commits that no branch has.
+        "gc" => ["--prune=now", "--prune=all"].iter().any(|it| has("", it)),
+        "prune" => !(has("nh", "--dry-run") || has("", "--expire") || has("", "--help")),
+        "reflog" => matches!(step, Some("expire" | "delete")) && !has("n", "--dry-run"),
         _ => false,
     }
 }
@@ -167,8 +197,79 @@ fn is_everything(word: &Word) -> bool {
         || (word.unknown.is_none() && matches!(text, "." | "./" | ":/" | ":/." | "*" | ":(top)"))
 }
 
-/// Commands of git that can throw away what is not committed.
-const DISCARDING: [&str; 6] = ["checkout", "clean", "reset", "restore", "stash", "switch"];
+/// Commands of git that can throw away what is not committed, or what nothing leads to any more.
+const DISCARDING: [&str; 14] = [
+    "checkout",
+    "checkout-index",
+    "clean",
+    "gc",
+    "prune",
+    "read-tree",
+    "reflog",
+    "reset",
+    "restore",
+    "rm",
+    "stash",
+    "submodule",
+    "switch",
+    "worktree",
+];
+
+/// `truncate` with a size that may be less than a file has. One with a unit is how files of a size are
+/// made, and a plain number is how they are cut.
+fn cuts_files(arguments: &[Word]) -> bool {
+    let mut arguments = arguments.iter();
+    while let Some(word) = arguments.next() {
+        if has_option(word, "", "--reference") || has_option(word, "r", "") {
+            return true;
+        }
+        let long = begins_option(word, "--size", "--si");
+        let cluster = word.text.strip_prefix('-').filter(|cluster| !cluster.starts_with('-'));
+        let attached = match cluster {
+            Some(cluster) => cluster.split_once('s').map(|(_, size)| size),
+            None => long.then(|| word.text.split_once('=').map_or("", |(_, size)| size)),
+        };
+        let size = match attached {
+            None => continue,
+            Some("") if word.unknown.is_none() => arguments.next().map(Word::known),
+            Some(size) => Some(word.unknown.is_none().then_some(size)),
+        };
+        return match size {
+            None => false,
+            Some(None) => true,
+            Some(Some(size)) => {
+                let number = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+                size.starts_with(['-', '<', '/'])
+                    || !size.starts_with(['+', '>', '%'])
+                        && (number == size || number.bytes().all(|digit| digit == b'0'))
+            }
+        };
+    }
+    false
+}
+
+/// `rsync` that removes what the other side lacks, or what was sent.
+fn mirrors(arguments: &[Word]) -> bool {
+    let removes = |word: &Word| {
+        word.text == "--del"
+            || word.text.starts_with("--delete")
+            || word.text.starts_with("--remove-s")
+    };
+    // The letters before one that takes the rest of the word as its value.
+    let tries = |word: &Word| {
+        let cluster = word.text.strip_prefix('-').filter(|cluster| !cluster.starts_with('-'));
+        let flags =
+            cluster.and_then(|cluster| cluster.split(['e', 'B', 'T', 'f', 'M', '@']).next());
+        flags.is_some_and(|flags| flags.contains('n')) || word.text == "--dry-run"
+    };
+    arguments.iter().any(removes) && !arguments.iter().any(tries)
+}
+
+/// Tells whether a word is an option that may be cut short down to `least`, with or without a value.
+fn begins_option(word: &Word, long: &str, least: &str) -> bool {
+    let name = word.text.split('=').next().unwrap_or_default();
+    long.starts_with(name) && name.starts_with(least)
+}
 
 /// `of=` with a device, or with what could be one.
 fn overwrites_device(word: &Word) -> bool {
@@ -178,8 +279,81 @@ fn overwrites_device(word: &Word) -> bool {
     if word.unknown.is_some() {
         return target.starts_with("/dev/") || "/dev/".starts_with(target);
     }
-    let harmless = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"].contains(&target);
-    target.starts_with("/dev/") && !harmless && !target.starts_with("/dev/shm/")
+    names_device(target)
+}
+
+/// Tells whether a word names a device, or what could be none other.
+fn is_device(word: &Word) -> bool {
+    match word.known() {
+        Some(text) => names_device(text),
+        None => DISKS.iter().any(|disk| word.text.starts_with(disk)),
+    }
+}
+
+fn names_device(path: &str) -> bool {
+    let kept = |name: &str| HARMLESS_DEVICES.iter().any(|it| name.starts_with(it));
+    path.strip_prefix("/dev/").is_some_and(|name| !name.is_empty() && !kept(name))
+}
+
+/// How the names of devices begin that keep nothing.
+const HARMLESS_DEVICES: [&str; 15] = [
+    "console", "fd/", "full", "kmsg", "log", "null", "pts/", "random", "shm/", "stderr", "stdin",
+    "stdout", "tcp/", "tty", "udp/",
+];
+
+/// How the names of disks begin.
+const DISKS: [&str; 6] = ["/dev/disk", "/dev/mapper", "/dev/md", "/dev/nvme", "/dev/sd", "/dev/vd"];
+
+/// Tells whether the name of a command, as a pattern of what it may become, could be one that destroys files.
+fn becomes_a_destroyer(pattern: &str, arguments: &[Word], fed: Fed) -> bool {
+    let pattern = base_name(pattern);
+    let written = pattern.chars().filter(|c| !matches!(c, '*' | '?')).count();
+    // Of most names that are expanded, nothing else is written: `$CC -c x`. What they are called with is all
+    // that tells them apart then.
+    if written == 0 || pattern.contains('[') {
+        return removes_by_options(arguments);
+    }
+    destroyers().any(|name| {
+        let called = destroys_always(name) || fed == Fed::Files || removes_too_much(arguments);
+        2 * written >= name.len() && matches(pattern, name) && called
+    })
+}
+
+/// Tells whether options are those with which `rm` removes everything, and no others.
+fn removes_by_options(arguments: &[Word]) -> bool {
+    let (options, _) = split_options(arguments);
+    let options = options.iter().filter(|word| word.text.starts_with('-'));
+    let removes = |word: &&Word| word.text[1..].chars().all(|c| "rRfvidI".contains(c));
+    let letters: String = options.take_while(removes).map(|word| word.text.as_str()).collect();
+    letters.contains('f') && letters.contains(['r', 'R'])
+}
+
+/// Tells whether a text that is not understood has a name in it that may become one of a program that
+/// destroys files: `r${z}m -f`. A part of a name is seldom more than a coincidence (`${minutes}m`), so
+/// it must be called like one.
+fn hides_a_destroyer(text: &str) -> bool {
+    const HOLE: char = '\u{1}';
+    let shown = with_holes(text, HOLE);
+    let ends = |c: char| c.is_whitespace() || ";|&()<>=".contains(c);
+    let mut before = ["", ""];
+    let mut words = shown.split(ends).filter(|word| !word.is_empty()).peekable();
+    while let Some(word) = words.next() {
+        let name = base_name(word);
+        let plain = name.chars().all(|c| c == HOLE || c.is_ascii_alphanumeric());
+        if name.contains(HOLE) && plain && name.len() <= NAME_BYTES_MAX {
+            let options = words.peek().filter(|next| next.starts_with('-'));
+            let options: Vec<Word> = options.map(|next| Word::literal(*next)).into_iter().collect();
+            let fed =
+                before.iter().any(|it| ["xargs", "parallel", "-exec", "-execdir"].contains(it));
+            let fed = if fed { Fed::Files } else { Fed::No };
+            let called = !options.is_empty() || fed == Fed::Files;
+            if called && becomes_a_destroyer(&name.replace(HOLE, "*"), &options, fed) {
+                return true;
+            }
+        }
+        before = [before[1], word];
+    }
+    false
 }
 
 fn names_a_destroyer(text: &str) -> bool {
@@ -191,7 +365,9 @@ fn names_a_destroyer(text: &str) -> bool {
         }
     };
     let names = |wanted: &str| names_in(text).any(|name| name == wanted);
-    names_in(text).any(destroys) || (names("git") && (names("clean") || names("--hard")))
+    let pairs =
+        [("git", "clean"), ("git", "--hard"), ("rsync", "--delete"), ("tar", "--remove-files")];
+    names_in(text).any(destroys) || pairs.iter().any(|(one, other)| names(one) && names(other))
 }
 
 /// The parts of a text that could be names of programs.
@@ -204,8 +380,11 @@ pub(crate) fn names_in(text: &str) -> impl Iterator<Item = &str> {
 fn fits_a_destroyer(pattern: &str) -> bool {
     let pattern = base_name(pattern);
     // Which characters brackets stand for is not worth reading: nobody names a program like this.
-    pattern.contains(['[', '(', '\\', '"', '\''])
-        || ["rm", "grm"].iter().chain(&DESTROYERS).any(|name| matches(pattern, name))
+    pattern.contains(['[', '(', '\\', '"', '\'']) || destroyers().any(|name| matches(pattern, name))
+}
+
+fn destroyers() -> impl Iterator<Item = &'static str> {
+    ["rm", "grm"].into_iter().chain(DESTROYERS)
 }
 
 /// Programs that are there to destroy what they are given.
@@ -213,4 +392,18 @@ fn destroys_always(name: &str) -> bool {
     DESTROYERS.contains(&name) || name.starts_with("mkfs.")
 }
 
-const DESTROYERS: [&str; 7] = ["shred", "gshred", "srm", "wipe", "wipefs", "blkdiscard", "mkfs"];
+/// Longer than the names of programs that destroy files, with what may be written around them.
+const NAME_BYTES_MAX: usize = 64;
+
+const DESTROYERS: [&str; 10] = [
+    "blkdiscard",
+    "gshred",
+    "mke2fs",
+    "mkfs",
+    "mkswap",
+    "rimraf",
+    "shred",
+    "srm",
+    "wipe",
+    "wipefs",
+];

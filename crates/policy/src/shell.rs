@@ -15,6 +15,7 @@ use std::ops::{ControlFlow, Range};
 
 use tree_sitter::{ParseOptions, ParseState, Parser, Tree};
 
+pub(crate) use word::with_holes;
 pub use word::{Unknown, Word};
 
 /// What a script consists of.
