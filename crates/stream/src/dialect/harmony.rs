@@ -691,7 +691,7 @@ mod tests {
         trial::row(engine, &input, &["call 0 f", &args, "end 0 true"]);
         check(
             "<|channel|>final<|message|>a <|constrain|>b <|message|>c<|end|>",
-            &["text \"a <|constrain|>b <|message|>c\""],
+            &["text \"a b c\"", "! unexpected_data", "! unexpected_data"],
         );
         // Among tokens a marker is a marker even there, and its characters are text everywhere.
         let bytes = Bytes::default();

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::dialect::body::{Body, Held, Out, Step};
 use crate::dialect::spec::{
     Calls, Compiled, Effect, Grammar, MARK_BYTES_MAX, Mark, Marks, Noise, Place, Probe, Switched,
+    TOKENS,
 };
 use crate::dialect::tag::Fit;
 use crate::dialect::{Engine, HELD_BYTES_MAX};
@@ -32,7 +33,6 @@ impl Machine {
         let mode = if compiled.start_in_reasoning { Mode::Reasoning } else { Mode::Text };
         let run = Run {
             mode,
-            ends: compiled.ends,
             partial: Held::default(),
             held: Held::default(),
             body: None,
@@ -44,6 +44,7 @@ impl Machine {
             owed: false,
             wrong: Wrong::Nothing,
             reported: false,
+            stray: Stray::default(),
             in_fence: false,
             reading_again: false,
             ended: false,
@@ -107,8 +108,6 @@ impl Engine for Machine {
 /// Where a stream stands.
 struct Run {
     mode: Mode,
-    /// Tokens that end a turn, and are no text wherever they stand.
-    ends: &'static [&'static str],
     /// What may still become a mark.
     partial: Held,
     /// What goes back as text if no call comes of it.
@@ -128,6 +127,8 @@ struct Run {
     wrong: Wrong,
     /// Whether noise of this block has been reported.
     reported: bool,
+    /// Text in a block of calls, where none belongs.
+    stray: Stray,
     /// Inside of a fence that holds no calls.
     in_fence: bool,
     /// What was no call of the format is being looked through for documents.
@@ -148,6 +149,27 @@ enum Mode {
     },
     /// After calls, where their close marker may come.
     Closing(&'static Calls),
+}
+
+/// Text in a block of calls that is shown only if no call comes.
+#[derive(Debug, Default)]
+struct Stray {
+    text: String,
+    /// Where it is, without the blanks around it.
+    range: Range<u64>,
+}
+
+impl Stray {
+    fn add(&mut self, text: &str, at: u64) {
+        self.text.push_str(text);
+        let (begin, end) = (text.len() - text.trim_start().len(), text.trim_end().len());
+        if begin < end {
+            if self.range.is_empty() {
+                self.range.start = at + begin as u64;
+            }
+            self.range.end = at + end as u64;
+        }
+    }
 }
 
 /// What is wrong with a block is said once.
@@ -224,7 +246,12 @@ impl Run {
         let text = std::mem::take(&mut self.partial.text);
         if !text.is_empty() {
             let start = self.partial.start;
-            match marks(c, self.mode).probe_last(&text, |place| self.is_at(place, "")) {
+            let whole = marks(c, self.mode).probe_last(&text, |place| self.is_at(place, ""));
+            // A token that alone means nothing may have begun a mark that is several.
+            let whole = whole.filter(|(_, mark)| {
+                !matches!(mark.effect, Effect::Markup) || !self.is_torn(c, &text)
+            });
+            match whole {
                 Some((len, mark)) => {
                     self.apply(c, mark, &text[..len], start, sink);
                     let read = self.read(c, &text[len..], start + len as u64, sink);
@@ -260,6 +287,9 @@ impl Run {
                 // What announces calls is no text, nor are blanks after a call.
                 let dropped = self.drop_held(at);
                 self.mode = self.outside(started);
+                if c.noise[section] == Noise::Dropped {
+                    self.settle(!started, sink);
+                }
                 if !started {
                     truncated("the stream ends where calls should follow", dropped, sink);
                 } else if !c.lax[section] {
@@ -269,6 +299,14 @@ impl Run {
             Mode::Reasoning => truncated("the stream ends inside of reasoning", at..at, sink),
             Mode::Text | Mode::Closing(_) => {}
         }
+    }
+
+    /// Tells whether a text that is all that will come begins with a token of a mark that is several.
+    fn is_torn(&self, c: &Compiled, text: &str) -> bool {
+        let probe = marks(c, self.mode).probe(text, |place| self.is_at(place, ""));
+        matches!(probe, Probe::Begun)
+            && text.contains('>')
+            && TOKENS.iter().any(|token| text.starts_with(token))
     }
 
     /// Tells whether a mark of a block, or the head of a call, has begun and goes on with these bytes of a
@@ -311,12 +349,17 @@ impl Run {
                 if blank && self.partial.text.is_empty() && (block || torn) {
                     self.held.text.clear();
                 }
-                self.give_back(Mode::Text, false, at, sink);
+                self.give_back(c, Mode::Text, false, at, sink);
             }
             Mode::Section { at: section, started }
                 if c.noise[section] != Noise::Text || started =>
             {
-                self.partial.text.clear();
+                let half = std::mem::take(&mut self.partial.text);
+                // Behind text it is more of that, unless nobody types it.
+                if !self.stray.range.is_empty() && !TOKENS.iter().any(|mark| half.starts_with(mark))
+                {
+                    self.stray.add(&half, self.partial.start);
+                }
                 self.held.text.clear();
             }
             Mode::Section { .. } => {
@@ -334,7 +377,12 @@ impl Run {
         if text.is_empty() {
             return;
         }
-        let range = at..at + text.len() as u64;
+        self.emit_at(text, at..at + text.len() as u64, sink);
+    }
+
+    /// As [`Self::emit`], for text that need not stand in one piece in the input.
+    #[inline]
+    fn emit_at(&mut self, text: &str, range: Range<u64>, sink: &mut dyn Sink) {
         if self.fresh {
             self.fresh = text.trim_start().is_empty();
         }
@@ -354,23 +402,17 @@ impl Run {
             self.emit(text, at, sink);
             return text.len();
         };
-        let blank = text.len() - text.trim_start().len();
         if c.noise[section] != Noise::Text {
-            if blank < text.len() && !self.reported && c.noise[section] == Noise::Dropped {
-                self.reported = true;
-                let end = at + text.len() as u64;
-                let detail = "text between calls is not shown";
-                sink.event(Event::Error { kind: ErrorKind::UnexpectedData, detail }, at..end);
-            }
-            return text.len();
+            return self.stray(text, at, sink);
         }
+        let blank = text.len() - text.trim_start().len();
         let room = self.held.push(&text[..blank], at);
         if blank == text.len() && room {
             return blank;
         }
         if started {
             // Text between calls stays text, and others may follow it.
-            self.give_back(self.mode, false, at + blank as u64, sink);
+            self.give_back(c, self.mode, false, at + blank as u64, sink);
             if self.wrong == Wrong::Nothing {
                 self.wrong = Wrong::Unsaid;
             }
@@ -381,8 +423,50 @@ impl Run {
             return text.len();
         }
         // There is no block.
-        self.give_back(self.outside(false), true, at + blank as u64, sink);
+        self.give_back(c, self.outside(false), true, at + blank as u64, sink);
         blank
+    }
+
+    /// Takes text in a block where none belongs; returns how much was used.
+    #[cold]
+    fn stray(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
+        // What is wrong here has been said.
+        if self.reported {
+            return text.len();
+        }
+        // What is too long to be held is so with the same character, however much has come at once.
+        let room = HELD_BYTES_MAX + 1 - self.stray.text.len().min(HELD_BYTES_MAX);
+        let text = &text[..text.ceil_char_boundary(room.min(text.len()))];
+        self.stray.add(text, at);
+        match self.mode {
+            Mode::Section { started: true, .. } => self.stray.text.clear(),
+            _ if self.stray.text.len() > HELD_BYTES_MAX => {
+                // There is no block.
+                self.settle(true, sink);
+                self.mode = self.outside(false);
+            }
+            _ => {}
+        }
+        text.len()
+    }
+
+    /// Says that there was text in a block; shows it if no call came.
+    fn settle(&mut self, shown: bool, sink: &mut dyn Sink) {
+        let Stray { text, range } = std::mem::take(&mut self.stray);
+        if range.is_empty() {
+            return;
+        }
+        let detail = match shown {
+            true => "text where calls should be",
+            false => "text between calls is not shown",
+        };
+        if shown {
+            let outside = self.outside(false);
+            let mode = std::mem::replace(&mut self.mode, outside);
+            self.emit_at(&text, range.clone(), sink);
+            self.mode = mode;
+        }
+        sink.event(Event::Error { kind: ErrorKind::UnexpectedData, detail }, range);
     }
 
     /// Returns what is around a block: reasoning goes on if there was no call to end it.
@@ -406,18 +490,18 @@ impl Run {
     }
 
     /// Gives what is held back as text.
-    fn give_back(&mut self, mode: Mode, loud: bool, at: u64, sink: &mut dyn Sink) {
+    fn give_back(&mut self, c: &Compiled, mode: Mode, loud: bool, at: u64, sink: &mut dyn Sink) {
         let text = std::mem::take(&mut self.held.text);
         let limit = std::mem::take(&mut self.held.limit);
         self.mode = mode;
         // The call may have failed inside of such a token, of which the rest is still to come.
-        let begins = |at: &usize| self.ends.iter().any(|end| end.starts_with(&text[*at..]));
+        let begins = |at: &usize| c.hidden.iter().any(|token| token.starts_with(&text[*at..]));
         let starts = text.char_indices().map(|(at, _)| at).skip(1);
-        let longest = self.ends.iter().map(|end| end.len()).max().unwrap_or_default();
+        let longest = c.hidden.iter().map(|token| token.len()).max().unwrap_or_default();
         let near = |at: &usize| text.len() - at < longest;
         let cut = starts.filter(near).find(begins).filter(|_| self.partial.text.is_empty());
         let cut = cut.unwrap_or(text.len());
-        self.emit_without_ends(&text[..cut], self.held.start, sink);
+        self.emit_without_tokens(c, &text[..cut], self.held.start, sink);
         if cut < text.len() {
             self.partial.text.push_str(&text[cut..]);
             self.partial.start = self.held.start + cut as u64;
@@ -435,19 +519,21 @@ impl Run {
         }
     }
 
-    /// Gives text that was held for a call which may have taken a token that ends a turn for a part of its head.
-    fn emit_without_ends(&mut self, text: &str, start: u64, sink: &mut dyn Sink) {
-        let first = |text: &str, ends: &[&str]| {
-            let found = ends.iter().filter_map(|end| Some((text.find(end)?, end.len())));
-            found.min_by_key(|(at, len)| (*at, std::cmp::Reverse(*len)))
-        };
-        let (mut rest, mut start) = (text, start);
-        while let Some((at, len)) = first(rest, self.ends) {
-            self.emit(&rest[..at], start, sink);
-            rest = &rest[at + len..];
-            start += (at + len) as u64;
+    /// Gives text that was held for a call, of which tokens are no text.
+    fn emit_without_tokens(&mut self, c: &Compiled, text: &str, start: u64, sink: &mut dyn Sink) {
+        let (mut from, mut pos) = (0, 0);
+        while let Some(found) = text[pos..].find(['<', '[', ']']) {
+            pos += found;
+            let tokens = c.hidden.iter().filter(|token| text[pos..].starts_with(**token));
+            let Some(len) = tokens.map(|token| token.len()).max() else {
+                pos += 1;
+                continue;
+            };
+            self.emit(&text[from..pos], start + from as u64, sink);
+            pos += len;
+            from = pos;
         }
-        self.emit(rest, start, sink);
+        self.emit(&text[from..], start + from as u64, sink);
     }
 
     /// Tells whether a mark after `before` stands where it counts.
@@ -546,9 +632,19 @@ impl Run {
     /// Does what a mark says.
     fn apply(&mut self, c: &Compiled, mark: Mark, text: &str, at: u64, sink: &mut dyn Sink) {
         self.reported = false;
+        if let Mode::Section { started: true, .. } = self.mode {
+            self.settle(false, sink);
+        }
         match mark.effect {
             Effect::Markup => {}
+            Effect::HeaderEnd => {
+                self.stray = Stray::default();
+                self.mode = Mode::Text;
+                self.line_start = false;
+            }
             Effect::ReasoningStart => {
+                // What came before it is the header of a message.
+                self.stray = Stray::default();
                 self.leave_section(c, at, sink);
                 self.mode = Mode::Reasoning;
                 self.fresh = false;
@@ -574,12 +670,14 @@ impl Run {
                     if c.noise[section] == Noise::Text =>
                 {
                     self.hold(text, at);
-                    self.give_back(self.outside(false), true, at + text.len() as u64, sink);
+                    self.give_back(c, self.outside(false), true, at + text.len() as u64, sink);
                 }
                 _ => {
                     self.held.text.clear();
-                    self.mode = Mode::Text;
                     self.line_start = false;
+                    let started = matches!(self.mode, Mode::Section { started: true, .. });
+                    self.settle(!started, sink);
+                    self.mode = Mode::Text;
                     if self.wrong == Wrong::Unsaid {
                         let detail = "text between calls";
                         let range = at..at + text.len() as u64;
@@ -593,12 +691,19 @@ impl Run {
             }
             Effect::Calls(calls) => {
                 // Blanks that do not belong into the mark stand in what the body is to read.
-                let marker = match calls.keep {
-                    0 => text.len(),
-                    keep => mark.text.len() - keep,
+                let kept = &mark.text[mark.text.len() - calls.keep..];
+                let marker = match kept.trim_end_matches('=') {
+                    "" => text.len(),
+                    kept => text.rfind(kept).unwrap_or(text.len()),
                 };
                 let back = match self.mode {
-                    Mode::Section { started: false, .. } => self.mode,
+                    Mode::Section { at: section, started: false } => {
+                        // A header has said what follows, and means nothing more.
+                        if c.noise[section] == Noise::Header {
+                            self.stray = Stray::default();
+                        }
+                        self.mode
+                    }
                     mode => {
                         self.held.text.clear();
                         mode
@@ -616,6 +721,7 @@ impl Run {
                     sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, range);
                 }
             }
+            Effect::Orphan if c.hidden.contains(&mark.text) => {}
             Effect::Orphan => self.emit(text, at, sink),
             Effect::Switch(switch) => {
                 self.switched = Some((switch, text.len(), text.to_owned(), at));
@@ -629,7 +735,7 @@ impl Run {
             && c.noise[section] == Noise::Text
         {
             let mode = self.outside(started);
-            self.give_back(mode, !started, at, sink);
+            self.give_back(c, mode, !started, at, sink);
         }
     }
 
@@ -666,7 +772,7 @@ impl Run {
             Step::More => text.len(),
             Step::Done(used) => {
                 let back = active.back;
-                self.after_body(c, back, false);
+                self.after_body(c, back, false, sink);
                 self.read_again(c, sink);
                 if let Some(switch) = c.after_calls {
                     self.mode = Mode::Text;
@@ -676,13 +782,13 @@ impl Run {
             }
             Step::Broken(used) => {
                 let back = active.back;
-                self.after_body(c, back, false);
+                self.after_body(c, back, false, sink);
                 self.reported = true;
                 used
             }
             Step::Closed(used) => {
                 let back = active.back;
-                self.after_body(c, back, true);
+                self.after_body(c, back, true, sink);
                 self.read_again(c, sink);
                 used
             }
@@ -710,8 +816,9 @@ impl Run {
     }
 
     /// Goes on after calls.
-    fn after_body(&mut self, c: &Compiled, back: Mode, closed: bool) {
+    fn after_body(&mut self, c: &Compiled, back: Mode, closed: bool, sink: &mut dyn Sink) {
         let Some(active) = self.body.take() else { return };
+        self.settle(false, sink);
         let calls = active.calls;
         let close = calls.bodies.get(active.tried).map_or("", Grammar::close);
         self.held.text.clear();
@@ -743,6 +850,7 @@ impl Run {
         }
         let (calls, back, marker) = (active.calls, active.back, active.marker);
         self.body = None;
+        self.settle(!begun, sink);
         // After a first call the block was one, whatever came next.
         let mode = match back {
             Mode::Reasoning if !begun => Mode::Reasoning,
@@ -759,7 +867,7 @@ impl Run {
             }
             return;
         }
-        self.give_back(mode, loud, at, sink);
+        self.give_back(c, mode, loud, at, sink);
         self.owed = begun;
         if loud {
             self.wrong = Wrong::Said;
@@ -779,7 +887,7 @@ impl Run {
     ) -> bool {
         let again = self.held.text.split_off(marker);
         let first = self.next_index;
-        self.give_back(mode, false, at, sink);
+        self.give_back(c, mode, false, at, sink);
         // Markers in there are not looked through once more, so this goes no deeper.
         self.reading_again = true;
         self.push(c, &again, at - again.len() as u64, sink);
@@ -801,7 +909,7 @@ impl Run {
             if !self.held.again.is_empty() {
                 let (back, closed) = (active.back, std::mem::take(&mut self.held.closed));
                 self.body = Some(active);
-                self.after_body(c, back, closed);
+                self.after_body(c, back, closed, sink);
                 // What is no call in there does not lack its end.
                 self.ended = false;
                 self.read_again(c, sink);
@@ -809,6 +917,7 @@ impl Run {
                 continue;
             }
             let begun = active.first_index != self.next_index;
+            self.settle(!begun, sink);
             if begun || self.held.text.is_empty() {
                 // The head of another call, or blanks before it. Of a document nothing is dropped.
                 let grammar = active.calls.bodies.get(active.tried);
@@ -823,11 +932,11 @@ impl Run {
                     Mode::Reasoning if !begun => Mode::Reasoning,
                     _ => Mode::Text,
                 };
-                self.give_back(mode, false, at, sink);
+                self.give_back(c, mode, false, at, sink);
                 return;
             }
             let announced = matches!(active.back, Mode::Section { .. })
-                || is_token(&self.held.text[..active.marker]);
+                || is_announced(&self.held.text[..active.marker]);
             // The head of a call is no text, unless all that says so is a tag that people write too.
             let shown = !active.calls.loud || (active.calls.shows_torn && !announced);
             // Nothing has been found yet: another grammar may make something of it.
@@ -859,7 +968,7 @@ impl Run {
                 continue;
             }
             let dropped = if shown { at..at } else { self.drop_held(at) };
-            self.give_back(mode, false, at, sink);
+            self.give_back(c, mode, false, at, sink);
             if loud {
                 truncated("the stream ends inside of a call", dropped, sink);
             }
@@ -886,7 +995,7 @@ impl Run {
                 ' ' | '\n' | '\r' | '\t' if !calls.close.is_empty() || calls.repeats => {
                     if !self.held.push(&text[..len], at) {
                         self.held.limit = false;
-                        self.give_back(Mode::Text, false, at, sink);
+                        self.give_back(c, Mode::Text, false, at, sink);
                         self.owed = true;
                     }
                     return len;
@@ -951,7 +1060,7 @@ impl Run {
         // It is text after all, and may begin a mark.
         let again = std::mem::take(&mut self.partial.text);
         let start = self.partial.start;
-        self.give_back(Mode::Text, false, at, sink);
+        self.give_back(c, Mode::Text, false, at, sink);
         self.owed = !calls.close.is_empty();
         self.wrong = if self.reported { Wrong::Said } else { Wrong::Unsaid };
         // The fence goes on, and its end is not a beginning.
@@ -990,10 +1099,7 @@ impl Sink for Deaf {
 }
 
 /// Tells whether a marker is a token of its own in the vocabulary, which nobody types.
-fn is_token(marker: &str) -> bool {
+fn is_announced(marker: &str) -> bool {
     let brackets = marker.starts_with('[') && marker.ends_with(']');
     TOKENS.iter().any(|token| marker.starts_with(token)) || brackets
 }
-
-/// What only tokens begin with.
-const TOKENS: [&str; 3] = ["<|", "<｜", "]<]"];

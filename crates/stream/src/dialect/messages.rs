@@ -157,9 +157,14 @@ impl<F: Flavor> Machine<F> {
             State::Bare | State::Content(_) => {
                 let in_call = self.state == State::Content(Route::Call);
                 let quoted = source == Source::Text && in_call && self.flavor.quotes();
-                // A header cannot go on inside of a message, so its markers are text there.
-                if quoted || matches!(marker, Marker::Message | Marker::Constrain) {
+                let of_header = matches!(marker, Marker::Message | Marker::Constrain);
+                // What a tool gets is its own matter.
+                if quoted || (of_header && in_call) {
                     return self.text(word, range, sink);
+                }
+                // A header cannot go on inside of a message, and its markers are nothing to read.
+                if of_header {
+                    return error(sink, ErrorKind::UnexpectedData, IN_MESSAGE, range);
                 }
                 if in_call {
                     self.flavor.close(Close::Marker, range.clone(), sink);
@@ -586,6 +591,7 @@ const TYPES: [&str; 3] = ["json", "code", "text"];
 
 const NO_HEADER: &str = "text where a header should be";
 const IN_HEADER: &str = "the stream ended inside of a header";
+const IN_MESSAGE: &str = "a marker of headers inside of a message";
 const BETWEEN: &str = "data between two messages";
 const OTHER_ROLE: &str = "a message in the name of somebody else";
 

@@ -36,6 +36,8 @@ pub(crate) struct Spec {
     pub(crate) suffix: Option<&'static str>,
     /// The tokens that end a turn or a text; they are never shown.
     pub(crate) ends: &'static [&'static str],
+    /// The other tokens of the model's vocabulary: they mean something inside of calls, and are never shown.
+    pub(crate) tokens: &'static [&'static str],
     /// What the end of calls says about the dialect, where that has to be found out.
     pub(crate) after_calls: Option<&'static Switch>,
 }
@@ -67,6 +69,8 @@ pub(crate) enum Effect {
     /// Opens a block of calls.
     Section(usize),
     SectionEnd,
+    /// Ends the header of a message, whose text follows.
+    HeaderEnd,
     Calls(&'static Calls),
     /// Closes a block that was left before; without one it is text.
     Orphan,
@@ -151,7 +155,7 @@ impl Calls {
 
     /// Tells whether the close marker is still to come when the calls have been read.
     pub(crate) fn lacks_close(&self) -> bool {
-        !matches!(self.bodies.first(), Some(Grammar::Tagged(_)))
+        !matches!(self.bodies.first(), Some(Grammar::Tagged(_) | Grammar::Nested(_)))
     }
 }
 
@@ -198,8 +202,8 @@ pub(crate) struct Compiled {
     pub(crate) after_calls: Option<&'static Switch>,
     /// Whether what is no call of the format is looked through for documents.
     pub(crate) documents: bool,
-    /// Tokens that end a turn.
-    pub(crate) ends: &'static [&'static str],
+    /// Tokens that end a turn, and all others: none of them is ever shown.
+    pub(crate) hidden: Vec<&'static str>,
     pub(crate) text: Marks,
     pub(crate) reasoning: Marks,
     pub(crate) sections: Vec<Marks>,
@@ -254,15 +258,24 @@ impl Compiled {
             };
             text.add(Mark { text: open, place, effect: Effect::ReasoningStart }, &spelling);
             reasoning.add(mark(close, Effect::ReasoningEnd), &spelling);
+            if is_token(close) {
+                text.add(mark(close, Effect::Markup), &spelling);
+            }
             // Some models open again what the prompt has opened.
             if options.start_in_reasoning {
                 let again = Mark { text: open, place: Place::MessageStart, effect: Effect::Markup };
                 reasoning.add(again, &spelling);
             }
         }
+        spec.tokens.iter().for_each(|token| text.add(mark(token, Effect::Markup), &spelling));
+        let hidden = hidden(spec);
         let sections = spec.sections.iter().map(|section| {
             let mut marks = Marks::default();
             section.marks.iter().for_each(|mark| marks.add(*mark, &spelling));
+            // Nor are tokens shown that are out of place there.
+            if section.noise != Noise::Text {
+                hidden.iter().for_each(|token| marks.add(mark(token, Effect::Markup), &spelling));
+            }
             spec.ends.iter().for_each(|end| marks.add(mark(end, Effect::Markup), &spelling));
             // A block of tags may lack its end; what else there is goes on.
             if section.noise == Noise::Text {
@@ -292,7 +305,7 @@ impl Compiled {
             lookup: Lookup::new(options, Path::built_in),
             after_calls: spec.after_calls,
             documents: false,
-            ends: spec.ends,
+            hidden,
             text,
             reasoning,
             sections: sections
@@ -305,6 +318,28 @@ impl Compiled {
         }
     }
 }
+
+/// Returns everything in a format that is never shown.
+fn hidden(spec: &'static Spec) -> Vec<&'static str> {
+    let marks = spec.sections.iter().flat_map(|section| section.marks).chain(spec.marks);
+    let closes = marks.clone().filter_map(|mark| match mark.effect {
+        Effect::Calls(calls) => Some(calls.close),
+        _ => None,
+    });
+    let written = marks.map(|mark| mark.text).chain(closes.flatten().copied());
+    let mut hidden: Vec<_> = spec.ends.iter().chain(spec.tokens).copied().collect();
+    hidden.extend(written.filter(|text| is_token(text)));
+    hidden
+}
+
+/// Tells whether a mark is made of tokens that only a vocabulary has: nobody types them.
+pub(crate) fn is_token(mark: &str) -> bool {
+    let begins = TOKENS.iter().any(|token| mark.starts_with(token));
+    (begins && mark.ends_with(['>', '['])) || mark.ends_with("|>")
+}
+
+/// What only tokens begin with.
+pub(crate) const TOKENS: [&str; 4] = ["<|", "<｜", "</｜", "]<]"];
 
 impl Compiled {
     /// Reads documents with calls in them too, unless calls of the format begin as documents do.

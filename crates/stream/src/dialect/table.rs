@@ -155,6 +155,7 @@ pub(crate) const PLAIN: Spec = Spec {
     namespaced: false,
     suffix: None,
     ends: &[],
+    tokens: &[],
     after_calls: None,
 };
 
@@ -302,6 +303,7 @@ static INTERNLM2: Spec = Spec {
         markup("<|action_end|>"),
     ],
     ends: &["<|im_end|>", "</s>"],
+    tokens: &["<|action_start|>", "<|plugin|>", "<|interpreter|>"],
     ..PLAIN
 };
 
@@ -459,7 +461,7 @@ static INKLING: Spec = Spec {
         marks: &[
             calls("<|content_invoke_tool_json|>", &inner(&[INKLING_JSON])),
             mark("<|content_thinking|>", Effect::ReasoningStart),
-            mark("<|content_text|>", Effect::SectionEnd),
+            mark("<|content_text|>", Effect::HeaderEnd),
             mark("<|end_message|>", Effect::SectionEnd),
         ],
         noise: Noise::Header,
@@ -481,6 +483,7 @@ static GIGACHAT3: Spec = Spec {
         markup("<|message_sep|>"),
     ],
     ends: &["</s>"],
+    tokens: &["<|role_sep|>"],
     ..PLAIN
 };
 
@@ -553,6 +556,7 @@ static DEEPSEEK: Spec = Spec {
         lax: false,
     }],
     ends: &["<｜end▁of▁sentence｜>"],
+    tokens: &["<｜tool▁sep｜>"],
     ..PLAIN
 };
 
@@ -594,6 +598,7 @@ static KIMI_K2: Spec = Spec {
         lax: false,
     }],
     ends: &["[EOS]", "<|im_end|>"],
+    tokens: &["<|tool_call_argument_begin|>"],
     ..PLAIN
 };
 
@@ -784,24 +789,24 @@ static MINIMAX_M3: Spec = Spec {
     reasoning: &[("<mm:think>", "</mm:think>"), ("<think>", "</think>")],
     sections: &[Section {
         marks: &[
-            calls(
-                "]<]minimax[>[<invoke",
-                &inner(&[Grammar::Nested(NestedSpec {
-                    prefix: "]<]minimax[>[",
-                    call: "invoke",
-                    outer: "tool_call",
-                    outer_close: "]<]minimax[>[</tool_call>",
-                    item: "item",
-                })]),
-            ),
+            calls("]<]minimax[>[<invoke", &inner(&[MINIMAX_M3_TAGS])),
             mark("]<]minimax[>[</tool_call>", Effect::SectionEnd),
         ],
         noise: Noise::Text,
         lax: false,
     }],
     ends: &["[e~[", "<|im_end|>", "<|endoftext|>"],
+    tokens: &["]<]minimax[>["],
     ..PLAIN
 };
+
+const MINIMAX_M3_TAGS: Grammar = Grammar::Nested(NestedSpec {
+    prefix: "]<]minimax[>[",
+    call: "invoke",
+    outer: "tool_call",
+    outer_close: "]<]minimax[>[</tool_call>",
+    item: "item",
+});
 
 static DSML: Spec = Spec {
     marks: &[
@@ -813,6 +818,7 @@ static DSML: Spec = Spec {
         invokes!("｜DSML｜", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
     ],
     ends: &["<｜end▁of▁sentence｜>"],
+    tokens: &["</｜DSML｜invoke>", "</｜DSML｜parameter>"],
     ..PLAIN
 };
 
@@ -836,6 +842,7 @@ static STEP3: Spec = Spec {
         lax: false,
     }],
     ends: &["<｜end▁of▁sentence｜>", "<|EOT|>", "<|im_end|>"],
+    tokens: &["<｜tool_call_begin｜>", "<｜tool_sep｜>"],
     ..PLAIN
 };
 
@@ -941,32 +948,32 @@ static KIMI_K3: Spec = Spec {
     ],
     sections: &[Section {
         marks: &[
-            calls(
-                "<|open|>call",
-                &inner(&[Grammar::Tagged(Tags {
-                    head: tagged::Head::Attribute("tool", Some("index")),
-                    tag_end: "<|sep|>",
-                    call_open: "<|open|>call",
-                    outer_open: "<|open|>tools<|sep|>",
-                    call_close: "<|close|>call<|sep|>",
-                    outer_close: "<|close|>tools<|sep|>",
-                    param_open: "<|open|>argument",
-                    key: Key::Attribute("key"),
-                    param_close: "<|close|>argument<|sep|>",
-                    name_end: "",
-                    wary: false,
-                    trim: false,
-                    cdata: false,
-                })]),
-            ),
+            calls("<|open|>call", &inner(&[KIMI_K3_TAGS])),
             mark("<|close|>tools<|sep|>", Effect::SectionEnd),
         ],
         noise: Noise::Dropped,
         lax: false,
     }],
     ends: &["[EOS]", "<|im_end|>"],
+    tokens: &["<|open|>", "<|close|>", "<|sep|>"],
     ..PLAIN
 };
+
+const KIMI_K3_TAGS: Grammar = Grammar::Tagged(Tags {
+    head: tagged::Head::Attribute("tool", Some("index")),
+    tag_end: "<|sep|>",
+    call_open: "<|open|>call",
+    outer_open: "<|open|>tools<|sep|>",
+    call_close: "<|close|>call<|sep|>",
+    outer_close: "<|close|>tools<|sep|>",
+    param_open: "<|open|>argument",
+    key: Key::Attribute("key"),
+    param_close: "<|close|>argument<|sep|>",
+    name_end: "",
+    wary: false,
+    trim: false,
+    cdata: false,
+});
 
 // Literals of other languages.
 
@@ -1037,6 +1044,7 @@ static FUNCTIONGEMMA: Spec = Spec {
         &alone(&[Grammar::Gemma("<escape>")], &["<end_function_call>"]),
     )],
     ends: &["<end_of_turn>", "<start_function_response>", "<eos>"],
+    tokens: &["<end_function_call>"],
     ..PLAIN
 };
 
@@ -1048,5 +1056,6 @@ static GEMMA4: Spec = Spec {
         ("<think>", "</think>"),
     ],
     ends: &["<|tool_response>", "<turn|>", "<end_of_turn>", "<eos>"],
+    tokens: &["<|\"|>"],
     ..PLAIN
 };

@@ -244,7 +244,7 @@ fn heads() {
     check(
         "kimi_k2",
         "<|tool_calls_section_begin|>x<|tool_calls_section_end|>y",
-        "y !unexpected_data",
+        "xy !unexpected_data",
     );
     check(
         "kimi_k2",
@@ -254,7 +254,7 @@ fn heads() {
     check(
         "kimi_k2",
         "<|tool_calls_section_begin|><|tool_call_begin|>two words<|tool_call_argument_begin|>{}",
-        "<|tool_call_begin|>two words<|tool_call_argument_begin|>{} !malformed_call",
+        "two words{} !malformed_call",
     );
     check("deepseek_v31", "<｜tool▁call▁begin｜>a<｜tool▁sep｜>{}<｜tool▁call▁end｜>x", "⟨a({})⟩x");
     check(

@@ -30,6 +30,9 @@ fn long_inputs_take_no_longer_than_they_are() {
     let (before, after) =
         ("<tool_call>f\n<arg_key>k</arg_key><arg_value>", "</arg_value></tool_call>");
     check("glm45", before, "\u{b}", after, r#"{"k":""}"#.len() + 6 * TIMES);
+    // Tokens in what is no call after all are looked for once.
+    let before = "<tool_call>{\"x\":\"";
+    check("hermes", before, "<|im_end|>", "y", before.len() + 1);
 }
 
 /// Less than what may be held back.

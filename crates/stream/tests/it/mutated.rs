@@ -54,7 +54,7 @@ impl Random {
 fn bend(random: &mut Random, input: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..=random.below(4) {
         let at = random.below(input.len() + 1);
-        match random.below(9) {
+        match random.below(10) {
             0 => input.truncate(at),
             // Longer than any name may be.
             8 if random.below(8) == 0 => {
@@ -72,6 +72,21 @@ fn bend(random: &mut Random, input: &mut Vec<u8>, other: &[u8]) {
             3 => {
                 let piece = random.piece(&input.clone()).to_vec();
                 input.splice(at..at, piece);
+            }
+            9 => {
+                // A tag, or what stands between two of them, is what models leave out.
+                let tags = |from: usize| input[from..].iter().position(|b| *b == b'<');
+                if let Some(open) = tags(at).map(|found| at + found)
+                    && let Some(next) = tags(open + 1).map(|found| open + 1 + found)
+                {
+                    let text = input[open..next].iter().position(|b| *b == b'>');
+                    let text = text.map_or(next, |found| open + found + 1);
+                    match random.below(3) {
+                        0 => input.drain(open..text),
+                        1 => input.drain(text..next),
+                        _ => input.drain(open..next),
+                    };
+                }
             }
             4 => input
                 .insert(at, [b'<', b'>', b'"', b'\\', b'{', b'}', b'\n', b' '][random.below(8)]),

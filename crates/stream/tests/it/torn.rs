@@ -190,6 +190,137 @@ fn ends_of_turns() {
     check("harmony", "<|channel|>final<|message|>a<|return|>", "a");
 }
 
+/// Tokens that mean something only in calls or around reasoning are no text elsewhere.
+#[test]
+fn tokens_out_of_place() {
+    for (names, tokens) in TOKENS {
+        for name in *names {
+            for token in *tokens {
+                check(name, &format!("a{token}b"), "ab");
+                check(name, &format!("a\n{token}{token}\n b"), "a\n\n b");
+            }
+        }
+    }
+    // Neither are those of a head that is none, nor those beside text where calls should be.
+    check("kimi_k2", "a<|tool_call_begin|>b c<|tool_call_end|>d", "ab cd !malformed_call");
+    check("granite", "a<|tool_call|>b", "ab !malformed_call");
+    check("gemma4", "a<|tool_call>b c<tool_call|>d", "ab cd !malformed_call");
+    check(
+        "deepseek_v32",
+        "a<｜DSML｜function_calls>b</｜DSML｜function_calls>c",
+        "abc !malformed_call",
+    );
+    check(
+        "kimi_k2",
+        "a<|tool_calls_section_begin|>b<|tool_call_argument_begin|><|im_end|>c<|tool_calls_section_begin|>",
+        "abc !unexpected_data !truncated",
+    );
+    // One that only begins like them is text.
+    check("kimi_k3", "a<|open|b<|sep>c", "a<|open|b<|sep>c");
+    check("kimi_k3", "a<|open|>thi", "a !truncated");
+}
+
+const TOKENS: &[(&[&str], &[&str])] = &[
+    (
+        &["kimi_k2"],
+        &[
+            "<|tool_call_argument_begin|>",
+            "<|tool_call_end|>",
+            "<|tool_calls_section_end|>",
+            "<|tool_call_section_end|>",
+        ],
+    ),
+    (
+        &["kimi_k3"],
+        &[
+            "<|sep|>",
+            "<|open|>response<|sep|>",
+            "<|close|>response<|sep|>",
+            "<|close|>think<|sep|>",
+            "<|close|>tools<|sep|>",
+            "<|close|>message<|sep|>",
+        ],
+    ),
+    (
+        &["deepseek_v3", "deepseek_v31"],
+        &["<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"],
+    ),
+    (
+        &["deepseek_v32", "deepseek_v4"],
+        &[
+            "</｜DSML｜parameter>",
+            "</｜DSML｜invoke>",
+            "</｜DSML｜function_calls>",
+            "</｜DSML｜tool_calls>",
+        ],
+    ),
+    (
+        &["step3"],
+        &["<｜tool_call_begin｜>", "<｜tool_sep｜>", "<｜tool_call_end｜>", "<｜tool_calls_end｜>"],
+    ),
+    (&["minimax_m3"], &["]<]minimax[>[", "]<]minimax[>[</tool_call>"]),
+    (&["internlm2"], &["<|plugin|>", "<|interpreter|>", "<|action_end|>"]),
+    (&["gigachat3"], &["<|role_sep|>", "<|message_sep|>"]),
+    (&["command_a"], &["<|END_THINKING|>", "<|END_ACTION|>", "<|START_RESPONSE|>"]),
+    (&["apertus"], &["<|tools_suffix|>", "<|inner_suffix|>"]),
+    (&["lfm2"], &["<|tool_call_end|>"]),
+    (&["pythonic"], &["<|python_end|>"]),
+    (&["gemma4"], &["<tool_call|>", "<channel|>", "<|\"|>"]),
+    (&["functiongemma"], &["<end_function_call>"]),
+    (&["inkling"], &["<|content_text|>", "<|end_message|>"]),
+];
+
+/// What stands in a section of calls is text if there is no call, and no text if there is one.
+#[test]
+fn text_where_calls_should_be() {
+    for (name, open, call, close) in [
+        (
+            "kimi_k2",
+            "<|tool_calls_section_begin|>",
+            "<|tool_call_begin|>f<|tool_call_argument_begin|>{}<|tool_call_end|>",
+            "<|tool_calls_section_end|>",
+        ),
+        (
+            "deepseek_v31",
+            "<｜tool▁calls▁begin｜>",
+            "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+            "<｜tool▁calls▁end｜>",
+        ),
+        (
+            "step3",
+            "<｜tool_calls_begin｜>",
+            "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"f\"></steptml:invoke><｜tool_call_end｜>",
+            "<｜tool_calls_end｜>",
+        ),
+        (
+            "kimi_k3",
+            "<|open|>tools<|sep|>",
+            "<|open|>call tool=\"f\"<|sep|><|close|>call<|sep|>",
+            "<|close|>tools<|sep|>",
+        ),
+    ] {
+        let f = if name == "kimi_k2" { "⟨f#f({})⟩" } else { "⟨f({})⟩" };
+        check(name, &format!("a{open}\nb c\n{close}d"), "a\nb c\nd !unexpected_data");
+        check(name, &format!("a{open} \n{close}d"), "ad");
+        check(name, &format!("a{open}b c <"), "ab c < !unexpected_data !truncated");
+        check(
+            name,
+            &format!("a{open}b{call}c{call}{close}d"),
+            &format!("a{f}{f}d !unexpected_data !unexpected_data"),
+        );
+        check(name, &format!("a{open}{call}c"), &format!("a{f} !unexpected_data !truncated"));
+        let long = "b ".repeat(stream::dialect::HELD_BYTES_MAX);
+        let options = Options::default();
+        let read = |size| {
+            short::read(name, &options, &Tools::default(), &format!("{open}{long}{close}"), size)
+        };
+        assert!(read(4099) == format!("{long} !unexpected_data"), "{name}");
+    }
+    check("inkling", "<|message_model|>a<|end_message|>b", "ab !unexpected_data");
+    check("inkling", "<|message_model|>a<|content_text|>b<|end_message|>", "b");
+    check("inkling", "<|message_model|>a", " !truncated");
+}
+
 /// A head of a call that is none takes no token with it that ends a turn.
 #[test]
 fn ends_of_turns_in_heads() {
