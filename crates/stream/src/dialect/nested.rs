@@ -102,6 +102,8 @@ struct Call {
     begun: bool,
     /// Elements that are open beyond the depth that is kept.
     beyond: usize,
+    /// Whether something of the arguments is no JSON.
+    broken: bool,
     malformed: bool,
 }
 
@@ -165,6 +167,7 @@ impl Nested {
             keys: HashSet::new(),
             begun: false,
             beyond: 0,
+            broken: false,
             malformed: false,
         });
         None
@@ -256,8 +259,10 @@ impl Nested {
             while !call.open.is_empty() {
                 call.close(at, out);
             }
-            out.args(call.index, if call.begun { "}" } else { "{}" }, at..at);
-            out.end(call.index, true, at);
+            if !call.broken {
+                out.args(call.index, if call.begun { "}" } else { "{}" }, at..at);
+            }
+            out.end(call.index, !call.broken, at);
         }
         self.call = None;
         if name == self.spec.call { Ended::Call } else { Ended::Block }
@@ -557,13 +562,13 @@ impl Call {
         match element.kind {
             Kind::Object => out.args(index, "}", at..at),
             Kind::Array => out.args(index, "]", at..at),
-            Kind::Text(mut value) => value.end(at, out),
+            Kind::Text(mut value) => self.broken |= !value.end(at, out),
             Kind::Open(Hint::Object) => out.args(index, "{}", at..at),
             Kind::Open(Hint::Array) => out.args(index, "[]", at..at),
             Kind::Open(_) => {
                 let mut value = Value::new(index, Hint::Text);
                 value.text(&element.blanks, at..at, out);
-                value.end(at, out);
+                self.broken |= !value.end(at, out);
             }
         }
     }

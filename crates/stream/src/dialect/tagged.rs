@@ -135,6 +135,8 @@ struct Call {
     begun: bool,
     /// Whether the arguments came as one JSON value.
     whole: bool,
+    /// Whether something of the arguments is no JSON.
+    broken: bool,
     keys: HashSet<String>,
     key: String,
     value: Value,
@@ -309,6 +311,7 @@ impl Tagged {
             name,
             begun: false,
             whole: false,
+            broken: false,
             keys: HashSet::new(),
             key: String::new(),
             value: Value::new(index, Hint::Any),
@@ -318,6 +321,7 @@ impl Tagged {
     /// Ends the call.
     fn end(&mut self, complete: bool, at: u64, out: &mut Out<'_>) {
         let Some(call) = &mut self.call else { return };
+        let complete = complete && !call.broken;
         if complete && !call.whole {
             let text = if call.begun { "}" } else { "{}" };
             out.args(call.index, text, at..at);
@@ -1470,7 +1474,7 @@ impl Call {
         if self.value.is_empty() {
             self.write_key(at, out);
         }
-        self.value.end(at, out);
+        self.broken |= !self.value.end(at, out);
     }
 
     fn write_key(&mut self, at: u64, out: &mut Out<'_>) {

@@ -161,22 +161,27 @@ impl Value {
         }
     }
 
-    /// Ends it.
-    pub(crate) fn end(&mut self, at: u64, out: &mut Out<'_>) {
+    /// Ends it; tells whether what was written is JSON.
+    pub(crate) fn end(&mut self, at: u64, out: &mut Out<'_>) -> bool {
         if self.form == Form::Empty {
             self.form = Form::Open;
         }
         if self.form == Form::Json {
             let whole = self.reader.finish(|_| ()).is_ok();
-            return self.check_passed(whole, at, out);
+            self.check_passed(whole, at, out);
+            return self.readable;
         }
         if self.form == Form::Open {
             match self.json() {
-                Some(json) => return out.args(self.index, &json, at..at),
+                Some(json) => {
+                    out.args(self.index, &json, at..at);
+                    return true;
+                }
                 None => self.become_text(at..at, out),
             }
         }
         out.args(self.index, "\"", at..at);
+        true
     }
 
     /// Leaves it open at the end of the stream, with all of it written.

@@ -528,6 +528,15 @@ fn arrays_that_are_too_long_to_be_held() {
             let (calls, _, errors) =
                 read_with(own.name, &tools, &format!("{head}{rows} nonsense{end}"), &[size]);
             assert!(calls[0].1.is_string() && errors.contains("invalid_json"), "{}", own.name);
+            let input = format!("{head}{rows} nonsense{end}");
+            let shown = crate::short::read(
+                own.name,
+                &Options::default(),
+                &tools,
+                &input,
+                input.len().min(size),
+            );
+            assert!(shown.contains("…⟩"), "{}: the call is not whole", own.name);
         }
     }
 }
