@@ -744,8 +744,37 @@ static SEED_OSS: Spec = Spec {
     ..PLAIN
 };
 
+/// A call of those tags on a line of its own, in a block that was not opened.
+macro_rules! lone_invoke {
+    ($open:literal, $close:literal) => {
+        Mark {
+            // Prose and code have tags that only look like it.
+            text: "<invoke name=",
+            place: Place::LineStart,
+            effect: Effect::Calls(&Calls {
+                keep: " name=".len(),
+                shows_torn: true,
+                ..alone(
+                    &[Grammar::Tagged(Tags {
+                        wary: true,
+                        ..invoke_tags(
+                            ("<invoke", "</invoke>"),
+                            ($open, $close),
+                            ("<parameter", "</parameter>"),
+                        )
+                    })],
+                    &[$close],
+                )
+            }),
+        }
+    };
+}
+
 static CLAUDE_XML: Spec = Spec {
-    marks: &[mark("<function_calls>", Effect::Section(0))],
+    marks: &[
+        mark("<function_calls>", Effect::Section(0)),
+        lone_invoke!("<function_calls>", "</function_calls>"),
+    ],
     // Its end is often the sequence that stops the model.
     sections: &[Section { lax: true, ..invokes!("", "<function_calls>", "</function_calls>") }],
     namespaced: true,
@@ -755,21 +784,36 @@ static CLAUDE_XML: Spec = Spec {
 
 /// How Muse writes calls in its messages to tools.
 pub(crate) static MUSE_CALLS: Spec = Spec {
-    marks: &[mark("<atem:function_calls>", Effect::Section(0))],
+    marks: &[
+        mark("<atem:function_calls>", Effect::Section(0)),
+        calls(
+            "<atem:invoke",
+            &alone(
+                &[invoke!("atem:", "<atem:function_calls>", "</atem:function_calls>")],
+                &["</atem:function_calls>"],
+            ),
+        ),
+    ],
     reasoning: &[],
     sections: &[invokes!("atem:", "<atem:function_calls>", "</atem:function_calls>")],
     ..PLAIN
 };
 
 static MINIMAX_M2: Spec = Spec {
-    marks: &[mark("<minimax:tool_call>", Effect::Section(0))],
+    marks: &[
+        mark("<minimax:tool_call>", Effect::Section(0)),
+        lone_invoke!("<minimax:tool_call>", "</minimax:tool_call>"),
+    ],
     sections: &[invokes!("", "<minimax:tool_call>", "</minimax:tool_call>")],
     ends: &["[e~[", "<|im_end|>", "<|endoftext|>"],
     ..PLAIN
 };
 
 static DOTS: Spec = Spec {
-    marks: &[mark("<dots_function_call>", Effect::Section(0))],
+    marks: &[
+        mark("<dots_function_call>", Effect::Section(0)),
+        lone_invoke!("<dots_function_call>", "</dots_function_call>"),
+    ],
     sections: &[invokes!(
         "",
         "<dots_function_call>",
@@ -785,7 +829,10 @@ static DOTS_JSON: Calls =
     Calls { keep: 1, ..inner(&[Grammar::Json(Shape::marked("</dots_function_call>"))]) };
 
 static MINIMAX_M3: Spec = Spec {
-    marks: &[mark("]<]minimax[>[<tool_call>", Effect::Section(0))],
+    marks: &[
+        mark("]<]minimax[>[<tool_call>", Effect::Section(0)),
+        calls("]<]minimax[>[<invoke", &alone(&[MINIMAX_M3_TAGS], &["]<]minimax[>[</tool_call>"])),
+    ],
     reasoning: &[("<mm:think>", "</mm:think>"), ("<think>", "</think>")],
     sections: &[Section {
         marks: &[
@@ -810,6 +857,13 @@ const MINIMAX_M3_TAGS: Grammar = Grammar::Nested(NestedSpec {
 
 static DSML: Spec = Spec {
     marks: &[
+        calls(
+            "<｜DSML｜invoke",
+            &alone(
+                &[invoke!("｜DSML｜", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>")],
+                &["</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"],
+            ),
+        ),
         mark("<｜DSML｜function_calls>", Effect::Section(0)),
         mark("<｜DSML｜tool_calls>", Effect::Section(1)),
     ],
@@ -934,6 +988,7 @@ static HY_V3: Spec = Spec {
 static KIMI_K3: Spec = Spec {
     marks: &[
         mark("<|open|>tools<|sep|>", Effect::Section(0)),
+        calls("<|open|>call", &alone(&[KIMI_K3_TAGS], &["<|close|>tools<|sep|>"])),
         mark("<|open|>think<|sep|>", Effect::ReasoningStart),
         markup("<|open|>response<|sep|>"),
         markup("<|close|>response<|sep|>"),

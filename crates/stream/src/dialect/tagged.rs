@@ -288,7 +288,12 @@ impl Tagged {
         if name.is_empty() {
             return false;
         }
-        if self.tags.wary && !self_closing {
+        // A tag of prose and code needs more than a name to be a call.
+        let attribute = matches!(self.tags.head, Head::Attribute(..));
+        if self.tags.wary && (self_closing || (attribute && out.tools.lack(&name))) {
+            return false;
+        }
+        if self.tags.wary {
             self.unproven = Some((name, id));
             self.buffer.clear();
             self.state = State::Between;

@@ -66,6 +66,11 @@ impl Tools {
         self.list.iter().any(|tool| tool.name == name)
     }
 
+    /// Tells whether the tools are known, and none of them has this name.
+    pub(crate) fn lack(&self, name: &str) -> bool {
+        !self.list.is_empty() && !self.knows(name)
+    }
+
     /// Returns the name of the parameter that an argument without a name is for.
     ///
     /// Required parameters come first, in the order of the schema, as in a signature. The others have

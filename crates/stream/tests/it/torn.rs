@@ -270,6 +270,74 @@ const TOKENS: &[(&[&str], &[&str])] = &[
     (&["inkling"], &["<|content_text|>", "<|end_message|>"]),
 ];
 
+/// A call whose block was not opened is one where nothing else can be meant; else it is text, and that is said.
+#[test]
+fn calls_without_their_block() {
+    let invoke = |prefix: &str| {
+        format!(
+            "<{prefix}invoke name=\"f\">\n<{prefix}parameter name=\"a\">b</{prefix}parameter>\n</{prefix}invoke>"
+        )
+    };
+    let m3 =
+        "]<]minimax[>[<invoke name=\"f\">]<]minimax[>[<a>b]<]minimax[>[</a>]<]minimax[>[</invoke>";
+    let k3 = "<|open|>call tool=\"f\"<|sep|><|open|>argument key=\"a\" type=\"string\"<|sep|>b<|close|>argument<|sep|><|close|>call<|sep|>";
+    let f = "⟨f({\"a\":\"b\"})⟩";
+    for (name, call, close) in [
+        ("deepseek_v32", &*invoke("｜DSML｜"), "</｜DSML｜function_calls>"),
+        ("deepseek_v4", &*invoke("｜DSML｜"), "</｜DSML｜tool_calls>"),
+        ("minimax_m2", &*invoke(""), "</minimax:tool_call>"),
+        ("claude_xml", &*invoke(""), "</function_calls>"),
+        ("dots", &*invoke(""), "</dots_function_call>"),
+        ("minimax_m3", m3, "]<]minimax[>[</tool_call>"),
+        ("kimi_k3", k3, "<|close|>tools<|sep|>"),
+    ] {
+        check(name, call, f);
+        check(name, &format!("x\n{call}\n{close}\ny"), &format!("x\n{f}\ny"));
+        check(name, &format!("x\n{call}\n{call}{close}y"), &format!("x\n{f}\n{f}y"));
+        check(name, &format!("{call}\ny"), &format!("{f}\ny"));
+    }
+    check("muse", &format!(" to=f<|message|>{}<|eom|>", invoke("atem:")), f);
+    check("auto", &format!("x {}y", invoke("｜DSML｜")), &format!("x {f}y"));
+    check(
+        "deepseek_v32",
+        "x <｜DSML｜invoke name=\"f\">{\"a\":1}</｜DSML｜invoke>",
+        "x ⟨f({\"a\":1})⟩",
+    );
+    check(
+        "deepseek_v32",
+        "x <｜DSML｜invoke of=\"f\">y",
+        "x <｜DSML｜invoke of=\"f\">y !malformed_call",
+    );
+    check("deepseek_v32", "x <｜DSML｜invoke name=\"f", "x  !truncated");
+    // Prose and code have such tags too.
+    for name in ["minimax_m2", "claude_xml", "dots"] {
+        for text in [
+            "Write <invoke name=\"f\">\n<parameter name=\"a\">b</parameter></invoke>.",
+            "<invoked name=\"f\">",
+            "<invoke>",
+            "`<invoke name=\"f\">`",
+        ] {
+            check(name, text, text);
+        }
+        for text in [
+            "<invoke name=\"f\"/>",
+            "<invoke name=\"f\"> begins a call",
+            "<invoke name=\"f\">\n<arg>b</arg></invoke>",
+        ] {
+            check(name, text, &format!("{text} !malformed_call"));
+        }
+        let torn = "<invoke name=\"f\">\n<para";
+        check(name, torn, &format!("{torn} !truncated"));
+        let tools = Tools::from_json(&serde_json::json!([{"name": "g"}])).unwrap();
+        let call = invoke("");
+        let got = short::read(name, &Options::default(), &tools, &call, 3);
+        assert_eq!(got, format!("{call} !malformed_call"), "{name}");
+    }
+    let options = Options { namespace: Some("ns:".to_owned()), ..Options::default() };
+    let got = short::read("claude_xml", &options, &Tools::default(), &invoke("ns:"), 2);
+    assert_eq!(got, f);
+}
+
 /// What stands in a section of calls is text if there is no call, and no text if there is one.
 #[test]
 fn text_where_calls_should_be() {

@@ -33,6 +33,7 @@ const OTHERS: &[Mark] = &[
     only!("<｜tool▁calls▁begin｜>", "deepseek_v31"),
     only!("<｜tool▁call▁begin｜>", "deepseek_v31"),
     only!("<｜DSML｜function_calls>", "deepseek_v32"),
+    only!("<｜DSML｜invoke", "deepseek_v32"),
     only!("<｜DSML｜tool_calls>", "deepseek_v4"),
     only!("<｜tool_calls_begin｜>", "step3"),
     only!("<steptml:invoke", "step3"),
