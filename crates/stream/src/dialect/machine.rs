@@ -155,12 +155,16 @@ enum Mode {
 #[derive(Debug, Default)]
 struct Stray {
     text: String,
-    /// Where it is, without the blanks around it.
+    /// Where it begins, and where it is without the blanks around it.
+    start: u64,
     range: Range<u64>,
 }
 
 impl Stray {
     fn add(&mut self, text: &str, at: u64) {
+        if self.text.is_empty() {
+            self.start = at;
+        }
         self.text.push_str(text);
         let (begin, end) = (text.len() - text.trim_start().len(), text.trim_end().len());
         if begin < end {
@@ -377,12 +381,7 @@ impl Run {
         if text.is_empty() {
             return;
         }
-        self.emit_at(text, at..at + text.len() as u64, sink);
-    }
-
-    /// As [`Self::emit`], for text that need not stand in one piece in the input.
-    #[inline]
-    fn emit_at(&mut self, text: &str, range: Range<u64>, sink: &mut dyn Sink) {
+        let range = at..at + text.len() as u64;
         if self.fresh {
             self.fresh = text.trim_start().is_empty();
         }
@@ -452,7 +451,14 @@ impl Run {
 
     /// Says that there was text in a block; shows it if no call came.
     fn settle(&mut self, shown: bool, sink: &mut dyn Sink) {
-        let Stray { text, range } = std::mem::take(&mut self.stray);
+        if !self.stray.text.is_empty() || !self.stray.range.is_empty() {
+            self.settle_stray(shown, sink);
+        }
+    }
+
+    #[cold]
+    fn settle_stray(&mut self, shown: bool, sink: &mut dyn Sink) {
+        let Stray { text, start, range } = std::mem::take(&mut self.stray);
         if range.is_empty() {
             return;
         }
@@ -463,7 +469,7 @@ impl Run {
         if shown {
             let outside = self.outside(false);
             let mode = std::mem::replace(&mut self.mode, outside);
-            self.emit_at(&text, range.clone(), sink);
+            self.emit(&text, start, sink);
             self.mode = mode;
         }
         sink.event(Event::Error { kind: ErrorKind::UnexpectedData, detail }, range);

@@ -574,14 +574,16 @@ impl Call {
     }
 
     fn text(&mut self, text: &str, at: u64, out: &mut Out<'_>) {
-        let blank = text.trim_start().is_empty();
-        let end = at + text.len() as u64;
+        let first = text.len() - text.trim_start().len();
+        let blank = first == text.len();
+        // However much comes at once, it is the same character that does not belong here.
+        let (first, end) = (at + first as u64, at + text.len() as u64);
         if self.beyond > 0 {
             return;
         }
         let Some(element) = self.open.last_mut() else {
             if !blank {
-                self.complain("text between the parameters of a call", at, out);
+                self.complain("text between the parameters of a call", first, out);
             }
             return;
         };
@@ -599,7 +601,7 @@ impl Call {
             }
             Kind::Text(value) => value.text(text, at..end, out),
             Kind::Object | Kind::Array if blank => {}
-            Kind::Object | Kind::Array => self.complain("text beside elements", at, out),
+            Kind::Object | Kind::Array => self.complain("text beside elements", first, out),
         }
     }
 
