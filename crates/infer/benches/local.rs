@@ -1,4 +1,4 @@
-//! How fast the engine is, beside what was promised: `cargo bench -p infer --features llama -- MODEL`.
+//! How fast the engine is, beside what was promised: `cargo bench -p heddle-infer --features llama -- MODEL`.
 //!
 //! Every figure but the last is a ratio of two things that are measured in one run, in turns, so that a busy
 //! machine spoils both.
@@ -25,7 +25,7 @@ use prompt::Piece;
 fn main() {
     // Cargo adds an option of its own.
     let Some(path) = std::env::args().skip(1).find(|argument| !argument.starts_with("--")) else {
-        println!("Name a model: cargo bench -p infer --features llama -- MODEL");
+        println!("Name a model: cargo bench -p heddle-infer --features llama -- MODEL");
         return;
     };
     // As in the daemon, where threads that wait sleep after a while. It is read when a program starts.

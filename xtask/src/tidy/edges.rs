@@ -46,13 +46,18 @@ pub(crate) fn packages(metadata: &Value, root: &str) -> Result<Vec<Package>> {
             // A crate from a registry may happen to bear the name of one of ours.
             if names.contains(on) && dependency["path"].is_string() {
                 let edges = if dependency["kind"] == "dev" { &mut dev } else { &mut normal };
-                edges.insert(on.to_owned());
+                edges.insert(short(on));
             }
         }
-        packages.push(Package { name: name.to_owned(), dir, normal, dev });
+        packages.push(Package { name: short(name), dir, normal, dev });
     }
     packages.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(packages)
+}
+
+/// Drops the prefix under which our packages would be published: code and docs use the short names.
+fn short(package: &str) -> String {
+    package.strip_prefix("heddle-").unwrap_or(package).to_owned()
 }
 
 /// Reads the table `crate | class | may depend on` under the heading [`HEADING`].
@@ -298,15 +303,15 @@ Words.
     fn packages_come_from_metadata() {
         let metadata = json!({ "packages": [
             {
-                "name": "b", "manifest_path": "/r/crates/b/Cargo.toml",
+                "name": "heddle-b", "manifest_path": "/r/crates/b/Cargo.toml",
                 "dependencies": [
-                    { "name": "a", "kind": null, "path": "/r/a" },
+                    { "name": "heddle-a", "kind": null, "path": "/r/a" },
                     { "name": "t", "kind": "dev", "path": "/r/t" },
                     { "name": "serde", "kind": null },
                 ],
             },
             {
-                "name": "a", "manifest_path": "/r/a/Cargo.toml",
+                "name": "heddle-a", "manifest_path": "/r/a/Cargo.toml",
                 "dependencies": [{ "name": "t", "kind": "build", "path": "/r/t" }],
             },
             {

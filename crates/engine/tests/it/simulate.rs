@@ -74,7 +74,7 @@ fn seed_to_replay() -> Option<u64> {
 fn check(seed: u64, log: &mut Option<String>) -> Vec<&'static str> {
     catch_unwind(AssertUnwindSafe(|| play_thread(seed, log))).unwrap_or_else(|_| {
         let log = log.as_deref().unwrap_or_default();
-        panic!("{log}replay: HEDDLE_SEED={seed} cargo test -p engine --test it simulate")
+        panic!("{log}replay: HEDDLE_SEED={seed} cargo test -p heddle-engine --test it simulate")
     })
 }
 
