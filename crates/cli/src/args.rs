@@ -515,7 +515,8 @@ pub(crate) struct SharedArgs {
     #[arg(long)]
     pub(crate) strict_config: bool,
 
-    /// Run everything without a sandbox. Only for machines that are one.
+    /// Run commands without a sandbox, for machines that are one. Rules, and the guard on commands that destroy
+    /// files, still hold.
     #[arg(long, alias = BYPASS_ALIAS)]
     pub(crate) dangerously_bypass_approvals_and_sandbox: bool,
 

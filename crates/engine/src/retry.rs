@@ -23,6 +23,8 @@ pub const DELAY_FIRST: Duration = Duration::from_millis(200);
 pub const DELAY_FIRST_LIMITED: Duration = Duration::from_secs(1);
 /// The longest wait before a retry that the user is not told about.
 pub const QUIET_DELAY_MAX: Duration = Duration::from_secs(2);
+/// How long a request may have been tried without the user being told.
+pub const QUIET_TIME_MAX: Duration = Duration::from_secs(5);
 /// The longest delay that is our own choice.
 pub const DELAY_MAX: Duration = Duration::from_secs(30);
 
@@ -92,7 +94,8 @@ impl Retry {
         let delay = error.retry_after.unwrap_or_else(|| backoff(first, self.failures, rng));
         self.failures += 1;
         let begun = match error.class {
-            ErrorClass::Silent => self.first_request_ms,
+            // Connecting can take as long as being silent.
+            ErrorClass::Silent | ErrorClass::Unreachable => self.first_request_ms,
             _ => *self.first_failure_ms.get_or_insert(now_ms),
         };
         let deadline = match error.class {
@@ -104,7 +107,8 @@ impl Retry {
             return Decision::GiveUp;
         }
         let unanswered = matches!(error.class, ErrorClass::Unreachable | ErrorClass::ServerFault);
-        let short = delay <= QUIET_DELAY_MAX;
+        let waited = Duration::from_millis(now_ms.saturating_sub(self.first_request_ms));
+        let short = delay <= QUIET_DELAY_MAX && waited <= QUIET_TIME_MAX;
         if unanswered && short && self.quiet_used < self.limits.request_max {
             self.quiet_used += 1;
             return Decision::Quiet { delay };
@@ -191,6 +195,14 @@ mod tests {
             let (_, ended) = play(class, (100, 100), 10);
             assert!(ended <= DEADLINE.as_millis() as u64 + 10, "{class:?} {ended}");
         }
+    }
+
+    /// A connection that is made in twenty seconds or not at all.
+    #[test]
+    fn slow_failures_are_told_at_once() {
+        let (seen, ended) = play(ErrorClass::Unreachable, (4, 5), 20_000);
+        assert_eq!(seen, "NNNNNx");
+        assert!(ended <= DEADLINE.as_millis() as u64 + 20_000, "{ended}");
     }
 
     #[test]

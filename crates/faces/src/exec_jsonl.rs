@@ -26,6 +26,7 @@ pub struct ExecJsonl {
     deltas: bool,
     /// Whether items of which nothing came have lines.
     refused: bool,
+    hidden: u32,
     /// Items that come in parts, if those are wanted.
     streamed: HashMap<ItemId, Streamed>,
 }
@@ -34,6 +35,11 @@ impl ExecJsonl {
     /// Adds a line for every part of a message or a summary.
     pub fn with_deltas(self, deltas: bool) -> Self {
         Self { deltas, ..self }
+    }
+
+    /// Returns how many items had no line, because clients of the reference know of none.
+    pub fn hidden(&self) -> u32 {
+        self.hidden
     }
 
     /// Adds lines for what was refused, and for commands that the sandbox seems to have stopped at once.
@@ -69,6 +75,7 @@ impl ExecJsonl {
             Event::ItemStarted(item) | Event::ItemCompleted(item)
                 if item.stopped && !self.refused =>
             {
+                self.hidden += u32::from(matches!(event, Event::ItemCompleted(_)));
                 Vec::new()
             }
             Event::ThreadStarted(id) => {

@@ -30,6 +30,10 @@ enum Trouble {
     Refused,
     /// There is no host of that name.
     UnknownHost,
+    /// The proxy does not pass it on.
+    ProxyRefused,
+    /// What answers does not speak HTTP.
+    NotHttp,
     /// Anything else, which may pass.
     Other,
 }
@@ -78,6 +82,20 @@ pub(crate) fn classify(error: &(dyn Error + 'static), to: Destination<'_>) -> Sa
             ErrorClass::ConnectionRefused,
             format!(
                 "there is no host for {url} ({problem}); check `base_url` of model provider `{provider}`"
+            ),
+        ),
+        (Trouble::ProxyRefused, _) => (
+            ErrorClass::NotAnEndpoint,
+            format!(
+                "the proxy {} does not pass requests on to {url} ({problem}); see HTTPS_PROXY and ALL_PROXY, which may \
+                 need a user and a password, or name the host in NO_PROXY",
+                proxy.unwrap_or_default()
+            ),
+        ),
+        (Trouble::NotHttp, _) => (
+            ErrorClass::NotAnEndpoint,
+            format!(
+                "what answers at {url} does not speak HTTP ({problem}); check `base_url` of model provider `{provider}`"
             ),
         ),
         (Trouble::Other, Some(proxy)) => (
@@ -147,17 +165,22 @@ fn trouble(error: &(dyn Error + 'static)) -> Trouble {
             _ => Trouble::Tls,
         };
     }
+    // Neither library lets its kinds be told apart from outside; what they say is kept by tests here.
+    let words = error.to_string();
+    if PROXY_REFUSED.contains(&words.as_str()) {
+        return Trouble::ProxyRefused;
+    }
+    if words.starts_with("invalid HTTP") || words == SPOKE_FIRST {
+        return Trouble::NotHttp;
+    }
     let io = error.downcast_ref::<io::Error>();
     if io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
         return Trouble::Refused;
     }
     // The resolver's own codes are lost in the standard library; its words are the same in every language, as
     // we never choose one.
-    if io.is_some_and(|error| error.get_ref().is_none() || error.source().is_none()) {
-        let words = error.to_string();
-        if UNKNOWN_HOST.iter().any(|unknown| words.contains(unknown)) {
-            return Trouble::UnknownHost;
-        }
+    if io.is_some() && UNKNOWN_HOST.iter().any(|unknown| words.contains(unknown)) {
+        return Trouble::UnknownHost;
     }
     // An I/O error hides what it wraps from `source`, and one may wrap another.
     let wrapped = io.and_then(io::Error::get_ref).map(|inner| trouble(inner));
@@ -166,6 +189,13 @@ fn trouble(error: &(dyn Error + 'static)) -> Trouble {
         _ => error.source().map_or(Trouble::Other, trouble),
     }
 }
+
+/// What hyper-util says where a proxy answers, and not with a tunnel.
+const PROXY_REFUSED: [&str; 2] =
+    ["tunnel error: proxy authorization required", "tunnel error: unsuccessful"];
+
+/// What hyper says where the other side began to speak.
+const SPOKE_FIRST: &str = "received unexpected message from connection";
 
 /// What resolvers say of a name that nobody has: glibc (two), macOS, musl.
 const UNKNOWN_HOST: [&str; 4] = [
@@ -213,6 +243,11 @@ mod tests {
                 io::Error::other(format!("failed to lookup address information: {words}"));
             check(&unknown, None, ConnectionRefused, "there is no host");
             check(&unknown, Some("http://p:1"), ConnectionRefused, "the proxy http://p:1");
+        }
+        let silent_proxy = io::Error::other("tunnel error: unsuccessful");
+        check(&silent_proxy, Some("http://p:1"), NotAnEndpoint, "http://p:1 does not pass");
+        for words in ["invalid HTTP version parsed", SPOKE_FIRST] {
+            check(&io::Error::other(words), None, NotAnEndpoint, "does not speak HTTP");
         }
         // This one may pass: the network is just coming up.
         let later = io::Error::other("Temporary failure in name resolution");

@@ -116,7 +116,9 @@ impl WriteErrorKind {
             Self::Orphaned => {
                 "the thread that it was to continue was deleted meanwhile; begin a new thread"
             }
-            Self::Gone => "the file was removed while it was open; begin a new thread",
+            Self::Gone => {
+                "its file is not there any more, or cannot be made; check HEDDLE_HOME, then begin a new thread"
+            }
             Self::Broken => {
                 "the disk has failed to keep lines; check it, then resume the thread to see what is left"
             }

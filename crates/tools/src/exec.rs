@@ -233,8 +233,8 @@ impl WriteStdin {
         let id = arguments.session_id;
         let Some(session) = (id >= 0.0).then(|| self.sessions.find(id as u64)).flatten() else {
             return Err(StdinRefusal::plain(format!(
-                "write_stdin failed: there is no session {id}; it may have ended, and its last \
-                 output was given then"
+                "write_stdin failed: there is no session {id}; it has ended, at the latest when the turn that began \
+                 it was over"
             )));
         };
         let wait = if arguments.chars.is_empty() {

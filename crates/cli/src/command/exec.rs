@@ -265,6 +265,14 @@ impl Run {
                 ));
             }
         }
+        if let Face::Json(face) = &self.face
+            && face.hidden() > 0
+        {
+            note(&format!(
+                "{} of the model's steps were refused or stopped, and have no lines here; --include-refused shows them",
+                face.hidden()
+            ));
+        }
         let signal = signals.received();
         match outcome {
             Outcome::Completed => {

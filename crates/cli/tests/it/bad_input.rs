@@ -401,6 +401,22 @@ fn the_wrong_way_to_a_server() {
         }
     });
     check(&plain, None, &["does not speak TLS", "http://"]);
+    // Some who listen speak something else, and some proxies want to know who asks.
+    let saying = |said: &'static [u8]| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = (stream.write_all(said), io::Read::read(&mut stream, &mut [0; 4096]));
+            }
+        });
+        at
+    };
+    let odd = saying(b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n");
+    check(&format!("http://{odd}/v1"), None, &["does not speak HTTP", "`base_url`"]);
+    let keeper = saying(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n");
+    let words = ["does not pass requests on to https://a.test/v1", "a user and a password"];
+    check("https://a.test/v1", Some(&format!("http://{keeper}")), &words);
     let proxy = format!("http://user:secret@127.0.0.1:{dead}");
     let named = format!("the proxy http://127.0.0.1:{dead} could not be reached");
     for url in [format!("http://127.0.0.1:{port}/v1"), plain] {

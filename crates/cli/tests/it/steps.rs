@@ -24,6 +24,7 @@ fn check(call: Value, want: Value, says: &str) {
     let (plain, _) = turn(call.clone(), &[]);
     let kinds: Vec<_> = plain.events().iter().map(|it| it["item"]["type"].clone()).collect();
     assert!(kinds.iter().all(|kind| kind.is_null() || kind == "agent_message"), "{plain:#?}");
+    assert!(plain.stderr.contains("1 of the model's steps"), "{plain:#?}");
 
     let (ended, lab) = turn(call.clone(), &["--include-refused"]);
     assert_eq!(ended.code, Some(0), "{ended:#?}");
