@@ -243,7 +243,7 @@ fn threads_that_are_not_there() {
         (&["resume", "no such name", "x"], "there is no thread"),
         (&["resume", "--last", "x"], "there is no thread"),
         (&["fork", "01a1e26e-392c-7690-abfb-eb0dc0cda447"], "there is no thread"),
-        (&["resume"], "<THREAD>"),
+        (&["resume"], "which thread?"),
     ] {
         let ended = Run::start(exec(&lab, args)).end();
         assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.stderr);
