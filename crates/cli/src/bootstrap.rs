@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, anyhow};
-use config::{Config, Layer, Loaded, Override, TurnLimits, WebSearch};
+use config::{Config, Layer, LoadedConfig, Override, TurnLimits, WebSearch};
 use engine::context::{developer_message, user_message};
 use engine::model::ModelProfile;
 use engine::prompt::{self, Environment};
 use engine::{AnswerCheck, Limits, prompt::agents_md};
 use faces::rollout::Rollout;
-use history::{Maker, Profile, Wire};
+use history::{ModelId, Profile, Wire};
 use policy::{ApprovalPolicy, Policy, SandboxMode};
 use protocol::event::Event;
 use protocol::id::ThreadId;
@@ -34,7 +34,7 @@ use tools::{
 use crate::args::{ExecFlags, SharedArgs};
 use crate::failure::Failure;
 use crate::local;
-use crate::past::{self, Opened, Start};
+use crate::past::{self, OpenedThread, Start};
 use crate::provider::{self, Resolved};
 use crate::safety;
 
@@ -45,15 +45,15 @@ const SESSIONS_MAX: u64 = 100_000;
 /// Tokens of output that a model gets from one call unless configured.
 const OUTPUT_TOKENS_MAX: u64 = 10_000;
 
-/// What was read from the world, once.
-pub(crate) struct World {
+/// What heddle takes from the machine and the user who starts it, read once.
+pub(crate) struct HostEnv {
     pub(crate) env: HashMap<String, String>,
     pub(crate) home: PathBuf,
     /// The working directory of the thread.
     pub(crate) directory: PathBuf,
 }
 
-impl World {
+impl HostEnv {
     /// Looks at the environment and the directories.
     pub(crate) fn look(directory: Option<&Path>) -> Result<Self, Failure> {
         // Variables that are not text cannot be handed on as text either.
@@ -66,9 +66,8 @@ impl World {
         let home = home(&|name| std::env::var_os(name)).map_err(Failure::usage)?;
         // The daemon has a directory of its own, and `-C` changes ours.
         let home = here.join(home);
-        let world = Self { env, home, directory: here };
-        world
-            .at(directory)
+        let host = Self { env, home, directory: here };
+        host.at(directory)
             .map_err(|Failure { code, error }| Failure { code, error: anyhow!("-C {error:#}") })
     }
 
@@ -109,7 +108,7 @@ pub(crate) fn output_schema(text: &str) -> anyhow::Result<OutputSchema> {
 
 /// Reads the configuration; what was odd about it comes along as texts.
 pub(crate) fn load_config(
-    world: &World,
+    host: &HostEnv,
     shared: &SharedArgs,
     ignore_user_config: bool,
 ) -> Result<(Config, Vec<String>), Failure> {
@@ -122,14 +121,14 @@ pub(crate) fn load_config(
     let mut layers = Vec::new();
     let mut profile_file = false;
     if !ignore_user_config {
-        layers.extend(layer(&world.home.join("config.toml"))?);
+        layers.extend(layer(&host.home.join("config.toml"))?);
         if let Some(name) = &shared.profile {
-            let found = layer(&world.home.join(format!("{name}.config.toml")))?;
+            let found = layer(&host.home.join(format!("{name}.config.toml")))?;
             profile_file = found.is_some();
             layers.extend(found);
         }
     }
-    let Loaded { mut config, warnings, unknown } =
+    let LoadedConfig { mut config, warnings, unknown } =
         Config::load(&layers, shared.profile.as_deref(), &overrides).map_err(Failure::usage)?;
     if shared.strict_config && !unknown.is_empty() {
         let lines: Vec<_> = unknown.iter().map(ToString::to_string).collect();
@@ -144,7 +143,7 @@ pub(crate) fn load_config(
     if shared.oss {
         config.model_provider = Some(local::PROVIDER.to_owned());
         // The model of the configuration is that of its provider, unless there is one of that name here.
-        let models = local::models(&world.home, &world.env);
+        let models = local::models(&host.home, &host.env);
         let overridden = overrides.iter().any(|option| option.keys().eq(["model"]));
         if shared.model.is_none() && !overridden {
             let unknown = |name: &String| {
@@ -165,7 +164,7 @@ pub(crate) fn load_config(
             config::Warning::UnknownProfile { .. } if profile_file => {}
             // The reference goes on without it, and so do we.
             config::Warning::UnknownProfile { name, known } => {
-                let known = known.iter().cloned().chain(profile_files(&world.home)).collect();
+                let known = known.iter().cloned().chain(profile_files(&host.home)).collect();
                 let text = no_profile(warning, name, known);
                 if shared.strict_config {
                     return Err(Failure::usage(anyhow!("{text}")));
@@ -221,7 +220,7 @@ fn layer(path: &Path) -> Result<Option<Layer>, Failure> {
 }
 
 /// What a thread is wanted for.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ThreadRequest<'a> {
     pub(crate) start: Start,
     /// Whether nothing is kept.
     pub(crate) ephemeral: bool,
@@ -234,16 +233,16 @@ pub(crate) struct Wanted<'a> {
     pub(crate) source: &'static str,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> ThreadRequest<'a> {
     /// What `exec` and its like want, with these flags.
-    pub(crate) fn exec(world: &'a World, flags: &'a ExecFlags, start: Start) -> Self {
+    pub(crate) fn exec(host: &'a HostEnv, flags: &'a ExecFlags, start: Start) -> Self {
         Self {
             start,
             ephemeral: flags.ephemeral,
             ignore_rules: flags.ignore_rules,
             output_schema: None,
             shared: &flags.shared,
-            originator: originator(&world.env).unwrap_or("heddle_exec"),
+            originator: originator(&host.env).unwrap_or("heddle_exec"),
             source: "exec",
         }
     }
@@ -267,10 +266,14 @@ pub(crate) struct Ready {
 }
 
 /// Makes or opens a thread.
-pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Result<Ready, Failure> {
-    let Wanted { start, ephemeral, ignore_rules, output_schema, shared, originator, source } =
+pub(crate) fn thread(
+    host: &HostEnv,
+    config: &Config,
+    wanted: ThreadRequest<'_>,
+) -> Result<Ready, Failure> {
+    let ThreadRequest { start, ephemeral, ignore_rules, output_schema, shared, originator, source } =
         wanted;
-    let Served { config, resolved } = served(world, config, shared, source)?;
+    let Served { config, resolved } = served(host, config, shared, source)?;
     let config = &*config;
     let Resolved { endpoint, retry, dialect } = resolved;
     let model = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
@@ -280,47 +283,47 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
         WireApi::Responses | WireApi::Chat => ModelProfile::of(&model).plain(),
     };
     let provider = endpoint.name.clone();
-    let instructions = instructions(world, config)?;
+    let instructions = instructions(host, config)?;
     let meta = SessionMeta {
         originator: originator.to_owned(),
         source: raw(&source),
         model_provider: Some(provider.clone()),
         base_instructions: Some(BaseInstructions { text: instructions.clone() }),
-        ..session_meta(world)
+        ..session_meta(host)
     };
     let wire = match endpoint.wire_api {
         WireApi::Responses => Wire::Responses,
         WireApi::Chat => Wire::Chat,
     };
-    let maker = Maker { provider: provider.clone(), model: model.clone() };
-    let store = Store::new(&world.home);
-    let opened = past::open(&store, start, ephemeral, meta, &Profile { wire, maker })?;
-    let Opened { id, log, past, instructions: old_instructions, told } = opened;
+    let model_id = ModelId { provider: provider.clone(), model: model.clone() };
+    let store = Store::new(&host.home);
+    let opened = past::open(&store, start, ephemeral, meta, &Profile { wire, model_id })?;
+    let OpenedThread { id, log, past, instructions: old_instructions, told } = opened;
     // A thread keeps the instructions it began with, unless the user says otherwise now.
     let instructions = old_instructions
         .filter(|_| config.model_instructions_file.is_none())
         .unwrap_or(instructions);
     let client = Client::new(endpoint, &identity(originator, id)).map_err(Failure::usage)?;
     let policy = Policy {
-        profile: safety::profile(world, config, shared)?,
+        profile: safety::profile(host, config, shared)?,
         // Nobody is there to ask.
         approval: ApprovalPolicy::Never,
-        rules: safety::rules(world, config, ignore_rules)?,
+        rules: safety::rules(host, config, ignore_rules)?,
     };
     let sandbox = policy.profile.mode;
     let workspace = Arc::new(Workspace {
-        cwd: world.directory.clone(),
-        shell: Shell::of_user(world.env.get("SHELL").map(String::as_str)),
+        cwd: host.directory.clone(),
+        shell: Shell::of_user(host.env.get("SHELL").map(String::as_str)),
         login_shell: login_shell(config),
-        env: command_env(world, config, id),
+        env: command_env(host, config, id),
         env_set: safety::env_set(config),
-        sandbox: safety::find_sandbox(world, config, sandbox, None)?,
-        gate: Gate::new(policy).remembering(world.home.join("rules/default.rules")),
+        sandbox: safety::find_sandbox(host, config, sandbox, None)?,
+        gate: Gate::new(policy).remembering(host.home.join("rules/default.rules")),
         output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),
         patching: tokio::sync::Mutex::new(()),
     });
     let hosted = hosted_tools(config);
-    let setup = setup(world, config, &workspace);
+    let setup = setup(host, config, &workspace);
     let sessions = match start {
         Start::New => Sessions::default(),
         Start::Resume(_) | Start::Fork(_) => {
@@ -346,7 +349,7 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
             .or(known.compact_at(config.model_context_window)),
         seed: random().map_err(Failure::failed)?,
         turn_context: TurnContext {
-            cwd: world.directory.display().to_string(),
+            cwd: host.directory.display().to_string(),
             approval_policy: raw(&"never"),
             sandbox_policy: sandbox_policy(workspace.gate.profile()),
             model: model.clone(),
@@ -365,12 +368,12 @@ pub(crate) fn thread(world: &World, config: &Config, wanted: Wanted<'_>) -> Resu
 }
 
 /// Says what a thread that begins here is, as far as that depends on the place.
-fn session_meta(world: &World) -> SessionMeta {
+fn session_meta(host: &HostEnv) -> SessionMeta {
     SessionMeta {
-        cwd: world.directory.display().to_string(),
+        cwd: host.directory.display().to_string(),
         cli_version: env!("CARGO_PKG_VERSION").to_owned(),
         history_mode: Some(PAGINATED.to_owned()),
-        git: runtime::project::git_head(&world.directory)
+        git: runtime::project::git_head(&host.directory)
             .and_then(|head| raw(&json!({"commit_hash": head.commit, "branch": head.branch}))),
         ..SessionMeta::default()
     }
@@ -405,13 +408,13 @@ struct Served<'a> {
 
 /// Finds out where the model is; one on this machine is made ready.
 fn served<'a>(
-    world: &World,
+    host: &HostEnv,
     config: &'a Config,
     shared: &SharedArgs,
     source: &str,
 ) -> Result<Served<'a>, Failure> {
-    let Some(chosen) = local::choose(world, config)? else {
-        let resolved = provider::resolve(config, &world.env).map_err(Failure::usage)?;
+    let Some(chosen) = local::choose(host, config)? else {
+        let resolved = provider::resolve(config, &host.env).map_err(Failure::usage)?;
         return Ok(Served { config: Cow::Borrowed(config), resolved });
     };
     let mut config = config.clone();
@@ -424,11 +427,11 @@ fn served<'a>(
         config.sandbox_mode = Some(config::SandboxMode::WorkspaceWrite);
     }
     local::tell(&chosen, &config, may_write);
-    let (home, health) = local::ensure(world, &chosen.start)?;
+    let (home, health) = local::ensure(host, &chosen.start)?;
     config.model = Some(health.model);
     config.model_context_window =
         config.model_context_window.or(health.context_tokens.map(u64::from));
-    let resolved = provider::local(local::socket(world, home, chosen.start));
+    let resolved = provider::local(local::socket(host, home, chosen.start));
     Ok(Served { config: Cow::Owned(config), resolved })
 }
 
@@ -441,8 +444,8 @@ fn login_shell(config: &Config) -> LoginShell {
     }
 }
 
-fn command_env(world: &World, config: &Config, thread: ThreadId) -> Vec<(String, String)> {
-    let mut env = safety::command_env(world, config);
+fn command_env(host: &HostEnv, config: &Config, thread: ThreadId) -> Vec<(String, String)> {
+    let mut env = safety::command_env(host, config);
     let thread = thread.to_string();
     let fixed = [
         ("NO_COLOR", "1"),
@@ -510,15 +513,15 @@ fn hosted_tools(config: &Config) -> Vec<ToolSpec> {
 
 /// Makes what the history begins with: the user's own instructions, the project's rules, and where
 /// we are.
-fn setup(world: &World, config: &Config, workspace: &Workspace) -> Vec<KnownItem> {
+fn setup(host: &HostEnv, config: &Config, workspace: &Workspace) -> Vec<KnownItem> {
     let mut items = Vec::new();
     if let Some(text) = &config.developer_instructions {
         items.push(developer_message(text.clone()));
     }
-    let cwd = world.directory.display().to_string();
+    let cwd = host.directory.display().to_string();
     let rules = runtime::project::rules(
-        &world.home,
-        &world.directory,
+        &host.home,
+        &host.directory,
         &config.project_doc_fallback_filenames,
     );
     let bytes_max = usize::try_from(config.project_doc_max_bytes).unwrap_or(usize::MAX);
@@ -547,9 +550,9 @@ fn setup(world: &World, config: &Config, workspace: &Workspace) -> Vec<KnownItem
     items
 }
 
-fn instructions(world: &World, config: &Config) -> Result<String, Failure> {
+fn instructions(host: &HostEnv, config: &Config) -> Result<String, Failure> {
     let Some(path) = &config.model_instructions_file else { return Ok(prompt::BASE.to_owned()) };
-    let path = world.home.join(path);
+    let path = host.home.join(path);
     files::read_text(&path, INSTRUCTIONS_BYTES_MAX).map_err(|error| {
         let shown = path.display();
         Failure::usage(anyhow!("model_instructions_file {shown} cannot be read: {error}"))

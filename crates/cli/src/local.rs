@@ -14,7 +14,7 @@ use infer::models::{Model, Models, ModelsError};
 use providers::Socket;
 use serde_json::Value;
 
-use crate::bootstrap::World;
+use crate::bootstrap::HostEnv;
 use crate::failure::Failure;
 use crate::provider;
 use crate::safety::OURSELVES;
@@ -45,18 +45,18 @@ pub(crate) fn model_folders(env: &HashMap<String, String>) -> impl Iterator<Item
 }
 
 /// Names the files of the daemon of a home.
-pub(crate) fn daemon(world: &World) -> Home {
-    let runtime = world.env.get("XDG_RUNTIME_DIR").filter(|value| !value.is_empty());
-    Home::new(&world.home, runtime.map(Path::new))
+pub(crate) fn daemon(host: &HostEnv) -> Home {
+    let runtime = host.env.get("XDG_RUNTIME_DIR").filter(|value| !value.is_empty());
+    Home::new(&host.home, runtime.map(Path::new))
 }
 
 /// Decides whether a model on this machine is used: where the user asks for one, and where there is no key for
 /// anything else and a model is here.
-pub(crate) fn choose(world: &World, config: &Config) -> Result<Option<Chosen>, Failure> {
+pub(crate) fn choose(host: &HostEnv, config: &Config) -> Result<Option<Chosen>, Failure> {
     // A table of that name is the user's own provider.
     let asked = config.model_provider.as_deref() == Some(PROVIDER)
         && !config.model_providers.contains_key(PROVIDER);
-    let models = models(&world.home, &world.env);
+    let models = models(&host.home, &host.env);
     let chosen = |for_want_of_a_key| {
         let model = match &config.model {
             Some(name) => models.find(name),
@@ -69,7 +69,7 @@ pub(crate) fn choose(world: &World, config: &Config) -> Result<Option<Chosen>, F
         return chosen(false).map(Some).map_err(Failure::usage);
     }
     // Without the engine there would be nothing to run it.
-    if !cfg!(feature = "local") || !provider::lacks_a_key(config, &world.env) {
+    if !cfg!(feature = "local") || !provider::lacks_a_key(config, &host.env) {
         return Ok(None);
     }
     // A model that is not here, or none at all: then it is the key that is missing.
@@ -110,9 +110,9 @@ pub(crate) fn tell(chosen: &Chosen, config: &Config, may_write: bool) {
 }
 
 /// Returns when the daemon answers and has the model; starts it if need be.
-pub(crate) fn ensure(world: &World, model: &str) -> Result<(Home, Health), Failure> {
-    let home = daemon(world);
-    let models = models(&world.home, &world.env);
+pub(crate) fn ensure(host: &HostEnv, model: &str) -> Result<(Home, Health), Failure> {
+    let home = daemon(host);
+    let models = models(&host.home, &host.env);
     let health = watching(&format!("the local daemon with {model}"), |progress| {
         started(&home, &models, model, progress)
     });
@@ -120,9 +120,9 @@ pub(crate) fn ensure(world: &World, model: &str) -> Result<(Home, Health), Failu
 }
 
 /// Names where the daemon of a home listens. If it has left meanwhile, the next request starts it again.
-pub(crate) fn socket(world: &World, home: Home, model: String) -> Socket {
+pub(crate) fn socket(host: &HostEnv, home: Home, model: String) -> Socket {
     let path = home.socket().to_owned();
-    let models = models(&world.home, &world.env);
+    let models = models(&host.home, &host.env);
     let wake = move || started(&home, &models, &model, &mut |_| ()).map(drop);
     Socket { path, wake: Arc::new(wake) }
 }
@@ -168,7 +168,7 @@ pub(crate) fn watching<T>(what: &str, work: impl FnOnce(&mut dyn FnMut(Progress)
 }
 
 /// Runs a model through the daemon, and says how well that went.
-pub(crate) fn probe(world: &World, model: &str) -> Result<Value, Failure> {
-    let (home, health) = ensure(world, model)?;
+pub(crate) fn probe(host: &HostEnv, model: &str) -> Result<Value, Failure> {
+    let (home, health) = ensure(host, model)?;
     infer::probe::run(home.socket(), &health.model).map_err(Failure::failed)
 }

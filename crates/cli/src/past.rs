@@ -9,7 +9,7 @@ use protocol::id::ThreadId;
 use protocol::open::Raw;
 use protocol::responses::{CallOutput, KnownItem};
 use protocol::rollout::{CallReturned, Line, Record, SessionMeta};
-use runtime::Past;
+use runtime::ResumeState;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 use store::{Log, NewThread, OpenError, ReadReport, Store, StoreError};
@@ -32,13 +32,13 @@ pub(crate) enum Start {
 
 /// A thread that was opened.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedThread {
     /// Its id.
     pub(crate) id: ThreadId,
     /// Its log; none if nothing is to be kept.
     pub(crate) log: Option<Log>,
     /// What it was.
-    pub(crate) past: Past,
+    pub(crate) past: ResumeState,
     /// The base instructions that it has always had.
     pub(crate) instructions: Option<String>,
     /// What the user should know about it.
@@ -52,7 +52,7 @@ pub(crate) fn open(
     ephemeral: bool,
     meta: SessionMeta,
     profile: &Profile,
-) -> Result<Opened, Failure> {
+) -> Result<OpenedThread, Failure> {
     let new_id = runtime::id::thread().map_err(|error| anyhow!("no random numbers: {error}"));
     match start {
         Start::New => {
@@ -63,7 +63,13 @@ pub(crate) fn open(
                 let meta = SessionMeta { id: Some(id), session_id: Some(id.to_string()), ..meta };
                 Some(store.create(NewThread { id, meta }).map_err(open_failure)?)
             };
-            Ok(Opened { id, log, past: Past::default(), instructions: None, told: Vec::new() })
+            Ok(OpenedThread {
+                id,
+                log,
+                past: ResumeState::default(),
+                instructions: None,
+                told: Vec::new(),
+            })
         }
         Start::Resume(id) => {
             let mut fold = Fold::default();
@@ -150,16 +156,16 @@ fn note_maker(
     log: Option<&mut Log>,
     profile: &Profile,
 ) -> Result<(), Failure> {
-    let last = folded.maker.and_then(|index| folded.makers.get(usize::from(index)));
-    let (Some(log), true) = (log, last.is_none_or(|last| *last != profile.maker)) else {
+    let last = folded.model_id.and_then(|index| folded.model_ids.get(usize::from(index)));
+    let (Some(log), true) = (log, last.is_none_or(|last| *last != profile.model_id)) else {
         return Ok(());
     };
     let event = json!({
         "type": "thread_settings_applied",
         "thread_id": id,
         "thread_settings": {
-            "model": profile.maker.model,
-            "model_provider_id": profile.maker.provider,
+            "model": profile.model_id.model,
+            "model_provider_id": profile.model_id.provider,
         },
     });
     let record = to_raw_value(&event).map(|raw| Record::EventMsg(Raw::from(raw)));
@@ -193,7 +199,7 @@ fn heal(folded: &mut Folded, log: Option<&mut Log>, words: &str) -> Result<(), F
         records.extend(event);
         log.append(&records).map_err(Failure::failed)?;
     }
-    let entry = |wire| Entry { wire, origin: Origin::Turn, maker: None };
+    let entry = |wire| Entry { wire, origin: Origin::Turn, model_id: None };
     folded.entries.extend(wires.into_iter().map(entry));
     folded.open_turn = None;
     Ok(())
@@ -206,7 +212,7 @@ fn output(returned: CallReturned) -> Option<Entry> {
         true => KnownItem::CustomToolCallOutput(output),
         false => KnownItem::FunctionCallOutput(output),
     };
-    Some(Entry { wire: wire(&item)?, origin: Origin::Turn, maker: None })
+    Some(Entry { wire: wire(&item)?, origin: Origin::Turn, model_id: None })
 }
 
 fn wire(item: &KnownItem) -> Option<Raw> {
@@ -219,25 +225,33 @@ fn opened(
     folded: Folded,
     report: &ReadReport,
     profile: &Profile,
-) -> Opened {
+) -> OpenedThread {
     let mut told: Vec<_> = damages(id, report).into_iter().map(Event::Warning).collect();
     let last_model = folded.last.as_ref().map(|last| last.model.as_str());
-    if let Some(last) = last_model.filter(|last| !last.is_empty() && *last != profile.maker.model) {
-        let now = &profile.maker.model;
+    if let Some(last) =
+        last_model.filter(|last| !last.is_empty() && *last != profile.model_id.model)
+    {
+        let now = &profile.model_id.model;
         told.push(Event::Warning(format!(
             "the thread was last run with the model {last} and goes on with {now}; -m {last} takes \
              the old one"
         )));
     }
-    let Folded { entries, makers, usage, context_tokens, meta, left_out, .. } = folded;
-    let Checked { entries, mut repairs } = history::check(entries, &makers, profile);
+    let Folded { entries, model_ids, usage, context_tokens, meta, left_out, .. } = folded;
+    let Checked { entries, mut repairs } = history::check(entries, &model_ids, profile);
     repairs.splice(0..0, left_out.repair());
     if !repairs.is_empty() {
         told.push(Event::HistoryRepaired(repairs));
     }
     let instructions = meta.and_then(|meta| meta.base_instructions).map(|base| base.text);
     let instructions = instructions.filter(|text| !text.trim().is_empty());
-    Opened { id, log, past: Past { entries, usage, context_tokens }, instructions, told }
+    OpenedThread {
+        id,
+        log,
+        past: ResumeState { entries, usage, context_tokens },
+        instructions,
+        told,
+    }
 }
 
 /// Names what could not be read.

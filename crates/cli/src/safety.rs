@@ -14,7 +14,7 @@ use policy::{
 use sandbox::{Level, Limits, Sandbox};
 
 use crate::args::{SandboxArg, SharedArgs};
-use crate::bootstrap::World;
+use crate::bootstrap::HostEnv;
 use crate::failure::Failure;
 use crate::provider;
 
@@ -31,15 +31,15 @@ const RULES_BYTES_MAX: u64 = 1024 * 1024;
 ///
 /// A bad file is found here, before a model is asked.
 pub(crate) fn rules(
-    world: &World,
+    host: &HostEnv,
     config: &Config,
     ignore: bool,
 ) -> Result<Vec<PrefixRule>, Failure> {
     if ignore {
         return Ok(Vec::new());
     }
-    let mut folders = vec![world.home.join("rules")];
-    let project = runtime::project::repository(&world.directory).unwrap_or(&world.directory);
+    let mut folders = vec![host.home.join("rules")];
+    let project = runtime::project::repository(&host.directory).unwrap_or(&host.directory);
     let known = config.projects.get(&*project.to_string_lossy());
     if known.and_then(|project| project.trust_level) == Some(TrustLevel::Trusted) {
         folders.extend(PROJECT_RULES.map(|folder| project.join(folder)));
@@ -76,7 +76,7 @@ pub(crate) fn approval(config: &Config) -> ApprovalPolicy {
 
 /// Makes the profile that the flags and the configuration ask for.
 pub(crate) fn profile(
-    world: &World,
+    host: &HostEnv,
     config: &Config,
     shared: &SharedArgs,
 ) -> Result<Profile, Failure> {
@@ -91,8 +91,8 @@ pub(crate) fn profile(
         },
     };
     let workspace = &config.sandbox_workspace_write;
-    let resolve = |path: &Path| world.directory.join(path).canonicalize();
-    let mut writable_roots = vec![resolve(&world.directory).map_err(Failure::usage)?];
+    let resolve = |path: &Path| host.directory.join(path).canonicalize();
+    let mut writable_roots = vec![resolve(&host.directory).map_err(Failure::usage)?];
     for directory in &shared.add_dir {
         let root = resolve(directory).map_err(|error| {
             let shown = directory.display();
@@ -107,13 +107,13 @@ pub(crate) fn profile(
     // A root of the configuration may not exist on every machine; then nothing is written there.
     for path in &workspace.writable_roots {
         let known = writable_roots.iter().chain(&temporary_roots);
-        let root = settled(&world.directory.join(path), known);
+        let root = settled(&host.directory.join(path), known);
         writable_roots.extend(root);
     }
     if !workspace.exclude_tmpdir_env_var {
-        let tmpdir = world.env.get("TMPDIR").filter(|value| !value.is_empty());
+        let tmpdir = host.env.get("TMPDIR").filter(|value| !value.is_empty());
         let known = writable_roots.iter().chain(&temporary_roots);
-        let root = tmpdir.and_then(|path| settled(&world.directory.join(path), known));
+        let root = tmpdir.and_then(|path| settled(&host.directory.join(path), known));
         temporary_roots.extend(root);
     }
     // The setting is one of workspace-write, as its table is called.
@@ -124,7 +124,7 @@ pub(crate) fn profile(
     };
     // Our settings and rules decide what happens outside of the sandbox.
     // They are found by a path; so that must stay what it is, and not only what it leads to.
-    let home = world.directory.join(&world.home);
+    let home = host.directory.join(&host.home);
     let mut protected = vec![real(&home), home];
     if mode == SandboxMode::WorkspaceWrite {
         // Repositories that are there before the model begins are the user's.
@@ -137,7 +137,7 @@ pub(crate) fn profile(
 ///
 /// The level is the best that works here, unless one is asked for.
 pub(crate) fn find_sandbox(
-    world: &World,
+    host: &HostEnv,
     config: &Config,
     mode: SandboxMode,
     level: Option<Level>,
@@ -145,7 +145,7 @@ pub(crate) fn find_sandbox(
     if mode == SandboxMode::DangerFullAccess {
         return Ok(Sandbox::none());
     }
-    let cache = world.home.join("cache").join("sandbox");
+    let cache = host.home.join("cache").join("sandbox");
     let ourselves = PathBuf::from(OURSELVES);
     let found = match level {
         Some(level) => Sandbox::with_level(ourselves, level),
@@ -153,8 +153,8 @@ pub(crate) fn find_sandbox(
     };
     let found = found.map_err(Failure::sandbox)?;
     Ok(Sandbox {
-        hidden: hidden(&world.directory.join(&world.home)),
-        locks: Some(world.directory.join(&world.home).join(SANDBOX_LOCKS)),
+        hidden: hidden(&host.directory.join(&host.home)),
+        locks: Some(host.directory.join(&host.home).join(SANDBOX_LOCKS)),
         limits: limits(config),
         ..found
     })
@@ -197,8 +197,8 @@ fn limits(config: &Config) -> Limits {
 }
 
 /// Makes the environment that commands begin with: ours, filtered.
-pub(crate) fn command_env(world: &World, config: &Config) -> Vec<(String, String)> {
-    environment_policy(config).apply(world.env.clone())
+pub(crate) fn command_env(host: &HostEnv, config: &Config) -> Vec<(String, String)> {
+    environment_policy(config).apply(host.env.clone())
 }
 
 /// Names of the variables that the user has set for commands.
@@ -225,14 +225,14 @@ pub(crate) fn environment_policy(config: &Config) -> EnvironmentPolicy {
 
 /// Looks for what decides what a command runs, if a rule could take it out of the sandbox.
 pub(crate) fn scene(
-    world: &World,
+    host: &HostEnv,
     config: &Config,
     policy: &Policy,
     request: &CommandRequest,
 ) -> Scene {
     let names = policy.programs(request);
-    let env = command_env(world, config);
-    sandbox::scene(names, &request.cwd, &world.directory, &env, &policy.profile)
+    let env = command_env(host, config);
+    sandbox::scene(names, &request.cwd, &host.directory, &env, &policy.profile)
 }
 
 /// Resolves a root that was named beforehand, unless a command of a model could have chosen what the

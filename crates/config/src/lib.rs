@@ -35,7 +35,7 @@ pub use approval::{ApprovalPolicy, GranularApproval};
 pub use daemon::{CONTEXT_MIN, Daemon, DaemonTool, SESSIONS_MAX, THREADS_MAX};
 pub use error::{ConfigError, OverrideError, Warning};
 pub use limits::TurnLimits;
-pub use load::{Layer, Loaded};
+pub use load::{Layer, LoadedConfig};
 pub use model::{ReasoningEffort, ReasoningSummary, Verbosity, WebSearch};
 pub use overrides::Override;
 pub use position::{Place, Position, position};

@@ -18,7 +18,7 @@ pub struct Layer {
 
 /// A configuration and what was odd about the text it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The settings.
     pub config: Config,
     /// What the user should be told.
@@ -36,7 +36,7 @@ impl Config {
         layers: &[Layer],
         profile: Option<&str>,
         overrides: &[Override],
-    ) -> Result<Loaded, ConfigError> {
+    ) -> Result<LoadedConfig, ConfigError> {
         let files = layers.iter().map(|layer| Source { name: &layer.name, text: &layer.text });
         let options =
             overrides.iter().map(|option| Source { name: option.name(), text: option.text() });
@@ -78,7 +78,7 @@ impl Config {
             let keys = notes.unsupported.into_values().collect();
             notes.warnings.push(Warning::NoEffect { keys });
         }
-        Ok(Loaded { config, warnings: notes.warnings, unknown })
+        Ok(LoadedConfig { config, warnings: notes.warnings, unknown })
     }
 }
 

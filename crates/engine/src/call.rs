@@ -102,7 +102,7 @@ struct Entry {
 #[derive(Debug)]
 enum State {
     /// Waits for the output that the endpoint may give.
-    Held(Box<Held>),
+    Held(Box<EndpointOnlyCall>),
     Queued,
     Running,
     Returned(OutputBody),
@@ -112,7 +112,7 @@ enum State {
 
 /// A call that only the endpoint can run.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct EndpointOnlyCall {
     /// What the user sees of it once its output is there.
     pub(crate) item: EndpointCall,
     /// What the model reads if the endpoint did not run it.
@@ -155,7 +155,7 @@ impl Calls {
     }
 
     /// Adds a call that only the endpoint can run.
-    pub(crate) fn push_held(&mut self, id: &str, call: Call, held: Held) {
+    pub(crate) fn push_held(&mut self, id: &str, call: Call, held: EndpointOnlyCall) {
         self.given.remove(id);
         self.held.entry(id.to_owned()).or_default().push_back(call.key);
         let state = State::Held(Box::new(held));

@@ -181,7 +181,7 @@ pub(crate) fn compact(
     let turn = kept[..turn].iter().flatten().count();
     if !message.is_empty() {
         let wire = wire(&user_message(message.clone()));
-        new.push(Entry { wire, origin: Origin::Turn, maker: None });
+        new.push(Entry { wire, origin: Origin::Turn, model_id: None });
     }
     Some(NewHistory { entries: new, turn, message, shortened_now })
 }
@@ -418,7 +418,7 @@ mod tests {
             _ => Origin::Turn,
         };
         let wire: Raw = serde_json::from_str(&json).expect("JSON");
-        Entry { wire, origin, maker: None }
+        Entry { wire, origin, model_id: None }
     }
 
     /// Compacts, and lists what is left by what it must contain.

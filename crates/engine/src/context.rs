@@ -61,7 +61,7 @@ impl Context {
             *id = None;
         }
         let sent = wire(&item);
-        self.entries.push(Entry { wire: sent.clone(), origin, maker: None });
+        self.entries.push(Entry { wire: sent.clone(), origin, model_id: None });
         Pushed { came, sent: Some(sent), repairs }
     }
 

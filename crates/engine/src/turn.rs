@@ -33,8 +33,8 @@ use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnError
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey, ItemId};
 use protocol::item::{CompactionReason, Item, ItemBody, RefusedCall, Step};
-use protocol::keep::Keep;
 use protocol::open::Raw;
+use protocol::persist::Persist;
 use protocol::responses::{Completion, KnownItem, OutputBody, StreamEvent};
 use protocol::usage::Usage;
 use serde_json::value::{RawValue, to_raw_value};
@@ -121,7 +121,7 @@ pub enum Action {
     /// Tell the world. What is completed is told only once everything before it is on disk.
     Emit(Event),
     /// Write this down, before anything that follows is performed.
-    Keep(Keep),
+    Persist(Persist),
     /// Send [`Turn::input`] to the model and feed its stream in.
     Sample(Purpose),
     /// Drop the stream; nothing more is wanted from it.

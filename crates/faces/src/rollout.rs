@@ -12,8 +12,8 @@ use protocol::id::ThreadId;
 use protocol::item::{
     Change, ChangeKind, Command, EndpointCall, Item, ItemBody, Status, user_message_name,
 };
-use protocol::keep::Keep;
 use protocol::open::{Open, Raw};
+use protocol::persist::Persist;
 use protocol::responses::{ContentPart, KnownItem, KnownPart, ResponseItem};
 use protocol::rollout::{Record, TokenUsage, TotalledUsage, TurnContext};
 use serde::Serialize;
@@ -120,9 +120,9 @@ impl Rollout {
     }
 
     /// Takes in what the log must keep.
-    pub fn keep(&mut self, now_ms: u64, keep: Keep) {
+    pub fn keep(&mut self, now_ms: u64, keep: Persist) {
         let record = match keep {
-            Keep::Item { wire, said } => {
+            Persist::Item { wire, said } => {
                 let user = said.then(|| parse_user(&wire)).flatten();
                 self.batch.push(Pending::Ready(Record::ResponseItem(wire)));
                 if let Some(parts) = user {
@@ -130,10 +130,10 @@ impl Rollout {
                 }
                 return;
             }
-            Keep::Came(wire) => Record::ItemCame(wire),
-            Keep::Returned(returned) => Record::CallReturned(Box::new(returned)),
-            Keep::Compacted(compacted) => Record::Compacted(Box::new(compacted)),
-            Keep::Usage { answer, turn, thread } => return self.usage(answer, turn, thread),
+            Persist::Original(wire) => Record::OriginalItem(wire),
+            Persist::Returned(returned) => Record::CallReturned(Box::new(returned)),
+            Persist::Compacted(compacted) => Record::Compacted(Box::new(compacted)),
+            Persist::Usage { answer, turn, thread } => return self.usage(answer, turn, thread),
         };
         self.batch.push(Pending::Ready(record));
     }
@@ -165,7 +165,7 @@ impl Rollout {
     pub fn is_long(&self) -> bool {
         match self.batch.last() {
             Some(Pending::Ready(
-                Record::ResponseItem(raw) | Record::ItemCame(raw) | Record::EventMsg(raw),
+                Record::ResponseItem(raw) | Record::OriginalItem(raw) | Record::EventMsg(raw),
             )) => raw.as_str().len() > LONG_BYTES,
             _ => false,
         }
@@ -511,7 +511,7 @@ mod tests {
     use protocol::event::Event;
     use protocol::id::{ItemId, ThreadId};
     use protocol::item::{Command, Item, ItemBody, Status};
-    use protocol::keep::Keep;
+    use protocol::persist::Persist;
     use protocol::rollout::{Record, TurnContext};
     use protocol::usage::Usage;
 
@@ -528,8 +528,8 @@ mod tests {
         Event::ItemCompleted(Item { call_id: Some("c1".into()), ..Item::new(ItemId(0), body) })
     }
 
-    fn kept(json: &str, said: bool) -> Keep {
-        Keep::Item { wire: serde_json::from_str(json).expect("JSON"), said }
+    fn kept(json: &str, said: bool) -> Persist {
+        Persist::Item { wire: serde_json::from_str(json).expect("JSON"), said }
     }
 
     /// Lists lines by their kind and by what follows it.

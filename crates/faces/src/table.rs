@@ -8,12 +8,12 @@ pub struct Column {
     /// What stands above it.
     pub heading: &'static str,
     /// How it lies.
-    pub lay: Lay,
+    pub lay: Align,
 }
 
 /// How a column lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lay {
+pub enum Align {
     /// As wide as its widest cell, to the left.
     Left,
     /// As wide as its widest cell, to the right.
@@ -52,12 +52,12 @@ pub fn table(
                 line.push_str(GAP);
             }
             let cell = match column.lay {
-                Lay::CutStart => cut_start(cell, width),
+                Align::CutStart => cut_start(cell, width),
                 _ => cut_end(cell, width),
             };
             let padding = " ".repeat(width.saturating_sub(columns_of(&cell)));
             match column.lay {
-                Lay::Right => line.extend([padding, cell]),
+                Align::Right => line.extend([padding, cell]),
                 _ => line.extend([cell, padding]),
             }
         }
@@ -77,7 +77,7 @@ fn shrink(columns: &[Column], widths: &mut [usize], width: usize) {
     let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
     while over > 0 {
         let can = columns.iter().zip(widths.iter_mut()).filter(|(column, width)| {
-            matches!(column.lay, Lay::CutEnd | Lay::CutStart) && **width > CUT_COLUMNS_MIN
+            matches!(column.lay, Align::CutEnd | Align::CutStart) && **width > CUT_COLUMNS_MIN
         });
         let Some((_, widest)) = can.max_by_key(|(_, width)| **width) else { return };
         *widest -= 1;
@@ -187,9 +187,9 @@ mod tests {
     use super::*;
 
     const COLUMNS: [Column; 3] = [
-        Column { heading: "ID", lay: Lay::Left },
-        Column { heading: "N", lay: Lay::Right },
-        Column { heading: "TEXT", lay: Lay::CutEnd },
+        Column { heading: "ID", lay: Align::Left },
+        Column { heading: "N", lay: Align::Right },
+        Column { heading: "TEXT", lay: Align::CutEnd },
     ];
 
     #[track_caller]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use infer::log::Log;
-use infer::serve::{Door, Limits, Loaded, Parts, Server, Standing};
+use infer::serve::{Door, Limits, LoadState, LoadedModel, Parts, Server};
 use infer::tools::{Settings, Tools};
 use prompt::model::ModelOptions;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -52,9 +52,9 @@ fn server(harmony: bool) -> Arc<Server> {
     let tools = Settings { on: true, allowed, ..Settings::default() };
     let engine = scripted::Scripted::new(2, 4);
     let engine = Arc::new(if harmony { engine.harmony() } else { engine });
-    let loaded = Loaded::new("tiny".to_owned(), engine, ModelOptions::default());
+    let loaded = LoadedModel::new("tiny".to_owned(), engine, ModelOptions::default());
     let loaded = Arc::new(loaded.expect("the template is ours"));
-    let (sender, standing) = watch::channel(Standing::Ready(loaded));
+    let (sender, standing) = watch::channel(LoadState::Ready(loaded));
     drop(sender);
     Server::new(Parts {
         limits: Limits::default(),

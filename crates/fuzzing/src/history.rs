@@ -1,7 +1,7 @@
 //! Any lines as a log: they fold to a history that a strict endpoint of either API takes once it was
 //! checked, and that a second check leaves as it is.
 
-use history::{Entry, Fold, Maker, Origin, Profile, Wire, heal};
+use history::{Entry, Fold, ModelId, Origin, Profile, Wire, heal};
 use protocol::chat;
 use protocol::responses::Request;
 use protocol::rollout::{Line, Payload};
@@ -25,14 +25,14 @@ pub fn check(data: &[u8]) {
     let mut folded = fold.finish();
     for item in heal(&folded) {
         let wire = to_raw_value(&item).expect("items are plain data").into();
-        folded.entries.push(Entry { wire, origin: Origin::Turn, maker: None });
+        folded.entries.push(Entry { wire, origin: Origin::Turn, model_id: None });
     }
     for wire in [Wire::Responses, Wire::Chat] {
-        let maker = Maker { provider: "own".to_owned(), model: "m".to_owned() };
-        let profile = Profile { wire, maker };
-        let checked = history::check(folded.entries.clone(), &folded.makers, &profile);
+        let model_id = ModelId { provider: "own".to_owned(), model: "m".to_owned() };
+        let profile = Profile { wire, model_id };
+        let checked = history::check(folded.entries.clone(), &folded.model_ids, &profile);
         ask(wire, &checked.entries);
-        let again = history::check(checked.entries.clone(), &folded.makers, &profile);
+        let again = history::check(checked.entries.clone(), &folded.model_ids, &profile);
         assert_eq!(again.repairs, []);
         assert_eq!(again.entries, checked.entries);
     }

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::item::{self, Class, MAKER_KEY, Signed};
+use crate::item::{self, Class, MODEL_KEY, Signed};
 use crate::live::{HISTORY_BYTES_MAX, LeftOut, Live, Slot, Text};
 use crate::turns::{TurnEnd, Turns};
 
@@ -43,13 +43,13 @@ pub struct Entry {
     pub wire: Raw,
     /// Where it comes from.
     pub origin: Origin,
-    /// Who made it: an index into [`Folded::makers`]. None if no model did, or if it is not known.
-    pub maker: Option<u16>,
+    /// Who made it: an index into [`Folded::model_ids`]. None if no model did, or if it is not known.
+    pub model_id: Option<u16>,
 }
 
 /// A provider and a model of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Maker {
+pub struct ModelId {
     /// The provider.
     pub provider: String,
     /// The model.
@@ -64,9 +64,9 @@ pub struct Folded {
     /// The history.
     pub entries: Vec<Entry>,
     /// Who made its items.
-    pub makers: Vec<Maker>,
-    /// Who would make the next one: an index into `makers`.
-    pub maker: Option<u16>,
+    pub model_ids: Vec<ModelId>,
+    /// Who would make the next one: an index into `model_ids`.
+    pub model_id: Option<u16>,
     /// Tokens used so far.
     pub usage: Usage,
     /// How full the context window was after the last answer; an estimate after a compaction.
@@ -97,16 +97,18 @@ impl Folded {
     }
 
     fn signed(&self, entry: &Entry) -> Raw {
-        let maker = entry.maker.filter(|_| entry.maker != self.maker);
+        let model_id = entry.model_id.filter(|_| entry.model_id != self.model_id);
         let json = entry.wire.as_str().trim_end();
-        let (Some(maker), Some(open)) =
-            (maker.and_then(|index| self.makers.get(usize::from(index))), json.strip_suffix('}'))
-        else {
+        let (Some(model_id), Some(open)) = (
+            model_id.and_then(|index| self.model_ids.get(usize::from(index))),
+            json.strip_suffix('}'),
+        ) else {
             return entry.wire.clone();
         };
-        let maker = serde_json::to_string(&(&maker.provider, &maker.model)).expect("plain data");
-        // An item with a maker was read as one of a known kind, so the object has fields before this.
-        RawValue::from_string(format!(r#"{open},"{MAKER_KEY}":{maker}}}"#))
+        let model_id =
+            serde_json::to_string(&(&model_id.provider, &model_id.model)).expect("plain data");
+        // An item with a model was read as one of a known kind, so the object has fields before this.
+        RawValue::from_string(format!(r#"{open},"{MODEL_KEY}":{model_id}}}"#))
             .map_or_else(|_| entry.wire.clone(), Raw::from)
     }
 }
@@ -141,10 +143,10 @@ pub struct Fold {
     compacted_in: Vec<(u64, usize)>,
     /// Whether the head is that of the own file for certain.
     head: Head,
-    now: Maker,
+    now: ModelId,
     /// The index of that, if it has one.
-    maker: Option<u16>,
-    maker_index: HashMap<Maker, u16>,
+    model_id: Option<u16>,
+    model_index: HashMap<ModelId, u16>,
     /// Whether the user has spoken.
     spoken: bool,
     /// Turns that began.
@@ -202,7 +204,7 @@ impl Fold {
                     self.push(Text::Unparsed(json.into()), Class::Output, Origin::Turn, None);
                 }
                 None if item::is_models(json) => {
-                    self.push(Text::Unread(json.into()), Class::Model, Origin::Turn, self.maker);
+                    self.push(Text::Unread(json.into()), Class::Model, Origin::Turn, self.model_id);
                 }
                 None => self.item(line.payload, false, line.ordinal),
             },
@@ -248,7 +250,7 @@ impl Fold {
 
     /// Returns what the lines came to.
     pub fn finish(mut self) -> Folded {
-        self.folded.maker = self.maker;
+        self.folded.model_id = self.model_id;
         (self.folded.entries, self.folded.left_out) = self.live.finish();
         let mut returned: Vec<_> = self.returned.into_values().collect();
         returned.sort_by_key(|returned| returned.number);
@@ -289,9 +291,9 @@ impl Fold {
         };
         let class = item::class(&item);
         let origin = item::origin(&item, payload.get(), replaces || !self.spoken);
-        let maker = match class {
-            Class::Model if replaces => self.signed(payload.get()).or(self.maker),
-            Class::Model => self.maker,
+        let model_id = match class {
+            Class::Model if replaces => self.signed(payload.get()).or(self.model_id),
+            Class::Model => self.model_id,
             Class::Told | Class::Output => None,
         };
         match &item {
@@ -307,11 +309,11 @@ impl Fold {
             }
             _ => {}
         }
-        self.push(Text::Ready(item::write(&item)), class, origin, maker);
+        self.push(Text::Ready(item::write(&item)), class, origin, model_id);
     }
 
-    fn push(&mut self, text: Text, class: Class, origin: Origin, maker: Option<u16>) {
-        self.live.push(Slot { text, class, origin, maker, turn: self.turn() });
+    fn push(&mut self, text: Text, class: Class, origin: Origin, model_id: Option<u16>) {
+        self.live.push(Slot { text, class, origin, model_id, turn: self.turn() });
     }
 
     fn said(&mut self, text: &str, ordinal: Option<u64>) {
@@ -433,27 +435,28 @@ impl Fold {
     }
 
     fn maker_changed(&mut self) {
-        self.maker = self.index_of(self.now.clone());
+        self.model_id = self.index_of(self.now.clone());
     }
 
     fn signed(&mut self, json: &str) -> Option<u16> {
-        let Signed { heddle_maker: (provider, model) } = serde_json::from_str(json).ok()?;
-        self.index_of(Maker { provider, model })
+        let Signed { heddle_model: (provider, model) } = serde_json::from_str(json).ok()?;
+        self.index_of(ModelId { provider, model })
     }
 
-    fn index_of(&mut self, maker: Maker) -> Option<u16> {
-        if let Some(index) = self.maker_index.get(&maker) {
+    fn index_of(&mut self, model_id: ModelId) -> Option<u16> {
+        if let Some(index) = self.model_index.get(&model_id) {
             return Some(*index);
         }
         // A head that is damaged takes the provider with it; the model is still worth knowing.
-        let fits = maker.provider.len() <= NAME_BYTES_MAX && maker.model.len() <= NAME_BYTES_MAX;
-        let makers = &mut self.folded.makers;
-        if !fits || maker.model.is_empty() || makers.len() >= MAKERS_MAX {
+        let fits =
+            model_id.provider.len() <= NAME_BYTES_MAX && model_id.model.len() <= NAME_BYTES_MAX;
+        let model_ids = &mut self.folded.model_ids;
+        if !fits || model_id.model.is_empty() || model_ids.len() >= MAKERS_MAX {
             return None;
         }
-        let index = u16::try_from(makers.len()).ok()?;
-        makers.push(maker.clone());
-        self.maker_index.insert(maker, index);
+        let index = u16::try_from(model_ids.len()).ok()?;
+        model_ids.push(model_id.clone());
+        self.model_index.insert(model_id, index);
         Some(index)
     }
 }

@@ -132,14 +132,15 @@ pub(crate) fn opening(message: &Message) -> &str {
 /// Who made an item, if that is written into it: only in histories that replace others.
 #[derive(Deserialize)]
 pub(crate) struct Signed {
-    /// The provider and the model.
-    pub(crate) heddle_maker: (String, String),
+    /// The provider and the model. Logs of before the rename have the old key.
+    #[serde(alias = "heddle_maker")]
+    pub(crate) heddle_model: (String, String),
 }
 
 pub(crate) const USER: &str = "user";
 pub(crate) const ASSISTANT: &str = "assistant";
 /// The key that [`Signed`] reads.
-pub(crate) const MAKER_KEY: &str = "heddle_maker";
+pub(crate) const MODEL_KEY: &str = "heddle_model";
 
 #[cfg(test)]
 mod tests {

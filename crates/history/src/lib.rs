@@ -15,7 +15,7 @@ pub mod sendable;
 mod turns;
 pub mod words;
 
-pub use fold::{Entry, Fold, Folded, Ignored, Maker, Origin};
+pub use fold::{Entry, Fold, Folded, Ignored, ModelId, Origin};
 pub use heal::{PROCESS_ENDED, heal};
 pub use live::{HISTORY_BYTES_MAX, LeftOut, SETUP_BYTES_MAX, USER_BYTES_MAX};
 pub use sendable::{Checked, Profile, Wire, check};

@@ -47,7 +47,7 @@ pub(crate) struct Slot {
     pub(crate) text: Text,
     pub(crate) class: Class,
     pub(crate) origin: Origin,
-    pub(crate) maker: Option<u16>,
+    pub(crate) model_id: Option<u16>,
     /// The turn, counted from 1; 0 outside of any.
     pub(crate) turn: u32,
 }
@@ -79,16 +79,16 @@ impl Slot {
         let parsed = |text: Box<str>| {
             RawValue::from_string(text.into()).map_or_else(|_| item::unreadable(), Raw::from)
         };
-        let (wire, maker) = match self.text {
-            Text::Ready(raw) => (raw, self.maker),
-            Text::Unparsed(text) => (parsed(text), self.maker),
+        let (wire, model_id) = match self.text {
+            Text::Ready(raw) => (raw, self.model_id),
+            Text::Unparsed(text) => (parsed(text), self.model_id),
             Text::Unread(text) => match item::read(&text) {
-                Ok(item) => (item::write(&item), self.maker),
+                Ok(item) => (item::write(&item), self.model_id),
                 // What cannot be read was made by nobody who could read it.
                 Err(_) => (parsed(text), None),
             },
         };
-        Entry { wire, origin: self.origin, maker }
+        Entry { wire, origin: self.origin, model_id }
     }
 }
 

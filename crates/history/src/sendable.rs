@@ -22,7 +22,7 @@ mod readable;
 use protocol::repair::{Repair, RepairKind};
 use protocol::responses::KnownItem;
 
-use crate::fold::{Entry, Maker};
+use crate::fold::{Entry, ModelId};
 use crate::item::{self as items, Class, Unread};
 
 pub use image::IMAGE_BYTES_MAX;
@@ -35,7 +35,7 @@ pub struct Profile {
     /// The form of its requests.
     pub wire: Wire,
     /// The provider and the model.
-    pub maker: Maker,
+    pub model_id: ModelId,
 }
 
 /// The form of requests.
@@ -67,14 +67,14 @@ pub struct Checked {
 }
 
 /// Makes `entries` sendable to the endpoint of `profile`. A history that already is comes back as it was.
-pub fn check(entries: Vec<Entry>, makers: &[Maker], profile: &Profile) -> Checked {
+pub fn check(entries: Vec<Entry>, model_ids: &[ModelId], profile: &Profile) -> Checked {
     let mut repairs = Vec::new();
     let mut kept = Vec::with_capacity(entries.len());
     for (index, entry) in entries.into_iter().enumerate() {
         kept.extend(read(index, entry, profile.wire, &mut repairs));
     }
     match profile.wire {
-        Wire::Responses => readable::check(&mut kept, makers, &profile.maker, &mut repairs),
+        Wire::Responses => readable::check(&mut kept, model_ids, &profile.model_id, &mut repairs),
         Wire::Chat => kept.retain(|item| item.part != Part::LostThought),
     }
     let pairs = pairs::find(&mut kept, profile.wire, &mut repairs);

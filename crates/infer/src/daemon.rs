@@ -12,9 +12,9 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
 use crate::engine::Engine;
-use crate::home::{Doing, Held, Home, HomeError};
+use crate::home::{DaemonLock, Doing, Home, HomeError};
 use crate::log::{self, Entry, Level, Log};
-use crate::serve::{self, Limits, Listeners, Loaded, Parts, Server, Standing};
+use crate::serve::{self, Limits, Listeners, LoadState, LoadedModel, Parts, Server};
 use crate::tools::{Settings, Tools, ToolsError};
 
 /// How long nobody may come before the daemon leaves, unless it is told otherwise.
@@ -105,10 +105,10 @@ pub type Load =
 /// A daemon that holds its home and listens, and has not begun to serve.
 #[derive(Debug)]
 pub struct Daemon {
-    held: Held,
+    held: DaemonLock,
     listeners: Listeners,
     server: Arc<Server>,
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<LoadState>,
     model: String,
     model_options: ModelOptions,
     idle: Option<Duration>,
@@ -160,7 +160,7 @@ impl Daemon {
         let socket = UnixListener::from_std(socket)?;
         let log =
             Log::open(&home.log()).map_err(|reason| HomeError::Io { path: home.log(), reason })?;
-        let (standing, watched) = watch::channel(Standing::Loading(0.0));
+        let (standing, watched) = watch::channel(LoadState::Loading(0.0));
         let server = Server::new(Parts {
             limits,
             model: model.clone(),
@@ -214,7 +214,7 @@ impl Daemon {
         std::thread::Builder::new().name("load".to_owned()).spawn(loader)?;
         let mut loaded = watched.clone();
         let noting = async {
-            let is_ready = |standing: &Standing| matches!(standing, Standing::Ready(_));
+            let is_ready = |standing: &LoadState| matches!(standing, LoadState::Ready(_));
             if loaded.wait_for(is_ready).await.is_ok()
                 && let Some(file) = &file
             {
@@ -229,9 +229,9 @@ impl Daemon {
             }
         };
         let failed = async {
-            let is_failed = |standing: &Standing| matches!(standing, Standing::Failed(_));
+            let is_failed = |standing: &LoadState| matches!(standing, LoadState::Failed(_));
             let reason = match watched.wait_for(is_failed).await.as_deref() {
-                Ok(Standing::Failed(reason)) => Some(reason.clone()),
+                Ok(LoadState::Failed(reason)) => Some(reason.clone()),
                 // It is there, and whatever loaded it has gone.
                 _ => None,
             };
@@ -263,7 +263,7 @@ impl Daemon {
 
 /// Loads a model and says how it stands with it.
 fn load_into(
-    standing: &watch::Sender<Standing>,
+    standing: &watch::Sender<LoadState>,
     server: &Server,
     name: &str,
     options: ModelOptions,
@@ -273,9 +273,9 @@ fn load_into(
     let mut progress = |done: f32| {
         standing.send_if_modified(|now| {
             // Watchers are woken for what a person would see.
-            let news = matches!(now, Standing::Loading(before) if done - *before >= 0.01);
+            let news = matches!(now, LoadState::Loading(before) if done - *before >= 0.01);
             if news {
-                *now = Standing::Loading(done);
+                *now = LoadState::Loading(done);
             }
             news
         });
@@ -284,7 +284,7 @@ fn load_into(
     let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(&mut progress)));
     let loaded = loaded.unwrap_or_else(|_| Err("the engine stumbled over it".to_owned()));
     let loaded = loaded.and_then(|engine| {
-        let loaded = Loaded::new(name.to_owned(), engine, options);
+        let loaded = LoadedModel::new(name.to_owned(), engine, options);
         let loaded = loaded.map_err(|error| error.to_string())?;
         for tool in server.tools().offered() {
             let tried = loaded.try_tool(tool);
@@ -305,12 +305,12 @@ fn load_into(
                 memory_bytes: loaded.engine.stats().memory_bytes,
             };
             server.log().write(Level::Info, &entry);
-            standing.send_replace(Standing::Ready(Arc::new(loaded)));
+            standing.send_replace(LoadState::Ready(Arc::new(loaded)));
         }
         Err(reason) => {
             let entry = Entry::LoadFailed { model: name, reason: log::cut(&reason) };
             server.log().write(Level::Error, &entry);
-            standing.send_replace(Standing::Failed(reason));
+            standing.send_replace(LoadState::Failed(reason));
         }
     }
 }

@@ -96,7 +96,7 @@ fn shown(pid: Option<u32>) -> String {
 
 /// The right to be the daemon of a home, for as long as this lives.
 #[derive(Debug)]
-pub struct Held {
+pub struct DaemonLock {
     home: Home,
     _lock: File,
 }
@@ -213,7 +213,7 @@ impl Home {
     }
 
     /// Takes the right to be the daemon.
-    pub fn hold(&self) -> Result<Held, HomeError> {
+    pub fn hold(&self) -> Result<DaemonLock, HomeError> {
         self.make()?;
         let lock = self.open_lock("lock")?;
         match lock.try_lock() {
@@ -226,7 +226,7 @@ impl Home {
         let pid = std::process::id().to_string();
         let path = self.directory.join("pid");
         write_private(&path, pid.as_bytes()).map_err(|reason| self.io("pid", reason))?;
-        Ok(Held { home: self.clone(), _lock: lock })
+        Ok(DaemonLock { home: self.clone(), _lock: lock })
     }
 
     /// Returns the process of the daemon that holds the home, if one does.
@@ -318,7 +318,7 @@ impl Home {
     }
 }
 
-impl Held {
+impl DaemonLock {
     /// Returns the home.
     pub fn home(&self) -> &Home {
         &self.home
@@ -351,7 +351,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for DaemonLock {
     fn drop(&mut self) {
         self.close();
         // Not before: until then there is somebody to be waited for.

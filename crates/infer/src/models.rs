@@ -14,7 +14,7 @@ pub mod hub;
 mod manifest;
 pub mod name;
 pub mod pull;
-pub mod sum;
+pub mod sha256;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -172,7 +172,7 @@ fn told(known: &[String], name: &str) -> String {
         [] => String::new(),
         known => format!("; there is {}", known.join(", ")),
     };
-    match name::Wanted::parse(name) {
+    match name::ModelRequest::parse(name) {
         Ok(_) => format!("{here}; `heddle models pull {name}` gets it"),
         Err(_) if known.is_empty() => {
             ", nor any other; `heddle models pull --help` says what can be had, and `heddle models add FILE` \
@@ -273,7 +273,7 @@ impl Models {
         read_header(&from.path)?;
         let single = from.parts.len() == 1;
         let sha256 = if single {
-            Some(sum::of(&path, from.bytes, progress).map_err(disk(&path))?)
+            Some(sha256::of(&path, from.bytes, progress).map_err(disk(&path))?)
         } else {
             None
         };

@@ -119,18 +119,18 @@ pub enum Door {
 
 /// The model, on its way.
 #[derive(Clone, Debug)]
-pub enum Standing {
+pub enum LoadState {
     /// It is being loaded; so much of it is there, of 1.
     Loading(f32),
     /// It is there.
-    Ready(Arc<Loaded>),
+    Ready(Arc<LoadedModel>),
     /// It cannot be loaded, for this reason.
     Failed(String),
 }
 
 /// A model in memory, and how to talk to it.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedModel {
     /// Its name, as clients ask for it.
     pub name: String,
     /// Who runs it.
@@ -141,7 +141,7 @@ pub struct Loaded {
     pub created_at: u64,
 }
 
-impl Loaded {
+impl LoadedModel {
     /// Puts them together.
     pub fn new(
         name: String,
@@ -222,7 +222,7 @@ pub struct Parts {
     /// A sum of what the configuration says of it.
     pub configured: String,
     /// How it stands with it.
-    pub standing: watch::Receiver<Standing>,
+    pub standing: watch::Receiver<LoadState>,
     /// The daemon's own tools.
     pub tools: Tools,
     /// Whether tests may make the model call something.
@@ -247,7 +247,7 @@ pub struct Server {
     file: Option<PathBuf>,
     settings: Vec<String>,
     configured: String,
-    standing: watch::Receiver<Standing>,
+    standing: watch::Receiver<LoadState>,
     tools: Tools,
     forced_calls: bool,
     tokens_noted: usize,
@@ -324,7 +324,7 @@ impl Server {
         loop {
             let since = *used.borrow_and_update();
             let busy = self.busy.load(Ordering::Relaxed) > 0;
-            let loading = matches!(&*self.standing.borrow(), Standing::Loading(_));
+            let loading = matches!(&*self.standing.borrow(), LoadState::Loading(_));
             if !busy && !loading && since.elapsed() >= quiet {
                 return;
             }
@@ -509,14 +509,14 @@ impl Server {
     }
 
     /// Waits for the model.
-    async fn loaded(&self) -> Result<Arc<Loaded>, Problem> {
+    async fn loaded(&self) -> Result<Arc<LoadedModel>, Problem> {
         let mut standing = self.standing.clone();
-        let there = standing.wait_for(|standing| !matches!(standing, Standing::Loading(_)));
+        let there = standing.wait_for(|standing| !matches!(standing, LoadState::Loading(_)));
         tokio::select! {
             there = there => match there.as_deref() {
-                Ok(Standing::Ready(loaded)) => Ok(Arc::clone(loaded)),
-                Ok(Standing::Failed(reason)) => Err(Problem::no_model(reason)),
-                Ok(Standing::Loading(_)) | Err(_) => {
+                Ok(LoadState::Ready(loaded)) => Ok(Arc::clone(loaded)),
+                Ok(LoadState::Failed(reason)) => Err(Problem::no_model(reason)),
+                Ok(LoadState::Loading(_)) | Err(_) => {
                     Err(Problem::no_model("whatever loaded it is gone"))
                 }
             },
@@ -541,8 +541,8 @@ impl Server {
 
     fn stats(&self) -> Stats {
         match &*self.standing.borrow() {
-            Standing::Ready(loaded) => loaded.engine.stats(),
-            Standing::Loading(_) | Standing::Failed(_) => Stats::default(),
+            LoadState::Ready(loaded) => loaded.engine.stats(),
+            LoadState::Loading(_) | LoadState::Failed(_) => Stats::default(),
         }
     }
 
@@ -552,12 +552,12 @@ impl Server {
         let standing = self.standing.borrow();
         let (status, progress, reason) = match &*standing {
             _ if *self.phase.borrow() > Phase::Open => ("ending", 1.0, None),
-            Standing::Loading(progress) => ("loading", *progress, None),
-            Standing::Ready(_) => ("ok", 1.0, None),
-            Standing::Failed(reason) => ("failed", 0.0, Some(reason.as_str())),
+            LoadState::Loading(progress) => ("loading", *progress, None),
+            LoadState::Ready(_) => ("ok", 1.0, None),
+            LoadState::Failed(reason) => ("failed", 0.0, Some(reason.as_str())),
         };
         let context = match &*standing {
-            Standing::Ready(loaded) => Some(loaded.engine.context_tokens()),
+            LoadState::Ready(loaded) => Some(loaded.engine.context_tokens()),
             _ => None,
         };
         json!({
@@ -586,7 +586,7 @@ impl Server {
     fn models(&self) -> Vec<u8> {
         let mut card =
             ModelCard { id: self.model.clone(), created_at: unix_seconds(), context_tokens: 0 };
-        if let Standing::Ready(loaded) = &*self.standing.borrow() {
+        if let LoadState::Ready(loaded) = &*self.standing.borrow() {
             card.created_at = loaded.created_at;
             card.context_tokens = loaded.engine.context_tokens();
         }

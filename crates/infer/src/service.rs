@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Who keeps services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeper {
+pub enum ServiceManager {
     /// Linux.
     Systemd,
     /// macOS.
@@ -54,7 +54,7 @@ impl Step {
     }
 }
 
-impl Keeper {
+impl ServiceManager {
     /// Returns what makes a service run from the file at `path`, now and whenever the user is logged in; also if another
     /// file of it was there, or runs.
     pub fn install(self, path: &Path, user: u32) -> Vec<Step> {
@@ -243,7 +243,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::{Keeper, Service};
+    use super::{Service, ServiceManager};
 
     #[test]
     fn files() {
@@ -254,22 +254,22 @@ mod tests {
             model_path: "/m:/n",
             args: &args,
         };
-        let unit = Keeper::Systemd.render(&service);
+        let unit = ServiceManager::Systemd.render(&service);
         let command = "ExecStart=\"/opt/he ddle\" \"daemon\" \"run\" \"--idle-timeout=0\" \
                        \"--model\" \"a <b> \\\"c\\\" %%h $$x\"";
         assert!(unit.lines().any(|line| line == command), "{unit}");
         assert!(unit.contains("Environment=\"HEDDLE_HOME=/h&h\""), "{unit}");
         assert!(unit.contains("Environment=\"HEDDLE_MODEL_PATH=/m:/n\""), "{unit}");
         let args = ["--idle-timeout=60".to_owned()];
-        let unit = Keeper::Systemd.render(&Service { args: &args, ..service });
+        let unit = ServiceManager::Systemd.render(&Service { args: &args, ..service });
         assert!(unit.contains("\"run\" \"--idle-timeout=60\"\n"), "{unit}");
-        let plist = Keeper::Launchd.render(&service);
+        let plist = ServiceManager::Launchd.render(&service);
         assert!(plist.contains("<string>a &lt;b&gt; \"c\" %h $x</string>"), "{plist}");
         assert!(plist.contains("<string>/h&amp;h</string>"), "{plist}");
         let (user, settings) = (Path::new("/u"), Path::new("/u/.config"));
-        let path = Keeper::Systemd.path(user, settings);
+        let path = ServiceManager::Systemd.path(user, settings);
         assert_eq!(path, Path::new("/u/.config/systemd/user/heddle-daemon.service"));
-        let path = Keeper::Launchd.path(user, settings);
+        let path = ServiceManager::Launchd.path(user, settings);
         assert_eq!(path, Path::new("/u/Library/LaunchAgents/io.heddle.daemon.plist"));
     }
 }

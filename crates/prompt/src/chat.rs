@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::read::tools::{Again, Tools, Words};
 use crate::read::{Field, Node, Read, options, short};
 use crate::refusal::Refusal;
-use crate::request::{Asked, ITEMS_MAX, Message, PARTS_MAX, Request, STOPS_MAX};
+use crate::request::{EchoedRequest, ITEMS_MAX, Message, PARTS_MAX, Request, STOPS_MAX};
 
 #[derive(Deserialize)]
 struct Wire<'a> {
@@ -129,7 +129,7 @@ pub fn read(body: &[u8]) -> Result<Request, Refusal> {
         stream_usage,
         cache_key: root.field("prompt_cache_key", wire.prompt_cache_key).opt(Node::name)?,
         metadata: root.field("metadata", wire.metadata).opt(options::metadata)?.unwrap_or_default(),
-        asked: Asked::default(),
+        asked: EchoedRequest::default(),
     })
 }
 

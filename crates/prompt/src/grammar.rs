@@ -37,14 +37,14 @@ pub(crate) enum Thinking {
 
 /// What is offered, and what must come of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct GrammarRequest<'a> {
     pub(crate) tools: &'a [Tool],
     pub(crate) choice: &'a Choice,
     pub(crate) parallel: bool,
     pub(crate) format: &'a Format,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> GrammarRequest<'a> {
     pub(crate) fn new(request: &'a Request) -> Self {
         Self {
             tools: &request.tools,
@@ -80,7 +80,7 @@ impl<'a> Wanted<'a> {
 
 /// Bounds the answers of a family that writes text; none if they are free.
 pub(crate) fn of_text(
-    wanted: &Wanted<'_>,
+    wanted: &GrammarRequest<'_>,
     style: Style,
     thinking: Thinking,
     ids: &Ids,
@@ -136,7 +136,7 @@ pub(crate) fn of_text(
 }
 
 /// Bounds the answers of the Harmony family, which begin after `<|start|>assistant`.
-pub(crate) fn of_harmony(wanted: &Wanted<'_>, ids: &Ids) -> String {
+pub(crate) fn of_harmony(wanted: &GrammarRequest<'_>, ids: &Ids) -> String {
     let tools = wanted.callable();
     let mut lark = Lark::new(ids);
     let free = lark.free();

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::date::Date;
-use crate::grammar::{Ids, Thinking, Wanted, of_harmony, of_text};
+use crate::grammar::{GrammarRequest, Ids, Thinking, of_harmony, of_text};
 use crate::guard::{Names, cut};
 use crate::harmony::{self, MARKERS};
 use crate::read;
@@ -174,7 +174,7 @@ impl Model {
         let Request { messages, tools, .. } = request;
         let is_free = |tool: &&Tool| matches!(tool.input, Input::Text { .. });
         let free = tools.iter().filter(is_free).map(|tool| tool.name.clone()).collect();
-        let wanted = Wanted::new(request);
+        let wanted = GrammarRequest::new(request);
         Prompt {
             pieces: harmony::render(
                 messages,
@@ -214,7 +214,7 @@ impl Model {
         let text = self.render(template, &messages, tools.as_ref(), request)?;
         let thinking = thinking(&text, template);
         let style = style.unwrap_or(Style::Hermes);
-        let wanted = Wanted::new(request);
+        let wanted = GrammarRequest::new(request);
         let plan = match wanted.callable().is_empty() {
             true => Plan::Plain { thinking },
             false => Plan::Dialect { style, tools: request.tools.clone(), thinking },

@@ -137,7 +137,7 @@ enum End {
 
 /// What frames tell of; items by their place.
 #[derive(Clone, Copy)]
-enum Said<'a> {
+enum FrameEvent<'a> {
     Began,
     Added(usize),
     Piece(usize, &'a str),
@@ -174,7 +174,7 @@ impl Reply {
     /// Begins, unless that was done.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if !mem::replace(&mut self.begun, true) {
-            self.tell(Said::Began, out);
+            self.tell(FrameEvent::Began, out);
         }
     }
 
@@ -251,7 +251,7 @@ impl Reply {
         );
         let is_cut = ending == Ending::Length || has_half;
         self.end = Some(if is_cut { End::Cut } else { End::Whole });
-        self.tell(Said::Ended, out);
+        self.tell(FrameEvent::Ended, out);
     }
 
     /// Ends an answer that cannot go on. Items that are open stay so, since nobody should keep them.
@@ -266,7 +266,7 @@ impl Reply {
             }
         }
         self.end = Some(End::Failed(message.to_owned()));
-        self.tell(Said::Ended, out);
+        self.tell(FrameEvent::Ended, out);
     }
 
     /// Returns the whole answer, as it is sent where nothing is streamed.
@@ -300,7 +300,7 @@ impl Reply {
         {
             said.push_str(text);
         }
-        self.tell(Said::Piece(entry, text), out);
+        self.tell(FrameEvent::Piece(entry, text), out);
     }
 
     fn close_text(&mut self, status: Status, out: &mut Vec<u8>) {
@@ -325,7 +325,7 @@ impl Reply {
 
     fn arguments(&mut self, call: usize, text: &str, out: &mut Vec<u8>) {
         self.calls[call].arguments.push_str(text);
-        self.tell(Said::Piece(self.slots[call].entry, text), out);
+        self.tell(FrameEvent::Piece(self.slots[call].entry, text), out);
     }
 
     fn end_call(&mut self, call: usize, complete: bool, out: &mut Vec<u8>) {
@@ -347,16 +347,16 @@ impl Reply {
     fn add(&mut self, item: Item, out: &mut Vec<u8>) -> usize {
         let entry = self.entries.len();
         self.entries.push(Entry { item, status: Status::InProgress });
-        self.tell(Said::Added(entry), out);
+        self.tell(FrameEvent::Added(entry), out);
         entry
     }
 
     fn done(&mut self, entry: usize, status: Status, out: &mut Vec<u8>) {
         self.entries[entry].status = status;
-        self.tell(Said::Done(entry), out);
+        self.tell(FrameEvent::Done(entry), out);
     }
 
-    fn tell(&mut self, said: Said<'_>, out: &mut Vec<u8>) {
+    fn tell(&mut self, said: FrameEvent<'_>, out: &mut Vec<u8>) {
         if !self.stream {
             return;
         }

@@ -44,7 +44,7 @@ pub struct Request {
     /// What the client wants back as it is; all values are strings.
     pub metadata: Map<String, Value>,
     /// What answers repeat besides.
-    pub asked: Asked,
+    pub asked: EchoedRequest,
 }
 
 /// A part of what a model is held to, as a grammar of its own.
@@ -60,7 +60,7 @@ pub struct Trial {
 
 /// What an answer of the Responses API repeats in the client's own words; nothing is done after it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct EchoedRequest {
     /// The instructions, which are the first message as well; none if they are longer than [`REPEATED_BYTES_MAX`].
     pub instructions: Option<String>,
     /// The temperature, as precise as it came.

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::read::tools::{Again, Tools, Words, qualified};
 use crate::read::{Node, Read, options, short};
 use crate::refusal::Refusal;
-use crate::request::{Asked, ITEMS_MAX, Message, PARTS_MAX, Request, Tool};
+use crate::request::{EchoedRequest, ITEMS_MAX, Message, PARTS_MAX, Request, Tool};
 
 #[derive(Deserialize)]
 struct Wire<'a> {
@@ -113,7 +113,7 @@ pub fn read(body: &[u8], own: &[Tool]) -> Result<Request, Refusal> {
     let choice = root.field("tool_choice", wire.tool_choice);
     let chosen = tools.choose(choice, Words::Flat)?.check(choice)?;
     let parallel = root.field("parallel_tool_calls", wire.parallel_tool_calls);
-    let asked = Asked {
+    let asked = EchoedRequest {
         instructions: options::repeated(instructions),
         temperature: options::temperature(root.field("temperature", wire.temperature))?,
         top_p: options::top_p(root.field("top_p", wire.top_p))?,

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::grammar::{Thinking, Wanted, of_arguments, of_text};
+use crate::grammar::{GrammarRequest, Thinking, of_arguments, of_text};
 use crate::guard::cut;
 use crate::model::{Model, Prompt, thinking};
 use crate::reader::Plan;
@@ -192,8 +192,12 @@ fn talking(
 ) -> Result<Prompt, Refusal> {
     let turns = turns(messages, "", template.can, model.names());
     let text = model.render(template, &turns, None, request)?;
-    let wanted =
-        Wanted { tools: &[], choice: &Choice::None, parallel: false, format: &request.format };
+    let wanted = GrammarRequest {
+        tools: &[],
+        choice: &Choice::None,
+        parallel: false,
+        format: &request.format,
+    };
     // Some templates think whatever they are told; a grammar of ours leaves no room for it.
     let thinking = match grammar {
         Some(_) => Thinking::Never,
@@ -225,8 +229,12 @@ fn with_few(model: &Model, template: &Template, request: &Request) -> Result<Pro
     let messages = [Message::User(newest.asked.to_owned())];
     let turns = turns(&messages, &tool_words(&tools, model.names()), can, model.names());
     let text = model.render(template, &turns, None, request)?;
-    let wanted =
-        Wanted { tools: &tools, choice: &request.choice, parallel: false, format: &request.format };
+    let wanted = GrammarRequest {
+        tools: &tools,
+        choice: &request.choice,
+        parallel: false,
+        format: &request.format,
+    };
     let thinking = thinking(&text, template);
     let grammar = of_text(&wanted, Style::Hermes, thinking, model.ids());
     let plan = Plan::Dialect { style: Style::Hermes, tools: tools.clone(), thinking };

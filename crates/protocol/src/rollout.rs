@@ -79,7 +79,7 @@ pub mod kind {
     pub const CALL_RETURNED: &str = "call_returned";
     /// An item as it came, before the one that is sent in its place: [`crate::responses::ResponseItem`]. Ours
     /// alone: nothing that was said is lost because no endpoint would take it.
-    pub const ITEM_CAME: &str = "heddle_item_came";
+    pub const ORIGINAL_ITEM: &str = "heddle_original_item";
     /// Stands where a damaged line was: [`super::Tombstone`]. Ours alone.
     pub const TOMBSTONE: &str = "heddle_tombstone";
 }
@@ -292,8 +292,8 @@ pub enum Record {
     /// The output of a call, before it enters the history.
     CallReturned(Box<CallReturned>),
     /// An item as it came, before the one that is sent in its place.
-    #[serde(rename = "heddle_item_came")]
-    ItemCame(Raw),
+    #[serde(rename = "heddle_original_item")]
+    OriginalItem(Raw),
     /// Stands where a damaged line was.
     #[serde(rename = "heddle_tombstone")]
     Tombstone(Box<Tombstone>),

@@ -182,7 +182,7 @@ impl<'a> Driver<'a> {
     /// Does everything the turn wants done now.
     fn perform(&mut self, turn: &mut Turn, sink: &mut Sink<'_>) {
         while let Some(action) = turn.poll() {
-            let performs = !matches!(action, Action::Emit(_) | Action::Keep(_));
+            let performs = !matches!(action, Action::Emit(_) | Action::Persist(_));
             if performs && !self.write(turn) {
                 // Nothing more is begun, and what is begun is stopped when the turn is over.
                 if matches!(action, Action::Finish(_)) {
@@ -195,7 +195,7 @@ impl<'a> Driver<'a> {
                     self.tell(event);
                     self.write_long(turn);
                 }
-                Action::Keep(keep) => {
+                Action::Persist(keep) => {
                     if let Some(journal) = &mut self.journal {
                         journal.keep(keep);
                     }
@@ -340,13 +340,13 @@ impl<'a> Driver<'a> {
     /// Puts a question; it stays open beside everything else, for as long as it may.
     fn ask(&mut self, question: Question) {
         let (id, patience) = (question.id, question.timeout);
-        let asker = self.thread.asker.as_deref();
+        let approver = self.thread.approver.as_deref();
         let (handle, registration) = AbortHandle::new_pair();
         self.withdrawals.insert(id, handle);
         let answer = async move {
-            match asker {
-                Some(asker) => {
-                    timeout(patience, asker.ask(question)).await.unwrap_or(Answer::TimedOut)
+            match approver {
+                Some(approver) => {
+                    timeout(patience, approver.ask(question)).await.unwrap_or(Answer::TimedOut)
                 }
                 None => Answer::Disconnected,
             }

@@ -6,7 +6,7 @@
 
 use faces::rollout::Rollout;
 use protocol::event::Event;
-use protocol::keep::Keep;
+use protocol::persist::Persist;
 use protocol::rollout::TurnContext;
 use store::{Log, Syncer};
 
@@ -42,7 +42,7 @@ impl Journal {
         }
     }
 
-    pub(crate) fn keep(&mut self, keep: Keep) {
+    pub(crate) fn keep(&mut self, keep: Persist) {
         if self.broken.is_none() {
             self.rollout.keep(now_ms(), keep);
         }

@@ -4,7 +4,7 @@
 //! the endpoint. [`Thread::run_turn`] drives one [`engine::Turn`] to its end. Everything that can
 //! wake the driver is one enum; what to do about it is decided in `engine`.
 
-mod asker;
+mod approver;
 mod decoder;
 mod driver;
 pub mod id;
@@ -13,7 +13,9 @@ pub mod judge;
 pub mod project;
 mod thread;
 
-pub use asker::{Asked, Asker};
+pub use approver::{ApprovalFuture, Approver};
 pub use driver::Control;
 pub use journal::Journal;
-pub use thread::{OutputSchema, Past, RequestOptions, TextDialect, Thread, ThreadOptions, Toolset};
+pub use thread::{
+    OutputSchema, RequestOptions, ResumeState, TextDialect, Thread, ThreadOptions, Toolset,
+};

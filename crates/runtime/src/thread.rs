@@ -24,7 +24,7 @@ use stream::dialect::Format;
 use tokio::sync::mpsc;
 use tools::{Sessions, Tool};
 
-use crate::asker::Asker;
+use crate::approver::Approver;
 use crate::decoder::Reader;
 use crate::driver::{self, Control};
 use crate::id;
@@ -37,7 +37,7 @@ pub struct Thread {
     pub(crate) tools: Toolset,
     pub(crate) options: ThreadOptions,
     pub(crate) reader: Reader,
-    pub(crate) asker: Option<Arc<dyn Asker>>,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
     journal: Option<Journal>,
     context: Context,
     /// What the model must be told of where it is before the user speaks.
@@ -49,7 +49,7 @@ pub struct Thread {
 
 /// What a thread was before it was loaded.
 #[derive(Debug, Default)]
-pub struct Past {
+pub struct ResumeState {
     /// The history, such that it can be sent.
     pub entries: Vec<Entry>,
     /// Tokens used.
@@ -152,9 +152,9 @@ impl Thread {
         tools: Toolset,
         options: ThreadOptions,
         setup: Vec<KnownItem>,
-        past: Past,
+        past: ResumeState,
     ) -> Self {
-        let Past { entries, usage, context_tokens } = past;
+        let ResumeState { entries, usage, context_tokens } = past;
         let context = Context::resume(entries);
         let setup = context.news(setup, &options.turn_context.cwd);
         let reader = Reader::new(client.wire_api(), options.dialect.as_ref(), &tools.specs);
@@ -164,7 +164,7 @@ impl Thread {
             tools,
             options,
             reader,
-            asker: None,
+            approver: None,
             journal: None,
             context,
             setup,
@@ -174,10 +174,10 @@ impl Thread {
         }
     }
 
-    /// Puts questions to `asker` from now on. Without one there is nobody to ask: what would need leave
+    /// Puts questions to `approver` from now on. Without one there is nobody to ask: what would need leave
     /// is not done, and the model is told that the question failed.
-    pub fn set_asker(&mut self, asker: Arc<dyn Asker>) {
-        self.asker = Some(asker);
+    pub fn set_approver(&mut self, approver: Arc<dyn Approver>) {
+        self.approver = Some(approver);
     }
 
     /// Writes down what happens from now on. Without a journal nothing of the thread is kept.

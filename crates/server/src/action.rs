@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::message::{RequestId, RpcError};
 use crate::request::{Settings, TurnsList, UserInput};
-use crate::wire::{Running, Thread};
+use crate::wire::{Thread, ThreadSettings};
 
 /// What a connection is told about the program it belongs to.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub enum Input<'a> {
         /// What for.
         loading: Loading,
         /// What came of it.
-        result: Result<Box<Opened>, RpcError>,
+        result: Result<Box<OpenedThread>, RpcError>,
     },
     /// A thread was read, or could not be.
     Read {
@@ -187,13 +187,13 @@ pub enum Reading {
 
 /// A thread that was opened.
 #[derive(Clone, Debug)]
-pub struct Opened {
+pub struct OpenedThread {
     /// Its id.
     pub id: ThreadId,
     /// The thread, with turns if they were asked for.
     pub thread: Thread,
     /// What it runs with.
-    pub running: Running,
+    pub running: ThreadSettings,
     /// Tokens it has used.
     pub usage: Usage,
     /// What fits into the model's context window.

@@ -19,13 +19,13 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::action::{Action, Facts, Input, Loading, Opened, Reading};
+use crate::action::{Action, Facts, Input, Loading, OpenedThread, Reading};
 use crate::message::{Incoming, RequestId, RpcError, answer, refusal};
 use crate::notification::Notification;
 use crate::past::PREVIEW_BYTES_MAX;
 use crate::request::{Initialize, Request, Resume, Settings, TurnStart, UserInput};
 use crate::turn::TurnFace;
-use crate::wire::{Running, Status, Thread};
+use crate::wire::{Status, Thread, ThreadSettings};
 
 /// Threads that can be loaded at once.
 pub const THREADS_MAX: usize = 256;
@@ -39,7 +39,7 @@ pub struct Connection {
     new_id: Box<dyn FnMut() -> String>,
     client: Option<Client>,
     ended: bool,
-    threads: BTreeMap<ThreadId, Loaded>,
+    threads: BTreeMap<ThreadId, LoadedThread>,
     /// Threads that are being opened.
     opening: usize,
     now_ms: u64,
@@ -53,9 +53,9 @@ struct Client {
 }
 
 /// A thread that is loaded.
-struct Loaded {
+struct LoadedThread {
     thread: Thread,
-    running: Running,
+    running: ThreadSettings,
     usage: Usage,
     window: Option<u64>,
     /// Whether there is a file.
@@ -67,7 +67,7 @@ struct Loaded {
     closing: Option<Vec<RequestId>>,
 }
 
-impl Loaded {
+impl LoadedThread {
     fn status(&self) -> Status {
         match (&self.turn, self.failed) {
             (Some(_), _) => Status::Active { active_flags: [] },
@@ -235,7 +235,7 @@ impl Connection {
         &mut self,
         request: &RequestId,
         loading: Loading,
-        result: Result<Box<Opened>, RpcError>,
+        result: Result<Box<OpenedThread>, RpcError>,
     ) {
         self.opening = self.opening.saturating_sub(1);
         let opened = match result {
@@ -245,8 +245,8 @@ impl Connection {
                 return self.exit_if_done();
             }
         };
-        let Opened { id, thread, running, usage, window, told, config_warnings } = opened;
-        let mut loaded = Loaded {
+        let OpenedThread { id, thread, running, usage, window, told, config_warnings } = opened;
+        let mut loaded = LoadedThread {
             thread,
             running,
             usage,
@@ -471,7 +471,7 @@ impl Connection {
     }
 
     /// Finds a thread that is loaded and stays so.
-    fn loaded(&mut self, thread: ThreadId) -> Result<&mut Loaded, RpcError> {
+    fn loaded(&mut self, thread: ThreadId) -> Result<&mut LoadedThread, RpcError> {
         let missing = || RpcError::invalid(format!("thread not found: {thread}"));
         self.threads.get_mut(&thread).filter(|it| it.closing.is_none()).ok_or_else(missing)
     }
@@ -521,7 +521,7 @@ impl Connection {
 struct WithThread<'a> {
     thread: &'a Thread,
     #[serde(flatten)]
-    running: &'a Running,
+    running: &'a ThreadSettings,
 }
 
 #[cfg(test)]

@@ -17,5 +17,5 @@ pub mod request;
 pub mod turn;
 pub mod wire;
 
-pub use action::{Action, Facts, Input, Loading, Opened, Reading};
+pub use action::{Action, Facts, Input, Loading, OpenedThread, Reading};
 pub use connection::{CLIENT_BYTES_MAX, Connection, THREADS_MAX};

@@ -30,13 +30,13 @@ pub struct PastThread {
     preview: String,
     updated: Option<i64>,
     numbered: bool,
-    turns: VecDeque<Held>,
+    turns: VecDeque<HeldTurn>,
     held_bytes: usize,
     bytes_max: usize,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldTurn {
     turn: Turn,
     bytes: usize,
     /// Counts what the user said.
@@ -139,12 +139,12 @@ impl PastThread {
             }
             // Older files have these instead of items.
             "user_message" if !self.numbered => {
-                let Ok(said) = serde_json::from_str::<Said>(json) else { return };
+                let Ok(said) = serde_json::from_str::<UserMessageLine>(json) else { return };
                 let content = vec![json!({"type": "text", "text": said.message})];
                 self.item(Completed::of(json!({"type": "UserMessage", "content": content})));
             }
             "agent_message" if !self.numbered => {
-                let Ok(said) = serde_json::from_str::<Said>(json) else { return };
+                let Ok(said) = serde_json::from_str::<UserMessageLine>(json) else { return };
                 let content = vec![json!({"type": "Text", "text": said.message})];
                 self.item(Completed::of(json!({"type": "AgentMessage", "content": content})));
             }
@@ -171,7 +171,7 @@ impl PastThread {
             self.held_bytes -= gone.bytes;
         }
         let turn = Turn { started_at, items_view: self.view, ..Turn::new(id) };
-        self.turns.push_back(Held { turn, bytes: 0, said: 0 });
+        self.turns.push_back(HeldTurn { turn, bytes: 0, said: 0 });
     }
 
     fn item(&mut self, completed: Completed) {
@@ -267,7 +267,7 @@ impl Completed {
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct UserMessageLine {
     message: String,
 }
 

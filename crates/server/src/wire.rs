@@ -143,7 +143,7 @@ pub enum Status {
 /// What a thread runs with, as results say it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Running {
+pub struct ThreadSettings {
     /// The model.
     pub model: String,
     /// The provider.
@@ -165,7 +165,7 @@ pub struct Running {
     multi_agent_mode: &'static str,
 }
 
-impl Running {
+impl ThreadSettings {
     /// Makes it; what is not named is the same for all threads of this build.
     pub fn new(model: String, model_provider: String, cwd: String, sandbox: Sandbox) -> Self {
         Self {

@@ -13,7 +13,7 @@ use crate::chain::{Chain, read_head};
 use crate::disk::{Mode, append_all};
 use crate::files::{Name, missing};
 use crate::line::{begin, seal};
-use crate::log::{Log, Opened, Pending, WriteError, format_time};
+use crate::log::{Log, OpenLogFile, Pending, WriteError, format_time};
 use crate::part::Given;
 use crate::read::ReadReport;
 use crate::store::{NewThread, OpenError, Store, StoreError};
@@ -157,7 +157,8 @@ impl Store {
         match self.begin_segment(&files.path, &bytes) {
             Ok((path, file)) => {
                 let length = bytes.len() as u64;
-                let opened = Opened { file, lock: Some(lock), length, latest, folders: Vec::new() };
+                let opened =
+                    OpenLogFile { file, lock: Some(lock), length, latest, folders: Vec::new() };
                 let next = Some(next.saturating_add(1));
                 Ok((Log::opened(Arc::clone(&self.disk), &self.home, path, opened, next), report))
             }

@@ -48,7 +48,7 @@ pub(crate) struct Pending {
 
 /// A file that exists.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenLogFile {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) lock: Option<Lock>,
     pub(crate) length: u64,
@@ -182,10 +182,10 @@ impl Log {
         disk: Arc<dyn Disk>,
         home: &Path,
         path: PathBuf,
-        opened: Opened,
+        opened: OpenLogFile,
         next: Option<u64>,
     ) -> Self {
-        let Opened { file, lock, length, latest, folders } = opened;
+        let OpenLogFile { file, lock, length, latest, folders } = opened;
         let shared = Shared::new(&disk, home, &path, Some(file), folders);
         Self { disk, path, pending: None, lock, shared, next, length, uncut: false, latest }
     }

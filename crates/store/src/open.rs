@@ -11,7 +11,7 @@ use crate::disk::{Mode, append_all};
 use crate::end::{End, EndNote};
 use crate::line::encode;
 use crate::lock::{Lock, Taken};
-use crate::log::{Log, Opened, WriteError, format_time};
+use crate::log::{Log, OpenLogFile, WriteError, format_time};
 use crate::part::{Given, Outcome, Part};
 use crate::read::{Damage, ReadReport};
 use crate::side::{set_aside, side_path};
@@ -68,7 +68,7 @@ impl Store {
         part: &Part,
         outcome: &Outcome,
         lock: Option<Lock>,
-    ) -> io::Result<(Opened, Option<u64>)> {
+    ) -> io::Result<(OpenLogFile, Option<u64>)> {
         let file = self.disk.open(&part.path, Mode::Append)?;
         let damage: Vec<&Damage> = outcome.damage.iter().filter(|d| d.length > 0).collect();
         set_aside(&*self.disk, &part.path, &*file, &damage, false)?;
@@ -109,7 +109,7 @@ impl Store {
             let end = End { bytes: end.bytes.min(length), next: end.next, last: None };
             EndNote::new(&self.home, &part.path).write(&*self.disk, end);
         }
-        Ok((Opened { file, lock, length, latest, folders: Vec::new() }, next))
+        Ok((OpenLogFile { file, lock, length, latest, folders: Vec::new() }, next))
     }
 }
 

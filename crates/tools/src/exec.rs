@@ -17,11 +17,11 @@ use tokio::time::Instant;
 
 use crate::gate::Asking;
 use crate::login::{LoginEnvironments, LoginShell};
-use crate::output::{self, Standing};
+use crate::output::{self, CommandState};
 use crate::patch;
 use crate::session::{CTRL_C, SESSIONS_MAX, Session, Sessions, Start};
 use crate::shell::{self, Shell};
-use crate::tool::{Progress, ProgressSender, Running, Tool, ToolCall, Workspace};
+use crate::tool::{Progress, ProgressSender, Tool, ToolCall, ToolFuture, Workspace};
 
 /// How long a command is waited for unless the model says otherwise.
 const YIELD_DEFAULT_MS: u64 = 10_000;
@@ -327,9 +327,9 @@ async fn collect(
     let standing = match exit {
         Some(code) => {
             sessions.forget(session.id);
-            Standing::Exited(code)
+            CommandState::Exited(code)
         }
-        None => Standing::Running(session.id),
+        None => CommandState::Running(session.id),
     };
     output::render(chunk.wrapping_mul(0x9e_3779), begun.elapsed(), standing, &output, tokens_max)
 }
@@ -442,7 +442,7 @@ impl Tool for ExecCommand {
         true
     }
 
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
+    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
         Box::pin(async move {
             let key = call.key;
             let shown = self.shown(&call);
@@ -488,7 +488,7 @@ impl Tool for WriteStdin {
         false
     }
 
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
+    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
         Box::pin(async move {
             let key = call.key;
             match self.write(call, &progress).await {

@@ -59,9 +59,9 @@ pub(crate) struct Question {
     because: Because,
 }
 
-/// Leave to do something.
+/// Permission to do something, and how it came about.
 #[derive(Debug)]
-pub(crate) struct Leave {
+pub(crate) struct Approval {
     pub(crate) permit: Permit,
     /// Whether somebody was asked, and the item has begun therefore.
     pub(crate) asked: bool,
@@ -104,9 +104,13 @@ impl Gate {
     }
 
     /// Decides about an effect, asks if need be, and returns leave; the error is what the model reads.
-    pub(crate) async fn pass(&self, effect: Effect, asking: &Asking<'_>) -> Result<Leave, String> {
+    pub(crate) async fn pass(
+        &self,
+        effect: Effect,
+        asking: &Asking<'_>,
+    ) -> Result<Approval, String> {
         match self.judge(effect).await? {
-            Judgement::Permitted(permit) => Ok(Leave { permit, asked: false }),
+            Judgement::Permitted(permit) => Ok(Approval { permit, asked: false }),
             Judgement::Open(question) => self.ask(*question, asking).await,
         }
     }
@@ -129,7 +133,7 @@ impl Gate {
         &self,
         question: Question,
         asking: &Asking<'_>,
-    ) -> Result<Leave, String> {
+    ) -> Result<Approval, String> {
         let Asking { key, progress, item } = *asking;
         let (what, nothing) = match question.effect {
             Effect::Command(_) => ("command", "it was not run"),
@@ -142,7 +146,7 @@ impl Gate {
         let (status, refusal) = match answer {
             Answer::Accept | Answer::AcceptForSession | Answer::AcceptAndRemember(_) => {
                 self.keep(answer, &effect, &ask, asking).await;
-                return Ok(Leave { permit: ask.accepted(&self.profile), asked: true });
+                return Ok(Approval { permit: ask.accepted(&self.profile), asked: true });
             }
             Answer::Decline | Answer::Cancel => {
                 (Status::Declined, format!("the user declined this {what}; {nothing}"))

@@ -32,7 +32,7 @@ pub use plan::UpdatePlan;
 pub use session::Sessions;
 pub use shell::{Shell, join};
 pub use tool::{
-    Progress, ProgressSender, Reply, Running, Tool, ToolCall, ToolInput, Workspace,
+    Progress, ProgressSender, Reply, Tool, ToolCall, ToolFuture, ToolInput, Workspace,
     progress_channel,
 };
 pub use view_image::ViewImage;

@@ -6,7 +6,7 @@ use stdx::HeadTail;
 
 /// How a command stands when the model hears of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum CommandState {
     /// It has ended.
     Exited(i32),
     /// It goes on as a session.
@@ -17,13 +17,13 @@ pub(crate) enum Standing {
 pub(crate) fn render(
     chunk: u32,
     wall: Duration,
-    standing: Standing,
+    standing: CommandState,
     output: &HeadTail,
     tokens_max: u64,
 ) -> String {
     let standing = match standing {
-        Standing::Exited(code) => format!("Process exited with code {code}"),
-        Standing::Running(session) => format!("Process running with session ID {session}"),
+        CommandState::Exited(code) => format!("Process exited with code {code}"),
+        CommandState::Running(session) => format!("Process running with session ID {session}"),
     };
     format!(
         "Chunk ID: {:06x}\nWall time: {:.4} seconds\n{standing}\nOriginal token count: {}\nOutput:\n{}",
@@ -73,7 +73,7 @@ mod tests {
     use proptest::prelude::*;
     use stdx::HeadTail;
 
-    use super::{Standing, render, within_budget};
+    use super::{CommandState, render, within_budget};
 
     fn output(text: &str) -> HeadTail {
         let mut output = HeadTail::new(64, 64);
@@ -85,11 +85,11 @@ mod tests {
     fn facts_come_first() {
         let wall = Duration::from_micros(10_749);
         assert_eq!(
-            render(0x1e109d, wall, Standing::Exited(0), &output("hi\n"), 10),
+            render(0x1e109d, wall, CommandState::Exited(0), &output("hi\n"), 10),
             "Chunk ID: 1e109d\nWall time: 0.0107 seconds\nProcess exited with code 0\n\
              Original token count: 1\nOutput:\nhi\n"
         );
-        let text = render(7, wall, Standing::Running(83_339), &output(""), 10);
+        let text = render(7, wall, CommandState::Running(83_339), &output(""), 10);
         assert!(text.contains("Chunk ID: 000007\n"), "{text}");
         assert!(text.contains("Process running with session ID 83339\n"), "{text}");
     }

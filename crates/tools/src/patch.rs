@@ -19,7 +19,9 @@ use serde_json::json;
 
 use crate::carry_out::{Step, carry_out};
 use crate::gate::{Asking, Judgement};
-use crate::tool::{self, Progress, ProgressSender, Running, Tool, ToolCall, ToolInput, Workspace};
+use crate::tool::{
+    self, Progress, ProgressSender, Tool, ToolCall, ToolFuture, ToolInput, Workspace,
+};
 
 /// Files that one patch may name.
 const OPERATIONS_MAX: usize = 2_000;
@@ -302,7 +304,7 @@ impl Tool for ApplyPatch {
         false
     }
 
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
+    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
         Box::pin(async move {
             let key = call.key;
             let done = self.patch(call, progress.clone()).await.map(OutputBody::Text);

@@ -5,7 +5,7 @@ use protocol::responses::{OutputBody, ToolSpec};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::tool::{self, Progress, ProgressSender, Running, Tool, ToolCall};
+use crate::tool::{self, Progress, ProgressSender, Tool, ToolCall, ToolFuture};
 
 /// Keeps the list of steps.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Tool for UpdatePlan {
         false
     }
 
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
+    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
         Box::pin(async move {
             let key = call.key;
             tool::told(key, &progress, Self::update(call, progress.clone()).await).await

@@ -18,7 +18,7 @@ use stdx::HeadTail;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::gate::Leave;
+use crate::gate::Approval;
 use crate::tool::{Progress, ProgressSender};
 
 /// Commands that may run at the same time.
@@ -196,7 +196,7 @@ impl Session {
     }
 
     /// Types into the command's terminal, with leave for [`Session::input`].
-    pub(crate) async fn write(&self, text: &str, leave: &Leave) -> io::Result<()> {
+    pub(crate) async fn write(&self, text: &str, leave: &Approval) -> io::Result<()> {
         if text == CTRL_C && self.connection.drops_line_on_interrupt() {
             lock(&self.typed).give_up_line();
         } else {

@@ -25,11 +25,11 @@ pub trait Tool {
     fn parallel(&self) -> bool;
 
     /// Answers one call.
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a>;
+    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a>;
 }
 
 /// A call being answered. Dropping it stops the call.
-pub type Running<'a> = Pin<Box<dyn Future<Output = OutputBody> + 'a>>;
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = OutputBody> + 'a>>;
 
 /// One call.
 #[derive(Clone, Debug)]

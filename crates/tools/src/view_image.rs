@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::image::load_image;
-use crate::tool::{self, ProgressSender, Running, Tool, ToolCall, Workspace};
+use crate::tool::{self, ProgressSender, Tool, ToolCall, ToolFuture, Workspace};
 
 /// Shows image files.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Tool for ViewImage {
         true
     }
 
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
+    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
         Box::pin(async move { tool::told(call.key, &progress, self.view(&call).await).await })
     }
 }

@@ -33,7 +33,7 @@ use tools::Sessions;
 use self::output::Output;
 
 use crate::args::{AppServerArgs, SharedArgs};
-use crate::bootstrap::{self, World};
+use crate::bootstrap::{self, HostEnv};
 use crate::failure::{Failure, code};
 use crate::signals::{PATIENCE, Signals};
 use crate::terminal;
@@ -44,23 +44,23 @@ const LINES_WAITING_MAX: usize = 16;
 
 pub(crate) fn run(before: SharedArgs, args: AppServerArgs) -> Result<ExitCode, Failure> {
     let shared = args.shared.over(before);
-    let world = World::look(shared.directory.as_deref())?;
+    let host = HostEnv::look(shared.directory.as_deref())?;
     let async_runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::failed)?;
     let tasks = tokio::task::LocalSet::new();
     let patience = Duration::from_secs(args.write_timeout.into());
-    let done = tasks.block_on(&async_runtime, serve(world, shared, patience));
+    let done = tasks.block_on(&async_runtime, serve(host, shared, patience));
     // A name that is still being looked up is nobody's concern any more.
     async_runtime.shutdown_background();
     done
 }
 
-async fn serve(world: World, shared: SharedArgs, patience: Duration) -> Result<ExitCode, Failure> {
+async fn serve(host: HostEnv, shared: SharedArgs, patience: Duration) -> Result<ExitCode, Failure> {
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        home: world.home.display().to_string(),
+        home: host.home.display().to_string(),
         os: std::env::consts::OS.to_owned(),
         arch: std::env::consts::ARCH.to_owned(),
         check_schema: |text| match bootstrap::output_schema(text) {
@@ -68,14 +68,14 @@ async fn serve(world: World, shared: SharedArgs, patience: Duration) -> Result<E
             Err(error) => Err(format!("{error:#}")),
         },
     };
-    let running = Running::default();
+    let running = AllSessions::default();
     let asked_to_end = Arc::new(Notify::new());
     let (stop, commands) = (Arc::clone(&asked_to_end), running.clone());
     let signals = Signals::watch(move || stop.notify_one(), move || commands.kill_all())
         .map_err(Failure::failed)?;
     let mut lines = read_lines(running.clone()).map_err(Failure::failed)?;
     let hub = Rc::new(Hub {
-        world,
+        host,
         shared,
         connection: RefCell::new(Connection::new(facts, Box::new(runtime::id::turn))),
         loaded: RefCell::default(),
@@ -126,7 +126,7 @@ async fn serve(world: World, shared: SharedArgs, patience: Duration) -> Result<E
 }
 
 /// Reads stdin on a thread of its own; the channel closes at its end.
-fn read_lines(running: Running) -> std::io::Result<mpsc::Receiver<Cut>> {
+fn read_lines(running: AllSessions) -> std::io::Result<mpsc::Receiver<Cut>> {
     let (sender, receiver) = mpsc::channel(LINES_WAITING_MAX);
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         let mut stdin = std::io::stdin().lock();
@@ -163,9 +163,9 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// The commands of all threads, to be ended with the program.
 #[derive(Clone, Default)]
-struct Running(Arc<Mutex<Vec<Weak<Sessions>>>>);
+struct AllSessions(Arc<Mutex<Vec<Weak<Sessions>>>>);
 
-impl Running {
+impl AllSessions {
     fn add(&self, sessions: &Arc<Sessions>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|sessions| sessions.strong_count() > 0);
@@ -180,11 +180,11 @@ impl Running {
 
 /// What all tasks share.
 struct Hub {
-    world: World,
+    host: HostEnv,
     shared: SharedArgs,
     connection: RefCell<Connection>,
-    loaded: RefCell<HashMap<ThreadId, Loaded>>,
-    running: Running,
+    loaded: RefCell<HashMap<ThreadId, ThreadTask>>,
+    running: AllSessions,
     output: Output,
     /// What is said on stderr.
     notes: Output,
@@ -192,7 +192,7 @@ struct Hub {
 }
 
 /// The task of a thread, seen from outside; without jobs to come it ends.
-struct Loaded {
+struct ThreadTask {
     jobs: mpsc::UnboundedSender<Job>,
     /// Ends the turn that runs.
     control: Option<mpsc::Sender<Control>>,
@@ -234,7 +234,7 @@ impl Hub {
                 self.note(&text);
             }
             Action::Open { request, loading, settings, client } => {
-                let opened = threads::open(&self.world, &self.shared, loading, &settings, &client);
+                let opened = threads::open(&self.host, &self.shared, loading, &settings, &client);
                 let result = opened.map(|(opened, thread, sessions)| {
                     self.running.add(&sessions);
                     self.load(thread);
@@ -243,27 +243,27 @@ impl Hub {
                 return self.give(Input::Opened { request, loading, result });
             }
             Action::Read { request, thread, reading, turns, running } => {
-                let result = threads::read(&self.world, thread, turns, running).map(Box::new);
+                let result = threads::read(&self.host, thread, turns, running).map(Box::new);
                 return self.give(Input::Read { request, thread, reading, result });
             }
             Action::List { request, asked, running } => {
-                let result = threads::list(&self.world, &asked, running);
+                let result = threads::list(&self.host, &asked, running);
                 return self.give(Input::Answered { request, result });
             }
             Action::Archive { request, thread } => {
-                let result = threads::archive(&self.world, thread);
+                let result = threads::archive(&self.host, thread);
                 return self.give(Input::Archived { request, thread, result });
             }
             Action::Unarchive { request, thread } => {
                 let reading = server::Reading::Unarchive;
-                let result = threads::unarchive(&self.world, thread).map(Box::new);
+                let result = threads::unarchive(&self.host, thread).map(Box::new);
                 return self.give(Input::Read { request, thread, reading, result });
             }
             Action::Run { thread, turn, input, schema } => {
                 if let Some(loaded) = self.loaded.borrow_mut().get_mut(&thread) {
                     let (sender, control) = mpsc::channel(8);
                     loaded.control = Some(sender);
-                    let parts = parts(&self.world.directory, input);
+                    let parts = parts(&self.host.directory, input);
                     // The task is there for as long as it can be given jobs.
                     let _ = loaded.jobs.send(Job { turn, parts, schema, control });
                 }
@@ -291,7 +291,7 @@ impl Hub {
     fn load(self: &Rc<Self>, thread: Thread) {
         let (jobs, waiting) = mpsc::unbounded_channel();
         let id = thread.id();
-        self.loaded.borrow_mut().insert(id, Loaded { jobs, control: None });
+        self.loaded.borrow_mut().insert(id, ThreadTask { jobs, control: None });
         tokio::task::spawn_local(run_thread(Rc::clone(self), thread, waiting));
     }
 }

@@ -16,23 +16,23 @@ use serde_json::json;
 
 use crate::args::SharedArgs;
 use crate::args::daemon::{DaemonCommand, ServeArgs};
-use crate::bootstrap::{self, World};
+use crate::bootstrap::{self, HostEnv};
 use crate::failure::{Failure, code};
 use crate::local;
 use crate::terminal::{note, print};
 
 pub(crate) fn run(shared: &SharedArgs, command: DaemonCommand) -> Result<ExitCode, Failure> {
-    let world = World::look(None)?;
-    let home = local::daemon(&world);
+    let host = HostEnv::look(None)?;
+    let home = local::daemon(&host);
     match command {
-        DaemonCommand::Run(args) => serve::run(&world, home, shared, args),
-        DaemonCommand::Start(args) => start(&world, &home, shared, args),
+        DaemonCommand::Run(args) => serve::run(&host, home, shared, args),
+        DaemonCommand::Start(args) => start(&host, &home, shared, args),
         DaemonCommand::Stop { timeout } => stop(&home, Duration::from_secs(timeout)),
         DaemonCommand::Status { json } => status(&home, json),
         DaemonCommand::Health => health(&home),
         DaemonCommand::Logs { follow, lines } => logs::print(&home.log(), lines, follow),
-        DaemonCommand::Install { print, serve } => service::install(&world, shared, serve, print),
-        DaemonCommand::Uninstall => service::uninstall(&world),
+        DaemonCommand::Install { print, serve } => service::install(&host, shared, serve, print),
+        DaemonCommand::Uninstall => service::uninstall(&host),
     }
 }
 
@@ -64,18 +64,18 @@ fn check_port(home: &Home, port: u16) -> Result<(), String> {
 }
 
 fn start(
-    world: &World,
+    host: &HostEnv,
     home: &Home,
     shared: &SharedArgs,
     args: ServeArgs,
 ) -> Result<ExitCode, Failure> {
     let args = with_model(args, shared);
     // What is odd in it is said by the daemon.
-    let (config, _) = bootstrap::load_config(world, shared, false)?;
+    let (config, _) = bootstrap::load_config(host, shared, false)?;
     let model = args.model.as_deref();
     let port = args.tcp.or(config.daemon.tcp);
     let check = || {
-        serve::check(world, &config, model).map_err(|failure| failure.error.to_string())?;
+        serve::check(host, &config, model).map_err(|failure| failure.error.to_string())?;
         port.map_or(Ok(()), |port| check_port(home, port))
     };
     let overrides: Vec<_> =

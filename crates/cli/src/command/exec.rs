@@ -23,7 +23,7 @@ use runtime::OutputSchema;
 use tokio::sync::mpsc;
 
 use crate::args::{ColorArg, ExecArgs, ExecCommand, ExecFlags, SharedArgs};
-use crate::bootstrap::{self, Ready, Wanted, World};
+use crate::bootstrap::{self, HostEnv, Ready, ThreadRequest};
 use crate::failure::{Failure, code};
 use crate::find;
 use crate::past::Start;
@@ -32,7 +32,7 @@ use crate::terminal::{Screen, note, print_line};
 use crate::user_input;
 
 pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failure> {
-    let Asked { flags, from, prompt } = asked(before, args);
+    let ExecRequest { flags, from, prompt } = asked(before, args);
     for (flag, given) in
         [("--include-deltas", flags.include_deltas), ("--include-refused", flags.include_refused)]
     {
@@ -42,14 +42,14 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
             )));
         }
     }
-    let world = World::look(flags.shared.directory.as_deref())?;
-    let (config, odd) = bootstrap::load_config(&world, &flags.shared, flags.ignore_user_config)?;
+    let host = HostEnv::look(flags.shared.directory.as_deref())?;
+    let (config, odd) = bootstrap::load_config(&host, &flags.shared, flags.ignore_user_config)?;
     if let Some(path) = &flags.output_last_message {
         check_writable(path)?;
     }
-    let start = start(&world, &from)?;
+    let start = start(&host, &from)?;
     // A fork without a prompt is a fork and nothing else.
-    let parts = if matches!(from, From::Fork(_)) && prompt.is_none() {
+    let parts = if matches!(from, StartFrom::Fork(_)) && prompt.is_none() {
         None
     } else {
         let read = user_input::prompt(prompt.as_deref());
@@ -71,12 +71,12 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
     let schema = flags.output_schema.as_deref().map(read_schema).transpose()?;
     let trusted =
         flags.skip_git_repo_check || flags.shared.dangerously_bypass_approvals_and_sandbox;
-    if !trusted && runtime::project::repository(&world.directory).is_none() {
+    if !trusted && runtime::project::repository(&host.directory).is_none() {
         return Err(Failure::usage(anyhow!(
             // Clients look for the first words.
             "Not inside a trusted directory: {} is not inside a git repository, so changes could not be \
              undone. Run it in one, or add --skip-git-repo-check",
-            world.directory.display()
+            host.directory.display()
         )));
     }
     let async_runtime = tokio::runtime::Builder::new_current_thread()
@@ -84,8 +84,9 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         .build()
         .map_err(Failure::failed)?;
     let done = async_runtime.block_on(async {
-        let wanted = Wanted { output_schema: schema, ..Wanted::exec(&world, &flags, start) };
-        let ready = bootstrap::thread(&world, &config, wanted)?;
+        let wanted =
+            ThreadRequest { output_schema: schema, ..ThreadRequest::exec(&host, &flags, start) };
+        let ready = bootstrap::thread(&host, &config, wanted)?;
         let face = if flags.json {
             let face = ExecJsonl::default()
                 .with_deltas(flags.include_deltas)
@@ -107,7 +108,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         };
         let (last, output) = (LastMessage::default(), Output::default());
         let mut run = Run { face, deltas, last, output };
-        run.turn(&world, ready, odd, parts, flags.output_last_message.as_deref()).await
+        run.turn(&host, ready, odd, parts, flags.output_last_message.as_deref()).await
     });
     // A name that is still being looked up is nobody's concern any more.
     async_runtime.shutdown_background();
@@ -115,14 +116,14 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
 }
 
 /// What was asked for.
-struct Asked {
+struct ExecRequest {
     flags: ExecFlags,
-    from: From,
+    from: StartFrom,
     prompt: Option<String>,
 }
 
 /// What it begins with, as the user says it.
-enum From {
+enum StartFrom {
     Nothing,
     Thread(String),
     Last {
@@ -133,34 +134,34 @@ enum From {
     Fork(String),
 }
 
-fn asked(before: SharedArgs, args: ExecArgs) -> Asked {
+fn asked(before: SharedArgs, args: ExecArgs) -> ExecRequest {
     let ExecArgs { command, prompt, mut flags } = args;
     flags.shared = flags.shared.over(before);
     match command {
-        None => Asked { flags, from: From::Nothing, prompt },
+        None => ExecRequest { flags, from: StartFrom::Nothing, prompt },
         Some(ExecCommand::Resume(mut resume)) => {
             let (thread, own) = resume.split();
             let from = match thread {
-                Some(thread) => From::Thread(thread),
-                None if resume.last => From::Last { all: resume.all },
-                None => From::Unnamed,
+                Some(thread) => StartFrom::Thread(thread),
+                None if resume.last => StartFrom::Last { all: resume.all },
+                None => StartFrom::Unnamed,
             };
-            Asked { flags: resume.flags.over(flags), from, prompt: own.or(prompt) }
+            ExecRequest { flags: resume.flags.over(flags), from, prompt: own.or(prompt) }
         }
-        Some(ExecCommand::Fork(fork)) => Asked {
+        Some(ExecCommand::Fork(fork)) => ExecRequest {
             flags: fork.flags.over(flags),
-            from: From::Fork(fork.thread),
+            from: StartFrom::Fork(fork.thread),
             prompt: fork.prompt.or(prompt),
         },
     }
 }
 
 /// Finds the thread that the user means.
-fn start(world: &World, from: &From) -> Result<Start, Failure> {
+fn start(host: &HostEnv, from: &StartFrom) -> Result<Start, Failure> {
     Ok(match from {
-        From::Nothing => Start::New,
-        From::Thread(text) => {
-            let found = find::thread(world, text);
+        StartFrom::Nothing => Start::New,
+        StartFrom::Thread(text) => {
+            let found = find::thread(host, text);
             // What has blanks in it is rather a prompt than a thread.
             Start::Resume(found.map_err(|failure| match text.contains(char::is_whitespace) {
                 true => {
@@ -169,14 +170,14 @@ fn start(world: &World, from: &From) -> Result<Start, Failure> {
                 false => failure,
             })?)
         }
-        From::Unnamed => {
+        StartFrom::Unnamed => {
             return Err(Failure::usage(anyhow!(
                 "which thread? name one (`heddle threads list` shows them), or add --last for the newest of this \
                  directory"
             )));
         }
-        From::Fork(text) => Start::Fork(find::thread(world, text)?),
-        From::Last { all } => Start::Resume(find::last(world, *all)?),
+        StartFrom::Fork(text) => Start::Fork(find::thread(host, text)?),
+        StartFrom::Last { all } => Start::Resume(find::last(host, *all)?),
     })
 }
 
@@ -197,7 +198,7 @@ enum Face {
 impl Run {
     async fn turn(
         &mut self,
-        world: &World,
+        host: &HostEnv,
         ready: Ready,
         odd: Vec<String>,
         parts: Option<Vec<protocol::responses::ContentPart>>,
@@ -207,7 +208,7 @@ impl Run {
         if let Face::Human(human) = &self.face {
             let banner = human.banner(&Banner {
                 version: env!("CARGO_PKG_VERSION"),
-                workdir: &world.directory.display().to_string(),
+                workdir: &host.directory.display().to_string(),
                 model: &model,
                 provider: &provider,
                 sandbox: sandbox.name(),

@@ -5,26 +5,26 @@ mod pull;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use faces::table::{Column, Lay, table};
+use faces::table::{Align, Column, table};
 use infer::models::about::{About, about};
 use infer::models::{How, Listing, Model, Models, ModelsError, Place};
 use serde_json::{Value, json};
 
 use crate::args::SharedArgs;
 use crate::args::models::{AddArgs, ModelsCommand, ProbeArgs};
-use crate::bootstrap::World;
+use crate::bootstrap::HostEnv;
 use crate::failure::Failure;
 use crate::local;
 use crate::progress::Transfer;
 use crate::terminal::{self, Screen, note, print};
 
 pub(crate) fn run(shared: &SharedArgs, command: ModelsCommand) -> Result<ExitCode, Failure> {
-    let world = World::look(shared.directory.as_deref())?;
-    let models = local::models(&world.home, &world.env);
+    let host = HostEnv::look(shared.directory.as_deref())?;
+    let models = local::models(&host.home, &host.env);
     match command {
         ModelsCommand::List { json } => list(&models, json),
-        ModelsCommand::Pull(args) => pull::run(&world, &models, &args),
-        ModelsCommand::Add(args) => add(&world, &models, &args),
+        ModelsCommand::Pull(args) => pull::run(&host, &models, &args),
+        ModelsCommand::Add(args) => add(&host, &models, &args),
         ModelsCommand::Rm { name } => {
             let model = models.remove(&name).map_err(refused)?;
             note(&match &model.place {
@@ -40,7 +40,7 @@ pub(crate) fn run(shared: &SharedArgs, command: ModelsCommand) -> Result<ExitCod
             note(&format!("{} is used when nobody names a model", model.name));
             Ok(ExitCode::SUCCESS)
         }
-        ModelsCommand::Probe(args) => probe(&world, &models, &args),
+        ModelsCommand::Probe(args) => probe(&host, &models, &args),
     }
 }
 
@@ -91,13 +91,13 @@ fn row(model: &Model, about: &Result<About, String>, default: &Option<String>) -
 }
 
 const COLUMNS: &[Column] = &[
-    Column { heading: "", lay: Lay::Left },
-    Column { heading: "NAME", lay: Lay::Left },
-    Column { heading: "SIZE", lay: Lay::Right },
-    Column { heading: "WEIGHTS", lay: Lay::Right },
-    Column { heading: "CONTEXT", lay: Lay::Right },
-    Column { heading: "FAMILY", lay: Lay::Left },
-    Column { heading: "SOURCE", lay: Lay::CutStart },
+    Column { heading: "", lay: Align::Left },
+    Column { heading: "NAME", lay: Align::Left },
+    Column { heading: "SIZE", lay: Align::Right },
+    Column { heading: "WEIGHTS", lay: Align::Right },
+    Column { heading: "CONTEXT", lay: Align::Right },
+    Column { heading: "FAMILY", lay: Align::Left },
+    Column { heading: "SOURCE", lay: Align::CutStart },
 ];
 
 fn look(model: &Model) -> Result<About, String> {
@@ -132,8 +132,8 @@ fn to_json(model: &Model, about: &Result<About, String>) -> Value {
     object
 }
 
-fn add(world: &World, models: &Models, args: &AddArgs) -> Result<ExitCode, Failure> {
-    let path = world.directory.join(&args.path);
+fn add(host: &HostEnv, models: &Models, args: &AddArgs) -> Result<ExitCode, Failure> {
+    let path = host.directory.join(&args.path);
     if !path.exists() {
         let problem = anyhow!("there is no file {}: name a GGUF model", args.path.display());
         return Err(Failure::usage(problem));
@@ -153,7 +153,7 @@ fn add(world: &World, models: &Models, args: &AddArgs) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-fn probe(world: &World, models: &Models, args: &ProbeArgs) -> Result<ExitCode, Failure> {
+fn probe(host: &HostEnv, models: &Models, args: &ProbeArgs) -> Result<ExitCode, Failure> {
     let model = match &args.name {
         Some(name) => models.find(name),
         None => models.default_model(),
@@ -162,7 +162,7 @@ fn probe(world: &World, models: &Models, args: &ProbeArgs) -> Result<ExitCode, F
     let about =
         look(&model).map_err(|problem| Failure::failed(anyhow!("{}: {problem}", model.name)))?;
     let start = local::start_word(&model, args.name.as_deref());
-    let ran = args.run.then(|| local::probe(world, &start)).transpose()?;
+    let ran = args.run.then(|| local::probe(host, &start)).transpose()?;
     if args.json {
         let mut object = to_json(&model, &Ok(about));
         if let Some(ran) = ran {

@@ -13,27 +13,27 @@ use stdx::visible;
 use tools::Shell;
 
 use crate::args::{ExplainArgs, SharedArgs};
-use crate::bootstrap::{self, World};
+use crate::bootstrap::{self, HostEnv};
 use crate::failure::Failure;
 use crate::safety;
 use crate::terminal::print;
 
 pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode, Failure> {
     let shared = args.shared.over(before);
-    let world = World::look(shared.directory.as_deref())?;
-    let (config, _) = bootstrap::load_config(&world, &shared, false)?;
+    let host = HostEnv::look(shared.directory.as_deref())?;
+    let (config, _) = bootstrap::load_config(&host, &shared, false)?;
     let policy = Policy {
-        profile: safety::profile(&world, &config, &shared)?,
+        profile: safety::profile(&host, &config, &shared)?,
         approval: args.approval.map_or_else(|| safety::approval(&config), Into::into),
-        rules: safety::rules(&world, &config, args.ignore_rules)?,
+        rules: safety::rules(&host, &config, args.ignore_rules)?,
     };
     // One argument is a script, several are the words of one command.
     let script = match args.argv.as_slice() {
         [script] => script.clone(),
         words => tools::join(words),
     };
-    let shell = Shell::of_user(world.env.get("SHELL").map(String::as_str));
-    let cwd = args.workdir.map_or_else(|| world.directory.clone(), |it| world.directory.join(it));
+    let shell = Shell::of_user(host.env.get("SHELL").map(String::as_str));
+    let cwd = args.workdir.map_or_else(|| host.directory.clone(), |it| host.directory.join(it));
     if !cwd.is_dir() {
         return Err(Failure::usage(anyhow!("--workdir: there is no directory {}", cwd.display())));
     }
@@ -43,7 +43,7 @@ pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode,
         escalation: args.escalated.then(Escalation::default),
         scene: Scene::default(),
     };
-    request.scene = safety::scene(&world, &config, &policy, &request);
+    request.scene = safety::scene(&host, &config, &policy, &request);
     let explanation = policy.explain(&request, &Grants::default());
     print(&if args.json {
         to_json(&policy, &explanation).to_string() + "\n"

@@ -11,7 +11,7 @@ use sandbox::{Io, Process, SpawnError, SpawnRequest};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{SandboxArgs, SandboxCommand, SharedArgs};
-use crate::bootstrap::{self, World};
+use crate::bootstrap::{self, HostEnv};
 use crate::failure::{Failure, code};
 use crate::safety;
 
@@ -25,33 +25,33 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
         None => {}
     }
     let shared = args.shared.over(before);
-    let world = World::look(shared.directory.as_deref())?;
-    let (config, odd) = bootstrap::load_config(&world, &shared, false)?;
+    let host = HostEnv::look(shared.directory.as_deref())?;
+    let (config, odd) = bootstrap::load_config(&host, &shared, false)?;
     for text in odd {
         // Nobody has to read warnings.
         crate::terminal::note(&format!("warning: {text}"));
     }
-    let profile = safety::profile(&world, &config, &shared)?;
-    let sandbox = safety::find_sandbox(&world, &config, profile.mode, args.level.map(Into::into))?;
+    let profile = safety::profile(&host, &config, &shared)?;
+    let sandbox = safety::find_sandbox(&host, &config, profile.mode, args.level.map(Into::into))?;
     let policy = Policy {
         profile,
         approval: ApprovalPolicy::Never,
-        rules: safety::rules(&world, &config, false)?,
+        rules: safety::rules(&host, &config, false)?,
     };
     let mut request = CommandRequest {
         argv: args.argv,
-        cwd: world.directory.clone(),
+        cwd: host.directory.clone(),
         escalation: None,
         scene: Scene::default(),
     };
-    request.scene = safety::scene(&world, &config, &policy, &request);
+    request.scene = safety::scene(&host, &config, &policy, &request);
     let verdict = policy.command(&request, &Grants::default()).verdict;
     let Some(permit) = verdict.permit(&policy.profile) else {
         let Verdict::Refuse(reason) = verdict else { unreachable!("nobody can be asked") };
         return Err(Failure { code: NOT_STARTED, error: anyhow!("{reason}") });
     };
     let full = SandboxMode::DangerFullAccess;
-    let mut env = safety::command_env(&world, &config);
+    let mut env = safety::command_env(&host, &config);
     if policy.profile.mode != full && permit.profile().mode == full {
         env = sandbox::outside_env(env, &safety::env_set(&config), &policy.profile);
     }

@@ -19,14 +19,14 @@ use store::{Store, StoreError};
 
 use crate::args::SharedArgs;
 use crate::args::threads::ThreadsCommand;
-use crate::bootstrap::World;
+use crate::bootstrap::HostEnv;
 use crate::failure::Failure;
 use crate::find;
 use crate::terminal::{self, note, print};
 
 pub(crate) fn run(shared: &SharedArgs, command: ThreadsCommand) -> Result<ExitCode, Failure> {
-    let world = World::look(shared.directory.as_deref())?;
-    let threads = Threads { store: Store::new(&world.home), world };
+    let host = HostEnv::look(shared.directory.as_deref())?;
+    let threads = Threads { store: Store::new(&host.home), host };
     match command {
         ThreadsCommand::List(args) => list::run(&threads, args),
         ThreadsCommand::Show(args) => show::run(&threads, &args),
@@ -48,19 +48,19 @@ pub(crate) fn run(shared: &SharedArgs, command: ThreadsCommand) -> Result<ExitCo
 
 /// The threads of the user's home.
 struct Threads {
-    world: World,
+    host: HostEnv,
     store: Store,
 }
 
 impl Threads {
     /// Opens the index; making it anew shows how far it has come.
     fn index(&self) -> Result<Index, Failure> {
-        find::index(&self.world)
+        find::index(&self.host)
     }
 
     /// Finds the thread that is meant.
     fn resolve(&self, text: &str) -> Result<ThreadId, Failure> {
-        find::thread(&self.world, text)
+        find::thread(&self.host, text)
     }
 }
 

@@ -351,7 +351,7 @@ fn what_was_said_is_kept_whole() {
     let thread = id(&ended);
     let log = fs::read_to_string(log(&lab, &thread)).unwrap();
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let came: Vec<_> = lines.filter(|line| line["type"] == "heddle_item_came").collect();
+    let came: Vec<_> = lines.filter(|line| line["type"] == "heddle_original_item").collect();
     assert_eq!(came.len(), 1);
     let text = came[0]["payload"]["content"][0]["text"].as_str().unwrap();
     assert!(text == prompt, "{} bytes of {}", text.len(), prompt.len());

@@ -10,7 +10,7 @@
 use protocol::error::{ErrorClass, SampleError};
 use protocol::event::Event;
 use protocol::item::{CompactionReason, Item, ItemBody};
-use protocol::keep::Keep;
+use protocol::persist::Persist;
 
 use super::{Outcome, Purpose, Turn, TurnOptions};
 use crate::compaction::{self, Ending, Room};
@@ -119,7 +119,7 @@ impl Turn {
             let cause = "the history could not be replaced without losing what must stay";
             return self.fail_by_limit(cause.to_owned());
         };
-        self.keep(Keep::Compacted(compacted));
+        self.keep(Persist::Compacted(compacted));
         self.context_tokens = 0;
         self.abridged = None;
         self.just_compacted = true;

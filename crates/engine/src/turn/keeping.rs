@@ -1,7 +1,7 @@
 //! The part of a turn that has things written down before they are shown.
 
 use protocol::event::Event;
-use protocol::keep::Keep;
+use protocol::persist::Persist;
 use protocol::repair::Repair;
 use protocol::responses::KnownItem;
 
@@ -17,11 +17,11 @@ impl Turn {
         let item = if origin == Origin::User { "what you said" } else { "an item" };
         let lost: Vec<_> = lost.map(|kind| Repair { kind, index, item: item.to_owned() }).collect();
         if !lost.is_empty() {
-            self.keep(Keep::Came(came));
+            self.keep(Persist::Original(came));
             self.emit(Event::HistoryRepaired(lost));
         }
         if let Some(wire) = sent {
-            self.keep(Keep::Item { wire, said: origin == Origin::User });
+            self.keep(Persist::Item { wire, said: origin == Origin::User });
         }
     }
 
@@ -29,7 +29,7 @@ impl Turn {
     pub(super) fn keep_early(&mut self) {
         for key in std::mem::take(&mut self.returned) {
             if let Some(returned) = self.calls.returned(key) {
-                self.keep(Keep::Returned(returned));
+                self.keep(Persist::Returned(returned));
             }
             if let Some(item) = self.ended.remove(&key) {
                 self.emit(Event::ItemCompleted(item));
@@ -45,7 +45,7 @@ impl Turn {
         ended.into_iter().for_each(|item| self.emit(Event::ItemCompleted(item)));
     }
 
-    pub(super) fn keep(&mut self, keep: Keep) {
-        self.actions.push_back(Action::Keep(keep));
+    pub(super) fn keep(&mut self, keep: Persist) {
+        self.actions.push_back(Action::Persist(keep));
     }
 }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::event::Event;
 use protocol::id::{CallKey, ItemId};
 use protocol::item::{EndpointCall, Item, ItemBody, Status};
-use protocol::keep::Keep;
 use protocol::open::{Open, Raw};
+use protocol::persist::Persist;
 use protocol::responses::{
     CallOutput, Completion, KnownItem, Message, ResponseItem, StreamEvent, is_failure,
 };
@@ -17,7 +17,7 @@ use protocol::rollout::TotalledUsage;
 
 use super::compacting::Squeezed;
 use super::{Action, Failure, Purpose, State, Turn, hosted};
-use crate::call::{self, Call, Held, Payload, Taken};
+use crate::call::{self, Call, EndpointOnlyCall, Payload, Taken};
 use crate::context::{self, Origin};
 
 /// An item that is being streamed.
@@ -97,7 +97,7 @@ impl Turn {
                     self.squeezed = Squeezed::No;
                 }
                 let total_tokens = completion.total_tokens;
-                self.keep(Keep::Usage {
+                self.keep(Persist::Usage {
                     answer: TotalledUsage { usage: completion.usage, total_tokens },
                     turn: self.turn_usage.into(),
                     thread: self.usage.into(),
@@ -338,7 +338,7 @@ impl Turn {
             self.limit_reached = Some(message);
         } else if let Some(output) = self.calls.take_early(id) {
             let refusal = String::new();
-            self.calls.push_held(id, call, Held { item, refusal });
+            self.calls.push_held(id, call, EndpointOnlyCall { item, refusal });
             self.on_output(output);
         } else if let Some(tool) = tool {
             let refusal = call::refusal(&call, limits);
@@ -348,7 +348,7 @@ impl Turn {
             }
         } else {
             let refusal = call::unsupported(&call);
-            self.calls.push_held(id, call, Held { item, refusal });
+            self.calls.push_held(id, call, EndpointOnlyCall { item, refusal });
         }
     }
 
@@ -376,7 +376,7 @@ impl Turn {
                 self.push(Origin::Turn, output);
             }
         } else if let Some(returned) = self.calls.returned(key) {
-            self.keep(Keep::Returned(returned));
+            self.keep(Persist::Returned(returned));
         }
         self.show_endpoint_call(call_id, body);
     }
@@ -393,7 +393,7 @@ impl Turn {
     fn on_unknown(&mut self, raw: Raw) {
         let hosted = hosted::read(&raw, self.options.limits.output_bytes_max);
         let kind = raw.kind().map(std::borrow::Cow::into_owned);
-        self.keep(Keep::Came(raw));
+        self.keep(Persist::Original(raw));
         match hosted {
             Some(body) => self.show_endpoint_call(None, body),
             None => self.unshown.kind(kind.as_deref().unwrap_or("an item without a type")),
@@ -413,7 +413,7 @@ impl Turn {
         unknown.iter().for_each(|kind| self.unshown.kind(kind));
         if !unknown.is_empty() {
             let came = context::wire(&KnownItem::Message(message.clone()));
-            self.keep(Keep::Came(came));
+            self.keep(Persist::Original(came));
         }
         message.role = "assistant".to_owned();
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use protocol::keep::Keep;
+use protocol::persist::Persist;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -22,20 +22,20 @@ impl Kept {
         Self { items: input.iter().map(|item| item.get().to_owned()).collect(), ..Self::default() }
     }
 
-    pub(crate) fn take(&mut self, keep: Keep) {
+    pub(crate) fn take(&mut self, keep: Persist) {
         match keep {
-            Keep::Item { wire, .. } => {
+            Persist::Item { wire, .. } => {
                 let item: Value = serde_json::from_str(wire.as_str()).unwrap();
                 if let (Some(call), Some(_)) = (item["call_id"].as_str(), item.get("output")) {
                     self.late.insert(call.to_owned());
                 }
                 self.items.push(wire.as_str().to_owned());
             }
-            Keep::Returned(returned) => {
+            Persist::Returned(returned) => {
                 assert!(self.early.insert(returned.call_id), "an output is kept early twice");
             }
-            Keep::Came(_) | Keep::Usage { .. } => {}
-            Keep::Compacted(compacted) => {
+            Persist::Original(_) | Persist::Usage { .. } => {}
+            Persist::Compacted(compacted) => {
                 let history = compacted.replacement_history.unwrap();
                 self.items = history.iter().map(|item| item.as_str().to_owned()).collect();
             }

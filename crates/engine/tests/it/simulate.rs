@@ -538,7 +538,7 @@ impl<'a> World<'a> {
         assert!(!ended || matches!(action, Action::Finish(_)), "something after the last event");
         match action {
             Action::Emit(event) => self.observe_event(event),
-            Action::Keep(keep) => self.kept.take(keep),
+            Action::Persist(keep) => self.kept.take(keep),
             Action::Sample(purpose) => self.observe_sample(purpose),
             Action::CloseStream => assert!(self.sampling.take().is_some(), "no stream is open"),
             Action::Run(call) => self.observe_run(call),

@@ -178,7 +178,7 @@ impl Play {
         }
         let turn = self.turn.as_mut().unwrap();
         while let Some(action) = turn.poll() {
-            if let Action::Keep(keep) = action {
+            if let Action::Persist(keep) = action {
                 self.kept.take(keep);
                 continue;
             }
@@ -402,7 +402,7 @@ fn read_error(class: &str) -> SampleError {
 fn brief_action(action: &Action, turn: &Turn) -> String {
     match action {
         Action::Emit(event) => brief_event(event),
-        Action::Keep(keep) => format!("keep {keep:?}"),
+        Action::Persist(keep) => format!("keep {keep:?}"),
         Action::Sample(purpose) => {
             format!("sample {purpose:?}: {}", brief_input(&turn.input(*purpose)))
         }

@@ -123,7 +123,7 @@ impl Pending {
         } else {
             KnownItem::FunctionCallOutput(output)
         };
-        let entry = Entry { wire: item::write(&output), origin: Origin::Turn, maker: None };
+        let entry = Entry { wire: item::write(&output), origin: Origin::Turn, model_id: None };
         Kept { index: self.index, entry, part: Part::of(&output), id: None }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use protocol::repair::{Repair, RepairKind};
 
 use super::{Kept, Part};
-use crate::fold::{Entry, Maker};
+use crate::fold::{Entry, ModelId};
 
 /// Leaves out reasoning and searches that the endpoint cannot read, and ids that it would refuse.
 ///
@@ -13,29 +13,31 @@ use crate::fold::{Entry, Maker};
 /// before it, and refuses the one without the other.
 pub(super) fn check(
     kept: &mut Vec<Kept>,
-    makers: &[Maker],
-    own: &Maker,
+    model_ids: &[ModelId],
+    own: &ModelId,
     repairs: &mut Vec<Repair>,
 ) {
-    let maker = |entry: &Entry| entry.maker.and_then(|index| makers.get(usize::from(index)));
+    let model_id =
+        |entry: &Entry| entry.model_id.and_then(|index| model_ids.get(usize::from(index)));
     let mut bereft = false;
     let mut ids = HashSet::new();
     kept.retain_mut(|item| {
         bereft &= item.part.is_models();
-        let maker = maker(&item.entry);
+        let model_id = model_id(&item.entry);
         // A provider that nobody knows is taken for ours if the model is.
-        let other = |maker: &Maker| {
-            maker.provider != own.provider
-                && !(maker.provider.is_empty() && maker.model == own.model)
+        let other = |model_id: &ModelId| {
+            model_id.provider != own.provider
+                && !(model_id.provider.is_empty() && model_id.model == own.model)
         };
-        let is_foreign = maker.is_some_and(other);
+        let is_foreign = model_id.is_some_and(other);
         let refused = match item.part {
             Part::LostThought => {
                 bereft = true;
                 return false;
             }
             Part::Thought { .. }
-                if maker.is_some_and(|maker| other(maker) || maker.model != own.model) =>
+                if model_id
+                    .is_some_and(|model_id| other(model_id) || model_id.model != own.model) =>
             {
                 Some(RepairKind::ReasoningForeign)
             }

@@ -3,7 +3,7 @@
 //!
 //! To add one, put a row with `name`, `wire` (`responses`, `chat` or `both`) and `items` into a file of
 //! `tests/data/broken` and run with `UPDATE=1`: it writes `repairs` (kind, place and item) and `sent`,
-//! in which a number stands for an item that goes out as it came in. `makers` says who made an item
+//! in which a number stands for an item that goes out as it came in. `model_ids` says who made an item
 //! (`own`, `sibling` for another model of the same provider, `other`), `requires` which id the endpoint
 //! gave out together with which reasoning, `taken` that the endpoint would have taken it.
 
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use history::{Entry, Maker, Wire, check};
+use history::{Entry, ModelId, Wire, check};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use testkit::Strict;
@@ -25,7 +25,7 @@ struct Row {
     name: String,
     wire: String,
     #[serde(default)]
-    makers: BTreeMap<usize, String>,
+    model_ids: BTreeMap<usize, String>,
     #[serde(default)]
     requires: BTreeMap<String, String>,
     #[serde(default)]
@@ -40,29 +40,30 @@ struct Row {
 /// Checks a row for one API and returns the repairs and the items.
 fn run(row: &Row, wire: Wire) -> (Vec<String>, Vec<String>) {
     let name = &row.name;
-    let makers = [
+    let model_ids = [
         own(),
-        Maker { provider: "own".to_owned(), model: "m2".to_owned() },
-        Maker { provider: "other".to_owned(), model: "m1".to_owned() },
+        ModelId { provider: "own".to_owned(), model: "m2".to_owned() },
+        ModelId { provider: "other".to_owned(), model: "m1".to_owned() },
     ];
-    let maker = |index| {
-        let name = row.makers.get(&index)?;
-        let index = ["own", "sibling", "other"].iter().position(|maker| maker == name);
+    let model_id = |index| {
+        let name = row.model_ids.get(&index)?;
+        let index = ["own", "sibling", "other"].iter().position(|model_id| model_id == name);
         Some(u16::try_from(index.unwrap()).unwrap())
     };
     let items = row.items.iter().enumerate();
-    let entries: Vec<Entry> = items.map(|(index, item)| entry(item.get(), maker(index))).collect();
+    let entries: Vec<Entry> =
+        items.map(|(index, item)| entry(item.get(), model_id(index))).collect();
     let (sealed_by, requires) = (Some("own:".to_owned()), row.requires.clone());
     let rules = Strict { sealed_by, requires, ..Strict::default() };
     if !row.taken && wire == Wire::Responses {
         assert!(ask(&rules, wire, &entries).is_err(), "{name}: nothing is wrong with it");
     }
     let profile = profile(wire);
-    let checked = check(entries, &makers, &profile);
+    let checked = check(entries, &model_ids, &profile);
     if let Err(refusal) = ask(&rules, wire, &checked.entries) {
         panic!("{name}: {wire:?}: {refusal}\n{:#?}", checked.entries);
     }
-    let again = check(checked.entries.clone(), &makers, &profile);
+    let again = check(checked.entries.clone(), &model_ids, &profile);
     assert_eq!((&again.entries, again.repairs.len()), (&checked.entries, 0), "{name}: twice");
     let repair = |repair: &protocol::repair::Repair| {
         assert!(!repair.to_string().is_empty());
@@ -118,8 +119,8 @@ fn write(rows: &[Row]) -> String {
     let mut text = String::from("[\n");
     for (number, row) in rows.iter().enumerate() {
         let _ = write!(text, "{{\"name\": {}, \"wire\": {}", json(&row.name), json(&row.wire));
-        if !row.makers.is_empty() {
-            let _ = write!(text, ", \"makers\": {}", json(&row.makers));
+        if !row.model_ids.is_empty() {
+            let _ = write!(text, ", \"model_ids\": {}", json(&row.model_ids));
         }
         if !row.requires.is_empty() {
             let _ = write!(text, ", \"requires\": {}", json(&row.requires));

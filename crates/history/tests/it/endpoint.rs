@@ -1,6 +1,6 @@
 //! A checked history as a request, put to a strict endpoint.
 
-use history::{Entry, Maker, Origin, Profile, Wire};
+use history::{Entry, ModelId, Origin, Profile, Wire};
 use protocol::chat;
 use protocol::open::Raw;
 use protocol::responses::Request;
@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 use testkit::{Refusal, Strict};
 
 /// Who makes what the endpoint of the tests can read.
-pub(crate) fn own() -> Maker {
-    Maker { provider: "own".to_owned(), model: "m1".to_owned() }
+pub(crate) fn own() -> ModelId {
+    ModelId { provider: "own".to_owned(), model: "m1".to_owned() }
 }
 
 pub(crate) fn profile(wire: Wire) -> Profile {
-    Profile { wire, maker: own() }
+    Profile { wire, model_id: own() }
 }
 
 /// Puts items into a request for `wire` and asks the endpoint.
@@ -48,7 +48,7 @@ pub(crate) fn ask(rules: &Strict, wire: Wire, entries: &[Entry]) -> Result<(), R
 }
 
 /// Makes an entry of a JSON text.
-pub(crate) fn entry(json: &str, maker: Option<u16>) -> Entry {
+pub(crate) fn entry(json: &str, model_id: Option<u16>) -> Entry {
     let raw: Raw = serde_json::from_str(json).unwrap();
-    Entry { wire: raw, origin: Origin::Turn, maker }
+    Entry { wire: raw, origin: Origin::Turn, model_id }
 }

@@ -40,13 +40,13 @@ fn show(folded: &Folded) -> String {
             Origin::User => "user ",
             Origin::Turn => "turn ",
         };
-        let maker = entry.maker.map_or("-".to_owned(), |maker| maker.to_string());
-        let _ = writeln!(text, "{origin} {maker} {}", entry.wire.as_str());
+        let model_id = entry.model_id.map_or("-".to_owned(), |model_id| model_id.to_string());
+        let _ = writeln!(text, "{origin} {model_id} {}", entry.wire.as_str());
     }
-    for (index, maker) in folded.makers.iter().enumerate() {
-        let _ = writeln!(text, "maker {index} {} {}", maker.provider, maker.model);
+    for (index, model_id) in folded.model_ids.iter().enumerate() {
+        let _ = writeln!(text, "model_id {index} {} {}", model_id.provider, model_id.model);
     }
-    let _ = writeln!(text, "next maker {:?}", folded.maker);
+    let _ = writeln!(text, "next model_id {:?}", folded.model_id);
     let usage = folded.usage;
     let _ = writeln!(text, "tokens {} in, {} out", usage.input_tokens, usage.output_tokens);
     let _ = writeln!(text, "context {} tokens", folded.context_tokens);
@@ -86,7 +86,7 @@ fn logs() {
     assert!(count >= 25, "{count} logs");
 }
 
-/// What is written into a line that replaces a history comes back with its makers.
+/// What is written into a line that replaces a history comes back with the models that made it.
 #[test]
 fn a_history_can_be_written_down_again() {
     let log = include_str!("../data/logs/makers.jsonl");
@@ -97,11 +97,11 @@ fn a_history_can_be_written_down_again() {
     });
     let again = fold(&format!("{log}{compacted}\n"));
     let shown = |folded: &Folded| -> Vec<_> {
-        let maker = |index: Option<u16>| Some(folded.makers[usize::from(index?)].clone());
-        folded.entries.iter().map(|entry| (entry.wire.clone(), maker(entry.maker))).collect()
+        let model_id = |index: Option<u16>| Some(folded.model_ids[usize::from(index?)].clone());
+        folded.entries.iter().map(|entry| (entry.wire.clone(), model_id(entry.model_id))).collect()
     };
-    let known = |entries: Vec<(protocol::open::Raw, Option<history::Maker>)>| -> Vec<_> {
-        entries.into_iter().filter(|(_, maker)| maker.is_some()).collect()
+    let known = |entries: Vec<(protocol::open::Raw, Option<history::ModelId>)>| -> Vec<_> {
+        entries.into_iter().filter(|(_, model_id)| model_id.is_some()).collect()
     };
     assert_eq!(
         known(shown(&again)).len(),

@@ -113,7 +113,7 @@ fn of_a_history_that_is_too_long_the_oldest_answers_stay_on_disk() {
     assert!(first[0].contains("rules") && first[1].contains("the task"), "{first:?}");
     assert!(first[2].contains("reasoning"), "an answer leaves whole: {first:?}");
     assert!(folded.entries.last().unwrap().wire.as_str().contains("c1999"));
-    let checked = check(folded.entries, &folded.makers, &profile(Wire::Responses));
+    let checked = check(folded.entries, &folded.model_ids, &profile(Wire::Responses));
     assert_eq!(checked.repairs, []);
 }
 

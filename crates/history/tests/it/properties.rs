@@ -1,6 +1,6 @@
 //! What holds for every history.
 
-use history::{Checked, Entry, Fold, Maker, Profile, Wire, check, heal};
+use history::{Checked, Entry, Fold, ModelId, Profile, Wire, check, heal};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -12,18 +12,18 @@ use testkit::Strict;
 use crate::endpoint::{ask, entry, own, profile};
 use crate::generate::{broken_item, fine_history};
 
-fn makers() -> [Maker; 2] {
-    [own(), Maker { provider: "other".to_owned(), model: "m1".to_owned() }]
+fn model_ids() -> [ModelId; 2] {
+    [own(), ModelId { provider: "other".to_owned(), model: "m1".to_owned() }]
 }
 
 /// Checks, asks the strict endpoint, and checks the result again, which must find nothing.
 fn checked(entries: Vec<Entry>, profile: &Profile) -> Result<Checked, TestCaseError> {
     let count = entries.len();
-    let got = check(entries, &makers(), profile);
+    let got = check(entries, &model_ids(), profile);
     if let Err(refusal) = ask(&Strict::default(), profile.wire, &got.entries) {
         return Err(TestCaseError::fail(format!("{refusal}: {:#?}", got.entries)));
     }
-    let again = check(got.entries.clone(), &makers(), profile);
+    let again = check(got.entries.clone(), &model_ids(), profile);
     prop_assert_eq!((&again.repairs, &again.entries), (&Vec::new(), &got.entries));
     prop_assert!(got.repairs.is_sorted_by_key(|repair| repair.index));
     prop_assert!(got.repairs.iter().all(|repair| repair.index < count));
@@ -66,7 +66,7 @@ proptest! {
     #[test]
     fn any_history_can_be_sent(items in vec((broken_item(), option::of(0..3_u16)), 0..14)) {
         for wire in WIRES {
-            let entries = items.iter().map(|(item, maker)| entry(item, *maker)).collect();
+            let entries = items.iter().map(|(item, model_id)| entry(item, *model_id)).collect();
             checked(entries, &profile(wire))?;
         }
     }
@@ -75,7 +75,7 @@ proptest! {
     fn a_fine_history_stays_as_it_is(items in fine_history()) {
         for wire in WIRES {
             let entries: Vec<_> = items.iter().map(|item| entry(item, Some(0))).collect();
-            let got = check(entries.clone(), &makers(), &profile(wire));
+            let got = check(entries.clone(), &model_ids(), &profile(wire));
             prop_assert_eq!(&got.repairs, &Vec::new());
             prop_assert_eq!(&got.entries, &entries);
             prop_assert_eq!(ask(&Strict::default(), wire, &got.entries), Ok(()));
@@ -113,11 +113,11 @@ proptest! {
         let healed = heal(&folded);
         for item in &healed {
             let raw: Raw = serde_json::from_str(&serde_json::to_string(item).unwrap()).unwrap();
-            folded.entries.push(Entry { wire: raw, origin: history::Origin::Turn, maker: None });
+            folded.entries.push(Entry { wire: raw, origin: history::Origin::Turn, model_id: None });
         }
         prop_assert_eq!(heal(&folded), Vec::new());
         for wire in WIRES {
-            let got = check(folded.entries.clone(), &folded.makers, &profile(wire));
+            let got = check(folded.entries.clone(), &folded.model_ids, &profile(wire));
             prop_assert_eq!(ask(&Strict::default(), wire, &got.entries), Ok(()));
         }
     }

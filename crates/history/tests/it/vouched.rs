@@ -27,7 +27,7 @@ fn check_items(items: &[&str], want: &[RepairKind]) {
         for raw in folded.replacement_history() {
             assert!(serde_json::from_str::<serde_json::Value>(raw.as_str()).is_ok(), "{raw:?}");
         }
-        let checked = check(folded.entries, &folded.makers, &profile(wire));
+        let checked = check(folded.entries, &folded.model_ids, &profile(wire));
         let mut got: Vec<_> = checked.repairs.iter().map(|repair| repair.kind).collect();
         got.sort_by_key(|kind| format!("{kind:?}"));
         assert_eq!(got, want, "{items:?}");
@@ -69,7 +69,7 @@ proptest! {
         }
         let folded = fold.finish();
         let _ = (heal(&folded), folded.replacement_history());
-        let checked = check(folded.entries, &folded.makers, &profile(Wire::Responses));
+        let checked = check(folded.entries, &folded.model_ids, &profile(Wire::Responses));
         prop_assert_eq!(ask(&Strict::default(), Wire::Responses, &checked.entries), Ok(()));
     }
 }

@@ -59,7 +59,7 @@ pub const KNOWN: &[&Known] = &[
 
 /// What is to be got.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ModelRequest {
     /// `OWNER/NAME`.
     pub repository: String,
     /// Which of its files.
@@ -90,7 +90,7 @@ pub enum Pick {
 )]
 pub struct NotAName(pub String);
 
-impl Wanted {
+impl ModelRequest {
     /// Reads a name: a short one, or `hf:OWNER/REPOSITORY` with `:FILE` or `:QUANTISATION`.
     pub fn parse(text: &str) -> Result<Self, NotAName> {
         let bad = || NotAName(text.to_owned());
@@ -285,7 +285,7 @@ mod tests {
 
     #[track_caller]
     fn check_wanted(text: &str, want: Option<(&str, Pick, &str)>) {
-        let got = Wanted::parse(text).ok();
+        let got = ModelRequest::parse(text).ok();
         let got = got.as_ref().map(|w| (&*w.repository, w.pick.clone(), &*w.name));
         assert_eq!(got, want, "{text}");
         // Whatever it is called can be a name.
@@ -349,7 +349,11 @@ mod tests {
             assert!(!is_name(bad), "{bad}");
         }
         for known in KNOWN {
-            assert!(is_name(known.name) && Wanted::parse(known.name).is_ok(), "{}", known.name);
+            assert!(
+                is_name(known.name) && ModelRequest::parse(known.name).is_ok(),
+                "{}",
+                known.name
+            );
         }
     }
 

@@ -20,8 +20,8 @@ use reqwest::header::{
 use rustix::fs::statvfs;
 
 use crate::models::hub::{self, Head, Hub, HubError};
-use crate::models::name::{self, Pick, Wanted, choose};
-use crate::models::sum::Sum;
+use crate::models::name::{self, ModelRequest, Pick, choose};
+use crate::models::sha256::Sha256;
 use crate::models::{LOCKS_FOLDER, Model, Models, ModelsError, file_name, magic};
 use plan::{Failures, Note, Part, Sent};
 
@@ -160,7 +160,7 @@ impl Puller<'_> {
     /// Gets a model, unless it is there.
     pub async fn pull(
         &self,
-        wanted: &Wanted,
+        wanted: &ModelRequest,
         name: Option<&str>,
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Result<Model, PullError> {
@@ -236,7 +236,7 @@ impl Puller<'_> {
     /// Finds out which files are meant.
     async fn choose(
         &self,
-        wanted: &Wanted,
+        wanted: &ModelRequest,
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Result<Vec<String>, PullError> {
         if let Pick::File(file) = &wanted.pick {
@@ -371,7 +371,7 @@ struct Open<'a> {
     _lock: File,
     note: Note,
     have: u64,
-    sum: Sum,
+    sum: Sha256,
     /// Whether all of it came in this run.
     fresh: bool,
 }
@@ -386,7 +386,7 @@ impl<'a> Open<'a> {
         let fits = note.is_some();
         let note = note.unwrap_or_else(|| Note::of(part));
         let mut open =
-            Self { part, file, _lock: lock, note, have, sum: Sum::default(), fresh: have == 0 };
+            Self { part, file, _lock: lock, note, have, sum: Sha256::default(), fresh: have == 0 };
         if have > 0 && !fits {
             open.again("the file on the hub is another one now", tell)?;
         }
@@ -418,7 +418,7 @@ impl<'a> Open<'a> {
         let path = self.part.path();
         self.file.set_len(0).map_err(disk(&path))?;
         self.file.seek(SeekFrom::Start(0)).map_err(disk(&path))?;
-        (self.have, self.sum, self.fresh) = (0, Sum::default(), true);
+        (self.have, self.sum, self.fresh) = (0, Sha256::default(), true);
         Ok(())
     }
 

@@ -32,7 +32,7 @@ use super::composing;
 use super::problem::Problem;
 use super::stop::Stop;
 use super::upload::Upload;
-use super::{Loaded, Server, unix_seconds};
+use super::{LoadedModel, Server, unix_seconds};
 use crate::engine::{Ended, Generation, Job, Step, UNWANTED};
 use crate::home::random_hex;
 use crate::panics::contain;
@@ -56,7 +56,7 @@ struct Forced {
 /// An answer that can begin.
 pub(crate) struct Begun {
     server: Arc<Server>,
-    loaded: Arc<Loaded>,
+    loaded: Arc<LoadedModel>,
     request: Arc<Request>,
     /// Names of tools that the client runs.
     clients: BTreeSet<String>,
@@ -127,7 +127,7 @@ fn forced(server: &Server, request: &Request) -> Result<Option<Forced>, Problem>
 
 /// Makes the prompt of a round and starts it.
 async fn begin(
-    loaded: &Arc<Loaded>,
+    loaded: &Arc<LoadedModel>,
     request: Arc<Request>,
 ) -> Result<Result<Round, Refusal>, Problem> {
     let loaded = Arc::clone(loaded);
@@ -141,7 +141,7 @@ async fn begin(
 
 /// Makes the prompt and starts on it, for as long as somebody waits for that.
 fn start(
-    loaded: &Loaded,
+    loaded: &LoadedModel,
     request: &Request,
     is_wanted: impl Fn() -> bool + Sync,
 ) -> Result<Round, Refusal> {
@@ -236,7 +236,7 @@ enum Broken {
 /// An answer in the making.
 struct Answer {
     server: Arc<Server>,
-    loaded: Arc<Loaded>,
+    loaded: Arc<LoadedModel>,
     request: Arc<Request>,
     clients: BTreeSet<String>,
     reply: Reply,
@@ -253,7 +253,7 @@ struct Answer {
 
 /// What a model said in one round, as the next one reads it.
 #[derive(Default)]
-struct Said {
+struct RoundText {
     reasoning: String,
     commentary: String,
     text: String,
@@ -314,7 +314,7 @@ impl Answer {
         let (mut next, mut round) = (first, 0);
         loop {
             round += 1;
-            let mut said = Said::default();
+            let mut said = RoundText::default();
             let ending = match next {
                 First::Round(round) => self.generate(*round, &mut said).await?,
                 First::Forced(forced) => self.force(&forced),
@@ -352,7 +352,7 @@ impl Answer {
     }
 
     /// Reads what the model says, and passes it on.
-    async fn generate(&mut self, round: Round, said: &mut Said) -> Result<Ending, Broken> {
+    async fn generate(&mut self, round: Round, said: &mut RoundText) -> Result<Ending, Broken> {
         let Round { mut generation, mut reader, input, profile, left_out } = round;
         self.account.profile = Some(profile).filter(|profile| !profile.is_empty());
         self.account.left_out = left_out;
@@ -410,7 +410,7 @@ impl Answer {
 
     /// Acts as if the model had made a call.
     fn force(&mut self, Forced { name, arguments }: &Forced) -> Ending {
-        let mut said = Said::default();
+        let mut said = RoundText::default();
         self.take(Delta::Call { index: 0, name }, &mut said);
         self.take(Delta::Arguments { index: 0, text: arguments }, &mut said);
         self.take(Delta::CallEnd { index: 0, complete: true }, &mut said);
@@ -418,7 +418,7 @@ impl Answer {
     }
 
     /// Puts a piece into the reply, and what the next round needs of it aside.
-    fn take(&mut self, delta: Delta<'_>, said: &mut Said) {
+    fn take(&mut self, delta: Delta<'_>, said: &mut RoundText) {
         // Each round counts its calls anew; the reply has those of all rounds.
         let base = u32::try_from(self.calls).unwrap_or(u32::MAX);
         let delta = match delta {
@@ -443,7 +443,7 @@ impl Answer {
 
     /// Runs the calls of this round that are ours. Returns whether the model is to go on: there were some,
     /// and none that the client has to run.
-    async fn run_tools(&mut self, ending: Ending, said: Said) -> Result<bool, Broken> {
+    async fn run_tools(&mut self, ending: Ending, said: RoundText) -> Result<bool, Broken> {
         let new: Vec<_> = self.reply.calls()[self.calls..].to_vec();
         self.calls += new.len();
         for call in &new {

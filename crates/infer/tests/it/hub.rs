@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use infer::models::sum::Sum;
+use infer::models::sha256::Sha256;
 
 /// What the hub does with a request for bytes; after the last it does as it should.
 #[derive(Clone, Copy, Debug)]
@@ -188,7 +188,7 @@ fn answer(
     };
     let linked = state.says != Says::Plain && state.says != Says::NoSize;
     if port == "hub" && linked {
-        let mut sum = Sum::default();
+        let mut sum = Sha256::default();
         sum.update(if state.says == Says::WrongSum { b"x" } else { &bytes });
         let size = bytes.len() + if state.says == Says::WrongSize { 7 } else { 0 };
         let head = format!(

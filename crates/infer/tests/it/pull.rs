@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use infer::models::hub::Hub;
-use infer::models::name::Wanted;
+use infer::models::name::ModelRequest;
 use infer::models::pull::{Event, Patience, PullError, Puller};
 use infer::models::{Model, Models};
 use stdx::Redacted;
@@ -40,7 +40,7 @@ fn pull(
         Event::Again { why } => told.push(why.to_owned()),
         Event::Bytes { done, total } => assert!(done <= total),
     };
-    let wanted = Wanted::parse(wanted).unwrap();
+    let wanted = ModelRequest::parse(wanted).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let done = runtime.block_on(puller.pull(&wanted, name, &mut tell));
     (done, told)
@@ -259,7 +259,7 @@ fn nobody_is_there() {
     let patience = Patience { failures_max: 1, wait: Duration::from_millis(1) };
     let puller = Puller { models: &models, hub: &hub, patience };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let wanted = Wanted::parse("smollm2").unwrap();
+    let wanted = ModelRequest::parse("smollm2").unwrap();
     let done = runtime.block_on(puller.pull(&wanted, None, &mut |_| {}));
     assert!(done.unwrap_err().to_string().contains("could not be reached"));
     assert!(!models.folder().exists());

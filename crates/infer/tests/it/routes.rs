@@ -190,7 +190,7 @@ async fn health_is_there_before_the_model_and_work_waits_for_it() {
 #[tokio::test]
 async fn a_model_that_cannot_be_loaded_is_named_with_its_reason() {
     let lab = Lab::new(Set { loaded: false, ..Set::default() }).await;
-    lab.standing.send_replace(infer::serve::Standing::Failed("it is a teapot".to_owned()));
+    lab.standing.send_replace(infer::serve::LoadState::Failed("it is a teapot".to_owned()));
     let answer = lab.responses(&input("x", true)).await;
     assert_eq!(answer.status, 503);
     assert!(answer.body.contains("it is a teapot"), "{answer:?}");

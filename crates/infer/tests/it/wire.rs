@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use infer::engine::Engine;
 use infer::log::Log;
-use infer::serve::{self, Limits, Listeners, Loaded, Parts, Server, Standing};
+use infer::serve::{self, Limits, Listeners, LoadState, LoadedModel, Parts, Server};
 use infer::tools::{Settings, Tools};
 use prompt::model::ModelOptions;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ pub(crate) struct Lab {
     pub(crate) server: Arc<Server>,
     pub(crate) seen: Arc<Seen>,
     pub(crate) port: Option<u16>,
-    pub(crate) standing: watch::Sender<Standing>,
+    pub(crate) standing: watch::Sender<LoadState>,
     pub(crate) engine: Arc<Scripted>,
     pub(crate) serving: JoinHandle<()>,
     end: Option<oneshot::Sender<()>>,
@@ -74,7 +74,7 @@ impl Lab {
         let directory = tempfile::tempdir().unwrap();
         let engine = Scripted::new(set.slots, set.waiting_max);
         let engine = Arc::new(if set.harmony { engine.harmony() } else { engine });
-        let (standing, watched) = watch::channel(Standing::Loading(0.25));
+        let (standing, watched) = watch::channel(LoadState::Loading(0.25));
         if set.loaded {
             standing.send_replace(ready(&engine));
         }
@@ -153,10 +153,10 @@ impl Lab {
     }
 }
 
-fn ready(engine: &Arc<Scripted>) -> Standing {
+fn ready(engine: &Arc<Scripted>) -> LoadState {
     let engine: Arc<dyn Engine> = Arc::clone(engine) as _;
-    let loaded = Loaded::new("tiny".to_owned(), engine, ModelOptions::default()).unwrap();
-    Standing::Ready(Arc::new(loaded))
+    let loaded = LoadedModel::new("tiny".to_owned(), engine, ModelOptions::default()).unwrap();
+    LoadState::Ready(Arc::new(loaded))
 }
 
 pub(crate) fn post(path: &str) -> String {

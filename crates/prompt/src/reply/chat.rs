@@ -3,16 +3,18 @@
 
 use serde::Serialize;
 
-use super::{End, Id, Item, Reply, Said, to_json};
+use super::{End, FrameEvent, Id, Item, Reply, to_json};
 use crate::reader::GAP;
 use crate::refusal::error_body;
 use crate::request::Usage;
 
 /// Writes the chunks that tell of something.
-pub(super) fn write(reply: &Reply, said: Said<'_>, out: &mut Vec<u8>) {
+pub(super) fn write(reply: &Reply, said: FrameEvent<'_>, out: &mut Vec<u8>) {
     let delta = match said {
-        Said::Began => Delta { role: Some("assistant"), content: Some(""), ..Delta::default() },
-        Said::Added(at) => match &reply.entries[at].item {
+        FrameEvent::Began => {
+            Delta { role: Some("assistant"), content: Some(""), ..Delta::default() }
+        }
+        FrameEvent::Added(at) => match &reply.entries[at].item {
             Item::Call(call) => Delta::of_call(Call::whole(reply, *call, "")),
             Item::Reasoning(_) | Item::Commentary(_)
                 if reply.entries[..at].iter().any(|entry| thought(&entry.item).is_some()) =>
@@ -23,7 +25,7 @@ pub(super) fn write(reply: &Reply, said: Said<'_>, out: &mut Vec<u8>) {
                 return;
             }
         },
-        Said::Piece(at, text) => match &reply.entries[at].item {
+        FrameEvent::Piece(at, text) => match &reply.entries[at].item {
             Item::Message(_) => Delta { content: Some(text), ..Delta::default() },
             Item::Reasoning(_) | Item::Commentary(_) => {
                 Delta { reasoning_content: Some(text), ..Delta::default() }
@@ -31,8 +33,8 @@ pub(super) fn write(reply: &Reply, said: Said<'_>, out: &mut Vec<u8>) {
             Item::Call(call) => Delta::of_call(Call::more(reply, *call, text)),
             Item::Output { .. } => return,
         },
-        Said::Done(_) => return,
-        Said::Ended => return end(reply, out),
+        FrameEvent::Done(_) => return,
+        FrameEvent::Ended => return end(reply, out),
     };
     chunk(reply, Some(Choice { delta, ..Choice::default() }), None, out);
 }

@@ -6,20 +6,20 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{End, Entry, Id, Item, Reply, Said, Status, to_json};
+use super::{End, Entry, FrameEvent, Id, Item, Reply, Status, to_json};
 use crate::request::Usage;
 
 /// Writes the frames that tell of something; returns the number of the next frame.
-pub(super) fn write(reply: &Reply, sequence: u64, said: Said<'_>, out: &mut Vec<u8>) -> u64 {
+pub(super) fn write(reply: &Reply, sequence: u64, said: FrameEvent<'_>, out: &mut Vec<u8>) -> u64 {
     let mut frames = Frames { sequence, out };
     match said {
-        Said::Began => {
+        FrameEvent::Began => {
             for kind in ["response.created", "response.in_progress"] {
                 frames.push(Event { response: Some(response(reply)), ..Event::new(kind) });
             }
         }
-        Said::Added(at) => added(reply, at, &mut frames),
-        Said::Piece(at, text) => {
+        FrameEvent::Added(at) => added(reply, at, &mut frames),
+        FrameEvent::Piece(at, text) => {
             let (mut content_index, mut summary_index) = (None, None);
             let of = match &reply.entries[at].item {
                 Item::Message(_) => {
@@ -45,8 +45,8 @@ pub(super) fn write(reply: &Reply, sequence: u64, said: Said<'_>, out: &mut Vec<
             let event = Event { content_index, summary_index, delta, logprobs, ..Event::new(of) };
             frames.push(event.of(reply, at));
         }
-        Said::Done(at) => done(reply, at, &mut frames),
-        Said::Ended => {
+        FrameEvent::Done(at) => done(reply, at, &mut frames),
+        FrameEvent::Ended => {
             let kind = match &reply.end {
                 None | Some(End::Whole) => "response.completed",
                 Some(End::Cut) => "response.incomplete",

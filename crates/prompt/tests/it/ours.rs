@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use prompt::model::{Model, ModelOptions, Prompt};
-use prompt::request::{Asked, Choice, Format, Input, Message, Request, Tool};
+use prompt::request::{Choice, EchoedRequest, Format, Input, Message, Request, Tool};
 use prompt::{Delta, Ending, Facts, Piece, Token};
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ pub(crate) fn request_of(about: Value) -> Request {
         stream_usage: false,
         cache_key: None,
         metadata: serde_json::Map::new(),
-        asked: Asked::default(),
+        asked: EchoedRequest::default(),
     }
 }
 

@@ -77,8 +77,8 @@ fn questions_carry_what_a_person_needs() {
     let call = escalated("c1", "touch SCRATCH/f");
     let mut host = Host::new(&script(&call)).asked([Reaction::Say(Answer::Decline)]);
     host.run();
-    let asker = host.asker.as_ref().unwrap();
-    let question = asker.asked.lock().unwrap().remove(0);
+    let approver = host.approver.as_ref().unwrap();
+    let question = approver.asked.lock().unwrap().remove(0);
     assert_eq!(question.timeout, host.limits.approval_timeout);
     assert_eq!(question.request.reason.as_deref(), Some("May I?"));
     assert!(question.request.scopes.contains(&Scope::Session));
@@ -112,7 +112,7 @@ fn nobody_answers() {
     assert!(begun.elapsed() < Duration::from_secs(100), "time was really waited for");
     assert_eq!(seen.events[2..4], ["answered 0 TimedOut", "ended 0 Failed"]);
     assert!(seen.told[0].contains("nobody answered"), "{:?}", seen.told);
-    assert_eq!(host.asker.unwrap().withdrawn.load(Ordering::SeqCst), 1);
+    assert_eq!(host.approver.unwrap().withdrawn.load(Ordering::SeqCst), 1);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn an_interrupt_withdraws_the_question() {
     let seen = host.run();
     assert_eq!(seen.events[1..], ["asked 0 about 0", "withdrawn 0", "interrupted"]);
     assert_eq!((seen.outcome, host.out("f")), (Outcome::Interrupted, None));
-    assert_eq!(host.asker.unwrap().withdrawn.load(Ordering::SeqCst), 1);
+    assert_eq!(host.approver.unwrap().withdrawn.load(Ordering::SeqCst), 1);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_cancel_withdraws_the_other_questions() {
     assert_eq!(seen.outcome, Outcome::Interrupted);
     assert_eq!(seen.events.last().map(String::as_str), Some("interrupted"));
     assert!(seen.events.contains(&"withdrawn 0".to_owned()), "{:?}", seen.events);
-    assert_eq!(host.asker.unwrap().withdrawn.load(Ordering::SeqCst), 1);
+    assert_eq!(host.approver.unwrap().withdrawn.load(Ordering::SeqCst), 1);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn accepted_for_the_session() {
     let mut host = Host::new(&thrice).asked(answers);
     let seen = host.run();
     assert_eq!(seen.outcome, Outcome::Completed);
-    let asked = host.asker.as_ref().unwrap().asked.lock().unwrap().len();
+    let asked = host.approver.as_ref().unwrap().asked.lock().unwrap().len();
     assert_eq!((asked, host.out("g")), (2, None));
 }
 

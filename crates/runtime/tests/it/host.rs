@@ -17,7 +17,9 @@ use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::item::{Item, ItemBody};
 use providers::{Auth, Client, Endpoint, Identity, WireApi};
-use runtime::{Asked, Asker, Control, Past, RequestOptions, Thread, ThreadOptions, Toolset};
+use runtime::{
+    ApprovalFuture, Approver, Control, RequestOptions, ResumeState, Thread, ThreadOptions, Toolset,
+};
 use sandbox::Sandbox;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -75,8 +77,8 @@ impl Scripted {
     }
 }
 
-impl Asker for Scripted {
-    fn ask(&self, question: Question) -> Asked<'_> {
+impl Approver for Scripted {
+    fn ask(&self, question: Question) -> ApprovalFuture<'_> {
         let offered = question.request.scopes.iter().find_map(|scope| match scope {
             Scope::Prefix(prefix) => Some(prefix.clone()),
             Scope::Session => None,
@@ -118,7 +120,7 @@ impl Asker for Scripted {
 pub(crate) struct Host {
     pub(crate) directory: TempDir,
     pub(crate) server: ModelServer,
-    pub(crate) asker: Option<Arc<Scripted>>,
+    pub(crate) approver: Option<Arc<Scripted>>,
     pub(crate) limits: Limits,
     pub(crate) judge: Option<Box<dyn Judge>>,
     pub(crate) control: (mpsc::Sender<Control>, mpsc::Receiver<Control>),
@@ -147,7 +149,7 @@ impl Host {
         Self {
             directory,
             server: ModelServer::start(script).unwrap(),
-            asker: None,
+            approver: None,
             limits: Limits::default(),
             judge: None,
             control: mpsc::channel(8),
@@ -155,7 +157,7 @@ impl Host {
     }
 
     pub(crate) fn asked(mut self, reactions: impl IntoIterator<Item = Reaction>) -> Self {
-        self.asker = Some(Scripted::new(reactions));
+        self.approver = Some(Scripted::new(reactions));
         self
     }
 
@@ -236,9 +238,10 @@ impl Host {
         };
         let client = Client::new(endpoint, &identity).unwrap();
         let tools = Toolset::new(tools, &[], sessions);
-        let mut thread = Thread::new(id, client, tools, options, Vec::new(), Past::default());
-        if let Some(asker) = &self.asker {
-            thread.set_asker(Arc::clone(asker) as Arc<dyn Asker>);
+        let mut thread =
+            Thread::new(id, client, tools, options, Vec::new(), ResumeState::default());
+        if let Some(approver) = &self.approver {
+            thread.set_approver(Arc::clone(approver) as Arc<dyn Approver>);
         }
         thread
     }

@@ -19,14 +19,14 @@ use protocol::item::{Command, ItemBody, Status};
 use protocol::responses::{OutputBody, ToolSpec};
 use protocol::rollout::{PAGINATED, SessionMeta, TurnContext};
 use providers::{Auth, Client, Endpoint, Identity, WireApi};
-use runtime::{Journal, Past, RequestOptions, Thread, ThreadOptions, Toolset};
+use runtime::{Journal, RequestOptions, ResumeState, Thread, ThreadOptions, Toolset};
 use serde_json::{Value, json};
 use store::disk::{Disk, DiskFile, Entry, Metadata, Mode, RealDisk};
 use store::{NewThread, Store};
 use tempfile::TempDir;
 use testkit::{ModelServer, script};
 use tokio::sync::mpsc;
-use tools::{Progress, ProgressSender, Running, Sessions, Tool, ToolCall};
+use tools::{Progress, ProgressSender, Sessions, Tool, ToolCall, ToolFuture};
 
 /// A disk that counts, and that refuses when told to.
 #[derive(Debug, Default)]
@@ -140,7 +140,7 @@ impl Tool for Print {
     fn parallel(&self) -> bool {
         true
     }
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> Running<'a> {
+    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
         Box::pin(async move {
             self.runs.lock().unwrap().push(call.call_id.clone());
             let tools::ToolInput::Json(json) = &call.input else { panic!("not JSON") };
@@ -225,7 +225,8 @@ impl Host {
         let tool: Box<dyn Tool> = Box::new(Print { runs: Arc::clone(&self.runs) });
         let tools = Toolset::new(vec![tool], &[], Arc::new(Sessions::default()));
         let client = Client::new(endpoint, &identity).unwrap();
-        let mut thread = Thread::new(id, client, tools, options, Vec::new(), Past::default());
+        let mut thread =
+            Thread::new(id, client, tools, options, Vec::new(), ResumeState::default());
         thread.set_journal(Journal::new(log, Rollout::new(id, false, None)));
         thread
     }

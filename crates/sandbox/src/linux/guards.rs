@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Guards {
     /// What must be mounted read-only.
     pub(crate) protected: Vec<PathBuf>,
-    held: Vec<Held>,
+    held: Vec<ActiveGuard>,
     /// What stood at the names that no command can move, by device and number.
     standing: Vec<(PathBuf, (u64, u64))>,
     /// Where locks are, and those that are held, by their number.
@@ -54,7 +54,7 @@ pub(crate) struct Guards {
 
 /// A guard that is in use.
 #[derive(Debug)]
-struct Held {
+struct ActiveGuard {
     path: PathBuf,
     /// The directory that it is in.
     parent: OwnedFd,
@@ -195,7 +195,7 @@ impl Guards {
                 None => lock_shared(&guard, PATIENCE)?,
             }
             let (path, parent) = (path.to_owned(), parent.try_clone()?);
-            let held = Held { path, parent, name: name.to_owned(), guard, lock };
+            let held = ActiveGuard { path, parent, name: name.to_owned(), guard, lock };
             if held.is_in_place() {
                 if held.is_a_guard() {
                     self.held.push(held);
@@ -267,14 +267,14 @@ impl Lookout for Rounds<'_> {
         let stands = |(path, known): &(PathBuf, (u64, u64))| {
             path.symlink_metadata().is_ok_and(|found| (found.dev(), found.ino()) == *known)
         };
-        let held = self.guards.held.iter().all(Held::is_in_place);
+        let held = self.guards.held.iter().all(ActiveGuard::is_in_place);
         let gone = !held || !self.guards.standing.iter().all(stands);
         self.next = Instant::now() + PAUSE;
         gone.then_some(Resource::Guards)
     }
 }
 
-impl Held {
+impl ActiveGuard {
     /// Tells whether the name still leads to what is held.
     fn is_in_place(&self) -> bool {
         let now = statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW);

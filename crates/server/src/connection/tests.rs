@@ -104,10 +104,12 @@ impl Play {
 
     fn opened(&mut self, loading: Loading) {
         let thread = Thread { id: A.into(), ..Thread::default() };
-        let running = Running::new("m".into(), "p".into(), "/w".into(), Sandbox::DangerFullAccess);
+        let running =
+            ThreadSettings::new("m".into(), "p".into(), "/w".into(), Sandbox::DangerFullAccess);
         let (usage, window, told) = (Usage::default(), None, Vec::new());
         let config_warnings = Vec::new();
-        let opened = Opened { id: id(), thread, running, usage, window, told, config_warnings };
+        let opened =
+            OpenedThread { id: id(), thread, running, usage, window, told, config_warnings };
         let request = self.waiting.pop().unwrap();
         self.give(Input::Opened { request, loading, result: Ok(Box::new(opened)) });
     }

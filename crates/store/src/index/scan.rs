@@ -111,7 +111,7 @@ struct Context<'a> {
 
 /// A `response_item`, as far as the index wants it.
 #[derive(Deserialize)]
-struct Said<'a> {
+struct ResponseItemLine<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(default, borrow)]
@@ -279,7 +279,7 @@ impl Summary {
     }
 
     fn item(&mut self, ordinal: Option<u64>, json: &str, sink: &mut dyn FnMut(Item)) {
-        let Ok(said) = serde_json::from_str::<Said<'_>>(json) else { return };
+        let Ok(said) = serde_json::from_str::<ResponseItemLine<'_>>(json) else { return };
         let (role, text) = match (&*said.kind, said.role.as_deref()) {
             ("message", Some("user")) => {
                 let text = content_text(said.content);

@@ -31,7 +31,7 @@ pub(crate) struct Out<'a> {
     pub(crate) sink: &'a mut dyn Sink,
     pub(crate) tools: &'a Tools,
     /// The text since the marker, the marker included, while no call is started.
-    pub(crate) held: &'a mut Held,
+    pub(crate) held: &'a mut HeldText,
     /// The index that the next call gets.
     pub(crate) next_index: &'a mut u32,
     /// Whether what is no call is reasoning.
@@ -40,7 +40,7 @@ pub(crate) struct Out<'a> {
 
 /// Text that is held back, and where it began in the input.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldText {
     pub(crate) text: String,
     pub(crate) start: u64,
     /// Whether a bound was reached; said once, instead of calling the call malformed.
@@ -54,7 +54,7 @@ pub(crate) struct Held {
     pub(crate) settled: u64,
 }
 
-impl Held {
+impl HeldText {
     /// Holds a piece that stands at `at`; tells whether there was room for it.
     ///
     /// The piece is held in any case: nothing is lost, and the caller gives up.

@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::dialect::body::{Body, Held, Out, Step};
+use crate::dialect::body::{Body, HeldText, Out, Step};
 use crate::dialect::spec::{
     Calls, Compiled, Effect, Grammar, MARK_BYTES_MAX, Mark, Marks, Noise, Place, Probe, Switched,
     TOKENS,
@@ -33,8 +33,8 @@ impl Machine {
         let mode = if compiled.start_in_reasoning { Mode::Reasoning } else { Mode::Text };
         let run = Run {
             mode,
-            partial: Held::default(),
-            held: Held::default(),
+            partial: HeldText::default(),
+            held: HeldText::default(),
             body: None,
             next_index,
             line_start: true,
@@ -109,9 +109,9 @@ impl Engine for Machine {
 struct Run {
     mode: Mode,
     /// What may still become a mark.
-    partial: Held,
+    partial: HeldText,
     /// What goes back as text if no call comes of it.
-    held: Held,
+    held: HeldText,
     body: Option<Active>,
     next_index: u32,
     line_start: bool,
@@ -1091,7 +1091,7 @@ fn truncated(detail: &str, range: Range<u64>, sink: &mut dyn Sink) {
 
 /// Tells whether a text may be the beginning of calls of a grammar.
 fn accepts(grammar: &Grammar, text: &str, c: &Compiled) -> bool {
-    let (mut held, mut next_index) = (Held::default(), 0);
+    let (mut held, mut next_index) = (HeldText::default(), 0);
     let (tools, held, next_index) = (&c.tools, &mut held, &mut next_index);
     let mut out = Out { sink: &mut Deaf, tools, held, next_index, reasoning: false };
     !matches!(grammar.body(c).push(text, 0, &mut out), Step::Fail(_))

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::canonical::{Canonical, Collector, Kind};
 use crate::dialect::Tools;
-use crate::dialect::body::{Body, Held, Out, Step};
+use crate::dialect::body::{Body, HeldText, Out, Step};
 use crate::event::{ErrorKind, Event, Sink};
 use crate::json::Reader;
 
@@ -32,7 +32,7 @@ pub(crate) fn play(blocks: &[Block], tools: &Tools, input: &str, cuts: &[usize])
     {
         text(&mut sink, input, at..found);
         at = found + block.open.len();
-        let mut held = Held::default();
+        let mut held = HeldText::default();
         assert!(held.push(block.open, found as u64), "a marker is short");
         let mut body = (block.body)();
         loop {

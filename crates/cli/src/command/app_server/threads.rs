@@ -11,62 +11,62 @@ use serde_json::value::{RawValue, to_raw_value};
 use server::message::RpcError;
 use server::past::PastThread;
 use server::request::{self, ItemsView, Settings, TurnsList};
-use server::wire::{self, Environment, GitInfo, Running, Status};
-use server::{Loading, Opened};
+use server::wire::{self, Environment, GitInfo, Status, ThreadSettings};
+use server::{Loading, OpenedThread};
 use store::{ManageError, Store, StoreError};
 use tools::Sessions;
 
 use crate::args::{SandboxArg, SharedArgs};
-use crate::bootstrap::{self, Ready, Wanted, World};
+use crate::bootstrap::{self, HostEnv, Ready, ThreadRequest};
 use crate::failure::{Failure, code};
 use crate::past::Start;
 
 /// Makes or loads a thread.
 pub(super) fn open(
-    world: &World,
+    host: &HostEnv,
     shared: &SharedArgs,
     loading: Loading,
     settings: &Settings,
     client: &str,
-) -> Result<(Opened, Thread, Arc<Sessions>), RpcError> {
+) -> Result<(OpenedThread, Thread, Arc<Sessions>), RpcError> {
     let start = match loading {
         Loading::Start => Start::New,
         Loading::Resume { thread, .. } => {
-            refuse_archived(world, thread)?;
+            refuse_archived(host, thread)?;
             Start::Resume(thread)
         }
         Loading::Fork { thread, .. } => Start::Fork(thread),
     };
     let turns =
         matches!(loading, Loading::Resume { turns: true, .. } | Loading::Fork { turns: true, .. });
-    let world = world.at(settings.cwd.as_deref().map(Path::new)).map_err(refused)?;
+    let host = host.at(settings.cwd.as_deref().map(Path::new)).map_err(refused)?;
     let shared = over(shared, settings);
-    let (config, odd) = bootstrap::load_config(&world, &shared, false).map_err(refused)?;
-    let wanted = Wanted {
+    let (config, odd) = bootstrap::load_config(&host, &shared, false).map_err(refused)?;
+    let wanted = ThreadRequest {
         start,
         ephemeral: settings.ephemeral.unwrap_or(false),
         ignore_rules: false,
         output_schema: None,
         shared: &shared,
-        originator: bootstrap::originator(&world.env).unwrap_or(client),
+        originator: bootstrap::originator(&host.env).unwrap_or(client),
         // What the reference says of whoever speaks this protocol to it.
         source: "vscode",
     };
     let (ephemeral, originator) = (wanted.ephemeral, wanted.originator.to_owned());
-    let ready = bootstrap::thread(&world, &config, wanted).map_err(refused)?;
+    let ready = bootstrap::thread(&host, &config, wanted).map_err(refused)?;
     let Ready { thread, model, provider, sessions, profile, window, path, told, .. } = ready;
     let id = thread.id();
-    let cwd = world.directory.display().to_string();
+    let cwd = host.directory.display().to_string();
     let shown = match loading {
-        Loading::Start => new_thread(&world, id, ephemeral, originator),
+        Loading::Start => new_thread(&host, id, ephemeral, originator),
         // A fork that is not kept is nowhere but in its source.
         Loading::Fork { thread: source, .. } if ephemeral => {
             let source_id = Some(source.to_string());
-            let forked = read(&world, source, turns, false)?;
-            let new = new_thread(&world, id, ephemeral, originator);
+            let forked = read(&host, source, turns, false)?;
+            let new = new_thread(&host, id, ephemeral, originator);
             wire::Thread { forked_from_id: source_id, turns: forked.turns, ..new }
         }
-        Loading::Resume { .. } | Loading::Fork { .. } => read(&world, id, turns, false)?,
+        Loading::Resume { .. } | Loading::Fork { .. } => read(&host, id, turns, false)?,
     };
     let shown = wire::Thread {
         environments: Some(vec![Environment::local(&cwd)]),
@@ -78,10 +78,10 @@ pub(super) fn open(
         can_accept_direct_input: Some(true),
         ..shown
     };
-    let opened = Opened {
+    let opened = OpenedThread {
         id,
         thread: shown,
-        running: Running::new(model, provider, cwd, sandbox(&profile, &world.directory)),
+        running: ThreadSettings::new(model, provider, cwd, sandbox(&profile, &host.directory)),
         usage: thread.usage(),
         window,
         told: told.into_iter().filter_map(words).collect(),
@@ -92,13 +92,13 @@ pub(super) fn open(
 
 /// Reads a thread from its files.
 pub(super) fn read(
-    world: &World,
+    host: &HostEnv,
     thread: ThreadId,
     turns: bool,
     running: bool,
 ) -> Result<wire::Thread, RpcError> {
     let view = if turns { ItemsView::Full } else { ItemsView::NotLoaded };
-    let mut read = read_as(world, thread, view, running)?;
+    let mut read = read_as(host, thread, view, running)?;
     if !turns {
         read.turns = Vec::new();
     }
@@ -107,34 +107,34 @@ pub(super) fn read(
 
 /// Reads a page of turns.
 pub(super) fn list(
-    world: &World,
+    host: &HostEnv,
     asked: &TurnsList,
     running: bool,
 ) -> Result<Box<RawValue>, RpcError> {
     let view = asked.items_view.unwrap_or_default();
-    let thread = read_as(world, asked.thread, view, running)?;
+    let thread = read_as(host, asked.thread, view, running)?;
     let page = server::page::page(thread.turns, asked)?;
     to_raw_value(&page).map_err(|error| RpcError::internal(error.to_string()))
 }
 
 /// Puts a thread into the archive.
-pub(super) fn archive(world: &World, thread: ThreadId) -> Result<(), RpcError> {
-    Store::new(&world.home).archive(thread).map_err(manage_error)
+pub(super) fn archive(host: &HostEnv, thread: ThreadId) -> Result<(), RpcError> {
+    Store::new(&host.home).archive(thread).map_err(manage_error)
 }
 
 /// Takes a thread back from the archive.
-pub(super) fn unarchive(world: &World, thread: ThreadId) -> Result<wire::Thread, RpcError> {
-    Store::new(&world.home).unarchive(thread).map_err(manage_error)?;
-    read(world, thread, false, false)
+pub(super) fn unarchive(host: &HostEnv, thread: ThreadId) -> Result<wire::Thread, RpcError> {
+    Store::new(&host.home).unarchive(thread).map_err(manage_error)?;
+    read(host, thread, false, false)
 }
 
 fn read_as(
-    world: &World,
+    host: &HostEnv,
     thread: ThreadId,
     view: ItemsView,
     running: bool,
 ) -> Result<wire::Thread, RpcError> {
-    let store = Store::new(&world.home);
+    let store = Store::new(&host.home);
     let mut past = PastThread::new(view);
     store.read(thread, &mut |line| past.line(line)).map_err(store_error)?;
     let found = store.find(thread).map_err(store_error)?;
@@ -148,9 +148,9 @@ fn read_as(
     })
 }
 
-fn new_thread(world: &World, id: ThreadId, ephemeral: bool, originator: String) -> wire::Thread {
+fn new_thread(host: &HostEnv, id: ThreadId, ephemeral: bool, originator: String) -> wire::Thread {
     let now = i64::try_from(runtime::id::now_ms() / 1000).unwrap_or(i64::MAX);
-    let git = runtime::project::git_head(&world.directory);
+    let git = runtime::project::git_head(&host.directory);
     wire::Thread {
         id: id.to_string(),
         session_id: id.to_string(),
@@ -204,8 +204,8 @@ fn sandbox(profile: &Profile, cwd: &Path) -> wire::Sandbox {
     }
 }
 
-fn refuse_archived(world: &World, thread: ThreadId) -> Result<(), RpcError> {
-    match Store::new(&world.home).find(thread).map_err(store_error)? {
+fn refuse_archived(host: &HostEnv, thread: ThreadId) -> Result<(), RpcError> {
+    match Store::new(&host.home).find(thread).map_err(store_error)? {
         Some(found) if found.archived => Err(RpcError::invalid(format!(
             "thread {thread} is archived; call thread/unarchive first"
         ))),

@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::with_model;
 use crate::args::SharedArgs;
 use crate::args::daemon::{RunArgs, ServeArgs};
-use crate::bootstrap::{self, World};
+use crate::bootstrap::{self, HostEnv};
 use crate::failure::{Failure, code};
 use crate::local;
 use crate::safety;
@@ -45,7 +45,7 @@ const STACK_BYTES: usize = 16 << 20;
 const COMPOSING_MAX: usize = 4;
 
 pub(super) fn run(
-    world: &World,
+    host: &HostEnv,
     home: Home,
     shared: &SharedArgs,
     args: RunArgs,
@@ -55,28 +55,28 @@ pub(super) fn run(
         let _ = rustix::process::setsid();
     }
     if cfg!(feature = "local") {
-        with_own_environment(world);
+        with_own_environment(host);
     }
-    let (config, odd) = bootstrap::load_config(world, shared, false)?;
+    let (config, odd) = bootstrap::load_config(host, shared, false)?;
     for text in odd {
         note(&format!("warning: {text}"));
     }
     let serve = with_model(args.serve, shared).or(&config.daemon);
-    let (model, file) = resolve(world, serve.model.as_deref())?;
+    let (model, file) = resolve(host, serve.model.as_deref())?;
     let load = load(file.clone(), &serve);
     let options = Options {
         model_options: ModelOptions { raw: serve.raw, ..ModelOptions::default() },
         port: serve.tcp,
-        token: set(&world.env, "HEDDLE_DAEMON_TOKEN").map(|token| Redacted::new(token.trim())),
+        token: set(&host.env, "HEDDLE_DAEMON_TOKEN").map(|token| Redacted::new(token.trim())),
         idle: match serve.idle_timeout {
             None => Some(IDLE_DEFAULT),
             Some(0) => None,
             Some(secs) => Some(Duration::from_secs(secs).min(IDLE_MAX)),
         },
-        tools: tools(world, &config)?,
-        forced_calls: switch(&world.env, "HEDDLE_ALLOW_FORCED_CALLS")?,
+        tools: tools(host, &config)?,
+        forced_calls: switch(&host.env, "HEDDLE_ALLOW_FORCED_CALLS")?,
         metrics: serve.metrics,
-        tokens_noted: number(&world.env, "HEDDLE_DEBUG_TOKEN_IDS")?
+        tokens_noted: number(&host.env, "HEDDLE_DEBUG_TOKEN_IDS")?
             .map_or(0, |count| usize::try_from(count).unwrap_or(usize::MAX)),
         limits: Limits::default(),
         home: home.clone(),
@@ -121,8 +121,8 @@ pub(super) fn run(
 
 /// Begins again with [`SPIN`] and [`NO_BACKTRACE`] set, which are read when a program starts. If that does not work,
 /// nothing is lost but speed.
-fn with_own_environment(world: &World) {
-    let has = |name: &str| world.env.contains_key(name);
+fn with_own_environment(host: &HostEnv) {
+    let has = |name: &str| host.env.contains_key(name);
     let spins = cfg!(all(target_os = "linux", target_env = "gnu"));
     let is_patient = !spins || has(SPIN.0) || has(WAIT_POLICY);
     if is_patient && has(NO_BACKTRACE.0) {
@@ -171,8 +171,8 @@ fn signals() -> std::io::Result<impl Future<Output = ()>> {
 }
 
 /// Finds the file of a model.
-fn resolve(world: &World, name: Option<&str>) -> Result<(String, PathBuf), Failure> {
-    let models = local::models(&world.home, &world.env);
+fn resolve(host: &HostEnv, name: Option<&str>) -> Result<(String, PathBuf), Failure> {
+    let models = local::models(&host.home, &host.env);
     let found = match name {
         Some(name) => models.find(name),
         None => models.default_model(),
@@ -207,14 +207,14 @@ fn load(_path: PathBuf, _serve: &ServeArgs) -> Load {
 }
 
 /// Says why a daemon could not serve a model, as far as that can be known without starting one.
-pub(super) fn check(world: &World, config: &Config, model: Option<&str>) -> Result<(), Failure> {
-    local::models(&world.home, &world.env).check(model).map_err(Failure::usage)?;
-    Tools::new(tools(world, config)?).map(drop).map_err(Failure::usage)
+pub(super) fn check(host: &HostEnv, config: &Config, model: Option<&str>) -> Result<(), Failure> {
+    local::models(&host.home, &host.env).check(model).map_err(Failure::usage)?;
+    Tools::new(tools(host, config)?).map(drop).map_err(Failure::usage)
 }
 
 /// Reads what the user says about the daemon's own tools.
-fn tools(world: &World, config: &Config) -> Result<Settings, Failure> {
-    let env = &world.env;
+fn tools(host: &HostEnv, config: &Config) -> Result<Settings, Failure> {
+    let env = &host.env;
     let on = switch(env, "HEDDLE_ALLOW_TOOLS")?;
     let allowed = set(env, "HEDDLE_ALLOWED_TOOLS").unwrap_or_default();
     let allowed = allowed.split(',').map(str::trim).filter(|name| !name.is_empty());
@@ -235,11 +235,11 @@ fn tools(world: &World, config: &Config) -> Result<Settings, Failure> {
     let declared: Vec<_> = declared.collect();
     let needs_place = on && declared.iter().any(|tool| allowed.contains(&tool.name));
     let place = if needs_place {
-        match safety::find_sandbox(world, config, SandboxMode::ReadOnly, None) {
+        match safety::find_sandbox(host, config, SandboxMode::ReadOnly, None) {
             Ok(sandbox) => {
-                let env = safety::command_env(world, config);
+                let env = safety::command_env(host, config);
                 // Not where the daemon itself is: its folder is hidden from commands.
-                Place::new(sandbox, world.home.clone(), env, memory_bytes_max)
+                Place::new(sandbox, host.home.clone(), env, memory_bytes_max)
             }
             Err(failure) => Place::nowhere(&failure.error.to_string()),
         }

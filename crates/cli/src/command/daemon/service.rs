@@ -7,18 +7,18 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
-use infer::service::{Keeper, Service, Step};
+use infer::service::{Service, ServiceManager, Step};
 
 use super::{note, ourselves, print, with_model};
 use crate::args::SharedArgs;
 use crate::args::daemon::ServeArgs;
-use crate::bootstrap::World;
+use crate::bootstrap::HostEnv;
 use crate::failure::Failure;
 use crate::local;
 
 /// Writes the file of the service, and has it kept from now on.
 pub(super) fn install(
-    world: &World,
+    host: &HostEnv,
     shared: &SharedArgs,
     args: ServeArgs,
     print_only: bool,
@@ -27,13 +27,13 @@ pub(super) fn install(
     let mut words = args.words();
     if let Some(model) = &args.model {
         // A service that can never start is of no use, and its complaint would be in a log.
-        local::models(&world.home, &world.env).find(model).map_err(Failure::usage)?;
+        local::models(&host.home, &host.env).find(model).map_err(Failure::usage)?;
         words.extend(["--model".to_owned(), model.clone()]);
     }
-    let (exe, home) = (ourselves()?, world.directory.join(&world.home));
+    let (exe, home) = (ourselves()?, host.directory.join(&host.home));
     // A service has neither our environment nor our directory.
-    let folders = local::model_folders(&world.env);
-    let folders = folders.map(|folder| world.directory.join(folder).display().to_string());
+    let folders = local::model_folders(&host.env);
+    let folders = folders.map(|folder| host.directory.join(folder).display().to_string());
     let model_path = folders.collect::<Vec<_>>().join(":");
     let service = Service { exe: &exe, home: &home, model_path: &model_path, args: &words };
     let text = KEEPER.render(&service);
@@ -41,7 +41,7 @@ pub(super) fn install(
         print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let path = path(world)?;
+    let path = path(host)?;
     write(&path, &text)
         .with_context(|| format!("{} cannot be written", path.display()))
         .map_err(Failure::failed)?;
@@ -58,8 +58,8 @@ pub(super) fn install(
 }
 
 /// Ends the service, and removes its file.
-pub(super) fn uninstall(world: &World) -> Result<ExitCode, Failure> {
-    let path = path(world)?;
+pub(super) fn uninstall(host: &HostEnv) -> Result<ExitCode, Failure> {
+    let path = path(host)?;
     if !path.exists() {
         note("there is no service to take back");
         return Ok(ExitCode::SUCCESS);
@@ -74,8 +74,8 @@ pub(super) fn uninstall(world: &World) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn path(world: &World) -> Result<PathBuf, Failure> {
-    let set = |name: &str| world.env.get(name).filter(|value| !value.is_empty());
+fn path(host: &HostEnv) -> Result<PathBuf, Failure> {
+    let set = |name: &str| host.env.get(name).filter(|value| !value.is_empty());
     let user = set("HOME").ok_or_else(|| Failure::usage(anyhow!("HOME is not set")))?;
     let user = Path::new(user);
     let settings = set("XDG_CONFIG_HOME").map_or(user.join(".config"), PathBuf::from);
@@ -140,7 +140,8 @@ fn tell(words: &[String], programs: Option<&OsStr>) -> io::Result<()> {
     }
 }
 
-const KEEPER: Keeper = if cfg!(target_os = "macos") { Keeper::Launchd } else { Keeper::Systemd };
+const KEEPER: ServiceManager =
+    if cfg!(target_os = "macos") { ServiceManager::Launchd } else { ServiceManager::Systemd };
 /// How long one command may take.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it is left alone before it is looked at again.
@@ -152,7 +153,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
-    use infer::service::{Keeper, Step};
+    use infer::service::{ServiceManager, Step};
     use testkit::Lab;
 
     use super::perform;
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn launchd() {
         let file = Path::new("/u/a.plist");
-        let install = Keeper::Launchd.install(file, 501);
+        let install = ServiceManager::Launchd.install(file, 501);
         let (out, unload) = ("bootout gui/501/io.heddle.daemon", "unload /u/a.plist");
         let enable = "enable gui/501/io.heddle.daemon";
         let (strap, load) = ("bootstrap gui/501 /u/a.plist", "load -w /u/a.plist");
@@ -206,22 +207,22 @@ mod tests {
             &[out, unload, enable, strap, load],
             Some("`launchctl load -w /u/a.plist` did not work (exit status: 3)"),
         );
-        let uninstall = Keeper::Launchd.uninstall(file, 501);
+        let uninstall = ServiceManager::Launchd.uninstall(file, 501);
         check(&uninstall, &[], &[out], None);
         check(&uninstall, &["bootout", "unload"], &[out, "unload -w /u/a.plist"], None);
-        assert_eq!(Keeper::Launchd.removed(), []);
+        assert_eq!(ServiceManager::Launchd.removed(), []);
     }
 
     #[test]
     fn systemd() {
-        let install = Keeper::Systemd.install(Path::new("/u/x"), 501);
+        let install = ServiceManager::Systemd.install(Path::new("/u/x"), 501);
         let reload = "--user daemon-reload";
         let enable = "--user enable heddle-daemon.service";
         let restart = "--user restart heddle-daemon.service";
         check(&install, &[], &[reload, enable, restart], None);
         check(&install, &["reload"], &[reload], Some("`systemctl --user daemon-reload`"));
         check(&install, &["restart"], &[reload, enable, restart], Some("restart"));
-        let uninstall = Keeper::Systemd.uninstall(Path::new("/u/x"), 501);
+        let uninstall = ServiceManager::Systemd.uninstall(Path::new("/u/x"), 501);
         check(&uninstall, &["disable"], &["--user disable --now heddle-daemon.service"], None);
     }
 
@@ -229,7 +230,7 @@ mod tests {
     fn without_either_program() {
         let lab = Lab::new().unwrap();
         let nowhere = Some(lab.workspace.path().as_os_str());
-        for keeper in [Keeper::Systemd, Keeper::Launchd] {
+        for keeper in [ServiceManager::Systemd, ServiceManager::Launchd] {
             let why = perform(&keeper.install(Path::new("/u/x"), 501), nowhere).unwrap_err();
             assert!(why.contains("ctl") && why.contains("did not work"), "{why}");
             assert_eq!(perform(&keeper.uninstall(Path::new("/u/x"), 501), nowhere), Ok(()));

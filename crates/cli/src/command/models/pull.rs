@@ -5,20 +5,20 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use infer::models::Models;
 use infer::models::hub::{ENDPOINT, Hub, HubError};
-use infer::models::name::{EMBEDDED, Wanted};
+use infer::models::name::{EMBEDDED, ModelRequest};
 use infer::models::pull::{Event, Patience, PullError, Puller};
 use serde_json::json;
 use stdx::Redacted;
 
 use super::{bytes, note, print};
 use crate::args::models::PullArgs;
-use crate::bootstrap::World;
+use crate::bootstrap::HostEnv;
 use crate::failure::{Failure, code};
 use crate::progress::Transfer;
 
-pub(super) fn run(world: &World, models: &Models, args: &PullArgs) -> Result<ExitCode, Failure> {
-    let wanted = Wanted::parse(&args.wanted).map_err(Failure::usage)?;
-    let set = |name: &str| world.env.get(name).filter(|value| !value.trim().is_empty());
+pub(super) fn run(host: &HostEnv, models: &Models, args: &PullArgs) -> Result<ExitCode, Failure> {
+    let wanted = ModelRequest::parse(&args.wanted).map_err(Failure::usage)?;
+    let set = |name: &str| host.env.get(name).filter(|value| !value.trim().is_empty());
     let endpoint = set("HF_ENDPOINT").map_or(ENDPOINT, String::as_str);
     let token = set("HF_TOKEN").map(|token| Redacted::new(token.clone()));
     let http = providers::http().map_err(Failure::failed)?;
@@ -106,7 +106,7 @@ impl Teller {
     }
 }
 
-fn refused(error: PullError, wanted: &Wanted) -> Failure {
+fn refused(error: PullError, wanted: &ModelRequest) -> Failure {
     match error {
         PullError::Hub(HubError::Unreachable { .. }) if wanted.name == EMBEDDED.name => {
             Failure::failed(anyhow!("{error}\n{WITHOUT_A_HUB}"))

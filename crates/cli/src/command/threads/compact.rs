@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::{Threads, print};
 use crate::args::{ExecFlags, SharedArgs};
-use crate::bootstrap::{self, Ready, Wanted};
+use crate::bootstrap::{self, Ready, ThreadRequest};
 use crate::failure::{Failure, code};
 use crate::past::Start;
 use crate::signals::Signals;
@@ -25,14 +25,14 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let id = threads.resolve(thread)?;
     let flags = ExecFlags { shared: shared.clone(), ..ExecFlags::default() };
-    let (config, odd) = bootstrap::load_config(&threads.world, shared, false)?;
+    let (config, odd) = bootstrap::load_config(&threads.host, shared, false)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::failed)?;
     let done = runtime.block_on(async {
-        let wanted = Wanted::exec(&threads.world, &flags, Start::Resume(id));
-        let ready = bootstrap::thread(&threads.world, &config, wanted)?;
+        let wanted = ThreadRequest::exec(&threads.host, &flags, Start::Resume(id));
+        let ready = bootstrap::thread(&threads.host, &config, wanted)?;
         let Ready { mut thread, sessions, told, .. } = ready;
         let mut human = Human::new(Screen::of_stderr().colors, false, Terminals::default());
         let mut say = |event: &Event| {

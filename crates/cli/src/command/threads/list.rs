@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use faces::table::{Column, Lay, ago, short_count, table};
+use faces::table::{Align, Column, ago, short_count, table};
 use jiff::Zoned;
 use serde_json::json;
 use store::index::{Direction, Filter, List, Sort, Summary};
@@ -65,7 +65,7 @@ pub(super) fn run(threads: &Threads, args: ListArgs) -> Result<ExitCode, Failure
 
 /// Names the directory that threads are asked for.
 pub(super) fn directory(threads: &Threads, given: Option<&Path>) -> String {
-    let here = &threads.world.directory;
+    let here = &threads.host.directory;
     let path = given.map_or_else(|| here.clone(), |given| here.join(given));
     // A directory that is gone may still have threads.
     path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
@@ -97,12 +97,12 @@ fn rendered(threads: &[Summary], all: bool, screen: Screen) -> String {
         })
         .collect();
     let columns = [
-        Some(Column { heading: "ID", lay: Lay::Left }),
-        Some(Column { heading: "UPDATED", lay: Lay::Left }),
-        Some(Column { heading: "TURNS", lay: Lay::Right }),
-        Some(Column { heading: "TOKENS", lay: Lay::Right }),
-        all.then_some(Column { heading: "DIRECTORY", lay: Lay::CutStart }),
-        Some(Column { heading: "WHAT", lay: Lay::CutEnd }),
+        Some(Column { heading: "ID", lay: Align::Left }),
+        Some(Column { heading: "UPDATED", lay: Align::Left }),
+        Some(Column { heading: "TURNS", lay: Align::Right }),
+        Some(Column { heading: "TOKENS", lay: Align::Right }),
+        all.then_some(Column { heading: "DIRECTORY", lay: Align::CutStart }),
+        Some(Column { heading: "WHAT", lay: Align::CutEnd }),
     ];
     let columns: Vec<_> = columns.into_iter().flatten().collect();
     table(&columns, &rows, screen.width, screen.colors)

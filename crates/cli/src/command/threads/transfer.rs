@@ -24,7 +24,7 @@ pub(super) fn export(threads: &Threads, args: &ExportArgs) -> Result<ExitCode, F
             threads.store.export(id, &mut out).map_err(store_failure)?
         }
         Some(path) => {
-            let path = threads.world.directory.join(path);
+            let path = threads.host.directory.join(path);
             // What ends in a slash can only be meant for a directory.
             if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
                 fs::create_dir_all(&path)
@@ -90,7 +90,7 @@ fn write(threads: &Threads, id: ThreadId, file: File) -> Result<store::ReadRepor
 }
 
 pub(super) fn import(threads: &Threads, args: &ImportArgs) -> Result<ExitCode, Failure> {
-    let paths: Vec<_> = args.paths.iter().map(|path| threads.world.directory.join(path)).collect();
+    let paths: Vec<_> = args.paths.iter().map(|path| threads.host.directory.join(path)).collect();
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         return Err(Failure::usage(anyhow!("there is no {}", missing.display())));
     }

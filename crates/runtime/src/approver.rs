@@ -9,11 +9,11 @@ use protocol::approval::Answer;
 /// Puts questions to a person, or to a program that answers for one.
 ///
 /// Several may be open at once. Each is kept open for [`Question::timeout`] by the driver.
-pub trait Asker: Send + Sync {
+pub trait Approver: Send + Sync {
     /// Asks, and waits for the answer. The future is dropped when nobody needs it any more: the
     /// question is withdrawn then.
-    fn ask(&self, question: Question) -> Asked<'_>;
+    fn ask(&self, question: Question) -> ApprovalFuture<'_>;
 }
 
 /// An answer that is waited for.
-pub type Asked<'a> = Pin<Box<dyn Future<Output = Answer> + 'a>>;
+pub type ApprovalFuture<'a> = Pin<Box<dyn Future<Output = Answer> + 'a>>;

@@ -5,7 +5,7 @@ use crate::rollout::{CallReturned, Compacted, TotalledUsage};
 
 /// Something that the log keeps. Together with the events these are all that a thread is made of.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Keep {
+pub enum Persist {
     /// An item entered the history.
     Item {
         /// The item as it is sent.
@@ -14,7 +14,7 @@ pub enum Keep {
         said: bool,
     },
     /// An item came with something in it that cannot be sent; it enters the history without that.
-    Came(Raw),
+    Original(Raw),
     /// A call returned, and its output must wait for others before it enters the history.
     Returned(CallReturned),
     /// An answer is complete.

@@ -8,21 +8,21 @@ use ring::digest::{Context, SHA256};
 
 /// A sum in the making.
 #[derive(Clone)]
-pub struct Sum(Context);
+pub struct Sha256(Context);
 
-impl std::fmt::Debug for Sum {
+impl std::fmt::Debug for Sha256 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Sum")
+        f.write_str("Sha256")
     }
 }
 
-impl Default for Sum {
+impl Default for Sha256 {
     fn default() -> Self {
         Self(Context::new(&SHA256))
     }
 }
 
-impl Sum {
+impl Sha256 {
     /// Takes more bytes in.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
@@ -58,7 +58,7 @@ impl Sum {
 
 /// Returns the sum of a file, of which `total` bytes are expected.
 pub fn of(path: &Path, total: u64, progress: &mut dyn FnMut(u64, u64)) -> io::Result<String> {
-    let mut sum = Sum::default();
+    let mut sum = Sha256::default();
     sum.read(&mut files::open(path)?, total, progress)?;
     Ok(sum.finish())
 }
