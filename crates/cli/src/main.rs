@@ -1,5 +1,6 @@
 //! The `heddle` binary: reads flags and environment once, chooses implementations, runs a command.
 
+mod answer_file;
 mod args;
 mod bootstrap;
 mod command;

@@ -23,4 +23,5 @@ pub mod panics;
 pub mod probe;
 pub mod serve;
 pub mod service;
+mod template_guard;
 pub mod tools;

@@ -13,7 +13,6 @@ mod accept;
 mod account;
 mod answer;
 mod body;
-mod composing;
 mod guard;
 mod hangup;
 mod problem;
@@ -52,6 +51,7 @@ pub use body::Body;
 use crate::engine::{Engine, Job, Stats};
 use crate::log::Log;
 use crate::metrics::{self, Metrics, Now};
+use crate::template_guard;
 use crate::tools::Tools;
 use account::Account;
 use guard::Token;
@@ -154,7 +154,8 @@ impl LoadedModel {
         if options.ids.is_empty() {
             options = options.with_ids(engine.facts(), |pieces| engine.tokenise(pieces));
         }
-        let model = Arc::new(Model::new(engine.facts().clone(), options)?);
+        let facts = engine.facts().clone();
+        let model = Arc::new(template_guard::watched(&name, || Model::new(facts, options))?);
         Ok(Self { name, engine, model: Mutex::new((today, model)), created_at })
     }
 
@@ -167,7 +168,7 @@ impl LoadedModel {
         });
         let request = prompt::responses::read(body.to_string().as_bytes(), &[])?;
         // A model that calls nothing at all is asked for nothing.
-        let Ok(prompt) = self.model().compose(&request) else { return Ok(()) };
+        let Ok(prompt) = self.compose(&self.model(), &request) else { return Ok(()) };
         let job = Job {
             prompt: self.engine.tokenise(&prompt.pieces),
             grammar: prompt.grammar,
@@ -175,6 +176,15 @@ impl LoadedModel {
             ..Job::default()
         };
         self.engine.start(job).map(drop)
+    }
+
+    /// Makes the prompt of a request.
+    pub(crate) fn compose(
+        &self,
+        model: &Model,
+        request: &prompt::request::Request,
+    ) -> Result<prompt::model::Prompt, Refusal> {
+        template_guard::watched(&self.name, || model.compose(request))
     }
 
     /// Returns how the model is spoken to, for the log.

@@ -143,7 +143,7 @@ const KINDS: &[Kind] = &[
         places: &[
             ("crates/tools/src/spot.rs", "the one place for a model: the files of a patch"),
             ("crates/tools/src/gate.rs", "the rule file, when a person has a prefix remembered"),
-            ("crates/cli/src/command/exec.rs", "the user's output file"),
+            ("crates/cli/src/answer_file.rs", "the user's output file"),
             ("crates/sandbox/src/prove.rs", "what a patch would write, on ground of our own"),
             ("crates/cli/src/safety.rs", "folders of locks, so that a sandbox can hide them"),
             ("crates/infer/src/models.rs", "the folder of models, as the user says"),

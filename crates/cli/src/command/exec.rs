@@ -1,7 +1,6 @@
 //! `heddle exec`: one turn, from flags to exit code.
 
 use std::cell::RefCell;
-use std::fs;
 use std::future::{Future as _, poll_fn};
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 use std::ops::ControlFlow;
@@ -22,6 +21,7 @@ use protocol::event::Event;
 use runtime::OutputSchema;
 use tokio::sync::mpsc;
 
+use crate::answer_file::AnswerFile;
 use crate::args::{ColorArg, ExecArgs, ExecCommand, ExecFlags, SharedArgs};
 use crate::bootstrap::{self, HostEnv, Ready, ThreadRequest};
 use crate::failure::{Failure, code};
@@ -45,7 +45,8 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
     let host = HostEnv::look(flags.shared.directory.as_deref())?;
     let (config, odd) = bootstrap::load_config(&host, &flags.shared, flags.ignore_user_config)?;
     if let Some(path) = &flags.output_last_message {
-        check_writable(path)?;
+        // Found out before anything is done, and later again, when it is known what commands may write.
+        AnswerFile::check(path).map_err(Failure::usage)?;
     }
     let start = start(&host, &from)?;
     // A fork without a prompt is a fork and nothing else.
@@ -87,6 +88,11 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         let wanted =
             ThreadRequest { output_schema: schema, ..ThreadRequest::exec(&host, &flags, start) };
         let ready = bootstrap::thread(&host, &config, wanted)?;
+        let file = flags.output_last_message.as_deref();
+        let roots = ready.profile.writable_roots.iter().chain(&ready.profile.temporary_roots);
+        let roots: Vec<_> = roots.cloned().collect();
+        let file = file.map(|path| AnswerFile::open(path, &roots)).transpose();
+        let file = file.map_err(Failure::usage)?;
         let face = if flags.json {
             let face = ExecJsonl::default()
                 .with_deltas(flags.include_deltas)
@@ -108,7 +114,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         };
         let (last, output) = (LastMessage::default(), Output::default());
         let mut run = Run { face, deltas, last, output };
-        run.turn(&host, ready, odd, parts, flags.output_last_message.as_deref()).await
+        run.turn(&host, ready, odd, parts, file).await
     });
     // A name that is still being looked up is nobody's concern any more.
     async_runtime.shutdown_background();
@@ -202,7 +208,7 @@ impl Run {
         ready: Ready,
         odd: Vec<String>,
         parts: Option<Vec<protocol::responses::ContentPart>>,
-        output: Option<&Path>,
+        output: Option<AnswerFile>,
     ) -> Result<ExitCode, Failure> {
         let Ready { mut thread, model, provider, sandbox, sessions, told, .. } = ready;
         if let Face::Human(human) = &self.face {
@@ -323,17 +329,14 @@ impl Run {
     }
 
     /// Hands over the answer of a completed turn.
-    fn deliver(&self, output: Option<&Path>) -> Result<(), Failure> {
+    fn deliver(&self, output: Option<AnswerFile>) -> Result<(), Failure> {
         let answer = self.last.get();
         // The file first: nobody may be left to read the rest.
-        if let Some(path) = output {
+        if let Some(file) = output {
             if answer.is_none() {
                 say("heddle: warning: the turn had no message, so the output file is empty\n");
             }
-            fs::write(path, answer.unwrap_or_default()).map_err(|error| {
-                let shown = path.display();
-                Failure::failed(anyhow!("{shown} could not be written: {error}"))
-            })?;
+            file.write(answer.unwrap_or_default().as_bytes()).map_err(Failure::failed)?;
         }
         // A terminal has seen it; a program gets it as it is.
         if let Face::Human(_) = self.face
@@ -398,16 +401,6 @@ fn read_schema(path: &Path) -> Result<OutputSchema, Failure> {
 }
 
 /// Finds out before the turn whether the answer can be written after it.
-fn check_writable(path: &Path) -> Result<(), Failure> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if path.is_dir() || parent.is_some_and(|parent| !parent.is_dir()) {
-        let shown = path.display();
-        let error = anyhow!("-o {shown}: its directory does not exist, or it is one itself");
-        return Err(Failure::usage(error));
-    }
-    Ok(())
-}
-
 fn say(text: &str) {
     // Progress that nobody reads is no reason to stop.
     let _ = stderr().write_all(text.as_bytes());

@@ -209,6 +209,27 @@ fn commands_that_outlive_the_turn() {
     assert!(!ended.stderr.contains("still running"), "{ended:#?}");
 }
 
+/// The file for the answer is written outside of the sandbox, and so must not be where the model wants it.
+#[test]
+fn an_answer_is_not_written_through_links() {
+    for swap in ["ln -sfn .git/config answer.txt", "rm answer.txt; mkfifo answer.txt"] {
+        let answers = json!([
+            script::response([command(swap)]),
+            script::response([script::message("[core]\n\tfsmonitor = false\n")])
+        ]);
+        let server = ModelServer::start(answers).unwrap();
+        let lab = lab_for(&server);
+        lab.workspace.write("answer.txt", "as it was").unwrap();
+        let config = "[core]\n";
+        lab.workspace.write(".git/config", config).unwrap();
+        let run = exec(&lab, &["-s", "workspace-write", "-o", "answer.txt", "go"]);
+        let ended = Run::start(run).end();
+        assert_eq!(ended.code, Some(0), "{swap}: {ended:#?}");
+        assert_eq!(lab.workspace.read(".git/config").unwrap(), config, "{swap}");
+        assert!(lab.workspace.read("answer.txt").unwrap().contains("fsmonitor"), "{swap}");
+    }
+}
+
 #[test]
 fn instructions_that_lead_out_of_the_repository() {
     for (target, sent) in [("/proc/self/environ", false), ("OUTSIDE/x", false), ("docs/x", true)] {

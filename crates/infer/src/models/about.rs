@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::gguf::{self, GgufError};
 use crate::models::Model;
+use crate::template_guard;
 
 /// What a model is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -57,7 +58,7 @@ pub fn about(model: &Model) -> Result<About, GgufError> {
     };
     let remembered = shape.token_bytes.saturating_mul(facts.context_tokens.into());
     Ok(About {
-        family: family(&facts),
+        family: family(&facts, &model.name),
         architecture: facts.architecture,
         title: facts.name,
         parameters: facts.parameters,
@@ -68,8 +69,9 @@ pub fn about(model: &Model) -> Result<About, GgufError> {
 }
 
 /// Says how a model is spoken to, or why it cannot be.
-fn family(facts: &prompt::Facts) -> String {
-    match prompt::model::Model::new(facts.clone(), prompt::model::ModelOptions::default()) {
+fn family(facts: &prompt::Facts, name: &str) -> String {
+    let new = || prompt::model::Model::new(facts.clone(), prompt::model::ModelOptions::default());
+    match template_guard::watched(name, new) {
         Ok(model) => model.family().to_owned(),
         Err(error) => format!("none: {error}"),
     }

@@ -28,7 +28,6 @@ use tokio::time::Instant;
 
 use super::account::{Account, Outcome};
 use super::body::Body;
-use super::composing;
 use super::problem::Problem;
 use super::stop::Stop;
 use super::upload::Upload;
@@ -146,7 +145,7 @@ fn start(
     is_wanted: impl Fn() -> bool + Sync,
 ) -> Result<Round, Refusal> {
     let model = loaded.model();
-    let prompt = composing::watched(&loaded.name, || model.compose(request))?;
+    let prompt = loaded.compose(&model, request)?;
     let limit = u64::from(loaded.engine.context_tokens());
     let fits = |count: usize| (count as u64) <= limit.saturating_mul(COUNTED_MAX);
     let tokens =

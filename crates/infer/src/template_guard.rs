@@ -1,8 +1,9 @@
-//! Ends the daemon when making a prompt takes memory without bound.
+//! Ends the process when a chat template takes memory without bound.
 //!
-//! A chat template is a program that comes with the model. Its steps are bounded, but one step can double a text, and
-//! the template engine bounds no text. So what the process holds is looked at while a template runs: it is better to
-//! lose this daemon, which is started again for the next request, than the machine.
+//! A template is a program that comes with the model. Its steps are bounded, but one step can double a text, and the
+//! template engine bounds no text. So resident memory is watched wherever a template runs: when a model is looked at, when it
+//! is loaded, and for every prompt. It is better to lose a daemon, which is started again for the next request, or one
+//! command, than the machine.
 
 use std::io::{self, Write as _};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -16,8 +17,8 @@ const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// How often it is looked at: less is written in between than there is room for.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Makes a prompt for the model of this name.
-pub(super) fn watched<T>(model: &str, compose: impl FnOnce() -> T) -> T {
+/// Runs something that renders the template of the model of this name.
+pub(crate) fn watched<T>(model: &str, render: impl FnOnce() -> T) -> T {
     let before = resident_bytes();
     let (done, is_done) = mpsc::channel::<()>();
     thread::scope(|scope| {
@@ -28,9 +29,9 @@ pub(super) fn watched<T>(model: &str, compose: impl FnOnce() -> T) -> T {
                 }
             }
         });
-        let composed = compose();
+        let rendered = render();
         drop(done);
-        composed
+        rendered
     })
 }
 
@@ -40,8 +41,8 @@ fn give_up(model: &str) -> ! {
     // The client that starts the next daemon shows this.
     let _ = writeln!(
         io::stderr(),
-        "heddle: the chat template of {model} took more than {mib} MiB for one prompt, so the daemon was ended; use \
-         another file of this model"
+        "heddle: the chat template of {model} took more than {mib} MiB, so this process was ended; use another file of \
+         this model (`heddle models rm` removes this one)"
     );
     std::process::exit(1)
 }

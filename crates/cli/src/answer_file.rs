@@ -1,0 +1,259 @@
+//! The file for the last message (`exec -o`): written when the turn is over, outside of the sandbox.
+//!
+//! Commands of the model can write where that file usually is. So a link that they could have made is never followed:
+//! one in the place of the file is replaced, one on the way to it is an error. The directory is opened before the turn
+//! begins, and the file is written beside its place and moved there.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+
+/// Where the last message goes.
+#[derive(Debug)]
+pub(crate) struct AnswerFile {
+    /// As the user wrote it.
+    path: PathBuf,
+    target: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    /// A name in a directory.
+    Entry { directory: OwnedFd, name: OsString },
+    /// Something that is no file, such as a terminal or a pipe, and was there before the turn.
+    Stream(File),
+}
+
+impl AnswerFile {
+    /// Tells early whether there is a place for the file.
+    pub(crate) fn check(path: &Path) -> Result<()> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if path.is_dir() || parent.is_some_and(|parent| !parent.is_dir()) {
+            bail!("-o {}: its directory does not exist, or it is one itself", path.display());
+        }
+        Ok(())
+    }
+
+    /// Finds the place of the file, before any command runs. `writable` is where commands can write.
+    pub(crate) fn open(path: &Path, writable: &[PathBuf]) -> Result<Self> {
+        let shown = path.display();
+        let failed = |error: io::Error| anyhow!("-o {shown}: {error}");
+        let whole = std::path::absolute(path).map_err(failed)?;
+        let (Some(parent), Some(name)) = (whole.parent(), whole.file_name()) else {
+            bail!("-o {shown} names no file");
+        };
+        let parent = resolve(parent, writable).with_context(|| format!("-o {shown}"))?;
+        let place = parent.join(name);
+        let link = place.symlink_metadata().is_ok_and(|it| it.is_symlink());
+        let (parent, name) = match link {
+            // A link of the user's, such as /dev/stdout.
+            true if !is_within(&parent, writable) => {
+                if let Some(stream) = stream(&place).map_err(failed)? {
+                    return Ok(Self { path: path.to_owned(), target: Target::Stream(stream) });
+                }
+                let real = place.canonicalize().map_err(failed)?;
+                let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
+                    bail!("-o {shown} names no file");
+                };
+                (parent.to_owned(), name.to_owned())
+            }
+            true => (parent, name.to_owned()),
+            false => {
+                if let Some(stream) = stream(&place).map_err(failed)? {
+                    return Ok(Self { path: path.to_owned(), target: Target::Stream(stream) });
+                }
+                (parent, name.to_owned())
+            }
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory =
+            fs::open(&parent, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+        Ok(Self { path: path.to_owned(), target: Target::Entry { directory, name } })
+    }
+
+    /// Writes all of the file.
+    pub(crate) fn write(self, bytes: &[u8]) -> Result<()> {
+        let written = match self.target {
+            Target::Stream(mut stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+            Target::Entry { directory, name } => replace(&directory, &name, bytes),
+        };
+        written.with_context(|| format!("{} could not be written", self.path.display()))
+    }
+}
+
+/// Writes a file beside its place and moves it there, whatever is in that place.
+fn replace(directory: &OwnedFd, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    let old = fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+    let regular = old.filter(|old| FileType::from_raw_mode(old.st_mode) == FileType::RegularFile);
+    let mode = regular.map_or(Mode::from_raw_mode(0o666), |old| Mode::from_raw_mode(old.st_mode));
+    let mut beside = OsString::from(".");
+    beside.push(name);
+    beside.push(format!(".{}", std::process::id()));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(fs::openat(directory, &beside, flags, mode)?);
+    let written = file.write_all(bytes).and_then(|()| match regular {
+        Some(_) => Ok(fs::fchmod(&file, mode)?),
+        None => Ok(()),
+    });
+    let moved = written.and_then(|()| Ok(fs::renameat(directory, &beside, directory, name)?));
+    if moved.is_err() {
+        // What is left of it is of no use, and why it failed is told.
+        let _ = fs::unlinkat(directory, &beside, AtFlags::empty());
+    }
+    moved
+}
+
+/// Opens what is there and is no regular file; none if there is nothing, or a regular one.
+fn stream(path: &Path) -> io::Result<Option<File>> {
+    let Ok(metadata) = path.metadata() else { return Ok(None) };
+    if metadata.is_file() {
+        return Ok(None);
+    }
+    // A pipe that nobody reads would be waited for without end.
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match fs::open(path, flags, Mode::empty()) {
+        Err(error) if error == rustix::io::Errno::NXIO => {
+            return Err(io::Error::other("it is a pipe, and nobody reads it"));
+        }
+        opened => File::from(opened?),
+    };
+    let flags = fs::fcntl_getfl(&file)? - OFlags::NONBLOCK;
+    fs::fcntl_setfl(&file, flags)?;
+    Ok(Some(file))
+}
+
+/// Follows every link on the way to a directory; an error if a command could have made one of them.
+fn resolve(directory: &Path, writable: &[PathBuf]) -> Result<PathBuf> {
+    let mut real = PathBuf::new();
+    for component in directory.components() {
+        match component {
+            Component::Prefix(_) | Component::RootDir => real.push(component),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                real.pop();
+            }
+            Component::Normal(name) => {
+                let next = real.join(name);
+                if !next.symlink_metadata()?.is_symlink() {
+                    real = next;
+                    continue;
+                }
+                if is_within(&real, writable) {
+                    bail!(
+                        "{} is a link, and a command of the model could have made it; name the directory \
+                         that it leads to",
+                        next.display()
+                    );
+                }
+                real = next.canonicalize()?;
+            }
+        }
+    }
+    Ok(real)
+}
+
+fn is_within(directory: &Path, roots: &[PathBuf]) -> bool {
+    roots.iter().any(|root| directory.starts_with(root))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::AnswerFile;
+
+    /// Prepares a place, has `swap` done to it after it was found, and writes. `want` is where the text is then, or
+    /// what is said.
+    #[track_caller]
+    fn check(
+        prepare: fn(&Path),
+        path: &str,
+        swap: fn(&Path),
+        want: Result<&str, &str>,
+        untouched: bool,
+    ) {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().canonicalize().unwrap();
+        for directory in ["w/out", "elsewhere"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        std::fs::write(root.join("elsewhere/secret"), "as it was").unwrap();
+        prepare(&root);
+        let written = AnswerFile::open(&root.join(path), &[root.join("w")]).and_then(|file| {
+            swap(&root);
+            file.write(b"answer")
+        });
+        match (written, want) {
+            (Ok(()), Ok(place)) => {
+                assert_eq!(std::fs::read_to_string(root.join(place)).unwrap(), "answer");
+                assert!(!root.join(place).is_symlink(), "{place}");
+            }
+            (Err(error), Err(words)) => {
+                let error = format!("{error:#}");
+                assert!(error.contains(words), "no {words:?} in {error}");
+            }
+            (written, want) => panic!("{written:?}, not {want:?}"),
+        }
+        let secret = std::fs::read_to_string(root.join("elsewhere/secret")).unwrap();
+        assert_eq!(secret == "as it was", untouched);
+    }
+
+    #[test]
+    fn places() {
+        let nothing: fn(&Path) = |_| {};
+        check(nothing, "w/a.md", nothing, Ok("w/a.md"), true);
+        check(
+            |it| std::fs::write(it.join("w/a.md"), "old").unwrap(),
+            "w/a.md",
+            nothing,
+            Ok("w/a.md"),
+            true,
+        );
+        check(nothing, "w/../w/out/a.md", nothing, Ok("w/out/a.md"), true);
+        // A link in the place of the file, made while the turn runs or in one before.
+        let link: fn(&Path) = |it| symlink(it.join("elsewhere/secret"), it.join("w/a.md")).unwrap();
+        check(nothing, "w/a.md", link, Ok("w/a.md"), true);
+        check(link, "w/a.md", nothing, Ok("w/a.md"), true);
+        // A link on the way to it.
+        let way: fn(&Path) = |it| {
+            std::fs::remove_dir(it.join("w/out")).unwrap();
+            symlink(it.join("elsewhere"), it.join("w/out")).unwrap();
+        };
+        check(way, "w/out/secret", nothing, Err("is a link, and a command"), true);
+        // The directory that was there is written to, wherever it went.
+        let moved: fn(&Path) = |it| {
+            std::fs::rename(it.join("w/out"), it.join("w/moved")).unwrap();
+            symlink(it.join("elsewhere"), it.join("w/out")).unwrap();
+        };
+        check(nothing, "w/out/secret", moved, Ok("w/moved/secret"), true);
+        // The user's own links are followed.
+        let own: fn(&Path) = |it| symlink(it.join("elsewhere/secret"), it.join("own")).unwrap();
+        check(own, "own", nothing, Ok("elsewhere/secret"), false);
+        let pipe: fn(&Path) = |it| {
+            let made = std::process::Command::new("mkfifo").arg(it.join("w/a.md")).status();
+            assert!(made.unwrap().success());
+        };
+        check(pipe, "w/a.md", nothing, Err("nobody reads it"), true);
+        check(nothing, "w/a.md", pipe, Ok("w/a.md"), true);
+    }
+
+    /// What is no file at all, as of a shell's `>(…)`.
+    #[test]
+    fn streams() {
+        AnswerFile::open(Path::new("/dev/null"), &[]).unwrap().write(b"gone").unwrap();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&writer);
+        let path = format!("/dev/fd/{fd}");
+        AnswerFile::open(Path::new(&path), &[]).unwrap().write(b"answer").unwrap();
+        drop(writer);
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
+        assert_eq!(text, "answer");
+    }
+}
