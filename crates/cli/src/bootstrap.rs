@@ -278,9 +278,9 @@ pub(crate) fn thread(
     let Resolved { endpoint, retry, dialect } = resolved;
     let model = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
     let known = match endpoint.wire_api {
-        WireApi::Responses if endpoint.socket.is_none() => ModelProfile::of(&model),
+        WireApi::Responses if endpoint.socket.is_none() => ModelProfile::from_name(&model),
         // Whoever serves the model is rarely the one who made it.
-        WireApi::Responses | WireApi::Chat => ModelProfile::of(&model).plain(),
+        WireApi::Responses | WireApi::Chat => ModelProfile::from_name(&model).plain(),
     };
     let provider = endpoint.name.clone();
     let instructions = instructions(host, config)?;

@@ -22,14 +22,14 @@ pub(crate) struct Screen {
 
 impl Screen {
     pub(crate) fn of_stdout() -> Self {
-        Self::of(io::stdout())
+        Self::from_stream(io::stdout())
     }
 
     pub(crate) fn of_stderr() -> Self {
-        Self::of(io::stderr())
+        Self::from_stream(io::stderr())
     }
 
-    fn of(stream: impl AsFd) -> Self {
+    fn from_stream(stream: impl AsFd) -> Self {
         let stream = stream.as_fd();
         if !stream.is_terminal() {
             return Self { terminal: false, width: None, colors: false };

@@ -108,7 +108,7 @@ pub(crate) fn compact(
     ending: Ending<'_>,
     room: Room,
 ) -> Option<NewHistory> {
-    let heads: Vec<Head<'_>> = entries.iter().map(Head::of).collect();
+    let heads: Vec<Head<'_>> = entries.iter().map(Head::from_entry).collect();
     let mut kept: Vec<Option<Raw>> = vec![None; entries.len()];
     let mut pinned = setup(entries);
     pinned.extend(open_steps(&heads));
@@ -235,7 +235,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    fn of(entry: &'a Entry) -> Self {
+    fn from_entry(entry: &'a Entry) -> Self {
         serde_json::from_str(entry.wire.as_str()).unwrap_or_default()
     }
 
@@ -277,7 +277,7 @@ pub(crate) fn abridge(entries: &[Entry], turn: usize, window: usize) -> Option<V
     let task = entries.get(turn..)?.iter().position(|entry| entry.origin == Origin::User);
     let task = task.and_then(|index| shorter((turn + index, &entries[turn + index])));
     let entries: Vec<Entry> = entries.iter().enumerate().filter_map(shorter).collect();
-    let heads: Vec<Head<'_>> = entries.iter().map(Head::of).collect();
+    let heads: Vec<Head<'_>> = entries.iter().map(Head::from_entry).collect();
     let start = newest(&entries, &heads, window / 8 * 5);
     let (old, new) = entries.split_at(start);
     let summary = earlier_summary(old);

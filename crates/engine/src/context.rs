@@ -79,14 +79,14 @@ impl Context {
                 newest.insert(kind, text);
             }
         }
-        let rules = |item: &KnownItem| matches!(item, KnownItem::Message(message) if Kind::of(message) == Some(Kind::Rules));
+        let rules = |item: &KnownItem| matches!(item, KnownItem::Message(message) if Kind::from_message(message) == Some(Kind::Rules));
         let mut setup = setup;
         if newest.contains_key(&Kind::Rules) && !setup.iter().any(rules) {
             setup.push(user_message(prompt::agents_md_gone(cwd)));
         }
         setup.retain(|item| {
             let KnownItem::Message(message) = item else { return true };
-            let kind = Kind::of(message);
+            let kind = Kind::from_message(message);
             kind.is_none_or(|kind| newest.get(&kind) != Some(&message.content.text()))
         });
         setup
@@ -211,7 +211,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn of(message: &Message) -> Option<Self> {
+    fn from_message(message: &Message) -> Option<Self> {
         let text = message.content.text();
         let opens = |words: &str| text.trim_start().starts_with(words);
         match message.role.as_str() {
@@ -232,7 +232,7 @@ pub(crate) fn kind_of(entry: &Entry) -> Option<(Kind, String)> {
     }
     let parsed = serde_json::from_str::<Open<KnownItem>>(json).ok()?;
     let KnownItem::Message(message) = parsed.known()? else { return None };
-    Some((Kind::of(&message)?, message.content.text()))
+    Some((Kind::from_message(&message)?, message.content.text()))
 }
 
 /// Returns an item as it is sent.

@@ -20,7 +20,7 @@ pub struct ModelProfile {
 
 impl ModelProfile {
     /// Looks a model up by its name.
-    pub fn of(model: &str) -> Self {
+    pub fn from_name(model: &str) -> Self {
         KNOWN
             .iter()
             .find(|(prefix, _)| model.strip_prefix(prefix).is_some_and(is_variant))
@@ -80,7 +80,7 @@ mod tests {
             ("qwen3-coder", FALLBACK),
             ("", FALLBACK),
         ] {
-            assert_eq!(ModelProfile::of(name), want, "{name}");
+            assert_eq!(ModelProfile::from_name(name), want, "{name}");
         }
         assert_eq!(GPT_5.plain(), ModelProfile { context_window: Some(272_000), ..FALLBACK });
         assert_eq!(GPT_5.compact_at(None), Some(244_800));

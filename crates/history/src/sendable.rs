@@ -127,7 +127,7 @@ enum Part {
 }
 
 impl Part {
-    fn of(item: &KnownItem) -> Self {
+    fn from_item(item: &KnownItem) -> Self {
         match item {
             KnownItem::Message(_) if items::class(item) == Class::Told => Self::Told,
             KnownItem::Message(_) => Self::Said,
@@ -199,7 +199,7 @@ fn read(index: usize, mut entry: Entry, wire: Wire, repairs: &mut Vec<Repair>) -
     if fresh != entry.wire {
         entry.wire = fresh;
     }
-    let kept = Kept { index, entry, part: Part::of(&item), id };
+    let kept = Kept { index, entry, part: Part::from_item(&item), id };
     repairs.extend(found.into_iter().map(|kind| kept.repair(kind)));
     keep.then_some(kept)
 }

@@ -100,7 +100,9 @@ pub enum GgufError {
 /// See [`GgufError`].
 pub fn open(path: &Path) -> Result<Header, GgufError> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let Some(split) = Split::of(&name) else { return read_parts(1, |_| with_length(path)) };
+    let Some(split) = Split::from_file_name(&name) else {
+        return read_parts(1, |_| with_length(path));
+    };
     if split.index != 1 {
         return Err(GgufError::NotFirst { index: split.index, total: split.total });
     }

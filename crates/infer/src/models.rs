@@ -273,7 +273,7 @@ impl Models {
         read_header(&from.path)?;
         let single = from.parts.len() == 1;
         let sha256 = if single {
-            Some(sha256::of(&path, from.bytes, progress).map_err(disk(&path))?)
+            Some(sha256::hash_file(&path, from.bytes, progress).map_err(disk(&path))?)
         } else {
             None
         };
@@ -367,7 +367,7 @@ fn model_at(path: &Path) -> Result<Model, ModelsError> {
     let shown = path.display().to_string();
     let bad = |why: &str| ModelsError::NotAModel { path: shown.clone(), why: why.to_owned() };
     let file = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| bad("a name"))?;
-    let parts = match Split::of(file) {
+    let parts = match Split::from_file_name(file) {
         None => vec![path.to_owned()],
         Some(split) => {
             let folder = path.parent().unwrap_or(Path::new("."));
@@ -444,7 +444,7 @@ fn scan(folder: &Path, notes: &mut Vec<String>) -> Vec<Found> {
     }
     let mut found = Vec::new();
     for file in &names {
-        let (files, total) = match Split::of(file) {
+        let (files, total) = match Split::from_file_name(file) {
             None => (vec![file.clone()], 1),
             Some(split) if split.index == 1 => {
                 let there = |name: &String| names.binary_search(name).is_ok();

@@ -301,7 +301,7 @@ fn find_family(facts: &Facts) -> Result<Family, ModelError> {
     let (begin, end) = (facts.begin.as_deref(), facts.end.as_deref());
     let template = Template::new(source, begin.unwrap_or_default(), end.unwrap_or_default());
     let template = template.map_err(|reason| ModelError::Template { reason })?;
-    let style = Style::of(&template);
+    let style = Style::from_template(&template);
     Ok(Family::Template(Box::new(template), style))
 }
 

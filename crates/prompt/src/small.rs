@@ -48,7 +48,8 @@ pub(crate) fn compose(
     template: &Template,
     request: &Request,
 ) -> Result<Prompt, Refusal> {
-    let runner = request.tools.iter().filter_map(Runner::of).min_by_key(|runner| runner.rank);
+    let runner =
+        request.tools.iter().filter_map(Runner::from_tool).min_by_key(|runner| runner.rank);
     let runner = runner.filter(|runner| match &request.choice {
         Choice::Named(name) => runner.tool.name == *name,
         _ => true,
@@ -71,7 +72,7 @@ struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     /// Recognises a tool that requires one thing, a command.
-    fn of(tool: &'a Tool) -> Option<Self> {
+    fn from_tool(tool: &'a Tool) -> Option<Self> {
         let Input::Json(schema) = &tool.input else { return None };
         let [required] = schema.get("required")?.as_array()?.as_slice() else { return None };
         let field = FIELDS.into_iter().find(|field| required.as_str() == Some(field))?;
@@ -138,7 +139,7 @@ fn with_runner(
     request: &Request,
     runner: &Runner<'_>,
 ) -> Result<Prompt, Refusal> {
-    let newest = Newest::of(&request.messages);
+    let newest = Newest::from_messages(&request.messages);
     let mut left_out = newest.left_out();
     name_tools(&request.tools, |tool| tool.name == runner.tool.name, &mut left_out);
     if newest.output.is_some() && !forced(request) {
@@ -208,7 +209,7 @@ fn talking(
 }
 
 fn with_few(model: &Model, template: &Template, request: &Request) -> Result<Prompt, Refusal> {
-    let newest = Newest::of(&request.messages);
+    let newest = Newest::from_messages(&request.messages);
     let mut left_out = newest.left_out();
     let named = |tool: &&Tool| match &request.choice {
         Choice::Named(name) => tool.name == *name,
@@ -284,7 +285,7 @@ struct Newest<'a> {
 }
 
 impl<'a> Newest<'a> {
-    fn of(messages: &'a [Message]) -> Self {
+    fn from_messages(messages: &'a [Message]) -> Self {
         let is_user = |message: &Message| matches!(message, Message::User(_));
         let at = messages.iter().rposition(is_user);
         let asked = match at.map(|at| &messages[at]) {

@@ -35,7 +35,7 @@ impl Style {
     ];
 
     /// Recognises what a template writes; none if it shows no tools, or in no way that is known here.
-    pub(crate) fn of(template: &Template) -> Option<Self> {
+    pub(crate) fn from_template(template: &Template) -> Option<Self> {
         if !template.can.tools {
             return None;
         }

@@ -208,7 +208,7 @@ impl<'a> From<&responses::Request<'a>> for Request<'a> {
                 messages.item(item);
             }
         }
-        let tools: Vec<_> = request.tools.iter().filter_map(Tool::of).collect();
+        let tools: Vec<_> = request.tools.iter().filter_map(Tool::from_spec).collect();
         let has_tools = !tools.is_empty();
         let format = request.text.and_then(|text| text.format);
         Self {
@@ -236,7 +236,7 @@ impl<'a> From<&responses::Request<'a>> for Request<'a> {
 
 impl<'a> Tool<'a> {
     /// Makes a function of a tool; none of what only a provider of Responses runs.
-    pub fn of(spec: &'a ToolSpec) -> Option<Self> {
+    pub fn from_spec(spec: &'a ToolSpec) -> Option<Self> {
         let function = match spec {
             ToolSpec::Function { name, description, strict, parameters } => Function {
                 name,

@@ -86,7 +86,7 @@ impl Decoder {
 
 /// Returns the tools as the endpoint is told of them: dialects take types from their schemas.
 fn schemas(tools: &[ToolSpec]) -> Tools {
-    let tools: Vec<_> = tools.iter().filter_map(Tool::of).collect();
+    let tools: Vec<_> = tools.iter().filter_map(Tool::from_spec).collect();
     let list = serde_json::to_value(tools).expect("tools are plain data with string keys");
     Tools::from_json(&list).expect("every tool has a name")
 }

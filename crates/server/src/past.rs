@@ -141,12 +141,16 @@ impl PastThread {
             "user_message" if !self.numbered => {
                 let Ok(said) = serde_json::from_str::<UserMessageLine>(json) else { return };
                 let content = vec![json!({"type": "text", "text": said.message})];
-                self.item(Completed::of(json!({"type": "UserMessage", "content": content})));
+                self.item(Completed::from_value(
+                    json!({"type": "UserMessage", "content": content}),
+                ));
             }
             "agent_message" if !self.numbered => {
                 let Ok(said) = serde_json::from_str::<UserMessageLine>(json) else { return };
                 let content = vec![json!({"type": "Text", "text": said.message})];
-                self.item(Completed::of(json!({"type": "AgentMessage", "content": content})));
+                self.item(Completed::from_value(
+                    json!({"type": "AgentMessage", "content": content}),
+                ));
             }
             "task_complete" => self.end(json, TurnStatus::Completed),
             "turn_aborted" => self.end(json, TurnStatus::Interrupted),
@@ -261,7 +265,7 @@ struct Completed {
 }
 
 impl Completed {
-    fn of(item: Value) -> Self {
+    fn from_value(item: Value) -> Self {
         Self { item, started_at_ms: None, completed_at_ms: None }
     }
 }

@@ -171,7 +171,7 @@ impl TurnFace {
 
     fn item_started(&mut self, now_ms: u64, item: &EngineItem) -> Vec<Notification> {
         let name = item.name(&self.turn.id);
-        let Some(body) = Body::of(name.clone(), &item.body, None) else {
+        let Some(body) = Body::from_item(name.clone(), &item.body, None) else {
             return self.plan(item).into_iter().collect();
         };
         let kind = match &item.body {
@@ -188,7 +188,9 @@ impl TurnFace {
         let name = open.as_ref().map_or_else(|| item.name(&self.turn.id), |open| open.name.clone());
         let started_ms = open.map_or(now_ms, |open| open.started_ms);
         let duration_ms = now_ms.saturating_sub(started_ms);
-        let Some(body) = Body::of(name, &item.body, Some(duration_ms)) else { return Vec::new() };
+        let Some(body) = Body::from_item(name, &item.body, Some(duration_ms)) else {
+            return Vec::new();
+        };
         if matches!(body, Body::AgentMessage { .. }) {
             self.last_message = Some(timed(started_ms, Some(now_ms), body.clone()));
         }

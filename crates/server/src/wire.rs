@@ -442,7 +442,7 @@ impl Body {
     }
 
     /// An item of the engine; none if it is shown otherwise.
-    pub fn of(id: String, body: &ItemBody, duration_ms: Option<u64>) -> Option<Self> {
+    pub fn from_item(id: String, body: &ItemBody, duration_ms: Option<u64>) -> Option<Self> {
         Some(match body {
             ItemBody::AgentMessage { text } => Self::agent_message(id, text.to_string()),
             ItemBody::Reasoning { summary } => {

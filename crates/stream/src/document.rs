@@ -532,7 +532,7 @@ impl Inner {
                     .paths
                     .iter()
                     .any(|path| matches!(path.steps.last(), Some(Step::Key(last)) if last == key));
-                let role = if known { Role::Wrapper } else { Role::of(key) };
+                let role = if known { Role::Wrapper } else { Role::from_key(key) };
                 // Keys that say what is known anyway are not worth a word.
                 if role == Role::Other && !["type", "index", "status"].contains(&key.as_str()) {
                     call.odd.get_or_insert_with(|| key.clone());

@@ -118,7 +118,7 @@ async fn serve(host: HostEnv, shared: SharedArgs, patience: Duration) -> Result<
         hub.notes.drain(LAST_WORDS);
         return Ok(ExitCode::from(code::FAILED));
     }
-    // A supervisor that ends us politely wants no failure of it.
+    // SIGTERM is a clean shutdown.
     Ok(match signals.received() {
         signal if signalled && signal != code::TERMINATED => ExitCode::from(signal),
         _ => ExitCode::SUCCESS,

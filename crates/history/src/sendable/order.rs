@@ -124,7 +124,7 @@ impl Pending {
             KnownItem::FunctionCallOutput(output)
         };
         let entry = Entry { wire: item::write(&output), origin: Origin::Turn, model_id: None };
-        Kept { index: self.index, entry, part: Part::of(&output), id: None }
+        Kept { index: self.index, entry, part: Part::from_item(&output), id: None }
     }
 }
 

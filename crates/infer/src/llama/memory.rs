@@ -142,7 +142,7 @@ mod tests {
         feed_forward: 1536,
         vocabulary: 49_152,
     };
-    /// One of 20 thousand million.
+    /// A 20B model.
     const LARGE: Shape = Shape {
         file_bytes: 12 << 30,
         token_bytes: 49_152,

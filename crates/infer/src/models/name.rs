@@ -149,12 +149,12 @@ pub fn is_name(text: &str) -> bool {
         && text.len() <= NAME_BYTES_MAX
         && text.bytes().all(fine)
         && !text.ends_with(".gguf")
-        && Split::of(&file).is_none()
+        && Split::from_file_name(&file).is_none()
 }
 
 /// Makes a name for a model of the name of its file.
 pub fn from_file(file: &str) -> String {
-    let stem = match Split::of(file) {
+    let stem = match Split::from_file_name(file) {
         Some(split) => split.stem,
         None => file.strip_suffix(".gguf").unwrap_or(file),
     };
@@ -180,7 +180,7 @@ pub struct Split<'a> {
 
 impl<'a> Split<'a> {
     /// Takes the name of a file apart, if it is that of a part.
-    pub fn of(file: &'a str) -> Option<Self> {
+    pub fn from_file_name(file: &'a str) -> Option<Self> {
         let rest = file.strip_suffix(".gguf")?;
         let (rest, total) = digits(rest)?;
         let (stem, index) = digits(rest.strip_suffix("-of")?)?;
@@ -243,7 +243,7 @@ fn models(files: &[String]) -> Vec<Vec<String>> {
         if lower.contains("mmproj") || lower.contains("imatrix") {
             continue;
         }
-        match Split::of(name) {
+        match Split::from_file_name(name) {
             None => models.push(vec![file.clone()]),
             Some(split) if split.index == 1 => {
                 let slash = if folder.is_empty() { "" } else { "/" };

@@ -384,7 +384,7 @@ impl<'a> Open<'a> {
         let have = file.metadata().map_err(disk(&path))?.len();
         let note = read_note(part).filter(|note| note.resumes(part, have));
         let fits = note.is_some();
-        let note = note.unwrap_or_else(|| Note::of(part));
+        let note = note.unwrap_or_else(|| Note::from_part(part));
         let mut open =
             Self { part, file, _lock: lock, note, have, sum: Sha256::default(), fresh: have == 0 };
         if have > 0 && !fits {

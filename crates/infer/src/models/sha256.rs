@@ -57,7 +57,11 @@ impl Sha256 {
 }
 
 /// Returns the sum of a file, of which `total` bytes are expected.
-pub fn of(path: &Path, total: u64, progress: &mut dyn FnMut(u64, u64)) -> io::Result<String> {
+pub fn hash_file(
+    path: &Path,
+    total: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> io::Result<String> {
     let mut sum = Sha256::default();
     sum.read(&mut files::open(path)?, total, progress)?;
     Ok(sum.finish())

@@ -1,4 +1,4 @@
-//! Whether whoever is at the other end of a socket is gone.
+//! Detects that the peer has closed the connection.
 //!
 //! A client that has shut down its sending end has said all it has to say, and still reads. On a Unix socket that is
 //! another event than its end; on TCP both look the same until something is sent, so there is no such watch.

@@ -219,7 +219,7 @@ pub(super) fn swept(db: &Connection, sweep: Sweep) -> rusqlite::Result<()> {
 /// Takes over the names of threads if they have changed.
 pub(super) fn names(db: &mut Connection, home: &Path) -> rusqlite::Result<()> {
     let file = open_file(fs::File::options().read(true), &home.join(NAMES_FILE)).ok();
-    let stamp = file.as_ref().and_then(|file| Stamp::of(file).ok()).unwrap_or_default();
+    let stamp = file.as_ref().and_then(|file| Stamp::from_file(file).ok()).unwrap_or_default();
     let wanted = (signed(stamp.size), stamp.mtime, stamp.inode.cast_signed());
     let sql = "SELECT size, mtime, inode FROM state WHERE key = 'names'";
     let found = db
@@ -310,7 +310,7 @@ impl<'a> Writer<'a> {
             }
             return Ok(0);
         };
-        let stamp = file.as_ref().and_then(|file| Stamp::of(file).ok()).unwrap_or_default();
+        let stamp = file.as_ref().and_then(|file| Stamp::from_file(file).ok()).unwrap_or_default();
         if let Some(written) = written {
             let Written { key, path, stamp: before, offset, mark, mut summary } = written;
             if before == stamp {

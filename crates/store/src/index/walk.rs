@@ -53,7 +53,7 @@ pub(super) struct Stamp {
 
 impl Stamp {
     /// Reads the stamp of an open file.
-    pub(super) fn of(file: impl AsFd) -> std::io::Result<Self> {
+    pub(super) fn from_file(file: impl AsFd) -> std::io::Result<Self> {
         Ok(Self::from_stat(&fstat(file)?))
     }
 

@@ -130,7 +130,7 @@ pub(crate) enum Role {
 
 impl Role {
     /// Says what a key means in the objects of all formats.
-    pub(crate) fn of(key: &str) -> Self {
+    pub(crate) fn from_key(key: &str) -> Self {
         match key {
             "name" | "tool_name" | "function_name" => Self::Name,
             "id" | "tool_call_id" | "call_id" => Self::Id,
@@ -185,7 +185,7 @@ impl JsonCalls {
     fn role(&self) -> Role {
         match self.shape.keys {
             Keys::Tool => Role::Arguments,
-            _ => Role::of(&self.key),
+            _ => Role::from_key(&self.key),
         }
     }
 

@@ -183,7 +183,7 @@ fn open_failure(error: OpenError) -> Failure {
     }
 }
 
-/// What a name may be long.
+/// Longest thread name, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
 #[cfg(test)]

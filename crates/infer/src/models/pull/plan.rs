@@ -71,7 +71,7 @@ impl Failures {
 pub(super) fn files_with(file: &str) -> Vec<String> {
     let (folder, name) = file.rsplit_once('/').map_or(("", file), |(folder, name)| (folder, name));
     let slash = if folder.is_empty() { "" } else { "/" };
-    match Split::of(name) {
+    match Split::from_file_name(name) {
         None => vec![file.to_owned()],
         Some(split) => split.files().map(|name| format!("{folder}{slash}{name}")).collect(),
     }
@@ -119,7 +119,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    pub(super) fn of(part: &Part) -> Self {
+    pub(super) fn from_part(part: &Part) -> Self {
         let Head { bytes, sha256, etag, .. } = part.head.clone();
         let (repository, file) = (part.repository.clone(), part.file.clone());
         Self { repository, file, bytes, sha256, etag, body_etag: None }
@@ -127,7 +127,7 @@ impl Note {
 
     /// Tells whether so many bytes that were noted can be gone on with.
     pub(super) fn resumes(&self, part: &Part, have: u64) -> bool {
-        let now = Self { body_etag: self.body_etag.clone(), ..Self::of(part) };
+        let now = Self { body_etag: self.body_etag.clone(), ..Self::from_part(part) };
         *self == now && have <= part.head.bytes
     }
 
@@ -263,20 +263,21 @@ mod tests {
     #[test]
     fn what_can_be_gone_on_with() {
         let now = part(None, "e");
-        let noted = |etag: &str| Note { body_etag: Some(etag.to_owned()), ..Note::of(&now) };
+        let noted = |etag: &str| Note { body_etag: Some(etag.to_owned()), ..Note::from_part(&now) };
         for (note, have, want) in [
-            (Note::of(&now), 0, true),
+            (Note::from_part(&now), 0, true),
             (noted("x"), 10, true),
             (noted("x"), 11, false),
-            (Note::of(&part(None, "f")), 5, false),
-            (Note::of(&part(Some("s"), "e")), 5, false),
+            (Note::from_part(&part(None, "f")), 5, false),
+            (Note::from_part(&part(Some("s"), "e")), 5, false),
             (Note::default(), 5, false),
         ] {
             assert_eq!(note.resumes(&now, have), want, "{note:?} {have}");
         }
         assert_eq!(noted("\"x\"").if_range(), Some("\"x\""));
         assert_eq!(noted("W/\"x\"").if_range(), None);
-        let known = Note { body_etag: Some("\"x\"".to_owned()), ..Note::of(&part(Some("s"), "e")) };
+        let known =
+            Note { body_etag: Some("\"x\"".to_owned()), ..Note::from_part(&part(Some("s"), "e")) };
         assert_eq!(known.if_range(), None);
     }
 
