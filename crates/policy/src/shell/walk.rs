@@ -1,6 +1,6 @@
 //! From the tree of the grammar to simple commands, doubting it on the way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use tree_sitter::{Node, TreeCursor};
@@ -17,6 +17,7 @@ pub(super) fn walk<'a>(text: &'a str, root: Node<'a>) -> Script {
         script: Script::default(),
         trailing: HashMap::new(),
         dashes: HashMap::new(),
+        herestrings: HashSet::new(),
         cursor: root.walk(),
         stack: vec![Visit { node: root, parent: "", depth: 0, argument: false, input: None }],
     };
@@ -55,12 +56,18 @@ struct Walker<'a> {
     trailing: HashMap<usize, Vec<Node<'a>>>,
     /// Where a command has a `-` that the grammar leaves out, as it does before a here-document.
     dashes: HashMap<usize, usize>,
+    /// The parts of here-strings that the grammar takes for an error and a redirection from a file.
+    herestrings: HashSet<usize>,
     cursor: TreeCursor<'a>,
     stack: Vec<Visit<'a>>,
 }
 
 impl<'a> Walker<'a> {
     fn visit(&mut self, Visit { node, parent, depth, argument, input }: Visit<'a>) {
+        let herestring = self.herestrings.remove(&node.id());
+        if herestring && node.is_error() {
+            return;
+        }
         if node.is_error() || node.is_missing() {
             self.unclear(node, Trouble::Syntax);
         }
@@ -83,6 +90,7 @@ impl<'a> Walker<'a> {
         match node.kind() {
             kind if COMMANDS.contains(&kind) => self.command(node, &children, input),
             "redirected_statement" => self.redirected(node, &children, input),
+            "file_redirect" if herestring => self.feature(Feature::Heredoc),
             "file_redirect" => self.file_redirect(node, &children),
             "herestring_redirect" => self.feature(Feature::Heredoc),
             "heredoc_redirect" => self.heredoc(node, &children),
@@ -236,6 +244,11 @@ impl<'a> Walker<'a> {
 
     /// A redirection takes one word; what the grammar gives it beyond that is the command's.
     fn redirected(&mut self, node: Node<'a>, children: &[Node<'a>], input: Option<(usize, usize)>) {
+        for pair in children.windows(2) {
+            if self.is_herestring(pair[0], pair[1]) {
+                self.herestrings.extend([pair[0].id(), pair[1].id()]);
+            }
+        }
         let mut beyond = Vec::new();
         for child in children {
             match child.kind() {
@@ -273,6 +286,24 @@ impl<'a> Walker<'a> {
         // No command before: the words are the command.
         let input = joined(input, Some((node.start_byte(), node.end_byte())));
         self.push_command(node, beyond, input);
+    }
+
+    /// Tells whether these are a here-string: behind another redirection, the grammar knows of none, and sees
+    /// `<<`, which it leaves out, and `< word`.
+    fn is_herestring(&mut self, mark: Node<'a>, redirect: Node<'a>) -> bool {
+        // What stands right before it may be the descriptor that it is for, or a part of another operator.
+        let before = self.text[..mark.start_byte()].bytes().next_back();
+        let alone = before.is_none_or(|it| !it.is_ascii_digit() && !b"<>&}$\\".contains(&it));
+        let marks = mark.is_error() && self.slice(mark) == "<<" && alone;
+        let tight = redirect.kind() == "file_redirect" && redirect.start_byte() == mark.end_byte();
+        if !marks || !tight {
+            return false;
+        }
+        let children = self.children(redirect);
+        let reads = children.first().is_some_and(|operator| operator.kind() == "<");
+        // A second mark, a descriptor or a parenthesis there would be something else.
+        let target = self.text[redirect.start_byte()..].strip_prefix('<').unwrap_or_default();
+        reads && children.len() > 1 && !target.starts_with(['<', '>', '&', '('])
     }
 
     fn beyond_target(&mut self, redirect: Node<'a>) -> Vec<Node<'a>> {

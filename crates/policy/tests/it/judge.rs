@@ -477,6 +477,13 @@ fn no_way_around() {
         "docker run -v $PWD:/w image git push",
         "sh -c '- curl x'",
         "zsh -c 'ls; - curl x'",
+        "> f <<< x curl",
+        "env > f <<< x curl",
+        "sh > f <<< 'curl x'",
+        "cat > f <<< \"$(curl x)\"",
+        "python3 > f <<< 'import os; os.system(\"curl x\")'",
+        "cat > f <<<(curl x)",
+        "cat 2>&1 0<<< x curl",
     ] {
         let decision = decide(&policy(WorkspaceWrite, OnRequest, RULES), &script(text));
         if show(&decision.verdict) == "run sandbox" {
@@ -583,6 +590,16 @@ fn no_false_alarm() {
         "CC=clang make",
         "RUSTC_WRAPPER=sccache cargo build",
         "python3 -c \"print('$x')\"",
+        // A here-string among redirections.
+        "cat > f <<< 'x'",
+        "jq . > out.json <<< '{\"a\":1}'",
+        "wc -l > n <<< \"a\"",
+        "wc -l >n 2>&1 <<<curl",
+        "wc > n <<< a <<< \"$x\" >> m -l",
+        "wc -l > n<<<a | cat > m <<< b && ls",
+        "if true; then wc > n <<< \"$(ls)\"; fi",
+        "while read -r x; do echo $x; done > f <<< \"$y\"",
+        "(cat) 2>/dev/null <<< x",
     ] {
         let decision = decide(&policy(WorkspaceWrite, OnRequest, RULES), &script(text));
         if !show(&decision.verdict).starts_with("run") {
