@@ -268,18 +268,15 @@ impl Inspector {
             let text = self.scripts.get(script).and_then(|text| text.get(range));
             // The bar before the command is not what it reads.
             let text = text.unwrap_or_default().trim_end().trim_end_matches(['|', '&']);
-            if !reads.may_start_programs(text) {
+            let text = reads.without_data(text);
+            if !reads.may_start_programs(&text) {
                 continue;
             }
             if reads == Reads::Commands {
                 texts.push(text.replace(['\\', '"', '\''], ""));
             }
             // As `printf` writes them, these would be letters of a name.
-            texts.push(
-                ["\\n", "\\t", "\\r"]
-                    .iter()
-                    .fold(text.to_owned(), |text, it| text.replace(it, " ")),
-            );
+            texts.push(["\\n", "\\t", "\\r"].iter().fold(text, |text, it| text.replace(it, " ")));
         }
         self.found.embedded.extend(texts);
     }

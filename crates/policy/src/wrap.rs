@@ -10,6 +10,7 @@ mod copy;
 mod embedded;
 mod git;
 mod option;
+mod python;
 mod table;
 
 use crate::shell::Word;

@@ -3,15 +3,18 @@
 //!
 //! Such code is not understood. It is kept as text, in which names of programs can be looked for.
 
-use super::base_name;
+use super::{base_name, python};
 use crate::shell::Word;
 
 /// Returns the arguments that are code which may start programs.
 pub(crate) fn code(words: &[Word]) -> Vec<String> {
     let Some((name, arguments)) = words.split_first() else { return Vec::new() };
     let Some(name) = name.known().map(base_name) else { return Vec::new() };
+    // Code in which names are data; what is expanded in it could be more.
+    let is_data = |word: &&Word| is_python(name) && word.known().is_some_and(python::is_harmless);
+    let arguments = arguments.iter().filter(|word| !is_data(word));
     // Of what is expanded in it, the code that is written around it still counts.
-    let texts = arguments.iter().map(|word| word.known().unwrap_or(&word.source));
+    let texts = arguments.map(|word| word.known().unwrap_or(&word.source));
     let starts: fn(&str) -> bool = match unversioned(name) {
         "sed" | "gsed" => {
             let scripts = sed_scripts(&texts.collect::<Vec<_>>());
@@ -23,6 +26,10 @@ pub(crate) fn code(words: &[Word]) -> Vec<String> {
     };
     // The code may be attached to its option.
     texts.filter(|text| starts(text)).map(str::to_owned).collect()
+}
+
+fn is_python(name: &str) -> bool {
+    matches!(unversioned(name), "python" | "pypy")
 }
 
 /// Tells whether a program reads code of another language than a shell's.
@@ -40,6 +47,8 @@ pub(crate) fn is_interpreter(name: &str) -> bool {
 pub(crate) enum Reads {
     /// As code of a language.
     Code,
+    /// As code of Python.
+    Python,
     /// As commands of its own, some of which start programs.
     Escapes,
     /// As commands of a shell, or as something that holds them.
@@ -50,11 +59,39 @@ impl Reads {
     /// Tells whether a text that is read so may start programs.
     pub(crate) fn may_start_programs(self, text: &str) -> bool {
         match self {
-            Self::Code => language_runs_something(text),
+            Self::Code | Self::Python => language_runs_something(text),
             Self::Escapes => escapes(text),
             Self::Commands => true,
         }
     }
+
+    /// Returns what of a text in a script may start programs: a here-document that surely holds nothing but data is
+    /// left out.
+    pub(crate) fn without_data(self, text: &str) -> String {
+        let data = if self == Self::Python { heredoc(text) } else { None };
+        match data {
+            Some((line, body)) if python::is_harmless(body) => line,
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// Takes apart what a command reads, if that is one here-document in which nothing is expanded and nothing else:
+/// what stands on its line, and its own lines.
+fn heredoc(text: &str) -> Option<(String, &str)> {
+    let (line, lines) = text.split_once('\n')?;
+    let (before, after) = line.split_once("<<")?;
+    let quote = after.chars().next().filter(|quote| ['\'', '"'].contains(quote))?;
+    let (delimiter, after) = after[1..].split_once(quote)?;
+    // The text may have come through other commands, which change it.
+    let redirects = |c: char| c.is_ascii_alphanumeric() || " >./_-".contains(c);
+    // The dash before it is what the grammar leaves out.
+    let direct = matches!(before.trim(), "" | "-")
+        || before.trim_start().starts_with('>') && before.chars().all(redirects);
+    let ended = lines.trim_end().strip_suffix(delimiter)?;
+    let body = ended.strip_suffix('\n').or(ended.is_empty().then_some(""))?;
+    let whole = !delimiter.is_empty() && body.lines().all(|line| line != delimiter);
+    (direct && whole && !after.contains('<')).then(|| (after.replace('|', " "), body))
 }
 
 /// Returns how a command reads its standard input, if what it reads may start programs.
@@ -72,7 +109,8 @@ pub(crate) fn reads(words: &[Word]) -> Option<Reads> {
         // Of awk and its relatives the first operand is the code.
         _ if name.ends_with("awk") => named().then_some(Reads::Code),
         _ if INTERPRETERS.contains(&name) => {
-            (named() || !has_code(arguments)).then_some(Reads::Code)
+            let reads = if is_python(name) { Reads::Python } else { Reads::Code };
+            (named() || !has_code(arguments)).then_some(reads)
         }
         // With a dash, an editor reads the text to edit.
         "nvim" | "vi" | "vim" => (!named()).then_some(Reads::Escapes),
