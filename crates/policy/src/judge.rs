@@ -452,6 +452,9 @@ impl Policy {
 /// How sure it is that a rule is about a command.
 pub(crate) fn about(rule: &PrefixRule, found: &Found) -> Match {
     if !found.carrier {
+        if rule.decision != RuleDecision::Allow && wrap::asks_for_help(&found.words) {
+            return Match::No;
+        }
         return rule.matches_words(&found.words);
     }
     // A rule about a shell means what a script runs, not that scripts are run by one.

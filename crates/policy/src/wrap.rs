@@ -163,6 +163,14 @@ pub(crate) fn is_wrapper(words: &[Word]) -> bool {
     name.is_some_and(|name| matches!(name, "setarch" | "perf") || listed(name) || opaque(name))
 }
 
+/// Tells whether a program is asked to explain one of its commands, and does nothing else: `git push --help`.
+pub(crate) fn asks_for_help(words: &[Word]) -> bool {
+    let [program, command, help] = words else { return false };
+    let plain = |word: &Word| word.known().is_some_and(|text| !text.starts_with('-'));
+    let known = program.known().is_some_and(|name| table::HELPS.contains(&name));
+    known && plain(command) && help.known() == Some("--help")
+}
+
 /// Tells whether a program is a shell, of whatever language.
 pub(crate) fn is_shell(name: &str) -> bool {
     table::SHELLS.contains(&name) || table::OTHER_SHELLS.contains(&name)
@@ -233,7 +241,21 @@ pub(crate) enum ScriptPlace {
     Unclear,
 }
 
+/// Tells whether a shell only looks at the syntax of a file: `bash -n FILE`. Without a file it may be talking to a
+/// person, and then it runs what it reads.
+fn checks_syntax(words: &[Word]) -> bool {
+    let options = words.iter().skip(1).map_while(Word::known);
+    let mut options = options.take_while(|text| text.starts_with(['-', '+']));
+    let count = options.clone().count();
+    let checks = options.clone().any(|text| text.contains('n'));
+    let plain = options.all(|text| matches!(text, "-n" | "-nv" | "-vn" | "-v" | "-x" | "-nx"));
+    checks && plain && words.len() > 1 + count
+}
+
 fn shell(words: &[Word]) -> Vec<Inner> {
+    if checks_syntax(words) {
+        return Vec::new();
+    }
     let mut found = match script_place(words) {
         ScriptPlace::At(at) => script_of(at, &words[at..=at]),
         ScriptPlace::None => return Vec::new(),
@@ -495,6 +517,9 @@ impl Options {
         let mut options = Self { end: 1, ..Self::default() };
         while let Some(word) = words.get(options.end) {
             if word.unknown.is_some() {
+                if options.ends {
+                    return Some(options);
+                }
                 // A word that may begin with a dash is an option as likely as not.
                 return (!word.splits() && !word.text.is_empty() && !word.text.starts_with('-'))
                     .then_some(options);
@@ -574,7 +599,7 @@ impl Options {
     }
 
     fn value(&mut self, words: &[Word]) -> Option<String> {
-        let word = words.get(self.end).filter(|word| !word.splits())?;
+        let word = words.get(self.end).filter(|word| !word.splits() || is_number(word))?;
         self.end += 1;
         Some(word.text.clone())
     }
@@ -586,6 +611,19 @@ impl Options {
             _ => {}
         }
     }
+}
+
+/// Tells whether a word becomes the number of a process, or a few: `$(pgrep NAME)`.
+fn is_number(word: &Word) -> bool {
+    let inside = word.source.strip_prefix("$(").and_then(|inside| inside.strip_suffix(')'));
+    let Some(inside) = inside else { return false };
+    let mut parts = inside.split(' ');
+    let asks = matches!(parts.next(), Some("pgrep" | "pidof"));
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    // Others show more than numbers.
+    let fits =
+        |part: &str| !part.starts_with('-') || matches!(part, "-f" | "-n" | "-o" | "-s" | "-x");
+    asks && parts.all(|part| part.chars().all(plain) && fits(part))
 }
 
 /// `find … -exec WORDS ;`, any number of times.
@@ -664,10 +702,20 @@ fn alias(words: &[Word]) -> Vec<Inner> {
     });
     let mut scripts: Vec<_> = scripts.collect();
     // What is written behind the name later belongs to it.
-    if !scripts.is_empty() {
+    let stays = |inner: &Inner| matches!(inner, Inner::Script { text, .. } if only_looks(text));
+    if !scripts.iter().all(stays) {
         scripts.push(Inner::Unclear);
     }
     scripts
+}
+
+/// Tells whether a text is the beginning of a command that runs nothing, whatever follows.
+fn only_looks(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || " -_=,.".contains(c);
+    let name = text.split(' ').next().unwrap_or_default();
+    // With a blank behind it, the next word may be an alias, too.
+    let ends = !text.ends_with(' ');
+    text.chars().all(plain) && ends && table::LOOKS_ONLY.contains(&name)
 }
 
 /// `su [OPTIONS] [USER] -c SCRIPT`, in any order.

@@ -18,6 +18,8 @@ pub(super) fn walk<'a>(text: &'a str, root: Node<'a>) -> Script {
         trailing: HashMap::new(),
         dashes: HashMap::new(),
         herestrings: HashSet::new(),
+        variables: HashMap::new(),
+        candidates: 0,
         cursor: root.walk(),
         stack: vec![Visit { node: root, parent: "", depth: 0, argument: false, input: None }],
     };
@@ -58,6 +60,10 @@ struct Walker<'a> {
     dashes: HashMap<usize, usize>,
     /// The parts of here-strings that the grammar takes for an error and a redirection from a file.
     herestrings: HashSet<usize>,
+    /// Variables of which it is sure what they hold from here on.
+    variables: HashMap<&'a str, &'a str>,
+    /// How many were looked at for that.
+    candidates: usize,
     cursor: TreeCursor<'a>,
     stack: Vec<Visit<'a>>,
 }
@@ -216,6 +222,11 @@ impl<'a> Walker<'a> {
             let before = nodes.iter().take_while(|node| node.start_byte() < at).count();
             words.insert(before, Word { quoted: false, ..Word::literal("-") });
         }
+        if let Some(name) = words.first_mut().filter(|name| name.unknown.is_some())
+            && let Some(value) = self.value_of(&name.source)
+        {
+            *name = Word { source: name.source.clone(), ..Word::literal(value) };
+        }
         let Some(name) = words.first() else {
             self.unclear(node, Trouble::Syntax);
             return;
@@ -234,6 +245,42 @@ impl<'a> Walker<'a> {
         }
         let input = input.map(|(start, end)| start..end);
         self.script.commands.push(SimpleCommand { words, input });
+    }
+
+    /// Returns what a word stands for that is nothing but a variable.
+    fn value_of(&self, source: &str) -> Option<&'a str> {
+        let bare = source.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or(source);
+        let name = bare.strip_prefix('$')?;
+        let name = name.strip_prefix('{').and_then(|it| it.strip_suffix('}')).unwrap_or(name);
+        self.variables.get(name).copied()
+    }
+
+    /// Remembers a variable that is set to a plain word, if nothing else in the script could set it: it is
+    /// named nowhere else but where its value is taken, and nothing is there that sets variables by other means.
+    fn remember(&mut self, node: Node<'a>) {
+        if self.candidates == VARIABLES_MAX {
+            return;
+        }
+        self.candidates += 1;
+        let (text, range) = (self.text, node.byte_range());
+        let Some((name, value)) = self.slice(node).split_once('=') else { return };
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte);
+        let is_plain = value.bytes().all(plain) && !value.is_empty();
+        let rest = text[range.end..].trim_start_matches([' ', '\t']);
+        let ends = rest.starts_with([';', '\n']) && !rest.starts_with(";;");
+        let first = text[..range.start].trim_end_matches([' ', '\t']);
+        let begins = first.is_empty() || first.ends_with(['\n', ';']);
+        let other = text.match_indices(name).any(|(at, _)| {
+            let named = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            let (before, after) = (&text[..at], &text[at + name.len()..]);
+            let part = before.bytes().next_back().is_some_and(named)
+                || after.bytes().next().is_some_and(named);
+            let taken = before.ends_with('$') || before.ends_with("${") && after.starts_with('}');
+            at != range.start && !part && !taken
+        });
+        if is_plain && ends && begins && !other && !SETTERS.iter().any(|it| text.contains(it)) {
+            self.variables.insert(name, value);
+        }
     }
 
     fn word(&mut self, node: Node<'a>) -> Word {
@@ -407,6 +454,9 @@ impl<'a> Walker<'a> {
         if parent != "declaration_command" {
             self.feature(Feature::Assignment);
         }
+        if parent == "program" {
+            self.remember(node);
+        }
         // What has no name before it is no assignment but a word.
         let text = self.slice(node);
         let name = &text[..text.find(['=', '+', '[']).unwrap_or(text.len())];
@@ -572,6 +622,28 @@ fn ends_here(text: &str, at: usize) -> bool {
 
 /// How many parts that were not understood are told apart.
 const UNCLEAR_MAX: usize = 16;
+
+/// How many variables are looked at, each through all of the text.
+const VARIABLES_MAX: usize = 8;
+
+/// What may set a variable without naming it plainly, or change how a value is read.
+const SETTERS: [&str; 15] = [
+    "((",
+    "[[",
+    "IFS",
+    "alias",
+    "declare",
+    "eval",
+    "getopts",
+    "let",
+    "mapfile",
+    "printf -v",
+    "read",
+    "set",
+    "source",
+    "typeset",
+    "local",
+];
 
 const LITERALS: [&str; 8] = [
     "word",

@@ -663,13 +663,13 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         names: &["strace"],
         flags: "cCdfikqrtTvwxyYzZn",
-        values: "abeIPsSuUX",
-        ends: "hVp",
+        values: "abeIpPsSuUX",
+        ends: "hV",
         long_flags: &["follow-forks", "summary-only", "summary", "quiet", "decode-fds"],
         long_value: &[("trace", 'e'), ("string-limit", 's')],
         ..PLAIN
     },
-    Wrapper { names: &["ltrace"], flags: "cCfiLrStT", values: "aAelnosux", ends: "hVp", ..PLAIN },
+    Wrapper { names: &["ltrace"], flags: "cCfiLrStT", values: "aAelnopsux", ends: "hV", ..PLAIN },
     Wrapper {
         names: &["setpriv"],
         ends: "dhV",
@@ -850,6 +850,15 @@ pub(super) const SHORT_OPTION_SCRIPTS: [(&[&str], &str); 2] =
 
 /// Long options of shells that take a value.
 pub(super) const SHELL_LONG: [&str; 3] = ["--rcfile", "--init-file", "--emulate"];
+
+/// Programs with commands, of which `--help` behind one of them tells and runs nothing.
+pub(super) const HELPS: [&str; 7] = ["cargo", "docker", "gh", "git", "kubectl", "npm", "terraform"];
+
+/// Programs that run nothing, whatever they are told, and give no program another name.
+pub(super) const LOOKS_ONLY: [&str; 18] = [
+    "cd", "clear", "date", "df", "du", "echo", "egrep", "fgrep", "free", "grep", "id", "ls", "pwd",
+    "stat", "tree", "uptime", "wc", "whoami",
+];
 
 /// Actions of `find` that run a command.
 pub(super) const FIND_RUNS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
