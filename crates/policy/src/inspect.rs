@@ -275,8 +275,7 @@ impl Inspector {
             if reads == Reads::Commands {
                 texts.push(text.replace(['\\', '"', '\''], ""));
             }
-            // As `printf` writes them, these would be letters of a name.
-            texts.push(["\\n", "\\t", "\\r"].iter().fold(text, |text, it| text.replace(it, " ")));
+            texts.push(wrap::written(&text));
         }
         self.found.embedded.extend(texts);
     }

@@ -7,6 +7,7 @@
 //! | --- | --- | --- |
 //! | a shell, or a command that is not understood | a script | counts, as in a script; keys that edit or recall a line always ask |
 //! | an interpreter of another language | code, in which programs are looked for by name | only keys |
+//! | `make -f -`, `sed -f -` and the like | code, all of which may be a command | only keys |
 //! | an editor or pager | the same; what follows `!` is a script | what follows `!` |
 //! | any other program | the same as code | nothing |
 //!
@@ -66,7 +67,7 @@ pub(crate) fn inspect(request: &InputRequest) -> Inspection {
     }
     let doubtful = match reader {
         Reader::Shell => edited || recalls_history(&text),
-        Reader::Interpreter => edited,
+        Reader::Interpreter | Reader::Commands => edited,
         Reader::Editor | Reader::Other => false,
     };
     if doubtful {
@@ -87,6 +88,8 @@ pub(crate) fn hides_a_line(request: &InputRequest, inspection: &Inspection) -> b
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
     Shell,
+    /// What holds commands of a shell.
+    Commands,
     Interpreter,
     Editor,
     Other,
@@ -103,7 +106,13 @@ impl Reader {
         if !inspection.is_clear() || programs().any(wraps) {
             return Self::Shell;
         }
-        if programs().any(wrap::is_interpreter) {
+        let reads = |reads: wrap::Reads| {
+            inspection.commands.iter().any(|found| wrap::reads(&found.words) == Some(reads))
+        };
+        if reads(wrap::Reads::Commands) {
+            return Self::Commands;
+        }
+        if programs().any(wrap::is_interpreter) || reads(wrap::Reads::Code) {
             return Self::Interpreter;
         }
         if programs().any(wrap::interprets) { Self::Editor } else { Self::Other }
@@ -124,7 +133,7 @@ impl Reader {
         for found in &mut inspection.commands {
             found.origin = None;
         }
-        if wrap::may_start_programs(text) {
+        if self == Self::Commands || wrap::may_start_programs(text) {
             let joined = text.replace("\\\n", "");
             inspection.embedded.push(joined.replace(['\\', '"', '\''], ""));
             inspection.embedded.push(text.to_owned());

@@ -16,7 +16,7 @@ mod table;
 use crate::shell::Word;
 pub(crate) use copy::{copies, goes_to_programs, is_program, looks_up};
 pub(crate) use embedded::{
-    Reads, code as embedded_code, interprets, is_interpreter, may_start_programs, reads,
+    Reads, code as embedded_code, interprets, is_interpreter, may_start_programs, reads, written,
 };
 pub(crate) use git::{GIT_FLAGS, GIT_VALUES};
 pub(crate) use option::{head as head_of, values as option_values, variable_value};

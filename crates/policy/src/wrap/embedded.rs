@@ -10,6 +10,7 @@ use crate::shell::Word;
 pub(crate) fn code(words: &[Word]) -> Vec<String> {
     let Some((name, arguments)) = words.split_first() else { return Vec::new() };
     let Some(name) = name.known().map(base_name) else { return Vec::new() };
+    let mut found = own_commands(unversioned(name), arguments);
     // Code in which names are data; what is expanded in it could be more.
     let is_data = |word: &&Word| is_python(name) && word.known().is_some_and(python::is_harmless);
     let arguments = arguments.iter().filter(|word| !is_data(word));
@@ -18,14 +19,48 @@ pub(crate) fn code(words: &[Word]) -> Vec<String> {
     let starts: fn(&str) -> bool = match unversioned(name) {
         "sed" | "gsed" => {
             let scripts = sed_scripts(&texts.collect::<Vec<_>>());
-            return scripts.into_iter().filter(|script| sed_runs_something(script)).collect();
+            found.extend(scripts.into_iter().filter(|script| sed_runs_something(script)));
+            return found;
         }
         name if INTERPRETERS.contains(&name) => language_runs_something,
         name if ESCAPES.contains(&name) => escapes,
-        _ => return Vec::new(),
+        _ => return found,
     };
     // The code may be attached to its option.
-    texts.filter(|text| starts(text)).map(str::to_owned).collect()
+    found.extend(texts.filter(|text| starts(text)).map(str::to_owned));
+    found
+}
+
+/// Returns what programs are given as a file of commands by `<(…)`, or as text by an option: all of it is run.
+fn own_commands(name: &str, arguments: &[Word]) -> Vec<String> {
+    if !READS_COMMANDS.contains(&name) {
+        return Vec::new();
+    }
+    let make = name.ends_with("make") && name != "cmake";
+    let is_eval = |text: &str| make && (text.starts_with("--ev") || text == "-E");
+    let mut before = "";
+    let mut found = Vec::new();
+    for word in arguments {
+        let text = word.known().unwrap_or(&word.source);
+        let in_file = text.contains("<(") && (takes_code(before) || !text.starts_with("<("));
+        let attached = is_eval(text) && text.contains('=');
+        if in_file || attached || is_eval(before) && !before.contains('=') {
+            found.push(written(text));
+        }
+        before = text;
+    }
+    found
+}
+
+/// Puts blanks where `printf` writes the end of a line or a tab, as these would be letters of a name.
+pub(crate) fn written(text: &str) -> String {
+    ["\\n", "\\t", "\\r"].iter().fold(text.to_owned(), |text, it| text.replace(it, " "))
+}
+
+/// Tells whether the next word after this option is a file of code.
+fn takes_code(option: &str) -> bool {
+    let short = option.starts_with('-') && option.ends_with(['f', 'E', 'P', 'C']);
+    short && !option.starts_with("--") || option.starts_with("--f") || option.starts_with("--mak")
 }
 
 fn is_python(name: &str) -> bool {
@@ -100,14 +135,24 @@ pub(crate) fn reads(words: &[Word]) -> Option<Reads> {
     let full = name.known().map(base_name)?;
     let name = unversioned(full);
     let named = || arguments.iter().any(|word| names_input(&word.text));
+    // By itself, the input is data to some.
+    let by_option = || {
+        let before = std::iter::once("").chain(arguments.iter().map(|word| word.text.as_str()));
+        let mut pairs = before.zip(arguments.iter().map(|word| word.text.as_str()));
+        pairs.any(|(before, text)| {
+            let attached = text.len() > 1 && text.starts_with('-');
+            names_input(text) && (attached || takes_code(before))
+        })
+    };
     if super::carry::reads_commands(full, words) {
         return Some(Reads::Commands);
     }
     match name {
         "make" | "gmake" | "ninja" | "just" => named().then_some(Reads::Commands),
-        "sed" | "gsed" => named().then_some(Reads::Commands),
+        "cmake" => by_option().then_some(Reads::Commands),
+        "sed" | "gsed" => by_option().then_some(Reads::Commands),
         // Of awk and its relatives the first operand is the code.
-        _ if name.ends_with("awk") => named().then_some(Reads::Code),
+        _ if name.ends_with("awk") => by_option().then_some(Reads::Code),
         _ if INTERPRETERS.contains(&name) => {
             let reads = if is_python(name) { Reads::Python } else { Reads::Code };
             (named() || !has_code(arguments)).then_some(reads)
@@ -276,6 +321,9 @@ const INTERPRETERS: [&str; 44] = [
     "perl", "php", "pypy", "python", "racket", "ruby", "sbcl", "scala", "tclsh", "ts-node", "tsx",
     "wish",
 ];
+
+/// Programs whose files of code are commands, or have them anywhere.
+const READS_COMMANDS: [&str; 7] = ["cmake", "gmake", "gsed", "just", "make", "ninja", "sed"];
 
 /// Options of interpreters with which the standard input is no code.
 const CODE_OPTIONS: [&str; 10] =

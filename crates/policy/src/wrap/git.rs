@@ -95,10 +95,13 @@ pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
             Some("rebase" | "filter-branch" | "difftool" | "fetch" | "pull" | "push" | "clone"),
             _,
         )
-        | (Some("ls-remote" | "archive" | "grep" | "send-email"), _) => {
+        | (Some("ls-remote" | "fetch-pack" | "archive" | "grep" | "send-email"), _) => {
             for (place, word) in rest.iter().enumerate().skip(1) {
                 let next = rest.get(place + 1);
                 found.extend(option(at + place, word, next));
+                if name(0) == Some("clone") {
+                    found.extend(upload_pack(at + place, word, next));
+                }
                 if name(0) == Some("clone") && matches!(word.known(), Some("-c" | "--config")) {
                     found.extend(next.and_then(|setting| script_in(at + place + 1, setting)));
                 }
@@ -165,6 +168,17 @@ fn names_a_script(key: &str) -> bool {
     key.starts_with("alias.") || SCRIPTS.contains(&last)
 }
 
+/// `-u COMMAND` of `git clone`, by itself, in a cluster or with the command attached.
+fn upload_pack(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
+    let cluster = word.text.strip_prefix('-')?.trim_start_matches(['l', 's', 'n', 'q', 'v']);
+    let attached = cluster.strip_prefix('u')?;
+    match (attached, next) {
+        _ if word.unknown.is_some() => Some(Inner::Unclear),
+        ("", next) => script_of(at + 1, next.map(std::slice::from_ref)?).into_iter().next(),
+        (text, _) => Some(Inner::Script { at, text: text.to_owned() }),
+    }
+}
+
 /// An option whose value is run.
 fn option(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
     let text = word.text.as_str();
@@ -181,6 +195,8 @@ fn option(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
         true => option.starts_with(name),
         false => *option == name,
     });
+    let short = |option: &str| name.len() > 2 && option.starts_with(name);
+    let known = known || short("--upload-pack") || short("--exec");
     let filter = name.starts_with("--") && name.ends_with("-filter");
     if !known && !filter {
         return None;

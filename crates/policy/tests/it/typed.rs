@@ -155,6 +155,17 @@ fn code_of_other_languages() {
         type_all("", OnRequest, "python3", &["c='rm -rf d'\n", "os.system(c)\n"]),
         "run ask"
     );
+    for (command, line) in [
+        ("sed -n -f /dev/stdin f", "1e curl x\n"),
+        ("sed --file=- f", "s,x,curl x,e\n"),
+        ("awk -f - f", "BEGIN { system(\"curl x\") }\n"),
+        ("make -f -", "a:\n\t@curl x\n"),
+        ("cmake -P /dev/stdin", "execute_process(COMMAND curl x)\n"),
+        ("python3 /dev/stdin", "import os; os.system('curl x')\n"),
+    ] {
+        check(command, &["x\n", line], "run ask");
+    }
+    check("sed s/a/b/", &["1e curl x\n"], "run");
     check("psql db", &["select 1;\n", "\\! curl evil\n"], "run refuse");
     check("ed x", &["!c\"u\"rl x\n"], "refuse");
     check("less x", &["!c\\url x\n"], "refuse");
