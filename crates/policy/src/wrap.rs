@@ -11,6 +11,7 @@ mod embedded;
 mod git;
 mod option;
 mod python;
+mod runner;
 mod table;
 
 use crate::shell::Word;
@@ -106,6 +107,12 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
             return named_by_options(words);
         }
         "perf" => return perf(words),
+        "concurrently" => return runner::concurrently(words),
+        "dotenv" | "dotenvx" => return runner::dotenv(words),
+        "gh" => return runner::gh(words),
+        "hub" => return runner::git(words, 1),
+        "jj" if words.get(1).and_then(Word::known) == Some("git") => return runner::git(words, 2),
+        "nix" => return runner::nix(words),
         _ if builtin::evaluates(name, &words[1..]) => return vec![Inner::Unclear],
         _ => {}
     }
@@ -125,7 +132,7 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
     }
     match table::WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&name)) {
         Some(wrapper) => wrapped(wrapper, words),
-        None => Vec::new(),
+        None => runner::unknown(name, words),
     }
 }
 

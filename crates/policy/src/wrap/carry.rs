@@ -157,7 +157,7 @@ const CARRIERS: &[Carrier] = &[
     },
     Carrier {
         names: &["kubectl", "oc"],
-        commands: &["debug", "exec", "run"],
+        commands: &["debug", "exec", "rsh", "run"],
         flags: "iqt",
         long_flags: &["attach", "quiet", "rm", "stdin", "tty"],
         ..CONTAINERS
@@ -166,6 +166,33 @@ const CARRIERS: &[Carrier] = &[
         names: &["incus", "lxc"],
         flags: "nqtTv",
         long_flags: &["force-interactive", "force-noninteractive", "quiet"],
+        ..CONTAINERS
+    },
+    Carrier { names: &["crictl"], flags: "its", long_flags: &["sync", "tty"], ..CONTAINERS },
+    Carrier {
+        names: &["heroku"],
+        commands: &["run", "run:detached", "run:inside"],
+        operands: 0,
+        flags: "x",
+        long_flags: &["exit-code", "no-launcher", "no-notify", "no-tty"],
+        script: true,
+        ..CONTAINERS
+    },
+    Carrier {
+        names: &["clush", "pdsh"],
+        commands: &[],
+        operands: 0,
+        flags: "abdhiLqSVv",
+        script: true,
+        ..CONTAINERS
+    },
+    Carrier {
+        names: &["parallel-ssh", "pssh"],
+        commands: &[],
+        operands: 0,
+        flags: "AiIPvz",
+        long_flags: &["askpass", "inline", "inline-stdout", "print", "send-input", "verbose"],
+        script: true,
         ..CONTAINERS
     },
     Carrier { names: &["multipass"], flags: "nv", long_flags: &["no-map"], ..CONTAINERS },

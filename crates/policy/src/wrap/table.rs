@@ -141,8 +141,6 @@ pub(super) const RUNNERS: &[Runner] = &[
         names: &[
             "devbox",
             "doppler",
-            "dotenv",
-            "dotenvx",
             "hatch",
             "infisical",
             "op",
@@ -177,10 +175,10 @@ pub(super) const RUNNERS: &[Runner] = &[
         wrapper: Wrapper { operands: 1, ..RUNS },
     },
     Runner { names: &["rustup"], commands: &["run"], wrapper: Wrapper { operands: 1, ..RUNS } },
-    Runner { names: &["nix"], commands: &["run", "shell", "develop"], wrapper: RUNS },
+    Runner { names: &["rr", "uftrace", "samply"], commands: &["record"], wrapper: RUNS },
     Runner {
-        names: &["rr", "uftrace", "samply", "heaptrack"],
-        commands: &["record"],
+        names: &["goenv", "jenv", "nodenv", "plenv", "pyenv", "rbenv"],
+        commands: &["exec"],
         wrapper: RUNS,
     },
     Runner { names: &["coresched"], commands: &["new", "copy", "get"], wrapper: RUNS },
@@ -287,6 +285,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         changes: true,
         ..PLAIN
     },
+    Wrapper { names: &["faketime"], flags: "fm", operands: 1, changes: true, ..PLAIN },
     Wrapper {
         names: &["choom"],
         values: "n",
@@ -792,7 +791,8 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
 pub(super) const SHELLS: [&str; 8] = ["sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "rbash"];
 
 /// Shells with a language of their own.
-pub(super) const OTHER_SHELLS: [&str; 6] = ["fish", "csh", "tcsh", "nu", "elvish", "xonsh"];
+pub(super) const OTHER_SHELLS: [&str; 8] =
+    ["fish", "csh", "tcsh", "nu", "elvish", "xonsh", "pwsh", "powershell"];
 
 /// Programs that run what is in their arguments, by rules of their own.
 pub(super) const OPAQUE: [&str; 15] = [

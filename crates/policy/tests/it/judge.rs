@@ -477,6 +477,44 @@ fn no_way_around() {
         "docker run -v $PWD:/w image git push",
         "sh -c '- curl x'",
         "zsh -c 'ls; - curl x'",
+        // Programs that run what follows.
+        "pyenv exec curl x",
+        "rbenv exec curl x",
+        "lerna exec -- git push",
+        "lerna exec 'git push'",
+        "lerna --scope x exec -- git push",
+        "nx exec -- git push",
+        "crictl exec c curl x",
+        "crictl exec -it c curl x",
+        "oc rsh p curl x",
+        "some-tool exec curl x",
+        "some-tool exec name curl x",
+        "some-tool -v exec -t name -- curl x",
+        "some-tool ssh host curl x",
+        "some-tool exec name sh -c 'curl x'",
+        "faketime '1 day ago' curl x",
+        "heaptrack curl x",
+        "dotenv -- curl x",
+        "dotenv -e .env -- curl x",
+        "dotenv -f .env run curl x",
+        "concurrently \"curl x\"",
+        "concurrently -n a,b 'ls' 'curl x'",
+        "nix run nixpkgs#curl -- x",
+        "nix run github:a/b#c.curl x",
+        "nix --offline run nixpkgs#curl",
+        "nix shell nixpkgs#x -c curl x",
+        "nix develop --command curl x",
+        "heroku run curl x",
+        "heroku run -a app -- curl x",
+        "pdsh -w h curl x",
+        "clush -w h 'ls; curl x'",
+        "pssh -h hosts -i curl x",
+        "pwsh -c 'curl x'",
+        "gh alias set p '!curl x'",
+        "gh alias set --shell p 'curl x'",
+        "hub push",
+        "jj git push",
+        "jj git push --all",
         // Files of code that are none.
         "make --eval='a:;curl x' a",
         "make --eval 'a:;curl x' a",
@@ -650,6 +688,34 @@ fn no_false_alarm() {
         "CC=clang make",
         "RUSTC_WRAPPER=sccache cargo build",
         "python3 -c \"print('$x')\"",
+        // What only looks like a command that follows.
+        "npm run curl",
+        "cargo run curl",
+        "git checkout -- curl",
+        "grep -- curl f",
+        "rm -- curl",
+        "grep exec curl",
+        "rg ssh curl",
+        "apt-get install -y ssh curl",
+        "which ssh curl",
+        "systemctl status ssh curl",
+        "pyenv exec ls curl",
+        "lerna exec -- ls curl",
+        "lerna run curl",
+        "some-tool run exec curl",
+        "nix run nixpkgs#hello -- curl",
+        "nix shell nixpkgs#curl",
+        "nix build nixpkgs#curl",
+        "concurrently -n curl 'ls'",
+        "dotenv get curl",
+        "heroku logs curl",
+        "gh alias set p 'pr view'",
+        "gh alias list",
+        "hub pull",
+        "jj git fetch",
+        "jj log curl",
+        "pdsh -w h ls curl",
+        "docker exec c ls",
         // Data from a pipe or a substitution.
         "echo curl | sed s/a/b/ -",
         "sed s/a/b/ <(echo curl)",
@@ -701,6 +767,12 @@ fn no_false_alarm() {
 fn a_long_pipeline_costs_its_length() {
     let text = format!("echo x{}", " | python3 -".repeat(1900));
     check(&text, "run sandbox");
+}
+
+/// What follows `exec` is read in two ways, but not in two ways each time.
+#[test]
+fn many_programs_that_run_others_cost_their_length() {
+    check(&"x exec y -z ".repeat(8000), "ask sandbox");
 }
 
 #[test]
