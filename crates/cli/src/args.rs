@@ -236,14 +236,14 @@ pub(crate) struct ExecFlags {
 
 impl ExecFlags {
     /// Puts what stood before a command under what stood after it.
-    pub(crate) fn over(self, before: Self) -> Self {
+    pub(crate) fn merge_over(self, before: Self) -> Self {
         Self {
             json: self.json || before.json,
             include_deltas: self.include_deltas || before.include_deltas,
             include_refused: self.include_refused || before.include_refused,
             output_last_message: self.output_last_message.or(before.output_last_message),
             output_schema: self.output_schema.or(before.output_schema),
-            shared: self.shared.over(before.shared),
+            shared: self.shared.merge_over(before.shared),
             images: before.images.into_iter().chain(self.images).collect(),
             color: self.color.or(before.color),
             skip_git_repo_check: self.skip_git_repo_check || before.skip_git_repo_check,
@@ -531,7 +531,7 @@ pub(crate) struct SharedArgs {
 
 impl SharedArgs {
     /// Puts what stood before the command under what stood after it.
-    pub(crate) fn over(self, before: Self) -> Self {
+    pub(crate) fn merge_over(self, before: Self) -> Self {
         let join = |mut first: Vec<_>, second| {
             first.extend(second);
             first

@@ -93,7 +93,7 @@ pub enum How {
 #[non_exhaustive]
 pub enum ModelsError {
     /// There is no such model.
-    #[error("there is no model `{name}` here{}", told(known, name))]
+    #[error("there is no model `{name}` here{}", list_known(known, name))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -167,7 +167,7 @@ pub enum ModelsError {
     },
 }
 
-fn told(known: &[String], name: &str) -> String {
+fn list_known(known: &[String], name: &str) -> String {
     let here = match known {
         [] => String::new(),
         known => format!("; there is {}", known.join(", ")),

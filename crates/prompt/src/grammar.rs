@@ -352,7 +352,7 @@ impl<'a> Lark<'a> {
     fn raw_value(&mut self, rule: &str, property: &Value, root: &Value, is_text: bool) -> String {
         let close = "</parameter>";
         if is_text {
-            let words = fields::words(property, root);
+            let words = fields::allowed_words(property, root);
             if let Some(words) = words.filter(|words| !words.is_empty()) {
                 let words: Vec<_> = words.iter().map(|word| literal(word)).collect();
                 return format!("({}) {}", words.join(" | "), literal(&format!("\n{close}")));

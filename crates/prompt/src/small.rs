@@ -179,7 +179,7 @@ fn telling(
         messages.push(Message::Assistant(told.to_owned()));
     }
     messages.push(Message::User(newest.happened(&mut left_out)));
-    talking(model, template, request, &messages, Some(words()), left_out)
+    talking(model, template, request, &messages, Some(one_sentence()), left_out)
 }
 
 /// Lets the model answer in text, or in the form that the request wants.
@@ -270,7 +270,7 @@ fn forced(request: &Request) -> bool {
 }
 
 /// Holds an answer to one short sentence.
-fn words() -> String {
+fn one_sentence() -> String {
     format!("start: /[A-Z]([ -\\-\\/-~]|\\.[a-z]){{0,{WORDS_MAX}}}\\./\n")
 }
 

@@ -83,7 +83,7 @@ impl RepairKind {
     }
 
     /// Says what was wrong and what was done, in words that follow the item.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::OutputAdded => "had no output: the model is told that it was lost",
             Self::OutputWithoutCall => "is the output of no call: it is not sent",
@@ -140,6 +140,6 @@ pub fn summary(repairs: &[Repair]) -> String {
 
 impl fmt::Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.item, self.kind.words())
+        write!(f, "{} {}", self.item, self.kind.describe())
     }
 }

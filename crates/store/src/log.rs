@@ -79,7 +79,7 @@ struct Shared {
 
 /// The log could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("the log {} could not be written: {}", path.display(), kind.words())]
+#[error("the log {} could not be written: {}", path.display(), kind.describe())]
 pub struct WriteError {
     /// The file.
     pub path: PathBuf,
@@ -107,7 +107,7 @@ pub enum WriteErrorKind {
 }
 
 impl WriteErrorKind {
-    fn words(self) -> &'static str {
+    fn describe(self) -> &'static str {
         match self {
             Self::Full => "the disk is full; free some space, then resume the thread",
             Self::ReadOnly => {

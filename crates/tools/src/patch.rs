@@ -308,7 +308,7 @@ impl Tool for ApplyPatch {
         Box::pin(async move {
             let key = call.key;
             let done = self.patch(call, progress.clone()).await.map(OutputBody::Text);
-            tool::told(key, &progress, done).await
+            tool::show_refusal(key, &progress, done).await
         })
     }
 }

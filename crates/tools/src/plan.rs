@@ -76,7 +76,7 @@ impl Tool for UpdatePlan {
     fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
         Box::pin(async move {
             let key = call.key;
-            tool::told(key, &progress, Self::update(call, progress.clone()).await).await
+            tool::show_refusal(key, &progress, Self::update(call, progress.clone()).await).await
         })
     }
 }

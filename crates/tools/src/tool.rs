@@ -139,7 +139,7 @@ impl ProgressSender {
 }
 
 /// Returns what the model reads, and shows a call that came to nothing.
-pub(crate) async fn told(
+pub(crate) async fn show_refusal(
     key: CallKey,
     progress: &ProgressSender,
     done: Result<OutputBody, OutputBody>,

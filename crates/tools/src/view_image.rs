@@ -83,6 +83,8 @@ impl Tool for ViewImage {
     }
 
     fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
-        Box::pin(async move { tool::told(call.key, &progress, self.view(&call).await).await })
+        Box::pin(
+            async move { tool::show_refusal(call.key, &progress, self.view(&call).await).await },
+        )
     }
 }

@@ -168,7 +168,7 @@ impl ServeArgs {
     }
 
     /// Returns the arguments again, each in one word, but for the model.
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub(crate) fn to_args(&self) -> Vec<String> {
         let Self { model: _, tcp, idle_timeout, sessions, context, threads, metrics, raw } = self;
         let mut words = Vec::new();
         let mut add = |flag: &str, value: Option<String>| {

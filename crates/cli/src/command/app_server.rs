@@ -43,7 +43,7 @@ use crate::user_input;
 const LINES_WAITING_MAX: usize = 16;
 
 pub(crate) fn run(before: SharedArgs, args: AppServerArgs) -> Result<ExitCode, Failure> {
-    let shared = args.shared.over(before);
+    let shared = args.shared.merge_over(before);
     let host = HostEnv::look(shared.directory.as_deref())?;
     let async_runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

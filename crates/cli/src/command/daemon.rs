@@ -83,7 +83,7 @@ fn start(
     let launch = Launch {
         exe: &ourselves()?,
         model,
-        args: &args.words(),
+        args: &args.to_args(),
         shared: &overrides,
         configured: Some(&ServeArgs::sum_of(&config.daemon)),
         check: &check,

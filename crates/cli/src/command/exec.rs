@@ -142,7 +142,7 @@ enum StartFrom {
 
 fn asked(before: SharedArgs, args: ExecArgs) -> ExecRequest {
     let ExecArgs { command, prompt, mut flags } = args;
-    flags.shared = flags.shared.over(before);
+    flags.shared = flags.shared.merge_over(before);
     match command {
         None => ExecRequest { flags, from: StartFrom::Nothing, prompt },
         Some(ExecCommand::Resume(mut resume)) => {
@@ -152,10 +152,10 @@ fn asked(before: SharedArgs, args: ExecArgs) -> ExecRequest {
                 None if resume.last => StartFrom::Last { all: resume.all },
                 None => StartFrom::Unnamed,
             };
-            ExecRequest { flags: resume.flags.over(flags), from, prompt: own.or(prompt) }
+            ExecRequest { flags: resume.flags.merge_over(flags), from, prompt: own.or(prompt) }
         }
         Some(ExecCommand::Fork(fork)) => ExecRequest {
-            flags: fork.flags.over(flags),
+            flags: fork.flags.merge_over(flags),
             from: StartFrom::Fork(fork.thread),
             prompt: fork.prompt.or(prompt),
         },

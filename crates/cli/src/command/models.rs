@@ -177,7 +177,7 @@ fn probe(host: &HostEnv, models: &Models, args: &ProbeArgs) -> Result<ExitCode, 
         ("architecture", about.architecture.clone()),
         ("weights", weights(about.parameters)),
         ("context", format!("{} tokens", about.context_tokens)),
-        ("template", about.template.words().to_owned()),
+        ("template", about.template.describe().to_owned()),
         ("family", about.family.clone()),
         ("memory", format!("about {} with all of its context", bytes(about.memory_bytes))),
     ];

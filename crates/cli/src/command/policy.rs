@@ -19,7 +19,7 @@ use crate::safety;
 use crate::terminal::print;
 
 pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode, Failure> {
-    let shared = args.shared.over(before);
+    let shared = args.shared.merge_over(before);
     let host = HostEnv::look(shared.directory.as_deref())?;
     let (config, _) = bootstrap::load_config(&host, &shared, false)?;
     let policy = Policy {

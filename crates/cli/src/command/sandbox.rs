@@ -24,7 +24,7 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
         Some(SandboxCommand::Attempt { name, ground }) => return prove::attempt(&name, &ground),
         None => {}
     }
-    let shared = args.shared.over(before);
+    let shared = args.shared.merge_over(before);
     let host = HostEnv::look(shared.directory.as_deref())?;
     let (config, odd) = bootstrap::load_config(&host, &shared, false)?;
     for text in odd {

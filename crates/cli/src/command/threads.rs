@@ -40,7 +40,7 @@ pub(crate) fn run(shared: &SharedArgs, command: ThreadsCommand) -> Result<ExitCo
         ThreadsCommand::Import(args) => transfer::import(&threads, &args),
         ThreadsCommand::Fsck(args) => fsck::run(&threads, &args),
         ThreadsCommand::Compact { thread, shared: own } => {
-            compact::run(&threads, &own.over(shared.clone()), &thread)
+            compact::run(&threads, &own.merge_over(shared.clone()), &thread)
         }
         ThreadsCommand::UndoCompaction { thread } => undo::run(&threads, &thread),
     }

@@ -74,9 +74,9 @@ fn repair_message(message: &mut Message, found: &mut Found<'_>) -> bool {
     let fit = if from_model {
         said
     } else if message.role == USER {
-        told
+        to_input
     } else {
-        told_text
+        to_text_input
     };
     let Content(parts) = &mut message.content;
     if parts.is_empty() {
@@ -91,8 +91,9 @@ fn repair_output(output: &mut OutputBody, found: &mut Found<'_>) {
     match output {
         OutputBody::Text(text) => shorten(text, found),
         OutputBody::Parts(parts) => {
-            let fitted =
-                std::mem::take(parts).into_iter().filter_map(|part| repair_part(part, told, found));
+            let fitted = std::mem::take(parts)
+                .into_iter()
+                .filter_map(|part| repair_part(part, to_input, found));
             *parts = fitted.collect();
             if parts.is_empty() {
                 *output = OutputBody::Text(String::new());
@@ -143,7 +144,7 @@ fn repair_part(
 }
 
 /// What the user and outputs can have.
-fn told(part: KnownPart) -> Option<KnownPart> {
+fn to_input(part: KnownPart) -> Option<KnownPart> {
     Some(match part {
         KnownPart::OutputText { text } | KnownPart::Refusal { refusal: text } => {
             KnownPart::InputText { text }
@@ -153,8 +154,8 @@ fn told(part: KnownPart) -> Option<KnownPart> {
 }
 
 /// What other messages to the model can have.
-fn told_text(part: KnownPart) -> Option<KnownPart> {
-    told(part).filter(|part| !matches!(part, KnownPart::InputImage { .. }))
+fn to_text_input(part: KnownPart) -> Option<KnownPart> {
+    to_input(part).filter(|part| !matches!(part, KnownPart::InputImage { .. }))
 }
 
 /// What the model can have said.

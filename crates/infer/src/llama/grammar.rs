@@ -70,7 +70,7 @@ impl Grammars {
         model: &Arc<LlamaModel>,
         vocabulary: &Arc<Vocabulary>,
     ) -> Result<Self, String> {
-        Self::of_words(&words(model, vocabulary)?)
+        Self::of_words(&token_env(model, vocabulary)?)
     }
 
     fn of_words(words: &TokEnv) -> Result<Self, String> {
@@ -332,7 +332,7 @@ fn fault(error: impl fmt::Display) -> String {
 }
 
 /// Lays out the vocabulary as grammars want it: special tokens are marked, so that no text matches them.
-fn words(model: &Arc<LlamaModel>, vocabulary: &Arc<Vocabulary>) -> Result<TokEnv, String> {
+fn token_env(model: &Arc<LlamaModel>, vocabulary: &Arc<Vocabulary>) -> Result<TokEnv, String> {
     let count = u32::try_from(vocabulary.len()).map_err(fault)?;
     let words: Vec<Vec<u8>> = (0..count)
         .map(|id| {

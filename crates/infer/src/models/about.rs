@@ -39,7 +39,7 @@ pub enum Template {
 
 impl Template {
     /// Says it in words.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Plain => "yes, without tools",

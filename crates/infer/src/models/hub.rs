@@ -132,15 +132,15 @@ impl Hub {
             let response = checked(response, &format!("the repository {repository}"))?;
             let next = next_page(response.headers(), &url);
             let body = self.body(response).await?;
-            let page: Vec<Entry> =
-                serde_json::from_slice(&body).map_err(|error| odd(&url, error.to_string()))?;
+            let page: Vec<Entry> = serde_json::from_slice(&body)
+                .map_err(|error| unexpected(&url, error.to_string()))?;
             files.extend(page.into_iter().filter(|entry| entry.kind == "file").map(|e| e.path));
             match next {
                 Some(next) if next.origin() == self.endpoint.origin() => url = next,
                 _ => return Ok(files),
             }
         }
-        Err(odd(&url, "its list of files does not end".to_owned()))
+        Err(unexpected(&url, "its list of files does not end".to_owned()))
     }
 
     /// Asks what a file is.
@@ -160,7 +160,8 @@ impl Hub {
         let etag = text(&LINKED_ETAG).or_else(|| text(&ETAG)).map(str::to_owned);
         let sha256 = etag.as_deref().map(plain).filter(|etag| is_sha256(etag));
         Ok(Head {
-            bytes: bytes.ok_or_else(|| odd(&url, format!("it does not say how big {file} is")))?,
+            bytes: bytes
+                .ok_or_else(|| unexpected(&url, format!("it does not say how big {file} is")))?,
             sha256: sha256.map(str::to_ascii_lowercase),
             commit: text(&COMMIT).filter(|commit| is_commit(commit)).map(str::to_owned),
             etag,
@@ -215,14 +216,14 @@ impl Hub {
             }
             let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
             let to = to.and_then(|to| url.join(to).ok());
-            let to = to.ok_or_else(|| odd(&url, "a redirect leads nowhere".to_owned()))?;
+            let to = to.ok_or_else(|| unexpected(&url, "a redirect leads nowhere".to_owned()))?;
             let safe = to.scheme() == "https" || to.scheme() == url.scheme();
             if !safe || !matches!(to.scheme(), "http" | "https") {
-                return Err(odd(&url, format!("a redirect leads to {}", to.scheme())));
+                return Err(unexpected(&url, format!("a redirect leads to {}", to.scheme())));
             }
             url = to;
         }
-        Err(odd(&url, format!("more than {REDIRECTS_MAX} redirects")))
+        Err(unexpected(&url, format!("more than {REDIRECTS_MAX} redirects")))
     }
 
     async fn body(&self, mut response: Response) -> Result<Vec<u8>, HubError> {
@@ -236,7 +237,7 @@ impl Hub {
                 Err(_) => return Err(silent(&url, self.idle)),
             }
             if body.len() > PAGE_BYTES_MAX {
-                return Err(odd(&url, "its list of files is too long".to_owned()));
+                return Err(unexpected(&url, "its list of files is too long".to_owned()));
             }
         }
     }
@@ -264,7 +265,7 @@ fn checked(response: Response, what: &str) -> Result<Response, HubError> {
             let retry_after = seconds.map(Duration::from_secs);
             Err(HubError::Busy { host: host(url), status, retry_after })
         }
-        _ => Err(odd(url, format!("it answers with status {status}"))),
+        _ => Err(unexpected(url, format!("it answers with status {status}"))),
     }
 }
 
@@ -313,7 +314,7 @@ pub(super) fn silent(url: &Url, idle: Duration) -> HubError {
     HubError::Unreachable { host: host(url), why }
 }
 
-pub(super) fn odd(url: &Url, why: String) -> HubError {
+pub(super) fn unexpected(url: &Url, why: String) -> HubError {
     HubError::Odd { host: host(url), why }
 }
 

@@ -336,7 +336,7 @@ impl Puller<'_> {
             Sent::Size(got) => {
                 return Err(PullError::Size { file: part.file.clone(), got, want: *bytes });
             }
-            Sent::Odd(why) => return Err(hub::odd(&url, why.to_owned()).into()),
+            Sent::Odd(why) => return Err(hub::unexpected(&url, why.to_owned()).into()),
         }
         open.note_etag(&response)?;
         loop {

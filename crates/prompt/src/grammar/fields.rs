@@ -89,11 +89,16 @@ fn both(left: &[Vec<Field>], right: &[Vec<Field>]) -> Vec<Vec<Field>> {
 }
 
 /// Returns the words that a text can be, if it cannot be others.
-pub(super) fn words(schema: &Value, root: &Value) -> Option<Vec<String>> {
-    words_at(schema, root, 0, &mut 0)
+pub(super) fn allowed_words(schema: &Value, root: &Value) -> Option<Vec<String>> {
+    allowed_words_at(schema, root, 0, &mut 0)
 }
 
-fn words_at(schema: &Value, root: &Value, depth: usize, steps: &mut usize) -> Option<Vec<String>> {
+fn allowed_words_at(
+    schema: &Value,
+    root: &Value,
+    depth: usize,
+    steps: &mut usize,
+) -> Option<Vec<String>> {
     *steps += 1;
     if depth == DEPTH_MAX || *steps > STEPS_MAX {
         return None;
@@ -115,13 +120,13 @@ fn words_at(schema: &Value, root: &Value, depth: usize, steps: &mut usize) -> Op
     }
     let target = reference(schema, root).into_iter().chain(list(schema, "allOf"));
     for part in target {
-        if let Some(words) = words_at(part, root, depth + 1, steps) {
+        if let Some(words) = allowed_words_at(part, root, depth + 1, steps) {
             return Some(words);
         }
     }
     for key in ["anyOf", "oneOf"] {
         let parts: Option<Vec<_>> =
-            list(schema, key).map(|part| words_at(part, root, depth + 1, steps)).collect();
+            list(schema, key).map(|part| allowed_words_at(part, root, depth + 1, steps)).collect();
         if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
             return Some(parts.concat());
         }
@@ -141,7 +146,7 @@ fn list<'a>(schema: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{forms, words};
+    use super::{allowed_words, forms};
 
     /// Checks the names of fields; those that must be there end with `!`.
     #[track_caller]
@@ -167,7 +172,7 @@ mod tests {
         check(json!({}), &[&[]]);
         check(json!({"$ref": "#"}), &[&[]]);
         let again = vec![json!({"$ref": "#"}); 9];
-        assert_eq!(words(&json!({ "anyOf": again }), &json!({ "anyOf": again })), None);
+        assert_eq!(allowed_words(&json!({ "anyOf": again }), &json!({ "anyOf": again })), None);
         assert_eq!(forms(&json!({ "anyOf": again, "allOf": again })).len(), super::FORMS_MAX);
         let many: Vec<_> = (0..99).map(|key| json!({"required": [key.to_string()]})).collect();
         assert_eq!(forms(&json!({"anyOf": many, "oneOf": many})).len(), super::FORMS_MAX);
@@ -177,7 +182,7 @@ mod tests {
     fn words_are_found_wherever_they_stand() {
         let root = json!({"$defs": {"w": {"enum": ["a", 1, null]}}});
         let check = |schema: Value, want: Option<&[&str]>| {
-            let got = words(&schema, &root);
+            let got = allowed_words(&schema, &root);
             assert_eq!(
                 got.as_deref(),
                 want.map(|want| want.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())

@@ -40,7 +40,7 @@ pub(super) fn open(
     let turns =
         matches!(loading, Loading::Resume { turns: true, .. } | Loading::Fork { turns: true, .. });
     let host = host.at(settings.cwd.as_deref().map(Path::new)).map_err(refused)?;
-    let shared = over(shared, settings);
+    let shared = with_settings(shared, settings);
     let (config, odd) = bootstrap::load_config(&host, &shared, false).map_err(refused)?;
     let wanted = ThreadRequest {
         start,
@@ -84,7 +84,7 @@ pub(super) fn open(
         running: ThreadSettings::new(model, provider, cwd, sandbox(&profile, &host.directory)),
         usage: thread.usage(),
         window,
-        told: told.into_iter().filter_map(words).collect(),
+        told: told.into_iter().filter_map(notice_text).collect(),
         config_warnings: odd,
     };
     Ok((opened, thread, sessions))
@@ -171,7 +171,7 @@ fn new_thread(host: &HostEnv, id: ThreadId, ephemeral: bool, originator: String)
 }
 
 /// Puts what a client says about a thread over what the command line says about all of them.
-fn over(shared: &SharedArgs, settings: &Settings) -> SharedArgs {
+fn with_settings(shared: &SharedArgs, settings: &Settings) -> SharedArgs {
     let asked = SharedArgs {
         overrides: settings.overrides(),
         model: settings.model.clone(),
@@ -184,7 +184,10 @@ fn over(shared: &SharedArgs, settings: &Settings) -> SharedArgs {
     };
     // A client that names a mode gets that one.
     let bypass = shared.dangerously_bypass_approvals_and_sandbox && asked.sandbox.is_none();
-    SharedArgs { dangerously_bypass_approvals_and_sandbox: bypass, ..asked.over(shared.clone()) }
+    SharedArgs {
+        dangerously_bypass_approvals_and_sandbox: bypass,
+        ..asked.merge_over(shared.clone())
+    }
 }
 
 fn sandbox(profile: &Profile, cwd: &Path) -> wire::Sandbox {
@@ -214,7 +217,7 @@ fn refuse_archived(host: &HostEnv, thread: ThreadId) -> Result<(), RpcError> {
 }
 
 /// Says what happened to a thread while it was opened.
-fn words(event: Event) -> Option<String> {
+fn notice_text(event: Event) -> Option<String> {
     match event {
         Event::Warning(text) => Some(text),
         Event::HistoryRepaired(repairs) => {

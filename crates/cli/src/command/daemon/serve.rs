@@ -80,7 +80,7 @@ pub(super) fn run(
             .map_or(0, |count| usize::try_from(count).unwrap_or(usize::MAX)),
         limits: Limits::default(),
         home: home.clone(),
-        settings: serve.words(),
+        settings: serve.to_args(),
         configured: ServeArgs::sum_of(&config.daemon),
         model: model.clone(),
         file: Some(file),

@@ -24,7 +24,7 @@ pub(super) fn install(
     print_only: bool,
 ) -> Result<ExitCode, Failure> {
     let args = with_model(args, shared);
-    let mut words = args.words();
+    let mut words = args.to_args();
     if let Some(model) = &args.model {
         // A service that can never start is of no use, and its complaint would be in a log.
         local::models(&host.home, &host.env).find(model).map_err(Failure::usage)?;
