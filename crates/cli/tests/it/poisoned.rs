@@ -23,7 +23,7 @@ const PARALLEL: usize = 4;
 struct Row {
     name: String,
     wire: String,
-    makers: Option<Value>,
+    model_ids: Option<Value>,
     #[serde(default)]
     requires: BTreeMap<String, String>,
     /// As they stand: not all of it is text that could be read.
@@ -41,7 +41,7 @@ fn every_broken_history_can_be_gone_on_with() {
         rows.append(&mut serde_json::from_str::<Vec<Row>>(&text).unwrap());
     }
     // Who made an item is not in the items themselves; those rows are checked where they are from.
-    rows.retain(|row| row.wire != "chat" && row.makers.is_none());
+    rows.retain(|row| row.wire != "chat" && row.model_ids.is_none());
     assert!(rows.len() >= 60, "only {} histories", rows.len());
     let queue = Mutex::new(rows.into_iter());
     thread::scope(|scope| {

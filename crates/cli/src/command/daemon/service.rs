@@ -26,8 +26,10 @@ pub(super) fn install(
     let args = with_model(args, shared);
     let mut words = args.to_args();
     if let Some(model) = &args.model {
-        // A service that can never start is of no use, and its complaint would be in a log.
-        local::models(&host.home, &host.env).find(model).map_err(Failure::usage)?;
+        // It may come later; until then the service fails, and says so in a log only.
+        if let Err(error) = local::models(&host.home, &host.env).find(model) {
+            note(&format!("warning: the service cannot start yet: {error}"));
+        }
         words.extend(["--model".to_owned(), model.clone()]);
     }
     let (exe, home) = (ourselves()?, host.directory.join(&host.home));
