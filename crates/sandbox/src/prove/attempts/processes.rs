@@ -260,8 +260,9 @@ pub(super) const TABLE: &[Attempt] = &[
     })
     .no_trace(),
     forbid("daemon-nohup", "leave a process behind by nohup", |ground| {
-        let script =
-            "nohup setsid sh -c 'while :; do sleep 1; done' \"$0\" </dev/null >/dev/null 2>&1 &";
+        // The shell waits until the output is let go of: before setsid it would be ended with its group.
+        let script = "up=$(nohup setsid sh -c 'exec >/dev/null; while :; do sleep 1; done' \"$0\" \
+                      </dev/null 2>/dev/null &)";
         shell(ground, "/bin/sh", script)?;
         Ok("left".into())
     })
