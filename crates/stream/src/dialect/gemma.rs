@@ -175,6 +175,8 @@ struct Call {
     positional: usize,
     /// Text of which is open what it is: a key, a number, blanks, what follows a comma.
     token: String,
+    /// Where the key that is held began.
+    key_at: u64,
     /// An error was reported: one for each call is enough.
     reported: bool,
     limited: bool,
@@ -252,6 +254,7 @@ impl Call {
             positional: 0,
             token: String::new(),
             reported: false,
+            key_at: 0,
             limited: false,
         }
     }
@@ -376,6 +379,7 @@ impl Call {
             b',' => self.malformed(STRAY, to - 1, out),
             b'"' => {
                 self.args.hold();
+                self.key_at = to - 1;
                 self.state = State::KeyQuoted(Quoted::new(b'"', false, false));
             }
             b'{' if self.levels.is_empty() && !self.comma && !self.wrapped => self.wrapped = true,
@@ -405,6 +409,7 @@ impl Call {
             Match::Part => return true,
             Match::Whole if self.token.trim_ascii().is_empty() => {
                 self.args.hold();
+                self.key_at = from;
                 self.state = State::KeyText;
                 return true;
             }
@@ -488,8 +493,9 @@ impl Call {
             return;
         }
         let held = self.args.take();
-        self.limit("a key is too long", end, out);
-        self.nameless(end, name, out);
+        // How much of it had come by now depends on the cut; where it began does not.
+        self.limit("a key is too long", self.key_at, out);
+        self.nameless_at(self.key_at, end, name, out);
         self.args.put("\"", end, out);
         self.args.put(&held, end, out);
         self.state = match self.state {
@@ -760,6 +766,11 @@ impl Call {
 
     /// Writes the name of an argument that has none.
     fn nameless(&mut self, end: u64, name: &str, out: &mut Out<'_>) {
+        self.nameless_at(end, end, name, out);
+    }
+
+    /// The same, for a value that began at `at`.
+    fn nameless_at(&mut self, at: u64, end: u64, name: &str, out: &mut Out<'_>) {
         let place = self.positional;
         self.positional += 1;
         match out.tools.positional(name, place) {
@@ -768,7 +779,7 @@ impl Call {
                 self.put_key(&key, end, out);
             }
             None => {
-                self.malformed("an argument has no name", end, out);
+                self.malformed("an argument has no name", at, out);
                 self.put_key(&format!("arg{place}"), end, out);
             }
         }

@@ -662,3 +662,18 @@ fn a_prefix_without_its_tag() {
         );
     }
 }
+
+/// Where a key became too long is told by where it began, which no cut changes.
+#[test]
+fn keys_that_are_too_long() {
+    let key = "k".repeat(9_000);
+    for input in [
+        format!("<|tool_call>call:make{{<|\"|>{key}<|\"|>:1}}<tool_call|>"),
+        format!("<|tool_call>call:make{{\"{key}\":1}}<tool_call|>"),
+        format!("<|tool_call>call:make{{{key}:1}}<tool_call|>"),
+        format!("<|tool_call>call:make{{a:{{<|\"|>{key}<|\"|>:1}}}}<tool_call|>"),
+    ] {
+        let (options, tools) = Default::default();
+        crate::invariants::check("gemma4", &options, &tools, input.as_bytes(), 1);
+    }
+}
