@@ -11,7 +11,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags};
+
+use crate::bootstrap::random;
 
 /// Where the last message goes.
 #[derive(Debug)]
@@ -41,39 +43,11 @@ impl AnswerFile {
 
     /// Finds the place of the file, before any command runs. `writable` is where commands can write.
     pub(crate) fn open(path: &Path, writable: &[PathBuf]) -> Result<Self> {
-        let shown = path.display();
-        let failed = |error: io::Error| anyhow!("-o {shown}: {error}");
-        let whole = std::path::absolute(path).map_err(failed)?;
-        let (Some(parent), Some(name)) = (whole.parent(), whole.file_name()) else {
-            bail!("-o {shown} names no file");
-        };
-        let parent = resolve(parent, writable).with_context(|| format!("-o {shown}"))?;
-        let place = parent.join(name);
-        let link = place.symlink_metadata().is_ok_and(|it| it.is_symlink());
-        let (parent, name) = match link {
-            // A link of the user's, such as /dev/stdout.
-            true if !is_within(&parent, writable) => {
-                if let Some(stream) = stream(&place).map_err(failed)? {
-                    return Ok(Self { path: path.to_owned(), target: Target::Stream(stream) });
-                }
-                let real = place.canonicalize().map_err(failed)?;
-                let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
-                    bail!("-o {shown} names no file");
-                };
-                (parent.to_owned(), name.to_owned())
-            }
-            true => (parent, name.to_owned()),
-            false => {
-                if let Some(stream) = stream(&place).map_err(failed)? {
-                    return Ok(Self { path: path.to_owned(), target: Target::Stream(stream) });
-                }
-                (parent, name.to_owned())
-            }
-        };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory =
-            fs::open(&parent, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
-        Ok(Self { path: path.to_owned(), target: Target::Entry { directory, name } })
+        let target = std::path::absolute(path)
+            .map_err(anyhow::Error::from)
+            .and_then(|whole| find(&whole, writable, LINKS_MAX))
+            .map_err(|error| anyhow!("-o {}: {error:#}", path.display()))?;
+        Ok(Self { path: path.to_owned(), target })
     }
 
     /// Writes all of the file.
@@ -86,6 +60,34 @@ impl AnswerFile {
     }
 }
 
+/// Links that are followed on the way to a file, as many as the system follows.
+const LINKS_MAX: u32 = 40;
+
+fn find(path: &Path, writable: &[PathBuf], links_max: u32) -> Result<Target> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        bail!("it names no file");
+    };
+    let parent = resolve(parent, writable, links_max)?;
+    let place = parent.join(name);
+    let is_link = place.symlink_metadata().is_ok_and(|it| it.is_symlink());
+    // A link that a command could have made is replaced.
+    if !is_link || !is_within(&parent, writable) {
+        if let Some(stream) = stream(&place)? {
+            return Ok(Target::Stream(stream));
+        }
+        if is_link {
+            let left = links_max.checked_sub(1).context("there are too many links on the way")?;
+            return find(&parent.join(place.read_link()?), writable, left);
+        }
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = fs::open(&parent, flags, Mode::empty())?;
+    // Better known now than when the answer is there.
+    fs::accessat(&directory, ".", Access::WRITE_OK, AtFlags::empty())
+        .with_context(|| format!("{} cannot be written to", parent.display()))?;
+    Ok(Target::Entry { directory, name: name.to_owned() })
+}
+
 /// Writes a file beside its place and moves it there, whatever is in that place.
 fn replace(directory: &OwnedFd, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let old = fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok();
@@ -93,7 +95,8 @@ fn replace(directory: &OwnedFd, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let mode = regular.map_or(Mode::from_raw_mode(0o666), |old| Mode::from_raw_mode(old.st_mode));
     let mut beside = OsString::from(".");
     beside.push(name);
-    beside.push(format!(".{}", std::process::id()));
+    // A name that a command can guess could be taken.
+    beside.push(format!(".{:016x}", random().map_err(io::Error::other)?));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(fs::openat(directory, &beside, flags, mode)?);
     let written = file.write_all(bytes).and_then(|()| match regular {
@@ -128,7 +131,7 @@ fn stream(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// Follows every link on the way to a directory; an error if a command could have made one of them.
-fn resolve(directory: &Path, writable: &[PathBuf]) -> Result<PathBuf> {
+fn resolve(directory: &Path, writable: &[PathBuf], links_max: u32) -> Result<PathBuf> {
     let mut real = PathBuf::new();
     for component in directory.components() {
         match component {
@@ -150,7 +153,10 @@ fn resolve(directory: &Path, writable: &[PathBuf]) -> Result<PathBuf> {
                         next.display()
                     );
                 }
-                real = next.canonicalize()?;
+                // Where the user's link leads may again go through one of a command.
+                let left =
+                    links_max.checked_sub(1).context("there are too many links on the way")?;
+                real = resolve(&real.join(next.read_link()?), writable, left)?;
             }
         }
     }
@@ -235,6 +241,17 @@ mod tests {
         // The user's own links are followed.
         let own: fn(&Path) = |it| symlink(it.join("elsewhere/secret"), it.join("own")).unwrap();
         check(own, "own", nothing, Ok("elsewhere/secret"), false);
+        // But not on through those of commands.
+        let on: fn(&Path) = |it| {
+            std::fs::remove_dir(it.join("w/out")).unwrap();
+            symlink(it.join("elsewhere"), it.join("w/out")).unwrap();
+            symlink(it.join("w/out/secret"), it.join("file")).unwrap();
+            symlink(it.join("w/out"), it.join("folder")).unwrap();
+            symlink(it.join("round"), it.join("round")).unwrap();
+        };
+        check(on, "file", nothing, Err("is a link, and a command"), true);
+        check(on, "folder/secret", nothing, Err("is a link, and a command"), true);
+        check(on, "round", nothing, Err("too many"), true);
         let pipe: fn(&Path) = |it| {
             let made = std::process::Command::new("mkfifo").arg(it.join("w/a.md")).status();
             assert!(made.unwrap().success());

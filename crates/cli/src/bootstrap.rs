@@ -593,7 +593,7 @@ fn identity(originator: &str, thread: ThreadId) -> Identity {
     }
 }
 
-fn random() -> anyhow::Result<u64> {
+pub(crate) fn random() -> anyhow::Result<u64> {
     let mut bytes = [0; 8];
     getrandom::getrandom(&mut bytes).map_err(|error| anyhow!("no random numbers: {error}"))?;
     Ok(u64::from_le_bytes(bytes))

@@ -36,8 +36,8 @@ impl Failure {
         Self { code: code::SANDBOX, error: error.into() }
     }
 
-    /// Adds what else to do.
-    pub(crate) fn and(self, advice: &str) -> Self {
+    /// Adds another way out to the message.
+    pub(crate) fn with_advice(self, advice: &str) -> Self {
         Self { error: anyhow::anyhow!("{}; {advice}", self.error), ..self }
     }
 

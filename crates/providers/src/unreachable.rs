@@ -24,9 +24,9 @@ enum Trouble {
     Plain,
     /// Its certificate is not one that is trusted.
     Untrusted,
-    /// TLS failed otherwise.
+    /// The TLS handshake failed for another reason.
     Tls,
-    /// Nobody listens.
+    /// No program listens at the address.
     Refused,
     /// There is no host of that name.
     UnknownHost,
@@ -42,7 +42,7 @@ enum Trouble {
 pub(crate) fn classify(error: &(dyn Error + 'static), to: Destination<'_>) -> SampleError {
     let Destination { url, provider, proxy } = to;
     let (trouble, problem) = (trouble(error), causes(error));
-    // Whoever has a proxy connects to nobody else, unless TLS, which goes through it, has begun.
+    // With a proxy the connection is made to the proxy alone; only TLS goes through it.
     let (class, message) = match (trouble, proxy) {
         (Trouble::Plain, _) => (
             ErrorClass::NotAnEndpoint,
@@ -197,7 +197,7 @@ const PROXY_REFUSED: [&str; 2] =
 /// What hyper says where the other side began to speak.
 const SPOKE_FIRST: &str = "received unexpected message from connection";
 
-/// What resolvers say of a name that nobody has: glibc (two), macOS, musl.
+/// What resolvers say of a host name that does not exist: glibc (two), macOS, musl.
 const UNKNOWN_HOST: [&str; 4] = [
     "Name or service not known",
     "No address associated with hostname",

@@ -65,7 +65,7 @@ pub enum StoreError {
         path.display()
     )]
     NotAFile {
-        /// Where it is.
+        /// The pipe, device, directory or link.
         path: PathBuf,
     },
     /// The disk refused.

@@ -170,9 +170,9 @@ fn start(host: &HostEnv, from: &StartFrom) -> Result<Start, Failure> {
             let found = find::thread(host, text);
             // What has blanks in it is rather a prompt than a thread.
             Start::Resume(found.map_err(|failure| match text.contains(char::is_whitespace) {
-                true => {
-                    failure.and("if that is what to do, add --last, which takes the newest thread")
-                }
+                true => failure.with_advice(
+                    "if that is what to do, add --last, which takes the newest thread",
+                ),
                 false => failure,
             })?)
         }

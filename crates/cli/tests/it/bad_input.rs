@@ -374,7 +374,7 @@ fn a_server_that_says_nothing() {
     contains(&ended.stderr, &words, &ended);
 }
 
-/// Whose fault it is that nobody is reached.
+/// A wrong address, a wrong protocol and a dead proxy are told apart.
 #[test]
 fn the_wrong_way_to_a_server() {
     let server = answering();
