@@ -220,6 +220,9 @@ enum Level {
     Array,
 }
 
+/// What is said of a key of a call that comes again.
+const DOUBLED: &str = "a key that came before";
+
 /// A value at one of the paths.
 #[derive(Debug)]
 struct Call {
@@ -238,6 +241,8 @@ struct Call {
     /// Where the arguments began and where they go on.
     arguments: Range<u64>,
     has_arguments: bool,
+    /// Where a key came again before this was known to be a call.
+    doubled: Option<u64>,
     word: String,
     /// The first key that no call has.
     odd: Option<String>,
@@ -440,6 +445,7 @@ impl Inner {
                 early: None,
                 arguments: 0..0,
                 has_arguments: false,
+                doubled: None,
                 word: String::new(),
                 odd: None,
                 inner: None,
@@ -610,8 +616,11 @@ impl Inner {
         };
         if doubled {
             call.state = if whole { State::Keys } else { State::Skip };
-            let detail = "a key that came before";
-            let error = Event::Error { kind: ErrorKind::DuplicateKey, detail };
+            if call.index.is_none() {
+                call.doubled.get_or_insert(self.base + end as u64);
+                return;
+            }
+            let error = Event::Error { kind: ErrorKind::DuplicateKey, detail: DOUBLED };
             return self.give(Found::Call(error), end, end, here);
         }
         match (role, event) {
@@ -740,6 +749,10 @@ impl Inner {
         }
         let start = Event::ToolStart { index, name, id, signature: None };
         (here.sink)(Found::Call(start), range);
+        if let Some(at) = call.doubled.take() {
+            let error = Event::Error { kind: ErrorKind::DuplicateKey, detail: DOUBLED };
+            (here.sink)(Found::Call(error), at..at);
+        }
         if self.nested > 0 {
             let mut inner = Document::new(Arc::clone(&self.paths), self.next_index);
             inner.inner.nested = self.nested - 1;
