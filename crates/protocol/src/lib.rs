@@ -12,6 +12,8 @@
 //!
 //! No type here opens, reads, waits or decides.
 
+#![warn(missing_docs)]
+
 pub mod approval;
 pub mod chat;
 pub mod error;

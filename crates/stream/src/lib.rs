@@ -33,6 +33,8 @@
 //! * [`responses`] and [`chat`]: whole items for the engine, of the Responses API and of Chat Completions;
 //! * [`failure`]: what a provider's error object means.
 
+#![warn(missing_docs)]
+
 #[doc = include_str!("../../../docs/parser.md")]
 #[cfg(doctest)]
 pub struct Guide;
