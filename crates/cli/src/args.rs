@@ -1,4 +1,6 @@
-//! The command line.
+//! The command line: flags, subcommands and the text of `--help`.
+//!
+//! Doc comments on arguments are shown to users. Nothing here runs a command or reads the configuration.
 
 pub(crate) mod daemon;
 pub(crate) mod models;
@@ -8,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
-/// What some call the flag that runs everything without a sandbox.
+/// Short alias of `--dangerously-bypass-approvals-and-sandbox`, which disables the sandbox.
 pub(crate) const BYPASS_ALIAS: &str = "yolo";
 
 /// A coding agent for the terminal, scripts and programs.
@@ -24,33 +26,33 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run one turn without asking anything, and exit.
+    /// Run one turn non-interactively and exit.
     #[command(visible_alias = "e", after_help = EXEC_HELP)]
     Exec(Box<ExecArgs>),
-    /// Serve threads to another program: JSON-RPC on stdin and stdout. A first part of the protocol.
+    /// Serve threads to another program as JSON-RPC over stdin and stdout. Implements part of the protocol.
     #[command(after_help = APP_SERVER_HELP)]
     AppServer(Box<AppServerArgs>),
-    /// Run a command as a model's would run, or show that the sandbox holds.
+    /// Run a command in the sandbox as the model would, or prove that the sandbox holds.
     #[command(after_help = SANDBOX_HELP)]
     Sandbox(Box<SandboxArgs>),
-    /// Ask what would be decided about a command.
+    /// Show what the policy would decide about a command.
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// List, search, name, archive, check and repair threads.
     #[command(subcommand, visible_alias = "thread", after_help = threads::THREADS_HELP)]
     Threads(Box<threads::ThreadsCommand>),
-    /// List, get, add, remove and try models that run on this machine.
+    /// List, download, add, remove and test models that run on this machine.
     #[command(subcommand, after_help = models::MODELS_HELP)]
     Models(Box<models::ModelsCommand>),
     /// Serve a local model to heddle and to other programs.
     #[command(subcommand, after_help = daemon::DAEMON_HELP)]
     Daemon(Box<daemon::DaemonCommand>),
-    /// Look at what goes on inside.
+    /// Inspect internals.
     #[command(subcommand)]
     Debug(DebugCommand),
     /// Print a completion script for a shell.
     Completion {
-        /// The shell.
+        /// The shell to generate the script for.
         shell: clap_complete::Shell,
     },
 }
@@ -66,23 +68,23 @@ Examples:
   heddle exec resume --last \"now the other one\"";
 
 const APP_SERVER_HELP: &str = "\
-One JSON object per line, both ways. Methods of this build: initialize, thread/start, thread/resume, \
+One JSON object per line in each direction. Methods in this build: initialize, thread/start, thread/resume, \
 thread/fork, thread/archive, thread/unarchive, thread/read, thread/turns/list, turn/start and \
-turn/interrupt; all others are refused with the code -32601. It never asks for approval: what would \
-need leave is not done, and an approvalPolicy other than \"never\" is refused. It ends with stdin.
+turn/interrupt; any other method is refused with error -32601. The server never asks for approval: whatever \
+would need one is refused, and so is an approvalPolicy other than \"never\". It exits when stdin closes.
 
-Options are those of threads that do not say otherwise.
+Options given here are the defaults for threads that do not override them.
 
 Examples:
   heddle app-server -s workspace-write < requests.jsonl";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AppServerArgs {
-    /// Where to listen. Only stdio:// in this build.
+    /// Where to listen; this build supports only stdio://.
     #[arg(long, value_name = "URL", default_value = "stdio://", value_parser = ["stdio://"])]
     pub(crate) listen: String,
 
-    /// End when the client has read nothing for so many seconds although there is something to read.
+    /// Exit when the client has not read pending output for this many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) write_timeout: u32,
 
@@ -95,7 +97,7 @@ pub(crate) struct ExecArgs {
     #[command(subcommand)]
     pub(crate) command: Option<ExecCommand>,
 
-    /// What to do; `-` or nothing reads it from stdin. Piped stdin is added to a prompt given here.
+    /// The prompt; `-` or no prompt reads it from stdin. Piped stdin is appended to a prompt given here.
     pub(crate) prompt: Option<String>,
 
     #[command(flatten)]
@@ -104,16 +106,16 @@ pub(crate) struct ExecArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExecCommand {
-    /// Go on with a thread.
+    /// Resume a thread.
     #[command(after_help = RESUME_HELP)]
     Resume(Box<ResumeArgs>),
-    /// Go on from a thread in a new one; the old one stays as it is.
+    /// Fork a thread: continue from it in a new thread and leave the original unchanged.
     #[command(after_help = FORK_HELP)]
     Fork(Box<ForkArgs>),
 }
 
 const RESUME_HELP: &str = "\
-The directory, the model and the sandbox are those of this run, not those that the thread had.
+The directory, model and sandbox are those of this run, not the ones the thread was started with.
 
 Examples:
   heddle exec resume --last \"now fix the second one too\"
@@ -122,18 +124,18 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ResumeArgs {
-    /// The thread: its id, the beginning of its id, or its name.
+    /// The thread to resume: its id, a prefix of its id, or its name.
     #[arg(value_name = "THREAD")]
     pub(crate) thread: Option<String>,
 
-    /// What to do; `-` or nothing reads it from stdin.
+    /// The prompt; `-` or no prompt reads it from stdin.
     pub(crate) prompt: Option<String>,
 
-    /// Take the newest thread of this directory.
+    /// Resume the newest thread of this directory.
     #[arg(long)]
     pub(crate) last: bool,
 
-    /// With --last: of any directory.
+    /// With --last: consider threads of all directories.
     #[arg(long)]
     pub(crate) all: bool,
 
@@ -142,7 +144,7 @@ pub(crate) struct ResumeArgs {
 }
 
 impl ResumeArgs {
-    /// Tells what is a thread and what a prompt: with --last there is no thread to name.
+    /// Separates the thread from the prompt: with `--last`, a single argument is the prompt.
     pub(crate) fn split(&mut self) -> (Option<String>, Option<String>) {
         let (thread, prompt) = (self.thread.take(), self.prompt.take());
         match (self.last, thread, prompt) {
@@ -153,63 +155,63 @@ impl ResumeArgs {
 }
 
 const FORK_HELP: &str = "\
-Without a prompt the new thread is made and its id is printed.
+Without a prompt, heddle creates the new thread and prints its id.
 
 Examples:
   heddle exec fork 01a1e055-b282-7523-b985-c798177efe12 \"try it with a lock instead\"";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ForkArgs {
-    /// The thread: its id, the beginning of its id, or its name.
+    /// The thread to fork: its id, a prefix of its id, or its name.
     #[arg(value_name = "THREAD")]
     pub(crate) thread: String,
 
-    /// What to do in the new thread; `-` reads it from stdin.
+    /// The prompt for the new thread; `-` reads it from stdin.
     pub(crate) prompt: Option<String>,
 
     #[command(flatten)]
     pub(crate) flags: ExecFlags,
 }
 
-/// Options of `exec` that may stand before or after its own commands; those after win.
+/// Options of `exec` that may come before or after its subcommand; the ones after it win.
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct ExecFlags {
-    /// Print events as JSON lines on stdout.
+    /// Print events to stdout as JSON lines.
     #[arg(long, alias = "experimental-json")]
     pub(crate) json: bool,
 
-    /// With --json, also print the parts of messages and summaries as they come.
+    /// With --json, also print parts of messages and summaries as they arrive.
     #[arg(long)]
     pub(crate) include_deltas: bool,
 
-    /// With --json, also print what was refused, and commands that the sandbox stopped at once.
+    /// With --json, also print refused calls and commands that the sandbox blocked immediately.
     #[arg(long)]
     pub(crate) include_refused: bool,
 
-    /// Write the last message to FILE when the turn has completed.
+    /// Write the last message to FILE when the turn completes.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output_last_message: Option<PathBuf>,
 
-    /// A JSON schema that the answer must follow.
+    /// A JSON Schema that the answer must conform to.
     #[arg(long, value_name = "FILE")]
     pub(crate) output_schema: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) shared: SharedArgs,
 
-    /// Attach images to the prompt. Takes several, so put `--` before the prompt.
+    /// Images to attach to the prompt. Takes several values, so put `--` before the prompt.
     #[arg(short, long = "image", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
     pub(crate) images: Vec<PathBuf>,
 
-    /// When to use colours. The default is auto.
+    /// When to use colors [default: auto].
     #[arg(long, value_name = "WHEN")]
     pub(crate) color: Option<ColorArg>,
 
-    /// Allow running outside of a git repository.
+    /// Allow running outside a git repository.
     #[arg(long)]
     pub(crate) skip_git_repo_check: bool,
 
-    /// Leave nothing of the thread on disk.
+    /// Do not save the thread to disk.
     #[arg(long)]
     pub(crate) ephemeral: bool,
 
@@ -221,21 +223,21 @@ pub(crate) struct ExecFlags {
     #[arg(long)]
     pub(crate) ignore_rules: bool,
 
-    /// Accepted for clients that send it; there are no hooks to trust.
+    /// Accepted for compatibility; there are no hooks to trust.
     #[arg(long, hide = true)]
     pub(crate) dangerously_bypass_hook_trust: bool,
 
-    /// Accepted for clients that send it.
+    /// Accepted for compatibility and ignored.
     #[arg(long, hide = true, value_name = "SOURCE")]
     pub(crate) thread_source: Option<String>,
 
-    /// Accepted for clients that send it.
+    /// Accepted for compatibility and ignored.
     #[arg(long, hide = true, value_name = "PROGRAM")]
     pub(crate) cyber_access_program: Option<String>,
 }
 
 impl ExecFlags {
-    /// Puts what stood before a command under what stood after it.
+    /// Merges flags given before the subcommand into these, which take precedence.
     pub(crate) fn merge_over(self, before: Self) -> Self {
         Self {
             json: self.json || before.json,
@@ -259,7 +261,7 @@ impl ExecFlags {
 }
 
 const SANDBOX_HELP: &str = "\
-The exit code is that of the command; 125 if it was rejected or could not be started, 5 if no sandbox can be built here.
+The exit code is that of the command; 125 if it was refused or could not be started, 5 if no sandbox can be built here.
 
 Examples:
   heddle sandbox -- touch /etc/passwd
@@ -272,11 +274,11 @@ pub(crate) struct SandboxArgs {
     #[command(subcommand)]
     pub(crate) command: Option<SandboxCommand>,
 
-    /// The command and its arguments.
+    /// The command to run, with its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
 
-    /// What to build the sandbox with, instead of the best that works here.
+    /// The mechanism to build the sandbox with, instead of the best one available here.
     #[arg(long, value_name = "LEVEL")]
     pub(crate) level: Option<LevelArg>,
 
@@ -286,9 +288,9 @@ pub(crate) struct SandboxArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum LevelArg {
-    /// Namespaces and a system call filter.
+    /// Namespaces plus a system call filter.
     Namespaces,
-    /// Landlock and a system call filter.
+    /// Landlock plus a system call filter.
     Landlock,
 }
 
@@ -303,13 +305,13 @@ impl From<LevelArg> for sandbox::Level {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Print the decision about a command, the rule that made it, and where the command would run.
+    /// Print the decision about a command, the rule behind it, and where the command would run.
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Box<ExplainArgs>),
 }
 
 const EXPLAIN_HELP: &str = "\
-Nothing is run. One argument is taken as a script, several as the words of one command.
+Nothing is run. A single argument is read as a script, several as the words of one command.
 
 Examples:
   heddle policy explain -- git push --force
@@ -318,7 +320,7 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ExplainArgs {
-    /// The command.
+    /// The command to explain.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
 
@@ -326,15 +328,16 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// When a person would be asked. The default is that of the configuration, else never, as in exec.
+    /// When a person would be asked [default: approval_policy of the configuration, otherwise never, as in
+    /// exec].
     #[arg(long, value_name = "POLICY")]
     pub(crate) approval: Option<ApprovalArg>,
 
-    /// Where the model would run it, from the working directory on.
+    /// Where the model would run the command, relative to the working directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) workdir: Option<PathBuf>,
 
-    /// As if the model asked to run it outside of the sandbox.
+    /// Explain the command as if the model asked to run it outside the sandbox.
     #[arg(long)]
     pub(crate) escalated: bool,
 
@@ -348,11 +351,11 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ApprovalArg {
-    /// Before everything.
+    /// Ask before every command.
     Untrusted,
-    /// Before what leaves the sandbox or is destructive, and where a rule says so.
+    /// Ask before anything that leaves the sandbox or is destructive, and where a rule says so.
     OnRequest,
-    /// Never: what would ask is refused.
+    /// Never ask; refuse whatever would need approval.
     Never,
 }
 
@@ -368,22 +371,22 @@ impl From<ApprovalArg> for policy::ApprovalPolicy {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxCommand {
-    /// Try everything that is forbidden inside of the sandbox, and print what held.
+    /// Attempt every forbidden operation inside the sandbox and print which ones were blocked.
     #[command(after_help = PROVE_HELP)]
     Prove(ProveArgs),
-    /// Make one attempt; `prove` starts this inside of the sandbox.
+    /// Make one attempt; `prove` runs this inside the sandbox.
     #[command(hide = true)]
     Attempt {
-        /// The attempt.
+        /// Name of the attempt.
         name: String,
-        /// What it is made on.
+        /// Directory that the attempt works on.
         ground: PathBuf,
     },
 }
 
 const PROVE_HELP: &str = "\
-Each attempt gets files, processes and listeners of its own, which are looked at again when it is \
-over. What could do harm is tried with arguments that do none.
+Each attempt gets its own files, processes and listeners, which are checked again afterwards. \
+Operations that could do harm are tried with arguments that make them harmless.
 
 Exit codes: 0 everything held, 1 something escaped, 5 the sandbox cannot be built here.
 
@@ -394,19 +397,19 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ProveArgs {
-    /// The only attempts to make; all if none is named.
+    /// Make only these attempts [default: all].
     #[arg(value_name = "ATTEMPT")]
     pub(crate) only: Vec<String>,
 
-    /// What builds the sandbox; all that this machine can do if it is not given.
+    /// The mechanism to build the sandbox with [default: every one available here].
     #[arg(long, value_name = "LEVEL")]
     pub(crate) level: Option<LevelArg>,
 
-    /// What commands may do; both modes that have a sandbox if it is not given.
+    /// The sandbox mode to test [default: both sandboxed modes].
     #[arg(long, value_name = "MODE")]
     pub(crate) mode: Option<ProveModeArg>,
 
-    /// Make the attempts without a sandbox, to see that they try something.
+    /// Make the attempts without a sandbox, to show that each of them really attempts something.
     #[arg(long, conflicts_with = "level")]
     pub(crate) control: bool,
 
@@ -417,15 +420,15 @@ pub(crate) struct ProveArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ProveModeArg {
-    /// Read everything, write nothing.
+    /// Commands may read everything and write nothing.
     ReadOnly,
-    /// Write in the workspace and in temporary directories.
+    /// Commands may also write in the workspace and in temporary directories.
     WorkspaceWrite,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DebugCommand {
-    /// Read raw model output and print what heddle makes of it: text, reasoning, calls, errors.
+    /// Decode raw model output and print what heddle makes of it: text, reasoning, calls, errors.
     #[command(after_help = DECODE_HELP)]
     Decode(DecodeArgs),
 }
@@ -442,44 +445,44 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DecodeArgs {
-    /// The file to read; `-` or nothing reads stdin.
+    /// The file to read; `-` or no file reads stdin.
     pub(crate) file: Option<PathBuf>,
 
-    /// The format of the output, or `auto` to find out.
+    /// The format of the output, or `auto` to detect it.
     #[arg(short, long, value_name = "NAME", required_unless_present = "list")]
     pub(crate) format: Option<String>,
 
-    /// The tools that the model may call: a JSON array of objects with `name` and `parameters`.
+    /// The tools the model may call: a JSON array of objects with `name` and `parameters`.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) tools: Option<PathBuf>,
 
     /// Options of the format as a JSON object, such as {"start_in_reasoning": true} or, for documents,
-    /// {"paths": ["$.do[]"]}; docs/parser.md says what paths are.
+    /// {"paths": ["$.do[]"]}; docs/parser.md describes paths.
     #[arg(short, long, value_name = "JSON")]
     pub(crate) options: Option<String>,
 
-    /// Read N bytes at a time, as a network might cut them; the events stay the same.
+    /// Feed the decoder N bytes at a time, as a network might; the events stay the same.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) chunk: Option<u32>,
 
-    /// Add the range of input bytes that each event was made of.
+    /// Add the range of input bytes that produced each event.
     #[arg(short, long)]
     pub(crate) ranges: bool,
 
-    /// Print every piece at once, as it is found, instead of whole texts and calls.
+    /// Print each piece as soon as it is decoded, instead of whole texts and calls.
     #[arg(short, long)]
     pub(crate) deltas: bool,
 
-    /// List the formats.
+    /// List the available formats.
     #[arg(short, long)]
     pub(crate) list: bool,
 }
 
-/// Options that may stand before or after the command; those after it win.
+/// Options that may come before or after the subcommand; the ones after it win.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub(crate) struct SharedArgs {
-    /// Override a setting of config.toml: a dotted key and a TOML value (`-c model="gpt-5.5"`).
-    /// Later ones win.
+    /// Override a setting of config.toml with a dotted key and a TOML value (`-c model="gpt-5.5"`). Later
+    /// overrides win.
     #[arg(short = 'c', long = "config", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
 
@@ -487,27 +490,27 @@ pub(crate) struct SharedArgs {
     #[arg(short, long)]
     pub(crate) model: Option<String>,
 
-    /// Use a model on this machine, through `heddle daemon`. The same as -c model_provider=local.
+    /// Use a model on this machine, through `heddle daemon`. Same as -c model_provider=local.
     #[arg(long)]
     pub(crate) oss: bool,
 
-    /// Accepted for clients that send it; with --oss the provider is our own.
+    /// Accepted for compatibility; with --oss the provider is always heddle's own daemon.
     #[arg(long, hide = true, value_name = "PROVIDER")]
     pub(crate) local_provider: Option<String>,
 
-    /// Use the settings of a profile: a [profiles.NAME] table or a NAME.config.toml file.
+    /// Apply a profile: a [profiles.NAME] table or a NAME.config.toml file.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
 
-    /// What commands of the model may do. The default is read-only.
+    /// What the model's commands may do [default: read-only].
     #[arg(short, long, value_name = "MODE")]
     pub(crate) sandbox: Option<SandboxArg>,
 
-    /// Work in this directory.
+    /// The directory to work in.
     #[arg(short = 'C', long = "cd", value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
 
-    /// Let the model write in this directory too.
+    /// Another directory that the model may write to.
     #[arg(long, value_name = "DIR")]
     pub(crate) add_dir: Vec<PathBuf>,
 
@@ -515,22 +518,22 @@ pub(crate) struct SharedArgs {
     #[arg(long)]
     pub(crate) strict_config: bool,
 
-    /// Run commands without a sandbox, for machines that are one. Rules, and the guard on commands that destroy
-    /// files, still hold.
+    /// Run commands without a sandbox; only for machines that are isolated themselves. Rules, and the guard
+    /// against commands that destroy files, still apply.
     #[arg(long, alias = BYPASS_ALIAS)]
     pub(crate) dangerously_bypass_approvals_and_sandbox: bool,
 
-    /// Accepted for clients that send it; there are no features to switch.
+    /// Accepted for compatibility; there are no feature flags.
     #[arg(long, hide = true, value_name = "FEATURE")]
     pub(crate) enable: Vec<String>,
 
-    /// Accepted for clients that send it; there are no features to switch.
+    /// Accepted for compatibility; there are no feature flags.
     #[arg(long, hide = true, value_name = "FEATURE")]
     pub(crate) disable: Vec<String>,
 }
 
 impl SharedArgs {
-    /// Puts what stood before the command under what stood after it.
+    /// Merges options given before the subcommand into these, which take precedence.
     pub(crate) fn merge_over(self, before: Self) -> Self {
         let join = |mut first: Vec<_>, second| {
             first.extend(second);
@@ -557,20 +560,20 @@ impl SharedArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum SandboxArg {
-    /// Read everything, write nothing.
+    /// Commands may read everything and write nothing.
     ReadOnly,
-    /// Write in the workspace and in temporary directories.
+    /// Commands may also write in the workspace and in temporary directories.
     WorkspaceWrite,
-    /// No sandbox.
+    /// Commands run without a sandbox.
     DangerFullAccess,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorArg {
-    /// On a terminal.
+    /// Use colors on a terminal.
     Auto,
-    /// Always.
+    /// Always use colors.
     Always,
-    /// Never.
+    /// Never use colors.
     Never,
 }

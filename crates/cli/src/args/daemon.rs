@@ -6,7 +6,7 @@ use clap::{Args as ClapArgs, Subcommand};
 
 pub(crate) const DAEMON_HELP: &str = "\
 The daemon keeps a model in memory and serves it like a hosted endpoint, on a socket that only you \
-can open. heddle starts it when it needs it; it leaves after a while without requests.
+can open. heddle starts it on demand; it exits after a while without requests.
 
 Examples:
   heddle daemon start --model smollm2
@@ -17,61 +17,61 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DaemonCommand {
-    /// Serve in the foreground, until a signal comes or nobody does.
+    /// Serve in the foreground until a signal arrives or the idle timeout expires.
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
-    /// Start it in the background, and wait until it answers.
+    /// Start the daemon in the background and wait until it answers.
     #[command(after_help = START_HELP)]
     Start(ServeArgs),
-    /// Tell it to end, and wait until it has. Answers that are being made may finish.
+    /// Stop the daemon and wait until it has exited. Answers in progress may finish.
     Stop {
         /// How long to wait, in seconds.
         #[arg(long, value_name = "SECS", default_value_t = 20)]
         timeout: u64,
     },
-    /// Say whether it runs, with which model, and where. Exit code 3 if it does not.
+    /// Show whether the daemon is running, with which model, and where. Exit code 3 if it is not.
     Status {
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Ask it how it is. Exit code 0 only if it can answer requests now.
+    /// Check the daemon's health. Exit code 0 only if it can answer requests now.
     Health,
-    /// Print what it noted: one JSON object per line, without any text of requests.
+    /// Print the daemon's log: one JSON object per line, without any text of requests.
     #[command(after_help = LOGS_HELP)]
     Logs {
-        /// Go on when there is more.
+        /// Keep printing new lines as they are written.
         #[arg(short, long)]
         follow: bool,
-        /// Begin with the last N lines.
+        /// Start with the last N lines.
         #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 50)]
         lines: usize,
     },
-    /// Have systemd (or launchd) run it whenever you are logged in.
+    /// Install the daemon as a systemd (or launchd) service that runs whenever you are logged in.
     #[command(after_help = INSTALL_HELP)]
     Install {
-        /// Print the file and change nothing.
+        /// Print the service file and change nothing.
         #[arg(long)]
         print: bool,
         #[command(flatten)]
         serve: ServeArgs,
     },
-    /// Take that back.
+    /// Remove the service.
     Uninstall,
 }
 
 const RUN_HELP: &str = "\
-Exit codes: 0 ended by a signal or for lack of requests, 1 the model could not be loaded, 2 usage or \
-configuration, 3 another daemon runs here already.
+Exit codes: 0 stopped by a signal or the idle timeout, 1 the model could not be loaded, 2 usage or \
+configuration error, 3 another daemon is already running here.
 
-`[daemon]` in config.toml has defaults for tcp, idle_timeout, sessions, context, threads and metrics; they \
-also hold for a daemon that heddle starts by itself.
+The `[daemon]` table in config.toml sets defaults for tcp, idle_timeout, sessions, context, threads and metrics; they \
+also apply to a daemon that heddle starts on demand.
 
-Variables: HEDDLE_ALLOW_TOOLS=1 lets the daemon run tools of its own, those that HEDDLE_ALLOWED_TOOLS \
-lists (commas between names) and no others; HEDDLE_TOOL_TIMEOUT_MS (2000), \
-HEDDLE_TOOL_MAX_OUTPUT_BYTES (8192) and HEDDLE_TOOL_MAX_MEMORY_MB (1024) bound them. \
-HEDDLE_DAEMON_TOKEN is the token of --tcp; without it \
-one is made, and kept in the file that `heddle daemon status` names.
+Environment variables: HEDDLE_ALLOW_TOOLS=1 lets the daemon run its own tools, and only those listed in \
+HEDDLE_ALLOWED_TOOLS (comma-separated); HEDDLE_TOOL_TIMEOUT_MS (2000), \
+HEDDLE_TOOL_MAX_OUTPUT_BYTES (8192) and HEDDLE_TOOL_MAX_MEMORY_MB (1024) limit them. \
+HEDDLE_DAEMON_TOKEN is the token for --tcp; without it \
+heddle generates one and keeps it in the file that `heddle daemon status` names.
 
 Examples:
   heddle daemon run
@@ -79,9 +79,9 @@ Examples:
   heddle daemon run --tcp 8080 --idle-timeout 0";
 
 const START_HELP: &str = "\
-If one runs already with the same model and settings, that is fine; another one is replaced, unless it \
-is answering somebody, or the new one could not serve. So is one that was started before `[daemon]` in \
-config.toml changed.
+A daemon that already runs with the same model and settings is kept. One with a different model or different \
+settings, or one started before `[daemon]` in config.toml changed, is replaced, unless it is answering a request \
+or the new one could not serve.
 
 Examples:
   heddle daemon start
@@ -93,7 +93,7 @@ Examples:
   heddle daemon logs -f | jq -r 'select(.event == \"request\") | \"\\(.route) \\(.total_ms)\"'";
 
 const INSTALL_HELP: &str = "\
-Exit codes: 0 it runs, and will whenever you are logged in; 1 its file was written, and systemd (or launchd) did not start it.
+Exit codes: 0 the service is running and will run whenever you are logged in; 1 its file was written, but systemd (or launchd) did not start it.
 
 Examples:
   heddle daemon install --model gpt-oss-20b
@@ -104,49 +104,49 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
 
-    /// Started by `start`: leave the terminal and its session.
+    /// Set by `start`: detach from the terminal and its session.
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
 }
 
-/// What is served, and how.
+/// The model to serve, and how to serve it.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub(crate) struct ServeArgs {
-    /// The model: a name of `heddle models list`, or the path of a GGUF file.
+    /// The model: a name from `heddle models list`, or the path of a GGUF file.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
 
-    /// Listen on this port of 127.0.0.1 too, for clients that have the token; 0 takes a free one.
+    /// Also listen on this port of 127.0.0.1, for clients that have the token; 0 picks a free port.
     #[arg(long, value_name = "PORT")]
     pub(crate) tcp: Option<u16>,
 
-    /// Leave after so many seconds without requests; 0 never does. The default is 900.
+    /// Exit after this many seconds without requests; 0 disables the timeout [default: 900].
     #[arg(long, value_name = "SECS")]
     pub(crate) idle_timeout: Option<u64>,
 
-    /// Answers that are made at once. The default is 4.
+    /// How many requests to answer concurrently [default: 4].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=config::SESSIONS_MAX as i64))]
     pub(crate) sessions: Option<u16>,
 
-    /// Tokens that a request and its answer can have together. The default is what the model has.
+    /// Context size in tokens, for a request and its answer together [default: the model's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(config::CONTEXT_MIN as i64..))]
     pub(crate) context: Option<u32>,
 
-    /// Threads that compute. The default is one for each processor.
+    /// Number of compute threads [default: one per processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=config::THREADS_MAX as i64))]
     pub(crate) threads: Option<u16>,
 
-    /// Count requests, tokens and times, and show them at /metrics. Nothing is counted without it.
+    /// Count requests, tokens and latencies, and expose them at /metrics.
     #[arg(long)]
     pub(crate) metrics: bool,
 
-    /// Take the model as it is, without its chat template.
+    /// Ignore the model's chat template and pass it plain text.
     #[arg(long)]
     pub(crate) raw: bool,
 }
 
 impl ServeArgs {
-    /// Adds what the configuration says where the command line says nothing.
+    /// Fills in settings of the configuration that the command line does not set.
     pub(crate) fn or(self, config: &config::Daemon) -> Self {
         Self {
             model: self.model,
@@ -160,14 +160,15 @@ impl ServeArgs {
         }
     }
 
-    /// Returns a sum of what the configuration says of the daemon. Another build may come to another one, which is as well.
+    /// Returns a hash of the `[daemon]` table, to detect that it changed. Another build may return another
+    /// hash, which costs only a restart.
     pub(crate) fn sum_of(config: &config::Daemon) -> String {
         let mut hasher = DefaultHasher::new();
         format!("{config:?}").hash(&mut hasher);
         format!("{:016x}", hasher.finish())
     }
 
-    /// Returns the arguments again, each in one word, but for the model.
+    /// Converts the settings back to arguments, one string each, without the model.
     pub(crate) fn to_args(&self) -> Vec<String> {
         let Self { model: _, tcp, idle_timeout, sessions, context, threads, metrics, raw } = self;
         let mut words = Vec::new();

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand};
 
 pub(crate) const MODELS_HELP: &str = "\
-Models are GGUF files in $HEDDLE_HOME/models, and in the folders of HEDDLE_MODEL_PATH (separated by \
-colons), which are only read. The one that was added last is used when nobody names one, unless \
-another was chosen with `heddle models default`.
+Models are GGUF files in $HEDDLE_HOME/models and in the folders of HEDDLE_MODEL_PATH (separated by \
+colons), which are only read. The default model is the one chosen with `heddle models default`, otherwise \
+the one added last.
 
 Examples:
   heddle models pull gpt-oss-20b                 # for real work, 12 GB
@@ -19,8 +19,8 @@ const PULL_HELP: &str = "\
 Names: smollm2 (98 MB, for smoke tests only), gpt-oss-20b, qwen3-coder-30b, qwen2.5-coder-7b, \
 qwen2.5-coder-3b; or hf:OWNER/REPOSITORY, with :FILE.gguf or a quantisation such as :Q8_0.
 
-What was got is kept when it is interrupted, and gone on with the next time; its SHA-256 is checked. \
-HF_ENDPOINT is where the hub is, HF_TOKEN is sent to it and to nobody else.
+An interrupted download resumes when you run the same command again. The SHA-256 of the file is verified. \
+HF_ENDPOINT is the URL of the hub; HF_TOKEN is sent to that host only.
 
 Examples:
   heddle models pull smollm2
@@ -33,7 +33,7 @@ Examples:
   heddle models add /mnt/stick/model.gguf --copy --name mine";
 
 const PROBE_HELP: &str = "\
-With --run the daemon is started with the model, and asked for a text, for a call of a tool and for an \
+With --run, heddle starts the daemon with the model and asks it for text, for a tool call and for an \
 answer that follows a schema.
 
 Examples:
@@ -49,66 +49,66 @@ pub(crate) enum ModelsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Get a model from a Hugging Face repository.
+    /// Download a model from a Hugging Face repository.
     #[command(after_help = PULL_HELP)]
     Pull(PullArgs),
-    /// Make a file known.
+    /// Register a model file.
     #[command(after_help = ADD_HELP)]
     Add(AddArgs),
-    /// Remove a model. A file that was only linked stays.
+    /// Remove a model. A file that was only linked is kept.
     Rm {
-        /// The model.
+        /// Name of the model.
         name: String,
     },
-    /// Choose the model that is used when nobody names one.
+    /// Choose the default model.
     Default {
-        /// The model.
+        /// Name of the model.
         name: String,
     },
-    /// Say what a model is, and how well it runs here.
+    /// Describe a model and, with --run, how well it runs here.
     #[command(after_help = PROBE_HELP)]
     Probe(ProbeArgs),
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PullArgs {
-    /// What to get.
+    /// The model to download.
     #[arg(value_name = "MODEL")]
     pub(crate) wanted: String,
 
-    /// What to call it.
+    /// Name for the model.
     #[arg(long)]
     pub(crate) name: Option<String>,
 
-    /// Print what happens as JSON lines.
+    /// Print progress as JSON lines.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AddArgs {
-    /// The file; of a model in parts, any of them.
+    /// The GGUF file; for a model split into parts, any one of them.
     pub(crate) path: PathBuf,
 
-    /// What to call it.
+    /// Name for the model.
     #[arg(long)]
     pub(crate) name: Option<String>,
 
-    /// Leave the file where it is. This is the default.
+    /// Link to the file where it is. This is the default.
     #[arg(long, conflicts_with = "copy")]
     pub(crate) link: bool,
 
-    /// Copy the file.
+    /// Copy the file instead of linking to it.
     #[arg(long)]
     pub(crate) copy: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ProbeArgs {
-    /// The model, or the path of a file; the default model if none is named.
+    /// The model, or the path of a file [default: the default model].
     pub(crate) name: Option<String>,
 
-    /// Run it, too.
+    /// Also run the model.
     #[arg(long)]
     pub(crate) run: bool,
 

@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use super::SharedArgs;
 
 pub(crate) const THREADS_HELP: &str = "\
-A thread is named by its id, by the first four or more digits of it, or by the name you gave it.
+Refer to a thread by its id, by at least the first four digits of its id, or by the name you gave it.
 
 Examples:
   heddle threads list --all
@@ -18,58 +18,58 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ThreadsCommand {
-    /// List threads, those that were last written to first.
+    /// List threads, most recently updated first.
     #[command(visible_alias = "ls", after_help = LIST_HELP)]
     List(ListArgs),
-    /// Print what was said and done in a thread.
+    /// Print the messages and actions of a thread.
     Show(ShowArgs),
-    /// Look for words in what was said, and in commands.
+    /// Search messages and commands.
     #[command(after_help = SEARCH_HELP)]
     Search(SearchArgs),
-    /// Give a thread a name; an empty one takes it away. It must not look like the beginning of an id.
+    /// Name a thread; an empty string removes its name. A name must not look like the beginning of an id.
     Name {
-        /// The thread.
+        /// The thread to name.
         #[arg(value_name = "ID")]
         thread: String,
-        /// The name.
+        /// The new name.
         name: String,
     },
-    /// Put threads aside; they keep everything, and are not listed.
+    /// Archive threads: they keep everything but are no longer listed.
     Archive(ThreadsArgs),
-    /// Take threads back from the archive.
+    /// Restore threads from the archive.
     Unarchive(ThreadsArgs),
-    /// Remove threads for good, with their names and what the index has of them.
+    /// Delete threads permanently, with their names and index entries.
     Delete(DeleteArgs),
-    /// Go back to an earlier turn. What came after it stays on disk and is no longer part of the thread.
+    /// Revert to an earlier turn. Later turns stay on disk but are no longer part of the thread.
     #[command(after_help = REVERT_HELP)]
     Revert(RevertArgs),
-    /// Write a thread into one file that can be imported elsewhere.
+    /// Export a thread to a single file that can be imported elsewhere.
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArgs),
-    /// Take over threads from files, or from the directory of another program.
+    /// Import threads from files, or from another program's directory.
     #[command(after_help = IMPORT_HELP)]
     Import(ImportArgs),
-    /// Check the files of threads, and repair them.
+    /// Check thread files for damage, and repair them.
     #[command(after_help = FSCK_HELP)]
     Fsck(FsckArgs),
-    /// Replace the history by a summary that the model writes; what was there stays in the log.
+    /// Replace the history with a summary written by the model; the log keeps the original.
     Compact {
-        /// The thread.
+        /// The thread to compact.
         #[arg(value_name = "ID")]
         thread: String,
         #[command(flatten)]
         shared: Box<SharedArgs>,
     },
-    /// Bring back the history that the last compaction replaced.
+    /// Restore the history that the last compaction replaced.
     UndoCompaction {
-        /// The thread.
+        /// The thread to restore.
         #[arg(value_name = "ID")]
         thread: String,
     },
 }
 
 const LIST_HELP: &str = "\
-Times are dates (2026-11-16), points in time (2026-11-16T12:00:00Z) or how long ago (30m, 3h, 2d, 1w).
+Times are dates (2026-11-16), timestamps (2026-11-16T12:00:00Z) or ages (30m, 3h, 2d, 1w).
 
 Examples:
   heddle threads list
@@ -78,48 +78,48 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ListArgs {
-    /// Those of all directories; without it, only those made in this one.
+    /// List threads of all directories, not only those created in this one.
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// The archived ones instead of the others.
+    /// List archived threads instead.
     #[arg(long)]
     pub(crate) archived: bool,
 
-    /// Those made in this directory.
+    /// List threads created in this directory.
     #[arg(long, value_name = "DIR", conflicts_with = "all")]
     pub(crate) cwd: Option<PathBuf>,
 
-    /// Only those of this provider.
+    /// List only threads of this provider.
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
 
-    /// Only those whose name has this in it, whatever the case.
+    /// List only threads whose name contains this text, ignoring case.
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
 
-    /// Only those that are not older.
+    /// List only threads since this time.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
 
-    /// Only those that are older.
+    /// List only threads before this time.
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
 
-    /// What the order goes by.
+    /// Which timestamp to sort by.
     #[arg(long, value_name = "TIME", default_value = "updated")]
     pub(crate) sort: SortArg,
 
-    /// The oldest first.
+    /// List the oldest threads first.
     #[arg(long)]
     pub(crate) oldest: bool,
 
-    /// How many at most.
+    /// Maximum number of threads to list.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 25,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) limit: u16,
 
-    /// Go on where a list ended.
+    /// Continue a list from this cursor.
     #[arg(long, value_name = "CURSOR")]
     pub(crate) cursor: Option<String>,
 
@@ -132,24 +132,24 @@ pub(crate) struct ListArgs {
 pub(crate) enum SortArg {
     /// When the thread was last written to.
     Updated,
-    /// When it was made.
+    /// When the thread was created.
     Created,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ShowArgs {
-    /// The thread.
+    /// The thread to show.
     #[arg(value_name = "ID")]
     pub(crate) thread: String,
 
-    /// Print one JSON object for the thread, and one for each item and damage.
+    /// Print one JSON object for the thread, and one for each item and each damaged line.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 const SEARCH_HELP: &str = "\
-All words must be in one message or command, in any order and case. Outputs of commands are not searched. \
-Chinese, Japanese, Korean and other texts without spaces are found by any part of them.
+All words must occur in the same message or command, in any order and case. Command output is not searched. \
+Text in languages written without spaces, such as Chinese, Japanese or Korean, is matched by any part of it.
 
 Examples:
   heddle threads search race condition
@@ -157,23 +157,23 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SearchArgs {
-    /// The words.
+    /// The words to search for.
     #[arg(required = true, value_name = "WORD")]
     pub(crate) words: Vec<String>,
 
-    /// Take the words as an expression of SQLite's FTS5.
+    /// Treat the words as an SQLite FTS5 expression.
     #[arg(long)]
     pub(crate) raw: bool,
 
-    /// Only in threads made in this directory.
+    /// Search only threads created in this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
 
-    /// In the archived threads instead of the others.
+    /// Search archived threads instead.
     #[arg(long)]
     pub(crate) archived: bool,
 
-    /// How many hits at most.
+    /// Maximum number of hits.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) limit: u16,
@@ -185,24 +185,24 @@ pub(crate) struct SearchArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ThreadsArgs {
-    /// The threads.
+    /// The threads to archive or restore.
     #[arg(required = true, value_name = "ID")]
     pub(crate) threads: Vec<String>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DeleteArgs {
-    /// The threads.
+    /// The threads to delete.
     #[arg(required = true, value_name = "ID")]
     pub(crate) threads: Vec<String>,
 
-    /// Do not ask.
+    /// Delete without asking for confirmation.
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
 const REVERT_HELP: &str = "\
-`heddle threads show ID` numbers the turns.
+`heddle threads show ID` prints the turn numbers.
 
 Examples:
   heddle threads revert 01a1e26e --turns 1
@@ -211,22 +211,22 @@ Examples:
 #[derive(Debug, ClapArgs)]
 #[command(group = clap::ArgGroup::new("where").required(true).args(["turns", "to"]))]
 pub(crate) struct RevertArgs {
-    /// The thread.
+    /// The thread to revert.
     #[arg(value_name = "ID")]
     pub(crate) thread: String,
 
-    /// Take back this many turns.
+    /// Undo this many turns.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) turns: Option<u32>,
 
-    /// Go back to the end of this turn: its number, or its id. 0 is before the first.
+    /// Revert to the end of this turn: its number or its id. 0 is before the first turn.
     #[arg(long, value_name = "TURN")]
     pub(crate) to: Option<String>,
 }
 
 const EXPORT_HELP: &str = "\
-A file is imported by its name, so give a directory to have it named as it must be; one that ends in a slash \
-is made if it does not exist.
+Import recognizes exported files by their names, so give a directory and heddle names the file itself; a directory \
+that ends in a slash is created if it does not exist.
 
 Examples:
   heddle threads export 01a1e26e -o /tmp/for-a-colleague/
@@ -234,22 +234,22 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ExportArgs {
-    /// The thread.
+    /// The thread to export.
     #[arg(value_name = "ID")]
     pub(crate) thread: String,
 
-    /// Where to, a file or a directory; without it, or with `-`, to stdout.
+    /// The file or directory to write to; `-` or no path writes to stdout.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Replace FILE if there is one.
+    /// Overwrite FILE if it exists.
     #[arg(short, long)]
     pub(crate) force: bool,
 }
 
 const IMPORT_HELP: &str = "\
-A thread that is here in an older version goes on as the one that is imported. One that is here and went on \
-differently is left as it is, and named; the exit code is 1 then. Links are followed.
+If this home has an older version of a thread, it is updated to the imported one. If the two have diverged, the \
+local one is kept and reported, and the exit code is 1. Symbolic links are followed.
 
 Examples:
   heddle threads import rollout-2026-11-16T03-37-16-01a1e26e-392c-7690-abfb-eb0dc0cda447.jsonl
@@ -257,23 +257,23 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ImportArgs {
-    /// Files of threads, and directories with such files in them.
+    /// Thread files, and directories that contain thread files.
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 }
 
 const FSCK_HELP: &str = "\
-Exit codes: 0 nothing is damaged, 1 damage is left, 2 usage.
+Exit codes: 0 no damage, 1 damage remains, 2 usage error.
 
-Repairing loses nothing: what is damaged is put into a file beside that of the thread first.";
+Repairing loses nothing: damaged data is first copied into a file next to the thread.";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct FsckArgs {
-    /// The thread; all of them without it.
+    /// The thread to check [default: all].
     #[arg(value_name = "ID")]
     pub(crate) thread: Option<String>,
 
-    /// Put damaged lines aside and make the files whole again.
+    /// Move damaged lines aside and make the files valid again.
     #[arg(long)]
     pub(crate) repair: bool,
 
