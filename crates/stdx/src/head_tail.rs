@@ -1,8 +1,9 @@
-//! A byte buffer with a bound: it keeps the beginning and the end, and counts what fell out between.
+//! A bounded byte buffer that keeps the beginning and the end of its input and counts what was dropped in
+//! between.
 
 use std::collections::VecDeque;
 
-/// Keeps the first `head_max` and the last `tail_max` bytes of what is pushed.
+/// Keeps the first `head_max` and the last `tail_max` pushed bytes.
 #[derive(Clone, Debug)]
 pub struct HeadTail {
     head: Vec<u8>,
@@ -13,12 +14,12 @@ pub struct HeadTail {
 }
 
 impl HeadTail {
-    /// Makes an empty buffer with these bounds, in bytes.
+    /// Creates an empty buffer with these limits, in bytes.
     pub fn new(head_max: usize, tail_max: usize) -> Self {
         Self { head: Vec::new(), tail: VecDeque::new(), head_max, tail_max, omitted: 0 }
     }
 
-    /// Appends `bytes`; what no longer fits falls out of the middle.
+    /// Appends `bytes`, dropping from the middle what no longer fits.
     pub fn push(&mut self, bytes: &[u8]) {
         let room = self.head_max - self.head.len();
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
@@ -36,28 +37,27 @@ impl HeadTail {
         self.tail.extend(rest);
     }
 
-    /// Returns how many bytes were pushed in all.
+    /// Returns how many bytes were pushed in total.
     pub fn total(&self) -> u64 {
         (self.head.len() + self.tail.len()) as u64 + self.omitted
     }
 
-    /// Returns how many bytes fell out of the middle.
+    /// Returns how many bytes were dropped from the middle.
     pub fn omitted(&self) -> u64 {
         self.omitted
     }
 
-    /// Tells whether nothing was pushed yet.
     pub fn is_empty(&self) -> bool {
         self.head.is_empty() && self.tail.is_empty()
     }
 
-    /// Returns what was kept as text, with one line that counts what is missing.
+    /// Returns the kept bytes as text, with one line that counts what is missing.
     ///
-    /// Bytes that are not UTF-8 become U+FFFD, so a character cut by the bound does too.
+    /// Invalid UTF-8 becomes U+FFFD, and so does a character cut by the limit.
     pub fn to_text(&self) -> String {
         let (front, back) = self.tail.as_slices();
         if self.omitted == 0 {
-            // A character may lie across the border of head and tail: decode them as one.
+            // A character may span the boundary between head and tail, so decode them together.
             let mut all = Vec::with_capacity(self.head.len() + self.tail.len());
             all.extend_from_slice(&self.head);
             all.extend_from_slice(front);
@@ -70,7 +70,7 @@ impl HeadTail {
         format!("{}\n... {} bytes omitted ...\n{}", lossy(&self.head), self.omitted, lossy(&tail))
     }
 
-    /// Empties the buffer and returns what it held.
+    /// Empties the buffer and returns its former content.
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(self.head_max, self.tail_max))
     }

@@ -1,6 +1,6 @@
-//! What the standard library lacks and several crates need.
+//! Small building blocks that the standard library lacks and several crates need.
 //!
-//! Nothing here knows about agents, and nothing here does I/O.
+//! Nothing here knows about agents or does I/O.
 
 mod head_tail;
 mod redacted;

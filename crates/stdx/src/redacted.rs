@@ -1,18 +1,17 @@
-//! Text that must not reach a log, an error or a debug print.
+//! A string that must not reach a log, an error message or debug output.
 
 use std::fmt;
 
-/// A secret: readable only where [`Redacted::expose`] is written out.
+/// A secret whose value is readable only through [`Redacted::expose`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Redacted(String);
 
 impl Redacted {
-    /// Wraps a secret.
     pub fn new(secret: impl Into<String>) -> Self {
         Self(secret.into())
     }
 
-    /// Hands out the secret; the call site shows that it is meant.
+    /// Returns the secret; naming this method makes the access visible in review.
     pub fn expose(&self) -> &str {
         &self.0
     }

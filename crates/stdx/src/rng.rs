@@ -1,13 +1,13 @@
-//! A small seeded random generator: same seed, same numbers, on every platform.
+//! A small seeded random number generator: the same seed gives the same numbers on every platform.
 //!
-//! Not for secrets. Jitter, ids in simulations and test scripts need repeatability instead.
+//! Not for secrets; it is for jitter, simulated ids and test scripts, which need repeatability.
 
 /// A seeded generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// Starts a generator whose whole future is decided by `seed`.
+    /// Creates a generator whose whole sequence is determined by `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -23,7 +23,7 @@ impl Rng {
 
     /// Returns a number below `bound`, or 0 when `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The bias of a modulo is below 2^-32 for every bound we use.
+        // The modulo bias is below 2^-32 for every bound we use.
         if bound == 0 { 0 } else { self.next_u64() % bound }
     }
 

@@ -29,8 +29,8 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     escape(text, Breaks::Kept)
 }
 
-/// Tells whether a character would not be seen, or would change how its neighbours are seen: controls,
-/// marks of direction, line separators, joiners, selectors, fillers, tags.
+/// Tells whether a character is invisible or changes how its neighbours are displayed: controls,
+/// bidirectional marks, line separators, joiners, selectors, fillers, tags.
 pub fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
@@ -41,27 +41,27 @@ pub fn is_hidden(c: char) -> bool {
         || matches!(u32::from(c),
             // Soft hyphen, grapheme joiner, Arabic letter mark.
             0xad | 0x34f | 0x61c
-            // Fillers of Hangul, inherent vowels of Khmer, vowel separator of Mongolian.
+            // Hangul fillers, Khmer inherent vowels, Mongolian vowel separator.
             | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180e | 0x3164 | 0xffa0
-            // Spaces without width, marks of direction, line and paragraph separators, embeddings.
+            // Zero-width spaces, bidirectional marks, line and paragraph separators, embeddings.
             | 0x200b..=0x200f | 0x2028..=0x202e
             // Word joiner, invisible operators, isolates, deprecated format characters.
             | 0x2060..=0x206f
-            // Byte order mark, annotations, controls of shorthand and of musical notation, tags.
+            // Byte order mark, annotations, shorthand and musical notation controls, tags.
             | 0xfeff | 0xfff0..=0xfffb | 0x13430..=0x1345f | 0x1bca0..=0x1bca3
             | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff)
 }
 
-/// Does what [`lines`] does to text that comes in pieces, wherever it is cut.
+/// Does what [`lines`] does for text that arrives in pieces; the chunk boundaries do not matter.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
     before: Before,
-    /// A carriage return that is left out if a line feed follows.
+    /// A carriage return is pending; it is dropped if a line feed follows.
     held_return: bool,
 }
 
 impl Stream {
-    /// Appends what can be shown of a piece to `shown`.
+    /// Appends the displayable part of a piece to `shown`.
     pub fn push(&mut self, piece: &str, shown: &mut String) {
         let mut rest = piece;
         while let Some(c) = rest.chars().next() {
@@ -90,7 +90,7 @@ impl Stream {
         }
     }
 
-    /// Appends what was held back when the text is over.
+    /// Appends what is still held back at the end of the text.
     pub fn finish(&mut self, shown: &mut String) {
         if std::mem::take(self).held_return {
             shown.push_str("\\r");
@@ -119,7 +119,7 @@ fn escape(text: &str, breaks: Breaks) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Counts the bytes at the beginning that need no look at single characters.
+/// Counts the leading bytes that can be copied without looking at single characters.
 fn plain_ascii(text: &str, breaks: Breaks) -> usize {
     let plain = |byte: &u8| match byte {
         b'\n' | b'\t' => breaks == Breaks::Kept,
@@ -133,14 +133,14 @@ fn push_char(shown: &mut String, c: char, before: Before) -> Before {
         '\n' => shown.push_str("\\n"),
         '\r' => shown.push_str("\\r"),
         '\t' => shown.push_str("\\t"),
-        // Within pictures and scripts that need them they belong to what is seen.
+        // In emoji and in scripts that need them, they are part of the visible text.
         c if is_selector(c) && before == Before::Visible => {
             shown.push(c);
             return Before::Selected;
         }
         c if is_joiner(c) && before != Before::Other => shown.push(c),
         c if is_hidden(c) => {
-            // Writing into a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(shown, "\\u{{{:x}}}", u32::from(c));
         }
         c => {
@@ -153,25 +153,25 @@ fn push_char(shown: &mut String, c: char, before: Before) -> Before {
     Before::Other
 }
 
-/// Joins what is before it to what comes after: pictures, and letters of some scripts.
+/// Tells whether a character joins its neighbours: emoji sequences, and letters of some scripts.
 fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }
 
-/// Chooses how the character before it looks.
+/// Tells whether a character selects how the one before it is displayed.
 fn is_selector(c: char) -> bool {
     matches!(u32::from(c), 0x180b..=0x180d | 0x180f | 0xfe00..=0xfe0f | 0xe0100..=0xe01ef)
 }
 
-/// What becomes of line feeds and tabs.
+/// How line feeds and tabs are treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Breaks {
     Kept,
     Escaped,
 }
 
-/// What a joiner or selector would belong to. Only one of each can follow a character, so that no text
-/// hides in a row of them; none follows ASCII, where commands and paths are.
+/// What a joiner or selector would attach to. Only one of each may follow a character, so that no text can
+/// hide in a run of them, and none may follow ASCII, where commands and paths are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Before {
     #[default]
@@ -207,7 +207,7 @@ mod tests {
         both("\u{2066}\u{2069}\u{200e}\u{200f}\u{61c}", r"\u{2066}\u{2069}\u{200e}\u{200f}\u{61c}");
         both("a\u{2028}b\u{2029}c\u{feff}\u{200b}", r"a\u{2028}b\u{2029}c\u{feff}\u{200b}");
         both("r\u{ad}m\u{3164}\u{e0041}", r"r\u{ad}m\u{3164}\u{e0041}");
-        // Joiners and selectors stay where they make pictures and words, and nowhere else.
+        // Joiners and selectors stay only where they form emoji and words.
         same("👨\u{200d}👩\u{200d}👧 ❤\u{fe0f}\u{200d}🔥 می\u{200c}خواهم");
         both("r\u{200d}m a\u{fe0f}", r"r\u{200d}m a\u{fe0f}");
         both("👩\u{200d}\u{200d}", "👩\u{200d}\\u{200d}");
@@ -239,7 +239,7 @@ mod tests {
                     prop_assert!(!is_hidden(c) || belongs || kept, "{c:?} in {shown:?}");
                     before = c;
                 }
-                // What is shown can be shown again.
+                // Escaping is idempotent.
                 prop_assert_eq!(lines(&shown), shown.as_ref());
             }
             prop_assert!(!line(&text).contains(['\n', '\r', '\t']));
