@@ -1,10 +1,10 @@
-//! Files that somebody else named, or can change while we use them.
+//! Access to files whose path comes from elsewhere, or that can change while we use them.
 //!
-//! A command of a model may put a pipe, a device or a link where a file was, at any moment. So nothing
-//! here waits for whoever is at the other end of something, nothing is trusted by its name, and nothing
-//! is read beyond a bound: a name is opened once, and what was opened is looked at (only [`read_given`], for
-//! what a person names on the command line, waits for the other end of a pipe, and not for long). Reading can still
-//! take as long as a disk takes, so callers with other work do it on a thread of its own.
+//! A model's command may replace a file with a pipe, a device or a symbolic link at any moment. So nothing
+//! here blocks on a peer, trusts a path, or reads beyond a limit: a path is opened once, and the checks are
+//! made on the open file. The exception is [`read_given`], for paths that a person gives on the command line:
+//! it waits for the writer of a pipe, with a timeout. Reading can still take as long as the disk takes, so
+//! callers with other work do it on a separate thread.
 
 mod lock;
 mod open;

@@ -1,16 +1,15 @@
-//! Locks between programs: waited for within a bound, and who has one is said.
+//! Locks between processes: every wait has a timeout, and the error names the holder.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Who has a lock.
+/// The process that holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The process that took it.
     pub pid: u32,
-    /// What it calls itself; empty if it is gone, and left the lock to a process that it had started.
+    /// The name of the process; empty if it has exited and its child inherited the lock.
     pub name: String,
 }
 
@@ -23,19 +22,19 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A lock was not to be had.
+/// Why a lock could not be taken.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Somebody else has had it for all of this time.
+    /// Another process held the lock for the whole wait.
     #[error("{} has held its lock for {} seconds; wait for it, or end it", shown(holder.as_ref()), waited.as_secs_f32().ceil())]
     Held {
-        /// Who, if the system says so.
+        /// The holder, if the system reports it.
         holder: Option<Holder>,
-        /// How long it was waited for.
+        /// How long we waited.
         waited: Duration,
     },
-    /// The system refused.
+    /// The system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -44,7 +43,7 @@ fn shown(holder: Option<&Holder>) -> String {
     holder.map_or_else(|| "another program".to_owned(), Holder::to_string)
 }
 
-/// Takes the exclusive lock of a file (`flock` on Unix), which is let go of when the file is closed.
+/// Takes the exclusive lock of a file (`flock` on Unix), which is released when the file is closed.
 pub fn lock_within(file: &File, patience: Duration) -> Result<(), LockError> {
     let begun = Instant::now();
     loop {
@@ -61,7 +60,7 @@ pub fn lock_within(file: &File, patience: Duration) -> Result<(), LockError> {
     }
 }
 
-/// Returns who has a lock of a file, as the system knows it; none where it does not say.
+/// Returns the process that holds a lock on a file, if the system reports it.
 pub fn holder(file: &File) -> Option<Holder> {
     #[cfg(target_os = "linux")]
     {
@@ -90,8 +89,8 @@ pub fn holder(file: &File) -> Option<Holder> {
 /// 1: -> FLOCK  ADVISORY  WRITE 4243 fd:00:1234 0 EOF
 /// ```
 ///
-/// The second line is of somebody who waits. Some file systems give their files numbers of devices that
-/// are not those of the table; then the number of the file has to do.
+/// The second line is a process that waits for the lock. Some file systems report device numbers that differ
+/// from those in the table; then the inode number alone has to match.
 #[cfg(any(target_os = "linux", test))]
 fn holder_in(table: &str, (major, minor): (u32, u32), inode: u64) -> Option<u32> {
     let mut other_device = None;
@@ -116,9 +115,9 @@ fn holder_in(table: &str, (major, minor): (u32, u32), inode: u64) -> Option<u32>
     other_device
 }
 
-/// How often it is tried again.
+/// How often the lock is tried again.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What is read of the table of all locks.
+/// How much of the system's lock table is read.
 #[cfg(target_os = "linux")]
 const TABLE_BYTES_MAX: u64 = 4 << 20;
 

@@ -1,4 +1,4 @@
-//! Opening and reading.
+//! Opening and reading files without blocking on what replaced them.
 
 use std::fmt;
 use std::fs::{File, FileType, OpenOptions};
@@ -7,19 +7,18 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::time::{Duration, Instant};
 
-/// What stands where a file was expected.
+/// What was found in place of a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A directory.
     Directory,
-    /// A named pipe: whoever reads it waits for a writer.
+    /// A named pipe, which blocks its reader until there is a writer.
     Pipe,
-    /// A device, which may have no end.
+    /// A device, which may be endless.
     Device,
-    /// A file that the kernel makes up as it is read: it may say something else to whoever reads it, such as
-    /// our own environment behind `/proc/self`.
+    /// A file that the kernel generates on read. Its content depends on the reader: `/proc/self/environ`
+    /// would be our own environment.
     Kernel,
-    /// A socket, or something that this system alone has.
+    /// A socket, or a platform-specific kind.
     Other,
 }
 
@@ -54,38 +53,35 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A file could not be opened or read.
+/// Why a file could not be opened or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The system says why; among the reasons is that there is none.
+    /// The system call failed, for example because the file does not exist.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Something else has its name.
+    /// The path is not a regular file.
     #[error("it is {0} and not a regular file; put a file there")]
     NotAFile(Kind),
-    /// It is longer than whoever asked can use, or grew beyond that while it was read.
+    /// The file is larger than the caller accepts, or grew beyond that while it was read.
     #[error("it is larger than {bytes_max} bytes; make it shorter")]
-    TooLarge {
-        /// The bound.
-        bytes_max: u64,
-    },
-    /// It is a pipe, and nobody wrote it to its end in time.
+    TooLarge { bytes_max: u64 },
+    /// The file is a pipe whose writer did not finish in time.
     #[error("it is a pipe that was not written to its end within {seconds} s")]
     Silent {
-        /// How long it was waited for.
+        /// How long we waited.
         seconds: u64,
     },
-    /// It lies in a directory that is closed to whoever named it.
+    /// The file is in a directory that the caller must not read from.
     #[error("it lies in a directory with locks and keys of heddle, which is closed")]
     Closed,
-    /// It was to be text.
+    /// The file was expected to be text.
     #[error("it is not UTF-8 text; save it as that")]
     NotText,
 }
 
 impl FileError {
-    /// Tells whether nothing has this name.
+    /// Tells whether the path does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)
     }
@@ -110,9 +106,9 @@ impl From<FileError> for io::Error {
     }
 }
 
-/// Opens a regular file for reading, through whatever links; anything else is refused.
+/// Opens a regular file for reading, following symbolic links; anything else is refused.
 ///
-/// What is no file is not opened at all: to open a device can set it going.
+/// Other kinds are not opened at all, because opening a device can have side effects.
 pub fn open(path: &Path) -> Result<File, FileError> {
     #[cfg(target_os = "linux")]
     {
@@ -123,10 +119,10 @@ pub fn open(path: &Path) -> Result<File, FileError> {
         let place = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
             .map_err(io::Error::from)?;
         let place = regular(File::from(place))?;
-        // By its number it is what was looked at, whatever has the name by now.
+        // Through the descriptor we open the file we checked, whatever the path refers to by now.
         let number = format!("/proc/self/fd/{}", place.as_raw_fd());
         match open_with(File::options().read(true), Path::new(&number)) {
-            // No /proc here; then what is opened is looked at afterwards.
+            // Without /proc, the file is checked after it was opened.
             Err(error) if error.is_missing() => {}
             opened => return opened,
         }
@@ -134,7 +130,7 @@ pub fn open(path: &Path) -> Result<File, FileError> {
     open_with(File::options().read(true), path)
 }
 
-/// Opens a regular file as `options` say; anything else that has the name is neither used nor waited for.
+/// Opens a regular file with `options`; anything else at that path is neither used nor waited for.
 pub fn open_with(options: &mut OpenOptions, path: &Path) -> Result<File, FileError> {
     #[cfg(unix)]
     {
@@ -144,7 +140,7 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> Result<File, FileErr
     }
     match options.open(path) {
         Ok(file) => regular(file),
-        // A pipe that nobody reads cannot be opened for writing, nor a socket at all.
+        // Opening a pipe without a reader for writing fails, and so does opening a socket.
         Err(error) => match std::fs::metadata(path) {
             Ok(found) if !found.is_file() => {
                 Err(FileError::NotAFile(Kind::from_type(found.file_type()).unwrap_or(Kind::Other)))
@@ -154,7 +150,7 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> Result<File, FileErr
     }
 }
 
-/// Lets what was opened pass if it is a regular file, and not one that the kernel makes up.
+/// Accepts an open file only if it is a regular one that the kernel does not generate.
 pub fn regular(file: File) -> Result<File, FileError> {
     match Kind::from_type(file.metadata()?.file_type()) {
         Some(kind) => Err(FileError::NotAFile(kind)),
@@ -165,7 +161,7 @@ pub fn regular(file: File) -> Result<File, FileError> {
 
 #[cfg(target_os = "linux")]
 fn is_of_the_kernel(file: &File) -> bool {
-    // What cannot be asked is no such file system.
+    // If the file system cannot be queried, it is not one of these.
     rustix::fs::fstatfs(file).is_ok_and(|found| {
         let kind = i128::from(found.f_type) & 0xffff_ffff;
         KERNEL_FILE_SYSTEMS.contains(&u32::try_from(kind).unwrap_or_default())
@@ -196,7 +192,7 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
     read_opened(&open(path)?, bytes_max)
 }
 
-/// As [`read`], of a file that lies in none of the `closed` directories, whatever links lead there.
+/// Like [`read`], but refuses a file inside one of the `closed` directories, even through symbolic links.
 pub fn read_outside(path: &Path, bytes_max: u64, closed: &[PathBuf]) -> Result<Vec<u8>, FileError> {
     let file = open(path)?;
     let place = place_of(&file, path)?;
@@ -206,12 +202,12 @@ pub fn read_outside(path: &Path, bytes_max: u64, closed: &[PathBuf]) -> Result<V
     read_opened(&file, bytes_max)
 }
 
-/// Finds out where a file is that was opened by this name.
+/// Returns the real path of a file that was opened by `path`.
 fn place_of(file: &File, path: &Path) -> io::Result<PathBuf> {
     #[cfg(target_os = "linux")]
     {
         use std::os::fd::AsRawFd as _;
-        // By its number, as the name may mean something else by now.
+        // Through the descriptor, because the path may refer to something else by now.
         if let Ok(place) = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())) {
             return Ok(place);
         }
@@ -220,15 +216,15 @@ fn place_of(file: &File, path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
-/// Reads a regular file of text of at most `bytes_max` bytes.
+/// Reads a regular UTF-8 file of at most `bytes_max` bytes.
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, FileError> {
     String::from_utf8(read(path, bytes_max)?).map_err(|_| FileError::NotText)
 }
 
-/// Reads a file that a person named on the command line: as [`read`], or a pipe, which is what a shell
-/// gives for `<(…)`. Its writer has to be done within `patience`.
+/// Reads a file that a person named on the command line: like [`read`], or from a pipe, which is what a shell
+/// passes for `<(…)`. The writer must finish within `patience`.
 ///
-/// Not for names that a model or a project gave: they could have anybody wait.
+/// Not for paths from a model or a project, which could make us wait for anything.
 #[cfg(unix)]
 pub fn read_given(path: &Path, bytes_max: u64, patience: Duration) -> Result<Vec<u8>, FileError> {
     match read(path, bytes_max) {
@@ -249,7 +245,7 @@ fn read_pipe(path: &Path, bytes_max: u64, patience: Duration) -> Result<Vec<u8>,
     let mut pipe = options.open(path)?;
     match Kind::from_type(pipe.metadata()?.file_type()) {
         Some(Kind::Pipe) => {}
-        // Somebody has put something else there.
+        // The file was replaced after the first check.
         Some(kind) => return Err(FileError::NotAFile(kind)),
         None => return read_opened(&pipe, bytes_max),
     }
@@ -258,7 +254,7 @@ fn read_pipe(path: &Path, bytes_max: u64, patience: Duration) -> Result<Vec<u8>,
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).unwrap_or_default();
-        // Before the first writer comes, a read would say that the pipe has ended.
+        // Until the first writer opens the pipe, a read would report end of file.
         let ready = poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&left));
         match ready.map_err(io::Error::from) {
             Ok(0) => return Err(FileError::Silent { seconds: patience.as_secs() }),
@@ -279,9 +275,9 @@ fn read_pipe(path: &Path, bytes_max: u64, patience: Duration) -> Result<Vec<u8>,
     }
 }
 
-/// Reads what is left of an open file, if that is at most `bytes_max` bytes.
+/// Reads the rest of an open file, if that is at most `bytes_max` bytes.
 ///
-/// One that says that it is longer is not read at all: it may be a hole of any size.
+/// A file whose reported size is larger is not read at all: it may be a sparse file of any size.
 pub fn read_opened(file: &File, bytes_max: u64) -> Result<Vec<u8>, FileError> {
     let too_large = || FileError::TooLarge { bytes_max };
     let length = file.metadata()?.len();
@@ -310,7 +306,7 @@ mod tests {
 
     use super::{FileError, open, open_with, read, read_outside, read_text};
 
-    /// Far longer than any of this takes, and shorter than anybody waits.
+    /// Much longer than any step here takes, and shorter than a test timeout.
     const SOON: Duration = Duration::from_secs(10);
 
     fn pipe(path: &Path) {
@@ -329,7 +325,7 @@ mod tests {
         assert!(begun.elapsed() < SOON, "{shown} took {:?}", begun.elapsed());
     }
 
-    /// What the kernel makes up, and what is closed, is not read through links either.
+    /// Generated files and closed directories are not read through symbolic links either.
     #[cfg(target_os = "linux")]
     #[test]
     fn files_of_the_kernel_and_closed_directories() {
@@ -357,7 +353,8 @@ mod tests {
         }
     }
 
-    /// A pipe that a person named: with a writer, with one that says too much, with a slow one, and alone.
+    /// A pipe named by a person: with a writer, with one that writes too much, with a slow one, and with
+    /// none.
     #[test]
     fn pipes_are_read_where_a_person_gave_them() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -368,7 +365,7 @@ mod tests {
                 if let Some(text) = written {
                     scope.spawn(|| {
                         let mut pipe = File::options().write(true).open(&path).expect("a reader");
-                        // A reader that has read enough closes its end.
+                        // The reader closes its end once it has read enough.
                         let _ = pipe.write_all(text);
                     });
                 }
@@ -463,7 +460,7 @@ mod tests {
         assert!(matches!(read_text(&path, 9), Err(FileError::NotText)));
     }
 
-    /// Whatever has the name at a moment: the file is read whole, or what it is not is said.
+    /// Whatever the path refers to at the moment, the file is read whole or the error names what was found.
     #[test]
     fn a_name_that_changes_hands() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -483,7 +480,7 @@ mod tests {
                         2 => fs::create_dir(at("next")).expect("a directory"),
                         _ => fs::write(at("next"), "12345").expect("a file"),
                     }
-                    // A directory is not replaced, nor does one replace anything.
+                    // `rename` neither replaces a directory nor puts one over a file.
                     let _ = fs::remove_dir(at("file"));
                     if turn % 4 == 2 {
                         let _ = fs::remove_file(at("file"));
