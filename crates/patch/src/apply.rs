@@ -1,7 +1,7 @@
-//! Planning: a patch and the files it names become a list of edits, or the reason it does not fit.
+//! Planning: turns a patch and the files it names into a list of edits, or the reason it does not apply.
 //!
-//! The plan holds whole new files and absolute paths. It writes nothing, creates no directory,
-//! resolves no symbolic link and asks no permission: that is for whoever performs it.
+//! The plan contains complete new files and absolute paths. It writes nothing, creates no directory, resolves
+//! no symbolic link and asks for no permission: that is up to whoever performs it.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ use crate::{
     seek::Haystack,
 };
 
-/// The edits that carry out a whole patch, all of them checked against the files.
+/// The edits that carry out a whole patch, all of them verified against the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     edits: Vec<Edit>,
@@ -25,8 +25,8 @@ pub struct Plan {
 }
 
 impl Patch {
-    /// Says what is asked for, one change per operation, sorted by path; whether it can be done is for
-    /// [`Plan::new`] to find out. Paths are taken from `base`, an absolute directory.
+    /// Lists the requested changes, one per operation, sorted by path; [`Plan::new`] finds out whether they
+    /// apply. Paths are relative to `base`, an absolute directory.
     pub fn changes(&self, base: &Path) -> Vec<Change> {
         let change = |operation: &Operation| {
             let (path, kind, moved_to) = match operation {
@@ -45,11 +45,11 @@ impl Patch {
 }
 
 impl Plan {
-    /// Checks every operation of `patch` against the files that `read` shows.
+    /// Checks every operation of `patch` against the files that `read` returns.
     ///
-    /// Paths in the patch are taken from `base`, an absolute directory, and `..` is resolved by
-    /// spelling alone, so that what a policy is asked about is what will be written. `read` is
-    /// called at most once per path, and not at all if the patch contradicts itself.
+    /// Paths in the patch are relative to `base`, an absolute directory, and `..` is resolved lexically, so
+    /// that the path a policy is asked about is the one that will be written. `read` is called at most once
+    /// per path, and not at all if the patch contradicts itself.
     pub fn new(
         patch: &Patch,
         base: &Path,
@@ -95,46 +95,42 @@ impl Plan {
         Ok(Plan { edits, changes: patch.changes(base), summary: summary(patch) })
     }
 
-    /// The edits in the order to perform them; a move is a write and then a removal.
+    /// Returns the edits in the order to perform them; a move is a write followed by a removal.
     pub fn edits(&self) -> &[Edit] {
         &self.edits
     }
 
-    /// One change per operation, sorted by path.
+    /// Returns one change per operation, sorted by path.
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// What the model reads once the plan is performed: `A`, `M` and `D` lines, paths as written.
+    /// Returns what the model reads once the plan is performed: `A`, `M` and `D` lines, with paths as
+    /// written.
     pub fn summary(&self) -> &str {
         &self.summary
     }
 }
 
-/// One thing to do to one file.
+/// One step on one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// Give a file these contents, creating it and its directories where they lack.
+    /// Writes these contents to a file, creating it and its directories if needed.
     Write {
-        /// The absolute path.
         path: PathBuf,
         /// The whole file.
         contents: Vec<u8>,
-        /// Where the contents come from.
         kind: WriteKind,
     },
-    /// Remove a file.
+    /// Removes a file.
     ///
-    /// After a move, see first that the removed path is not another name of the written one: a
-    /// link, or a change of case that the file system ignores. Spelling alone cannot tell.
-    Remove {
-        /// The absolute path.
-        path: PathBuf,
-    },
+    /// After a move, first check that the removed path is not another name of the written one: a link, or a
+    /// change of case that the file system ignores. The paths alone do not show that.
+    Remove { path: PathBuf },
 }
 
 impl Edit {
-    /// The file that changes.
+    /// Returns the file that changes.
     pub fn path(&self) -> &Path {
         match self {
             Edit::Write { path, .. } | Edit::Remove { path } => path,
@@ -145,61 +141,57 @@ impl Edit {
 /// Where the contents of a written file come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteKind {
-    /// From the patch alone; a file that is there is replaced.
+    /// From the patch alone; an existing file is replaced.
     Add,
-    /// From the same file, changed.
+    /// From the same file, modified.
     Update,
-    /// From another file, changed, which is removed by the next edit.
+    /// From another file, modified; the next edit removes that file.
     Move {
-        /// The absolute path the file had, whose permissions it keeps.
+        /// The previous absolute path of the file, whose permissions it keeps.
         from: PathBuf,
     },
 }
 
-/// What one operation does, as shown to a person.
+/// What one operation does, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The absolute path; of a moved file, the path it had.
+    /// The absolute path; for a moved file, the old one.
     pub path: PathBuf,
-    /// What happens to it.
     pub kind: ChangeKind,
-    /// The absolute path it has afterwards, if it moves.
+    /// The new absolute path, if the file is moved.
     pub moved_to: Option<PathBuf>,
 }
 
 /// What happens to a file; a move is an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// The file is written whole.
     Add,
-    /// The file is removed.
     Delete,
-    /// The file is changed, and perhaps moved.
+    /// The file is modified, and possibly moved.
     Update,
 }
 
-/// What is found at a path.
+/// What `read` found at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileState {
-    /// Nothing.
     Missing,
     /// A regular file with these bytes, or a link to one.
     File(Vec<u8>),
-    /// A directory, a device or anything else that has no contents to edit.
+    /// A directory, a device or anything else without editable contents.
     NotAFile,
 }
 
-/// Why a patch does not fit the files; the text tells the model what to change.
+/// Why a patch does not apply; the message tells the model what to change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// Two operations have to do with one file.
+    /// Two operations target the same file.
     #[error(
         "more than one operation targets `{path}`: write one operation per file, with all its \
          chunks in it"
     )]
     Twice {
-        /// The later path, as written.
+        /// The path of the later operation, as written.
         path: String,
     },
     /// One operation needs a directory where another has a file.
@@ -216,15 +208,15 @@ pub enum PlanError {
         /// The path, as written.
         path: String,
     },
-    /// A file could not be looked at.
+    /// A file could not be read.
     #[error("cannot read `{path}`: {reason}")]
     Unreadable {
         /// The path, as written.
         path: String,
-        /// What the reader said; part of the text, since the model sees nothing else.
+        /// What the reader reported; part of the message, since the model sees nothing else.
         reason: io::Error,
     },
-    /// A path belongs to a directory or to something stranger.
+    /// The path is a directory or a special file.
     #[error("`{path}` is a directory or a special file: a patch changes regular files only")]
     NotAFile {
         /// The path, as written.
@@ -259,9 +251,9 @@ pub enum PlanError {
         path: String,
         /// The line of the patch where the chunk starts.
         number: usize,
-        /// The line looked for.
+        /// The line that was searched for.
         context: String,
-        /// The line of the file, from 1, where it stands too far up.
+        /// The line of the file, counted from 1, where it occurs too far up.
         earlier: Option<usize>,
     },
     /// The kept and removed lines of a chunk are not in the rest of the file.
@@ -275,12 +267,12 @@ pub enum PlanError {
         path: String,
         /// The line of the patch where the chunk starts.
         number: usize,
-        /// The lines looked for, cut to a readable size.
+        /// The lines that were searched for, cut to a readable size.
         expected: String,
-        /// The line of the file, from 1, where they stand too far up.
+        /// The line of the file, counted from 1, where they occur too far up.
         earlier: Option<usize>,
     },
-    /// The lines of a chunk with `*** End of File` are not the last of the file.
+    /// The lines of a chunk with `*** End of File` are not the last ones of the file.
     #[error(
         "`{path}` does not end with these lines of the chunk at line {number} of the patch, which \
          `*** End of File` asks for:\n{expected}"
@@ -290,7 +282,7 @@ pub enum PlanError {
         path: String,
         /// The line of the patch where the chunk starts.
         number: usize,
-        /// The lines looked for, cut to a readable size.
+        /// The lines that were searched for, cut to a readable size.
         expected: String,
     },
 }
@@ -310,10 +302,10 @@ struct Target {
     moved_to: Option<PathBuf>,
 }
 
-/// Resolves every path, and refuses a patch whose operations would meet in one file.
+/// Resolves every path, and refuses a patch in which two operations target the same file.
 ///
-/// Operations on the same file could only be checked one on top of the other, and a mistake in
-/// their order would lose a file silently.
+/// Such operations could only be checked one on top of the other, and a mistake in their order would lose a
+/// file silently.
 fn targets(patch: &Patch, base: &Path) -> Result<Vec<Target>, PlanError> {
     let mut targets = Vec::new();
     let mut claimed = BTreeSet::new();
@@ -341,7 +333,7 @@ fn targets(patch: &Patch, base: &Path) -> Result<Vec<Target>, PlanError> {
             }
         });
     }
-    // Paths sort by component, so whatever lies inside a path follows it directly.
+    // Paths sort by component, so anything inside a path follows it directly.
     for (file, path) in claimed.iter().zip(claimed.iter().skip(1)) {
         if path.starts_with(file) {
             return Err(PlanError::Nested { path: path.clone(), file: file.clone() });
@@ -350,7 +342,7 @@ fn targets(patch: &Patch, base: &Path) -> Result<Vec<Target>, PlanError> {
     Ok(targets)
 }
 
-/// Makes a path absolute and free of `.` and `..`; above the root there is only the root.
+/// Makes a path absolute and removes `.` and `..`; the parent of the root is the root.
 fn resolve(base: &Path, written: &str) -> PathBuf {
     let mut path = PathBuf::new();
     for component in base.join(written).components() {
@@ -367,7 +359,7 @@ fn resolve(base: &Path, written: &str) -> PathBuf {
     path
 }
 
-/// The bytes of a file, or none if there is none.
+/// Returns the bytes of a file, or `None` if it does not exist.
 fn existing(
     read: &mut impl FnMut(&Path) -> io::Result<FileState>,
     path: &Path,
@@ -381,10 +373,10 @@ fn existing(
     }
 }
 
-/// The text of a file after all its chunks.
+/// Returns the text of a file with all chunks applied.
 ///
-/// Kept lines are copied from the file and not from the patch, so that a loose match does not
-/// change what the patch did not mean to change.
+/// Kept lines are copied from the file, not from the patch, so that a loose match does not change lines the
+/// patch did not mean to change.
 fn rewrite(old: &str, chunks: &[Chunk], path: &str) -> Result<String, PlanError> {
     let (mark, old) = match old.strip_prefix(BYTE_ORDER_MARK) {
         Some(old) => (BYTE_ORDER_MARK, old),
@@ -394,7 +386,7 @@ fn rewrite(old: &str, chunks: &[Chunk], path: &str) -> Result<String, PlanError>
     let mut haystack = Haystack::new(raw.iter().map(|line| without_ending(line)).collect());
     let mut new = Output { text: mark.to_owned(), ending: usual_ending(&raw) };
     let mut appended = Vec::new();
-    // Lines above `copied` are in the output; the search goes on from `cursor`, never above it.
+    // Lines above `copied` are in the output; the search continues from `cursor` and never goes above it.
     let (mut copied, mut cursor) = (0, 0);
     for chunk in chunks {
         if let Some(context) = &chunk.context {
@@ -436,7 +428,7 @@ fn rewrite(old: &str, chunks: &[Chunk], path: &str) -> Result<String, PlanError>
     Ok(new.text)
 }
 
-/// Where a chunk goes and which of its lines count; no place means the end of the file.
+/// Finds where a chunk applies and which of its lines count; no position means the end of the file.
 fn locate<'c>(
     haystack: &mut Haystack<'_>,
     chunk: &'c Chunk,
@@ -445,8 +437,8 @@ fn locate<'c>(
 ) -> Result<(Option<usize>, &'c [Line]), PlanError> {
     let spacing = chunk.lines.iter().rev().take_while(|line| is_empty_keep(line)).count();
     let meant = &chunk.lines[..chunk.lines.len() - spacing];
-    // Empty lines before the next header may be spacing and not lines of the file: they are tried
-    // as written first, and then left out.
+    // Empty lines before the next header may be spacing instead of lines of the file: they are tried as
+    // written first, then dropped.
     for lines in [&chunk.lines[..], meant] {
         let needle = old_lines(lines);
         if needle.is_empty() {
@@ -486,14 +478,14 @@ fn is_empty_keep(line: &Line) -> bool {
     matches!(line, Line::Keep(text) if text.is_empty())
 }
 
-/// The new text of a file while it is put together.
+/// The new text of a file under construction.
 struct Output {
     text: String,
     ending: &'static str,
 }
 
 impl Output {
-    /// Adds a line of the file as it was, except that the last one gets an ending.
+    /// Copies a line of the old file; the last one gets a line ending.
     fn copy(&mut self, raw: &str) {
         self.text.push_str(raw);
         if !raw.ends_with('\n') {
@@ -507,7 +499,7 @@ impl Output {
     }
 }
 
-/// The ending of most lines, so that one stray line does not decide for the inserted ones.
+/// Returns the most common line ending, so that one stray line does not decide for inserted ones.
 fn usual_ending(raw: &[&str]) -> &'static str {
     let with_return = raw.iter().filter(|line| line.ends_with("\r\n")).count();
     if with_return * 2 > raw.len() { "\r\n" } else { "\n" }
@@ -542,7 +534,7 @@ const BYTE_ORDER_MARK: &str = "\u{FEFF}";
 mod tests {
     use super::*;
 
-    /// Applies the body of one update to `old`; an error is checked by a part of its text.
+    /// Applies the body of one update to `old`; an error is matched by part of its text.
     #[track_caller]
     fn check(old: &str, body: &str, want: Result<&str, &str>) {
         let text = format!("*** Begin Patch\n*** Update File: f\n{body}*** End Patch\n");

@@ -1,4 +1,4 @@
-//! Text quoted inside error messages, cut to a size a model can be shown.
+//! Excerpts for error messages, cut to a size that can be shown to a model.
 
 /// Quotes at most [`LINES_MAX`] of `lines`, each cut by [`line`], and counts the rest.
 pub(crate) fn lines<'a>(lines: impl ExactSizeIterator<Item = &'a str>) -> String {
@@ -18,7 +18,7 @@ pub(crate) fn line(text: &str) -> String {
     }
 }
 
-// Enough to recognise the place; the model has the whole patch in its own context.
+// Enough to recognize the place; the model has the whole patch in its own context.
 const LINES_MAX: usize = 20;
 const CHARS_MAX: usize = 200;
 

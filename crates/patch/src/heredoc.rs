@@ -1,8 +1,8 @@
-//! Finds the patch in a shell script that does nothing but apply one.
+//! Extracts the patch from a shell script that does nothing but apply one.
 //!
-//! Models that have a shell tool often write the patch as a command. Such a script is never run:
-//! it is recognised here, whole, and its patch takes the same way as any other. A script that does
-//! anything more is not recognised and stays a command.
+//! Models that have a shell tool often write a patch as a command. Such a script is never run: it is
+//! recognized here as a whole, and its patch is handled like any other. A script that does anything else is
+//! not recognized and stays a command.
 
 use std::borrow::Cow;
 
@@ -11,14 +11,14 @@ use std::borrow::Cow;
 pub struct Embedded<'a> {
     /// The directory that the script changes to first, relative or absolute.
     pub directory: Option<&'a str>,
-    /// The patch, not yet parsed.
+    /// The patch text, not yet parsed.
     pub patch: Cow<'a, str>,
 }
 
-/// Recognises `[cd DIR &&] apply_patch <<EOF`, or with the patch as one quoted argument.
+/// Recognizes `[cd DIR &&] apply_patch <<EOF`, or the patch as one quoted argument.
 ///
-/// The body of a here-document is taken as it stands, also when its delimiter is not quoted: a
-/// shell would expand `$` in it, which is never what the writer of a patch means.
+/// The body of a here-document is taken literally even if its delimiter is not quoted: a shell would expand
+/// `$` in it, which is never what the author of a patch means.
 pub fn extract(script: &str) -> Option<Embedded<'_>> {
     let script = script.trim_start();
     let (directory, rest) = match keyword(script, "cd") {
@@ -42,13 +42,13 @@ pub fn extract(script: &str) -> Option<Embedded<'_>> {
     Some(Embedded { directory, patch })
 }
 
-/// What follows `word` and at least one blank.
+/// Returns what follows `word` and at least one blank.
 fn keyword<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let rest = text.strip_prefix(word)?;
     rest.starts_with(BLANKS).then(|| rest.trim_start_matches(BLANKS))
 }
 
-/// One word that a shell would take literally, and what follows it.
+/// Returns one word that a shell would take literally, and what follows it.
 fn directory(text: &str) -> Option<(&str, &str)> {
     let (word, rest) = if let Some(text) = text.strip_prefix('\'') {
         text.split_once('\'')?
@@ -62,12 +62,12 @@ fn directory(text: &str) -> Option<(&str, &str)> {
     (!word.is_empty() && !word.starts_with('-')).then_some((word, rest))
 }
 
-/// Whether no shell gives the character a meaning of its own, wherever it stands in a word.
+/// Tells whether no shell gives the character a special meaning anywhere in a word.
 fn is_plain(c: char) -> bool {
     c.is_alphanumeric() || "/._-+@%,:=".contains(c)
 }
 
-/// The body up to the delimiter, which must be the last word of the script.
+/// Returns the body up to the delimiter, which must be the last word of the script.
 fn here_document(text: &str) -> Option<&str> {
     let (first, body) = text.split_once('\n')?;
     let first = first.trim_end();
@@ -91,7 +91,7 @@ fn here_document(text: &str) -> Option<&str> {
     None
 }
 
-/// The text of a quoted word that reaches to the end.
+/// Returns the text of a quoted word that reaches to the end of the script.
 fn quoted_argument(text: &str) -> Option<Cow<'_, str>> {
     if let Some(text) = text.strip_prefix('\'') {
         let text = text.strip_suffix('\'')?;

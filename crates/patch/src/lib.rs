@@ -1,10 +1,10 @@
-//! The `*** Begin Patch` format: from a model's text to a list of edits, touching no file.
+//! The `*** Begin Patch` format: turns a model's text into a list of edits, without touching a file.
 //!
-//! [`Patch::parse`] checks the grammar, [`Plan::new`] finds every change in the files it is shown,
-//! and the caller performs the plan. A plan exists only when the whole patch fits, so a patch
-//! that is refused has changed nothing. [`extract`] finds a patch inside a shell script.
+//! [`Patch::parse`] checks the grammar, [`Plan::new`] locates every change in the files it is shown, and the
+//! caller performs the plan. A plan exists only if the whole patch applies, so a refused patch has changed
+//! nothing. [`extract`] finds a patch inside a shell script.
 //!
-//! Whether a path *may* be written is not decided here: a policy is asked about the path of each
+//! Whether a path *may* be written is not decided here: the caller asks a policy about the path of each
 //! [`Edit`].
 
 pub use apply::{Change, ChangeKind, Edit, FileState, Plan, PlanError, WriteKind};

@@ -26,11 +26,11 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Reads a whole document, bare or in a `<<EOF` wrapper, with either line ending.
+    /// Parses a whole document, bare or in a `<<EOF` wrapper, with either line ending.
     pub fn parse(text: &str) -> Result<Patch, ParseError> {
         let mut lines = envelope(text)?.into_iter().peekable();
         let mut operations = Vec::new();
-        // The envelope's first line is still there, to give the error about an empty patch a line.
+        // The envelope's first line is still there, so the error about an empty patch can point to it.
         let begin = lines.next().map_or(1, |line| line.number);
         while let Some(header) = lines.next() {
             operations.push(operation(header, &mut lines)?);
@@ -41,28 +41,28 @@ impl Patch {
         Ok(Patch { operations })
     }
 
-    /// The operations in the order written; never empty.
+    /// Returns the operations in the order written; never empty.
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }
 }
 
-/// What a patch asks for one file.
+/// What a patch does to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// Write a file, whether or not there is one already.
+    /// Writes a file, whether or not it exists.
     Add {
         /// The path as written.
         path: String,
         /// The whole file; empty, or ending in a newline.
         contents: String,
     },
-    /// Remove a file.
+    /// Removes a file.
     Delete {
         /// The path as written.
         path: String,
     },
-    /// Change a file in place, or while moving it.
+    /// Changes a file in place or while moving it.
     Update {
         /// The path as written.
         path: String,
@@ -73,12 +73,12 @@ pub enum Operation {
     },
 }
 
-/// One run of neighbouring lines to find and rewrite.
+/// A run of adjacent lines to find and rewrite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
     /// The line of the patch where the chunk starts, from 1.
     pub number: usize,
-    /// A line of the file after which the chunk is to be looked for.
+    /// A line of the file after which to look for the chunk.
     pub context: Option<String>,
     /// The lines, in order; never empty.
     pub lines: Vec<Line>,
@@ -86,14 +86,14 @@ pub struct Chunk {
     pub at_end: bool,
 }
 
-/// One line of a chunk, without its mark and its line ending.
+/// A line of a chunk, without its marker and line ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// A line that is there and stays.
+    /// An existing line that stays.
     Keep(String),
-    /// A line that is there and goes.
+    /// An existing line that is removed.
     Remove(String),
-    /// A line that is new.
+    /// A new line.
     Insert(String),
 }
 
@@ -103,38 +103,37 @@ pub enum Line {
 pub struct ParseError {
     /// The line of the text, from 1.
     pub line: usize,
-    /// What is wrong there.
     pub problem: Problem,
 }
 
-/// What is wrong with a line of a patch; the text tells the model how to write it instead.
+/// What is wrong with a line of a patch; the message tells the model how to write it instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Something else stands where the patch should begin.
+    /// The text does not start with the begin marker.
     #[error("the patch must start with `*** Begin Patch` and nothing before it, found `{0}`")]
     NoBegin(String),
-    /// Something else stands where the patch should end.
+    /// The text does not finish with the end marker.
     #[error("the patch must finish with `*** End Patch` and nothing after it, found `{0}`")]
     NoEnd(String),
-    /// There is nothing between the first line and the last.
+    /// There is nothing between the begin and end markers.
     #[error("the patch is empty: name at least one file to add, delete or update")]
     Empty,
-    /// A line that belongs to no operation does not start one.
+    /// A line outside an operation does not start one.
     #[error(
         "expected `*** Add File: PATH`, `*** Delete File: PATH` or `*** Update File: PATH`, \
          found `{0}`"
     )]
     NotAHeader(String),
-    /// A header lacks a path, or has one that no file can have.
+    /// A header has no path, or a path that no file can have.
     #[error("`{0}` must be followed by the path of a file, of at most {PATH_BYTES_MAX} bytes")]
     NoPath(&'static str),
-    /// The patch asks for an environment, and there is only one.
+    /// The patch selects an environment, and there is only one.
     #[error(
         "choosing an environment is not available here: leave out the `*** Environment ID:` line"
     )]
     Environment,
-    /// A line of a new file lacks its plus.
+    /// A line of a new file has no `+`.
     #[error(
         "every line of an added file starts with `+`, an empty line is a lone `+`, found `{0}`"
     )]
@@ -142,13 +141,13 @@ pub enum Problem {
     /// A deletion is followed by lines.
     #[error("`*** Delete File:` takes no lines after it, found `{0}`")]
     DeleteBody(String),
-    /// An update changes nothing, which a mere move does too.
+    /// An update has no chunks; a move needs at least one, too.
     #[error(
         "the update of `{0}` is empty: add a chunk, `@@` and then lines starting with ` `, `-` or \
          `+` (also when the file only moves)"
     )]
     EmptyUpdate(String),
-    /// A chunk has a header and no lines.
+    /// A chunk has a header but no lines.
     #[error("no lines follow this `@@`: write lines starting with ` `, `-` or `+` below it")]
     EmptyChunk,
     /// A chunk has two headers.
@@ -157,13 +156,13 @@ pub enum Problem {
          change"
     )]
     SecondHeader,
-    /// A line of a chunk lacks its mark.
+    /// A line of a chunk has no marker.
     #[error(
         "every line of a chunk starts with ` ` (kept), `-` (removed) or `+` (added), and `@@` \
          starts the next chunk, found `{0}`"
     )]
     NotMarked(String),
-    /// A chunk follows the one that reached the end of the file, and has no header.
+    /// A chunk without a header follows one that reached the end of the file.
     #[error("after `*** End of File` a new chunk must start with `@@`, found `{0}`")]
     AfterEnd(String),
 }
@@ -183,10 +182,10 @@ struct Source<'a> {
 
 type Lines<'a> = Peekable<vec::IntoIter<Source<'a>>>;
 
-/// The lines from `*** Begin Patch` up to, and without, `*** End Patch`.
+/// Returns the lines from `*** Begin Patch` up to, but excluding, `*** End Patch`.
 ///
-/// The end is found by its place and not by its text: with a space before it, it would otherwise
-/// be a kept line of the last chunk.
+/// The end is found by position, not by text: with a leading space it would otherwise be a kept line of the
+/// last chunk.
 fn envelope(text: &str) -> Result<Vec<Source<'_>>, ParseError> {
     let lines = text
         .split('\n')
@@ -275,12 +274,12 @@ fn update(
     };
     let mut chunks: Vec<Chunk> = Vec::new();
     loop {
-        // Between chunks an empty line is only spacing: as a kept line it would be looked for.
+        // Between chunks an empty line is only spacing; as a kept line it would have to match the file.
         while lines.next_if(|line| line.text.is_empty()).is_some() {}
         match lines.peek() {
             Some(line) if is_marker(line.text) => break,
             None => break,
-            // Any other chunk ends only where a header stands or an error is raised.
+            // Every other chunk ends only at a header or an error.
             Some(line) if !chunks.is_empty() && chunk_header(line.text).is_none() => {
                 return Err(Problem::AfterEnd(excerpt::line(line.text)).at(line.number));
             }
@@ -323,7 +322,7 @@ fn chunk(number: usize, lines: &mut Lines<'_>) -> Result<Chunk, ParseError> {
     Ok(Chunk { number, context, lines: body, at_end })
 }
 
-/// The text after `@@`, if the line is the header of a chunk.
+/// Returns the text after `@@` if the line is a chunk header.
 fn chunk_header(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("@@")?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix(' ') }
@@ -335,14 +334,14 @@ fn is_marker(text: &str) -> bool {
 
 fn path_in(line: Source<'_>, header: &'static str, path: &str) -> Result<String, ParseError> {
     let path = path.trim();
-    // No system has such a file, and paths are quoted whole in errors and summaries.
+    // No file system has such a path, and paths are quoted in full in errors and summaries.
     if path.is_empty() || path.contains('\0') || path.len() > PATH_BYTES_MAX {
         return Err(Problem::NoPath(header).at(line.number));
     }
     Ok(path.to_owned())
 }
 
-/// The longest path that Linux takes.
+/// The longest path that Linux accepts.
 const PATH_BYTES_MAX: usize = 4096;
 const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";

@@ -1,11 +1,11 @@
-//! Finds a chunk's lines in a file, exactly if it can and ever less strictly if it must.
+//! Finds a chunk's lines in a file: exactly if possible, and with increasing tolerance otherwise.
 //!
-//! A model copies from memory: it drops trailing blanks, shifts indentation, and writes plain
-//! quotes for curly ones. Each [`Pass`] forgives one thing more, and a stricter match anywhere
-//! below the cursor wins over a looser one nearer to it.
+//! A model copies from memory: it drops trailing blanks, shifts indentation, and writes plain quotes for
+//! curly ones. Each [`Pass`] tolerates one more difference, and a stricter match anywhere below the cursor
+//! beats a looser one closer to it.
 //!
-//! Lines are compared as numbers. Every pass numbers the lines of the file once, and the search
-//! itself never looks at a line twice, so a file of equal lines costs no more than another.
+//! Lines are compared as numbers. Every pass numbers the lines of the file once, and the search never looks
+//! at a line twice, so a file of identical lines costs no more than any other.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -16,26 +16,26 @@ pub(crate) struct Haystack<'a> {
 }
 
 impl<'a> Haystack<'a> {
-    /// Takes the lines without their endings.
+    /// Takes the lines without their line endings.
     pub(crate) fn new(lines: Vec<&'a str>) -> Self {
         Self { lines, passes: Default::default() }
     }
 
-    /// The first place at or below `from` where all of `needle` stands.
+    /// Returns the first place at or below `from` where all of `needle` matches.
     pub(crate) fn find(&mut self, needle: &[&str], from: usize) -> Option<usize> {
         PASSES.into_iter().zip(&mut self.passes).find_map(|(pass, index)| {
             index.get_or_insert_with(|| Index::new(pass, &self.lines)).find(pass, needle, from)
         })
     }
 
-    /// The place at or below `from` where `needle` ends together with the file.
+    /// Returns the place at or below `from` where `needle` matches and ends with the file.
     pub(crate) fn find_at_end(&mut self, needle: &[&str], from: usize) -> Option<usize> {
         let start = self.lines.len().checked_sub(needle.len())?;
         if start < from { None } else { self.find(needle, start) }
     }
 }
 
-/// How much two lines may differ and still be taken for the same.
+/// How much two lines may differ and still match.
 #[derive(Debug, Clone, Copy)]
 enum Pass {
     Exact,
@@ -45,7 +45,7 @@ enum Pass {
 }
 
 impl Pass {
-    /// What is left of a line when everything this pass forgives is taken away.
+    /// Normalizes a line by removing everything this pass tolerates.
     fn key(self, line: &str) -> Cow<'_, str> {
         match self {
             Pass::Exact => line.into(),
@@ -57,7 +57,7 @@ impl Pass {
     }
 }
 
-/// The lines of a file as numbers: two lines have the same if a pass takes them for the same.
+/// The lines of a file as numbers; two lines get the same number if a pass considers them equal.
 struct Index<'a> {
     numbers: Vec<usize>,
     by_key: HashMap<Cow<'a, str>, usize>,
@@ -67,8 +67,8 @@ impl<'a> Index<'a> {
     fn new(pass: Pass, lines: &[&'a str]) -> Self {
         let mut by_key = HashMap::new();
         let mut numbers = vec![0; lines.len()];
-        // Going backwards, the number of a line is the place of its last copy. A line whose number
-        // is above the cursor is then known to be gone, without a search.
+        // In reverse order, the number of a line is the position of its last copy. A number above the cursor
+        // then shows that no copy is left, without a search.
         for (place, line) in lines.iter().enumerate().rev() {
             numbers[place] = *by_key.entry(pass.key(line)).or_insert(place);
         }
@@ -84,7 +84,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// The first place of `needle` in `hay`, by Knuth, Morris and Pratt: linear whatever they hold.
+/// Returns the first position of `needle` in `hay` with the Knuth-Morris-Pratt algorithm, in linear time.
 fn position(hay: &[usize], needle: &[usize]) -> Option<usize> {
     if needle.is_empty() {
         return Some(0);
@@ -112,7 +112,7 @@ fn position(hay: &[usize], needle: &[usize]) -> Option<usize> {
     None
 }
 
-/// The ASCII character that a keyboard has in place of a typographic one.
+/// Maps a typographic character to the ASCII character on the same key.
 fn fold(c: char) -> char {
     match c {
         '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{FE58}' | '\u{FE63}' | '\u{FF0D}' => '-',
@@ -144,7 +144,7 @@ mod tests {
         check(&["a", "b"], &["a", "b"], 9, None);
         check(&["a"], &["a", "a"], 0, None);
         check(&[], &["a"], 0, None);
-        // The stricter pass wins though the looser match comes first.
+        // The stricter pass wins although the looser match comes first.
         check(&["a ", " a", "a"], &["a"], 0, Some(2));
         check(&[" a", "a  "], &["a"], 0, Some(1));
         check(&["b", " a\t"], &["a"], 0, Some(1));

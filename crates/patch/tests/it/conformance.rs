@@ -1,4 +1,4 @@
-//! Every case of `tests/data/apply_patch.json`: which patches apply, and to what files they lead.
+//! Every case of `tests/data/apply_patch.json`: which patches apply, and what files they produce.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ fn check(name: &str, case: &Value) {
         let got = memory.0.get(&Path::new(BASE).join(path));
         assert_eq!(got, Some(&bytes(file)), "{name}: {path}");
     }
-    // Some cases do not list new files, but all list the old ones that stay.
+    // Some cases do not list new files, but all of them list the old ones that remain.
     for path in before.keys().filter(|path| !after.contains_key(*path)) {
         assert!(
             !memory.0.contains_key(&Path::new(BASE).join(path)),
@@ -75,10 +75,10 @@ fn from_base64(text: &str) -> Vec<u8> {
 
 const CASES: &str = include_str!("../data/apply_patch.json");
 
-/// The one case where we differ on purpose.
+/// The one case where we deliberately differ.
 const MOVE_SAME: &str = "move_same";
 
-/// Cases about what happens to a plan, which whoever performs it has to pass.
+/// Cases about performing a plan, which is not this crate's job.
 const NOT_OURS: &[(&str, &str)] = &[
     ("symlink_target", "links are followed by whoever writes"),
     ("readonly_perm", "a failed write is seen by whoever writes"),

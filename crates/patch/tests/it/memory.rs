@@ -1,4 +1,4 @@
-//! A file system made of a map, for tests that perform a plan.
+//! An in-memory file system for tests that perform a plan.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use patch::{Edit, FileState, Patch, Plan};
 /// The directory that the patches are relative to.
 pub(crate) const BASE: &str = if cfg!(windows) { "C:\\ws" } else { "/ws" };
 
-/// Files by absolute path; a directory is where a file lies below.
+/// Files by absolute path; a directory exists if a file is below it.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Memory(pub(crate) BTreeMap<PathBuf, Vec<u8>>);
 
@@ -29,7 +29,7 @@ impl Memory {
         })
     }
 
-    /// Parses, plans and performs, or says why not and changes nothing.
+    /// Parses, plans and performs, or returns the error and changes nothing.
     pub(crate) fn apply(&mut self, text: &str) -> Result<Plan, String> {
         let patch = Patch::parse(text).map_err(|error| error.to_string())?;
         let plan = Plan::new(&patch, Path::new(BASE), |path| self.read(path))

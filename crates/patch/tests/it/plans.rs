@@ -1,4 +1,4 @@
-//! What a plan tells its caller, and which patches get none.
+//! What a plan reports to its caller, and which patches are refused.
 
 use std::{io, path::Path};
 
@@ -84,7 +84,7 @@ fn refusals() {
     check("*** Update File: a\n*** Move to: dir/../a\n-a\n", Err("moved onto itself"));
     check("*** Add File: x\n+1\n*** Add File: x/y/z\n+1\n", Err("lies inside"));
     check("*** Update File: a\n*** Move to: a/b\n-a\n", Err("lies inside"));
-    // The last operation is at fault and the first does not happen.
+    // The last operation fails, so the first one does not happen either.
     check("*** Delete File: a\n*** Update File: b\n-x\n", Err("not found in `b`"));
 }
 

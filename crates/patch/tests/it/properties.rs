@@ -1,4 +1,4 @@
-//! What holds for every input: no panic, the generated change comes out, and floods end.
+//! Properties that hold for every input: no panic, generated changes apply, and large inputs finish quickly.
 
 use std::path::Path;
 
@@ -57,7 +57,7 @@ proptest! {
     }
 }
 
-/// Sizes at which anything quadratic would not end while someone waits.
+/// Sizes at which anything quadratic would not finish in time.
 #[test]
 fn floods_end() {
     const LINES: usize = 100_000;
@@ -105,10 +105,10 @@ fn edit() -> impl Strategy<Value = LineEdit> {
     ]
 }
 
-/// The body of an update and the new text.
+/// Returns the body of an update and the new text.
 ///
-/// Only lines within `context` of an edit are shown if every line is `unique`. If not, a chunk
-/// could be drawn upwards to an earlier match: then all are shown, in chunks without a gap.
+/// If every line is `unique`, only lines within `context` of an edit are included. Otherwise a chunk could
+/// match an earlier place, so all lines are included, in chunks without gaps.
 fn generate(old: &[String], edits: &[LineEdit], context: usize, unique: bool) -> Generated {
     let edit_of = |place: usize| edits.get(place).unwrap_or(&LineEdit::Keep);
     let is_near = |place: usize| {
