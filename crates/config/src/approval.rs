@@ -1,35 +1,35 @@
-//! When a person is asked before something runs.
+//! When a person is asked for approval.
 
 use crate::choice;
 use crate::error::{ConfigError, Warning};
 use crate::section::{Field, Notes, Read};
 use crate::tree::Value;
 
-/// When a person is asked before something runs.
+/// When a person is asked for approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApprovalPolicy {
     /// Before every command.
     Untrusted,
-    /// When the model asks for more than the sandbox gives.
+    /// When the model asks for more than the sandbox permits.
     OnRequest,
-    /// Never: what would need an approval is refused.
+    /// Never; whatever would need approval is refused.
     Never,
-    /// By kind of question.
+    /// Depending on the kind of request.
     Granular(GranularApproval),
 }
 
-/// Which kinds of question reach a person; the others are refused.
+/// Which kinds of request reach a person; the others are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GranularApproval {
-    /// Leaving the sandbox.
+    /// Requests to leave the sandbox.
     pub sandbox_approval: bool,
-    /// Commands whose rule says to ask.
+    /// Commands that match a `prompt` rule.
     pub rules: bool,
     /// Running a skill's script.
     pub skill_approval: bool,
     /// The model's requests for further permissions.
     pub request_permissions: bool,
-    /// Questions of MCP servers.
+    /// Requests of MCP servers.
     pub mcp_elicitations: bool,
 }
 

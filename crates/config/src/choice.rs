@@ -1,6 +1,6 @@
-//! Settings that are one word out of a few.
+//! Settings that are one of a few words.
 
-/// Declares an enum whose variants are written as words, with `as_str` and reading from a string.
+/// Declares an enum whose variants are written as words, with `as_str` and parsing from a string.
 macro_rules! choice {
     (
         $(#[$meta:meta])*
@@ -11,7 +11,7 @@ macro_rules! choice {
         pub enum $name { $( $(#[$variant_meta])* $variant, )+ }
 
         impl $name {
-            /// Every value, in the order messages list them.
+            /// Every value, in the order in which messages list them.
             pub const ALL: &'static [Self] = &[$( Self::$variant, )+];
 
             /// Returns the word a configuration file uses.
@@ -35,7 +35,7 @@ macro_rules! choice {
 
 pub(crate) use choice;
 
-/// The error for a word that is not one of `words`.
+/// Builds the error for a word that is not one of `words`.
 pub(crate) fn refuse(
     field: &crate::section::Field<'_>,
     word: &str,

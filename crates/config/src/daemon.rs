@@ -1,4 +1,4 @@
-//! The local daemon: what it serves with, and the tools that it runs itself.
+//! Settings of the local daemon: how it serves, and the tools it runs itself.
 
 use serde_json::Value;
 
@@ -8,32 +8,32 @@ use crate::section::{Field, Notes, Read};
 /// `[daemon]`: the local daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Daemon {
-    /// A port of the loopback that it listens on as well; 0 takes a free one.
+    /// Loopback port to listen on as well; 0 picks a free one.
     pub tcp: Option<u16>,
-    /// Seconds without requests after which it leaves; 0 never does.
+    /// Seconds without requests after which it exits; 0 disables that.
     pub idle_timeout: Option<u64>,
-    /// Answers that are made at once.
+    /// How many requests are answered concurrently.
     pub sessions: Option<u16>,
-    /// Tokens that a request and its answer can have together.
+    /// Context size in tokens, for a request and its answer together.
     pub context: Option<u32>,
-    /// Threads that compute.
+    /// Number of compute threads.
     pub threads: Option<u16>,
-    /// Whether it counts, and shows that at `/metrics`.
+    /// Whether it keeps counters and exposes them at `/metrics`.
     pub metrics: bool,
-    /// `[[daemon.tools]]`: commands that it may run for its model.
+    /// `[[daemon.tools]]`: commands that the model may call.
     pub tools: Vec<DaemonTool>,
 }
 
 /// A command that the daemon may run for its model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonTool {
-    /// What the model calls it.
+    /// The tool name the model uses.
     pub name: String,
-    /// What the model is told about it.
+    /// The description shown to the model.
     pub description: String,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// The JSON schema of what it takes.
+    /// The JSON Schema of its arguments.
     pub parameters: Value,
 }
 
@@ -56,14 +56,14 @@ impl Read for Daemon {
     }
 }
 
-/// The most answers at once.
+/// Largest number of concurrent requests.
 pub const SESSIONS_MAX: u64 = 256;
-/// The most threads.
+/// Largest number of compute threads.
 pub const THREADS_MAX: u64 = 1024;
-/// The smallest context.
+/// Smallest context size, in tokens.
 pub const CONTEXT_MIN: u64 = 64;
 
-/// A whole number within bounds.
+/// An integer within limits.
 struct Whole<T, const LEAST: u64, const MOST: u64>(T);
 
 impl<T: TryFrom<u64>, const LEAST: u64, const MOST: u64> Read for Whole<T, LEAST, MOST> {
@@ -100,7 +100,7 @@ impl Read for DaemonTool {
     }
 }
 
-/// A JSON schema as text: TOML has no null, and hosted APIs show schemas as JSON.
+/// A JSON Schema as text: TOML has no null, and hosted APIs show schemas as JSON.
 struct Schema(Value);
 
 impl Read for Schema {

@@ -1,42 +1,40 @@
-//! What can be wrong with a configuration, each said with its place and what to do next.
+//! Configuration errors and warnings, each with its location and what to do next.
 
 use crate::position::Place;
 use std::fmt;
 
-/// Why a configuration cannot be used; the text names file, line and column and shows the line.
+/// Why a configuration cannot be used; the message contains file, line and column and shows the line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The text of a layer is not TOML.
+    /// A layer is not valid TOML.
     #[error("{at}: not valid TOML: {problem}\n{}\nCorrect this line and try again.", at.excerpt())]
     Syntax {
-        /// Where reading stopped.
+        /// Where parsing stopped.
         at: Box<Place>,
-        /// What the TOML reader said.
+        /// What the TOML parser reported.
         problem: String,
     },
     /// A value has the wrong type.
     #[error("{at}: `{key}` must be {expected}, but this is {found}\n{}\n{help}", at.excerpt())]
     WrongType {
-        /// Where the value is.
         at: Box<Place>,
         /// The dotted path of the key.
         key: String,
-        /// The type that is needed, with its article.
+        /// The required type, with its article.
         expected: &'static str,
-        /// The type that was written, with its article.
+        /// The actual type, with its article.
         found: &'static str,
         /// What to write instead.
         help: &'static str,
     },
-    /// A value has the right type, but is not one that makes sense here.
+    /// A value has the right type but is not allowed here.
     #[error("{at}: `{key}` {problem}\n{}\n{help}", at.excerpt())]
     BadValue {
-        /// Where the value is.
         at: Box<Place>,
         /// The dotted path of the key.
         key: String,
-        /// What is wrong, to be read after the key.
+        /// What is wrong, phrased to follow the key.
         problem: String,
         /// What to write instead.
         help: String,
@@ -44,14 +42,14 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Returns where the offending text is.
+    /// Returns the location of the error.
     pub fn place(&self) -> &Place {
         match self {
             Self::Syntax { at, .. } | Self::WrongType { at, .. } | Self::BadValue { at, .. } => at,
         }
     }
 
-    /// Returns the dotted path of the offending key, if reading got as far as keys.
+    /// Returns the dotted path of the key, if parsing got as far as keys.
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::Syntax { .. } => None,
@@ -60,7 +58,7 @@ impl ConfigError {
     }
 }
 
-/// Why a `-c` argument is not an override.
+/// Why a `-c` argument is not a valid override.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OverrideError {
@@ -78,7 +76,7 @@ pub enum OverrideError {
         /// The argument as given.
         text: String,
     },
-    /// A quoted part of the key is not closed, or has text beside its quotes.
+    /// A quoted part of the key is not closed, or has text next to its quotes.
     #[error(
         "the override `{text}` has a badly quoted key at character {column}: quote a whole part \
          between dots, as in projects.\"/a.b\".trust_level=trusted"
@@ -86,7 +84,7 @@ pub enum OverrideError {
     BadQuotes {
         /// The argument as given.
         text: String,
-        /// The character the part starts at, from one.
+        /// The character where the part starts, counted from one.
         column: usize,
     },
     /// The key has more parts than any setting.
@@ -94,35 +92,30 @@ pub enum OverrideError {
     TooDeep {
         /// The argument as given.
         text: String,
-        /// How many parts are allowed.
         max: usize,
     },
 }
 
-/// Something a user should be told although the configuration can be used.
+/// Something to tell the user although the configuration can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// No layer has a table for the profile asked for; a layer file of that name may exist instead.
+    /// No layer has a table for the requested profile; a layer file of that name may exist instead.
     UnknownProfile {
-        /// The name asked for.
         name: String,
-        /// Those that there are tables for.
+        /// The profiles that have a table.
         known: Vec<String>,
     },
-    /// The approval policy `on-failure` was given, which is read as `on-request`.
-    OnFailure {
-        /// Where it was given.
-        at: Place,
-    },
-    /// Keys that are known and that nothing reads, so that what they ask for does not happen.
+    /// The approval policy is `on-failure`, which is treated as `on-request`.
+    OnFailure { at: Place },
+    /// Known keys that nothing reads, so that they have no effect.
     NoEffect {
-        /// The path of each, and where it was given.
+        /// The path of each key, and where it is.
         keys: Vec<(String, Place)>,
     },
 }
 
-/// How many keys one warning names.
+/// How many keys one warning lists.
 const KEYS_MAX: usize = 20;
 
 impl fmt::Display for Warning {

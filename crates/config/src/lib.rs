@@ -1,12 +1,12 @@
 //! Turns configuration text into values: `config.toml` layers and `-c` overrides.
 //!
-//! Text goes in, a typed value or a positioned error comes out. This crate opens no file, reads no
+//! Text goes in, and a typed value or an error with its location comes out. This crate opens no file, reads no
 //! environment and expands no path: the caller finds the layers, orders them and resolves what they
 //! name.
 //!
 //! ```text
 //! layers ──┐
-//! profile ─┼─▶ one tree that remembers where each value was written ──▶ Config + what was odd
+//! profile ─┼─▶ one tree that remembers where each value was written ──▶ Config + warnings
 //! overrides┘
 //! ```
 

@@ -1,21 +1,21 @@
-//! How far a turn may go.
+//! Limits of a turn.
 
 use crate::error::ConfigError;
 use crate::section::{Field, Notes, Read};
 
-/// `[limits]`: how far a turn may go before it is ended. What is not set has a generous default.
+/// `[limits]`: when a turn is ended. Unset limits have generous defaults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TurnLimits {
-    /// Requests to the model in one turn, retries not counted.
+    /// Requests to the model in one turn, not counting retries.
     pub requests_max: Option<u64>,
     /// Tool calls in one turn.
     pub calls_max: Option<u64>,
-    /// Answers in a row that get nowhere: nothing in them can be run, or all was done before with the
-    /// same result.
+    /// Consecutive answers without progress: nothing in them can be run, or everything was done before with
+    /// the same result.
     pub idle_answers_max: Option<u64>,
     /// Bytes of one answer on the wire.
     pub answer_bytes_max: Option<u64>,
-    /// Seconds that one answer may take.
+    /// Duration of one answer, in seconds.
     pub answer_seconds_max: Option<u64>,
 }
 

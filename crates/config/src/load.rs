@@ -1,4 +1,4 @@
-//! Layers, a profile and overrides become one configuration.
+//! Merges layers, a profile and overrides into one configuration.
 
 use crate::error::{ConfigError, Warning};
 use crate::overrides::Override;
@@ -10,28 +10,26 @@ use crate::unknown::UnknownKey;
 /// The text of one configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
-    /// What messages call it, usually the path of the file.
+    /// The name used in messages, usually the path of the file.
     pub name: String,
-    /// The whole text.
     pub text: String,
 }
 
-/// A configuration and what was odd about the text it came from.
+/// A configuration, with warnings and unknown keys of the text it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedConfig {
-    /// The settings.
     pub config: Config,
-    /// What the user should be told.
+    /// What to tell the user.
     pub warnings: Vec<Warning>,
     /// Keys that no setting has, in the order of the layers and of their text.
     pub unknown: Vec<UnknownKey>,
 }
 
 impl Config {
-    /// Merges the layers, the profile and the overrides, each above the one before, and reads them.
+    /// Merges the layers, the profile and the overrides, each on top of the one before, and reads the result.
     ///
-    /// Without `profile`, the key `profile` chooses one. A key that several layers have counts only
-    /// where it counts last: what a later layer replaces is neither checked nor reported.
+    /// Without `profile`, the key `profile` chooses one. Only the last occurrence of a key counts: a value
+    /// that a later layer replaces is neither validated nor reported.
     pub fn load(
         layers: &[Layer],
         profile: Option<&str>,
@@ -50,7 +48,8 @@ impl Config {
         for (n, option) in overrides.iter().enumerate() {
             tree::merge(&mut above, option.to_table(layers.len() + n));
         }
-        // Overrides go in twice: below, so that they can change or choose the profile, and on top.
+        // Overrides are merged twice: below the profile, so that they can change or choose it, and on top of
+        // it.
         tree::merge(&mut tree, above.clone());
 
         let mut notes = Notes::default();
@@ -63,7 +62,7 @@ impl Config {
                     tree::merge(&mut tree, table);
                     tree::merge(&mut tree, above);
                 }
-                // Reading the `profiles` table will say what is wrong with it.
+                // Reading the `profiles` table will report what is wrong with it.
                 Some(_) => {}
                 None => {
                     let known = profile_names(&tree);

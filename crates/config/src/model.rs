@@ -1,21 +1,15 @@
-//! How the model works and what it may look up.
+//! Settings of the model: reasoning, verbosity and web search.
 
 use crate::choice::choice;
 
 choice! {
     /// How much the model reasons before it answers.
     pub enum ReasoningEffort {
-        /// Not at all.
         None = "none",
-        /// As little as possible.
         Minimal = "minimal",
-        /// A little.
         Low = "low",
-        /// The usual amount.
         Medium = "medium",
-        /// A lot.
         High = "high",
-        /// More than a lot.
         Xhigh = "xhigh",
         /// As much as the model can.
         Max = "max",
@@ -27,15 +21,12 @@ choice! {
 }
 
 choice! {
-    /// How the model sums up its reasoning.
+    /// How the model summarizes its reasoning.
     pub enum ReasoningSummary {
-        /// As the model chooses.
+        /// The model chooses.
         Auto = "auto",
-        /// In brief.
         Concise = "concise",
-        /// In full.
         Detailed = "detailed",
-        /// Not at all.
         None = "none",
     }
 }
@@ -43,11 +34,8 @@ choice! {
 choice! {
     /// How much the model writes.
     pub enum Verbosity {
-        /// Short answers.
         Low = "low",
-        /// Usual answers.
         Medium = "medium",
-        /// Long answers.
         High = "high",
     }
 }
@@ -55,11 +43,10 @@ choice! {
 choice! {
     /// How the model may search the web.
     pub enum WebSearch {
-        /// Not at all.
         Disabled = "disabled",
-        /// Only in what the provider has stored.
+        /// Only in pages the provider has stored.
         Cached = "cached",
-        /// In pages fetched now.
+        /// In pages fetched on demand.
         Live = "live",
     }
 }

@@ -14,13 +14,13 @@ pub struct Override {
 }
 
 impl Override {
-    /// Reads an argument such as `model=gpt-5.5`, `a."b.c".d=true` or `a=[1, 2]`.
+    /// Parses an argument such as `model=gpt-5.5`, `a."b.c".d=true` or `a=[1, 2]`.
     pub fn parse(text: &str) -> Result<Self, OverrideError> {
         let (keys, equals) = parse_key(text)?;
         let value = &text[equals + 1..];
         let start = text.len() - value.trim_start().len();
         let value = start..start + value.trim().len();
-        // Named without its value: that may be a key, and messages end up in logs.
+        // The value is left out of the name: it may be a secret, and messages end up in logs.
         let name = format!("-c {}", text[..equals].trim());
         Ok(Self { name, text: text.to_owned(), keys, value })
     }
@@ -30,17 +30,17 @@ impl Override {
         self.keys.iter().map(|part| part.name.as_str())
     }
 
-    /// The name used in messages.
+    /// Returns the name used in messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text that positions count in.
+    /// Returns the text that positions refer to.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns a document that holds only this setting, as if it were source number `source`.
+    /// Returns a document that contains only this setting, as if it were source number `source`.
     pub(crate) fn to_table(&self, source: usize) -> Table {
         let raw = &self.text[self.value.clone()];
         let plain = || Node {
@@ -58,14 +58,14 @@ impl Override {
     }
 }
 
-/// A part of a dotted key, unquoted, and where it is written.
+/// A part of a dotted key, unquoted, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct KeyPart {
     name: String,
     span: Range<usize>,
 }
 
-/// Splits off the dotted key; returns its parts and where the `=` is.
+/// Splits off the dotted key; returns its parts and the position of the `=`.
 fn parse_key(text: &str) -> Result<(Vec<KeyPart>, usize), OverrideError> {
     let mut keys: Vec<KeyPart> = Vec::new();
     let mut at = 0;
@@ -121,5 +121,5 @@ fn bad_quotes(text: &str, start: usize) -> OverrideError {
     OverrideError::BadQuotes { text: text.to_owned(), column }
 }
 
-/// Far deeper than any setting, and shallow enough to walk by recursion.
+/// Much deeper than any setting, and shallow enough for recursion.
 const KEY_PARTS_MAX: usize = 32;

@@ -1,4 +1,4 @@
-//! Where something was written: from byte offsets to lines, columns and a marked source line.
+//! Source locations: turns byte offsets into lines, columns and an excerpt with carets.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,13 +6,11 @@ use std::ops::Range;
 /// A line and a column, both counted from one; the column counts characters, not bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// The line, from one.
     pub line: usize,
-    /// The character within the line, from one.
     pub column: usize,
 }
 
-/// Finds the position of a byte offset; one past the end, or inside a character, is moved back.
+/// Finds the position of a byte offset; an offset past the end, or inside a character, is moved back.
 pub fn position(text: &str, offset: usize) -> Position {
     let offset = text.floor_char_boundary(offset);
     let start = line_start(text, offset);
@@ -20,12 +18,11 @@ pub fn position(text: &str, offset: usize) -> Position {
     Position { line, column: visible(&text[start..offset]).chars().count() + 1 }
 }
 
-/// A position in a named text, with the line it points at; shown as `FILE:LINE:COL`.
+/// A position in a named text, with the line it points at; displayed as `FILE:LINE:COL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The name of the layer, or `-c key=value` for an override.
     pub file: String,
-    /// Where in that text.
     pub position: Position,
     excerpt: String,
 }
@@ -36,7 +33,7 @@ impl Place {
         Self { file: file.to_owned(), position, excerpt: excerpt(text, span, position) }
     }
 
-    /// Returns the source line with carets under the place, without a final newline.
+    /// Returns the source line with carets below the location, without a final newline.
     pub fn excerpt(&self) -> &str {
         &self.excerpt
     }
@@ -55,11 +52,11 @@ fn excerpt(text: &str, span: &Range<usize>, at: Position) -> String {
     let line = visible(text[line_from..line_to].trim_end_matches('\r'));
     let marked = text.floor_char_boundary(span.end.clamp(start, line_to));
 
-    // A line may be a whole minified document; what is shown is a window that holds the caret.
+    // A line may be a whole minified document; the excerpt is a window that contains the caret.
     let skipped = if at.column > LINE_CHARS_MAX { at.column - LINE_CHARS_MAX / 2 } else { 0 };
     let window = line.chars().skip(skipped).take(LINE_CHARS_MAX);
     let shown: String = window.map(harmless).collect();
-    // Tabs stay tabs, so that the caret stands under its character at any tab width.
+    // Tabs are kept, so that the caret is below its character at any tab width.
     let before = shown.chars().take(at.column - 1 - skipped);
     let pad: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let room = shown.chars().count().saturating_sub(at.column - 1 - skipped);
@@ -74,12 +71,12 @@ fn line_start(text: &str, offset: usize) -> usize {
     text[..offset].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// A terminal must not obey what a file from elsewhere says, so control characters are masked.
+/// Masks control characters, so that a file cannot send escape sequences to the terminal.
 fn harmless(c: char) -> char {
     if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
 }
 
-/// An editor does not count a byte order mark as a column.
+/// Strips the byte order mark, which editors do not count as a column.
 fn visible(line: &str) -> &str {
     line.strip_prefix('\u{feff}').unwrap_or(line)
 }

@@ -1,4 +1,4 @@
-//! What is known about a project's directory.
+//! Per-project settings: whether a directory is trusted.
 
 use crate::choice::choice;
 use crate::error::ConfigError;
@@ -7,17 +7,15 @@ use crate::section::{Field, Notes, Read};
 choice! {
     /// Whether a project's own configuration and rules are used.
     pub enum TrustLevel {
-        /// They are.
         Trusted = "trusted",
-        /// They are not.
         Untrusted = "untrusted",
     }
 }
 
-/// `[projects."DIRECTORY"]`: what is known about a project.
+/// `[projects."DIRECTORY"]`: settings of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Project {
-    /// Whether it is trusted, if anyone decided.
+    /// Whether it is trusted, if the user has decided.
     pub trust_level: Option<TrustLevel>,
 }
 

@@ -1,4 +1,4 @@
-//! Where a model is reached and how patiently.
+//! Model providers: where they are and how long to wait for them.
 
 use crate::choice::choice;
 use crate::error::ConfigError;
@@ -10,10 +10,8 @@ choice! {
     /// The protocol a provider speaks.
     #[derive(Default)]
     pub enum WireApi {
-        /// The Responses API.
         #[default]
         Responses = "responses",
-        /// The Chat Completions API.
         Chat = "chat",
     }
 }
@@ -21,9 +19,9 @@ choice! {
 /// `[model_providers.ID]`: where a model is reached and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
-    /// What people call it.
+    /// A name for display.
     pub name: Option<String>,
-    /// The address that request paths are added to.
+    /// The URL that request paths are appended to.
     pub base_url: Option<String>,
     /// The environment variable that holds the key.
     pub env_key: Option<String>,
@@ -41,19 +39,19 @@ pub struct Provider {
     pub wire_api: WireApi,
     /// How its model writes calls into text, if the server leaves them there; only for `chat`.
     pub dialect: Option<String>,
-    /// Where calls are in the JSON documents that the dialect reads, instead of the usual places.
+    /// Where calls are in the JSON documents that the dialect reads, instead of the default paths.
     pub call_paths: Vec<String>,
-    /// Whether calls in the arguments of calls are calls of their own.
+    /// Whether calls inside the arguments of calls are additional calls.
     pub calls_in_arguments: bool,
-    /// How often a request that got no stream is sent again; at most [`REQUEST_RETRIES_MAX`].
+    /// How often a request that got no stream is retried; at most [`REQUEST_RETRIES_MAX`].
     pub request_max_retries: u32,
-    /// How often a broken stream is asked for again; at most [`STREAM_RETRIES_MAX`].
+    /// How often a broken stream is retried; at most [`STREAM_RETRIES_MAX`].
     pub stream_max_retries: u32,
-    /// How long a stream may be silent.
+    /// How long a stream may be silent, in milliseconds.
     pub stream_idle_timeout_ms: u64,
-    /// Whether it takes the key of the built-in provider.
+    /// Whether it uses the key of the built-in provider.
     pub requires_openai_auth: bool,
-    /// Whether it also speaks over a websocket.
+    /// Whether it also supports WebSockets.
     pub supports_websockets: bool,
 }
 
@@ -120,13 +118,13 @@ fn at_most(number: u64, max: u32) -> u32 {
     u32::try_from(number).map_or(max, |number| number.min(max))
 }
 
-/// Repeats of a failed request when nothing else is said.
+/// Default number of retries of a failed request.
 pub const REQUEST_RETRIES_DEFAULT: u32 = 4;
-/// Repeats of a failed request that no configuration can exceed.
+/// Upper limit for the retries of a failed request.
 pub const REQUEST_RETRIES_MAX: u32 = 100;
-/// Repeats of a broken stream when nothing else is said.
+/// Default number of retries of a broken stream.
 pub const STREAM_RETRIES_DEFAULT: u32 = 5;
-/// Repeats of a broken stream that no configuration can exceed.
+/// Upper limit for the retries of a broken stream.
 pub const STREAM_RETRIES_MAX: u32 = 100;
-/// Milliseconds a stream may be silent when nothing else is said.
+/// Default for how long a stream may be silent, in milliseconds.
 pub const STREAM_IDLE_TIMEOUT_MS_DEFAULT: u64 = 300_000;

@@ -1,4 +1,4 @@
-//! What commands may touch.
+//! Sandbox settings and limits of commands.
 
 use crate::choice::choice;
 use crate::error::ConfigError;
@@ -6,23 +6,23 @@ use crate::section::{Field, Notes, Read};
 use std::path::PathBuf;
 
 choice! {
-    /// What commands may touch.
+    /// What commands may access.
     pub enum SandboxMode {
-        /// Read everything, write nothing.
+        /// Commands may read everything and write nothing.
         ReadOnly = "read-only",
-        /// Write in the workspace and the temporary directories.
+        /// Commands may also write in the workspace and in temporary directories.
         WorkspaceWrite = "workspace-write",
-        /// No sandbox.
+        /// Commands run without a sandbox.
         DangerFullAccess = "danger-full-access",
     }
 }
 
-/// `[command_limits]`: how much a command and everything that it starts may use together.
+/// `[command_limits]`: resources of a command together with everything it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommandLimits {
-    /// Processes and threads at one time; 0 for no bound.
+    /// Processes and threads at one time; 0 for no limit.
     pub processes: Option<u64>,
-    /// MiB of memory; 0 for no bound.
+    /// Memory in MiB; 0 for no limit.
     pub memory_mb: Option<u64>,
 }
 
@@ -36,16 +36,16 @@ impl Read for CommandLimits {
     }
 }
 
-/// `[sandbox_workspace_write]`: what that mode opens or closes further.
+/// `[sandbox_workspace_write]`: adjustments of that mode.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkspaceWrite {
-    /// More directories that may be written, as given.
+    /// More writable directories, as written.
     pub writable_roots: Vec<PathBuf>,
     /// Whether commands may use the network.
     pub network_access: bool,
-    /// Whether the directory named by `TMPDIR` stays closed.
+    /// Whether the directory in `TMPDIR` is not writable.
     pub exclude_tmpdir_env_var: bool,
-    /// Whether `/tmp` stays closed.
+    /// Whether `/tmp` is not writable.
     pub exclude_slash_tmp: bool,
 }
 

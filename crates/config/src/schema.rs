@@ -1,7 +1,7 @@
-//! Schemas of answers: is this text one, and does an answer follow it?
+//! Schemas for answers: validates a schema, and validates an answer against it.
 //!
-//! A schema is checked before anything is sent: its form at every level, that its references stay inside of
-//! it, and that checking an answer against it comes to an end. Nothing is fetched from anywhere.
+//! A schema is checked before anything is sent: its form at every level, that its references are local, and
+//! that validating an answer against it terminates. Nothing is fetched from anywhere.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -12,14 +12,12 @@ use serde_json::{Map, Value};
 
 use crate::strict_json;
 
-/// What is wrong with a schema.
+/// Why a schema cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// It is too long to be one.
     #[error("longer than {SCHEMA_BYTES_MAX} bytes: make it shorter")]
     TooLong,
-    /// It is not JSON.
     #[error("not JSON: {0}")]
     Json(String),
     /// It is JSON, but not a schema.
@@ -30,7 +28,7 @@ pub enum SchemaError {
         /// What is expected there.
         problem: &'static str,
     },
-    /// A keyword has a value that it cannot have.
+    /// A keyword has an invalid value.
     #[error("not a JSON schema: {place}: {problem}")]
     Keyword {
         /// Where, as a JSON pointer, or `the document`.
@@ -40,20 +38,20 @@ pub enum SchemaError {
     },
 }
 
-/// A schema that answers can be checked against.
+/// A schema to validate answers against.
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,
 }
 
-/// How an answer differs from its schema, in texts of bounded length.
+/// One difference between an answer and its schema, in texts of bounded length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Where in the answer, as a JSON pointer; empty for the whole of it.
+    /// Where in the answer, as a JSON pointer; empty for the whole answer.
     pub path: String,
-    /// What the schema wants there.
+    /// What the schema requires there.
     pub expected: String,
-    /// What is there.
+    /// What the answer has there.
     pub got: String,
 }
 
@@ -64,12 +62,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How an answer differs from its schema, one thing after the other; of very many only the first.
+/// The differences between an answer and its schema; of very many, only the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violations {
-    /// At least one.
+    /// Never empty.
     pub list: Vec<Violation>,
-    /// Whether there are others.
+    /// Whether there are more.
     pub more: bool,
 }
 
@@ -90,7 +88,7 @@ impl fmt::Display for Violations {
 }
 
 impl Schema {
-    /// Reads the text of a schema, whose top level must be an object.
+    /// Parses a schema, whose top level must be an object.
     pub fn parse(text: &str) -> Result<Self, SchemaError> {
         if text.len() > SCHEMA_BYTES_MAX {
             return Err(SchemaError::TooLong);
@@ -110,7 +108,7 @@ impl Schema {
         Ok(Self { validator })
     }
 
-    /// Checks an answer; the first [`VIOLATIONS_MAX`] differences are reported.
+    /// Validates an answer; the first [`VIOLATIONS_MAX`] differences are reported.
     pub fn check(&self, answer: Option<&str>) -> Result<(), Violations> {
         let whole = |got: String| Violation {
             path: String::new(),
@@ -134,7 +132,7 @@ impl Schema {
     }
 }
 
-/// Says what a schema wants, in words.
+/// Describes what a schema requires.
 fn expected(error: &ValidationError<'_>) -> String {
     use ValidationErrorKind as Kind;
     match &error.kind {
@@ -184,7 +182,7 @@ fn got(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// Cuts a text in a report.
+/// Truncates a text for a report.
 fn shorten(text: &str) -> String {
     if text.len() <= REPORT_BYTES_MAX {
         return text.to_owned();
@@ -193,23 +191,24 @@ fn shorten(text: &str) -> String {
     format!("{}… ({} bytes)", &text[..end], text.len())
 }
 
-/// Counts what checking an answer can come to: a schema that refers to itself without going deeper into the
-/// answer would never end, and one that refers to others twice at every step would take for ever.
+/// Estimates the cost of validating an answer: a schema that refers to itself without descending into the
+/// answer would never terminate, and one that refers to others twice at every step would take exponential
+/// time.
 struct Cost<'a> {
     root: &'a Value,
-    /// By place; none while it is being counted.
+    /// By JSON pointer; `None` while the cost is being computed.
     known: HashMap<String, Option<u64>>,
-    /// The places that are known not to lead back to themselves.
+    /// Schemas known not to lead back to themselves.
     ending: HashSet<String>,
 }
 
 impl<'a> Cost<'a> {
-    /// Counts a schema and all that it leads to.
+    /// Computes the cost of a schema and everything it refers to.
     fn of(&mut self, schema: &'a Value, place: &str, depth: usize) -> Result<u64, SchemaError> {
         let Value::Object(map) = schema else { return Ok(1) };
         match self.known.get(place) {
             Some(Some(cost)) => return Ok(*cost),
-            // It leads back to itself by way of parts of the answer.
+            // A cycle, but one that descends into the answer.
             Some(None) => return Ok(1),
             None => {}
         }
@@ -234,7 +233,7 @@ impl<'a> Cost<'a> {
         Ok(cost)
     }
 
-    /// Follows everything that holds for the same part of an answer; what comes back to itself never ends.
+    /// Follows all schemas that apply to the same part of an answer; a cycle among them never terminates.
     fn ends(
         &mut self,
         schema: &'a Value,
@@ -282,7 +281,7 @@ impl<'a> Cost<'a> {
     }
 }
 
-/// Returns the schemas below a keyword.
+/// Returns the schemas nested in a keyword.
 fn children<'a>(keyword: &str, value: &'a Value, at: &str) -> Vec<(&'a Value, String)> {
     match (keyword, value) {
         (
@@ -302,7 +301,7 @@ fn children<'a>(keyword: &str, value: &'a Value, at: &str) -> Vec<(&'a Value, St
     }
 }
 
-/// Writes a name as a part of a JSON pointer.
+/// Escapes a name as a segment of a JSON pointer.
 fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
@@ -322,23 +321,23 @@ const ONE_SCHEMA: [&str; 12] = [
     "then",
     "else",
 ];
-/// Keywords whose schemas hold for the same part of an answer as the one that they stand in.
+/// Keywords whose schemas apply to the same part of an answer as the schema that contains them.
 const SAME_PART: [&str; 8] =
     ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
-/// Keywords that make references lead elsewhere than where they stand.
+/// Keywords that change what references resolve to.
 const SCOPES: [&str; 6] =
     ["$id", "id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef"];
-/// The longest schema.
+/// Longest schema, in bytes.
 pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
-/// The most differences of an answer that are reported.
+/// Most differences reported for an answer.
 pub const VIOLATIONS_MAX: usize = 8;
-/// The longest text in a report.
+/// Longest text in a report, in bytes.
 const REPORT_BYTES_MAX: usize = 300;
-/// The longest way from schema to schema.
+/// Longest chain from schema to schema.
 const VISIT_DEPTH_MAX: usize = 256;
-/// The most schemas that the compiled form of one may have.
+/// Largest number of schemas in the expanded form of one.
 const COST_MAX: u64 = 100_000;
-/// How deep a schema may nest.
+/// Deepest nesting of a schema.
 const DEPTH_MAX: usize = 64;
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
@@ -363,10 +362,10 @@ fn check(schema: &Map<String, Value>, place: &str, depth: usize) -> Result<(), S
                     sub(member, &format!("{place}/{key}/{name}"))?;
                 }
             }
-            // In older drafts a list of schemas can stand here.
+            // Older drafts allow a list of schemas here.
             "items" if value.is_array() => {}
             key if ONE_SCHEMA.contains(&key) => sub(value, &at(key))?,
-            // The document may have a name; what is inside must not move references elsewhere.
+            // The document may have an id; nested schemas must not redirect references.
             key if SCOPES.contains(&key)
                 && value.is_string()
                 && !(place.is_empty() && key == "$id") =>
@@ -461,7 +460,7 @@ mod tests {
         check(&" ".repeat(2 << 20), "longer than");
     }
 
-    /// Nothing is fetched, and nothing refers to itself without end or too often.
+    /// Nothing is fetched, and no schema refers to itself endlessly or too often.
     #[test]
     fn references() {
         let elsewhere = "must lead to a place in the same document";
@@ -488,12 +487,12 @@ mod tests {
             let error = Schema::parse(text).unwrap_err().to_string();
             assert!(error.ends_with("refers to itself without end"), "{text} {error}");
         }
-        // A list or a tree goes deeper with every step.
+        // A list or a tree descends with every step.
         let list = r##"{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["next"]}"##;
         let schema = Schema::parse(list).unwrap();
         assert_eq!(schema.check(Some(r#"{"next":{"next":null}}"#)), Ok(()));
         assert!(schema.check(Some(r#"{"next":{"next":3}}"#)).is_err());
-        // Twice as many at every step.
+        // Doubles at every step.
         for keyword in ["allOf", "prefixItems"] {
             let step = |n: u32| {
                 format!(
@@ -574,7 +573,7 @@ mod tests {
         let integer = one(r#"{"type":"integer"}"#);
         answer(&integer, r#"{"a":123456789012345678901234567890}"#, "");
         answer(&integer, r#"{"a":1.5}"#, "at /a: expected integer, got 1.5");
-        // Reports are short, whatever is in the answer.
+        // Reports are short, whatever the answer contains.
         answer(
             ok,
             &format!(r#"{{"ok":"{}"}}"#, "é".repeat(100_000)),
@@ -582,7 +581,7 @@ mod tests {
         );
         answer(ok, &format!(r#"{{"{}":1,"ok":true}}"#, "k".repeat(100_000)), "at the whole answer");
         answer(ok, &"[".repeat(100_000), "at the whole answer");
-        // A pattern that backtracks gives up.
+        // A pattern that backtracks too much is abandoned.
         let costly = one(r#"{"pattern":"^(?=(a+)+$)(a|a)*b\\1$"}"#);
         answer(
             &costly,
@@ -593,7 +592,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in a file, or comes from a model, is taken or refused.
+        /// Any text from a file or a model is either accepted or refused.
         #[test]
         fn any_text(schema in "[\\[\\]{}:,\"$#/a-d0-9]{0,40}|\\PC{0,40}", answer in "\\PC{0,60}") {
             if let Ok(schema) = Schema::parse(&schema) {

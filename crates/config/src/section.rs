@@ -1,4 +1,5 @@
-//! Reading typed values out of the tree: what a key must hold, and which keys nobody asked for.
+//! Reads typed values from the configuration tree: checks what a key must hold, and collects keys that no
+//! setting reads.
 
 use crate::error::{ConfigError, Warning};
 use crate::position::Place;
@@ -17,9 +18,9 @@ pub(crate) trait Read: Sized {
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     pub(crate) warnings: Vec<Warning>,
-    /// By origin, because a profile's key is met twice: in its own table and where it is applied.
+    /// Keyed by origin, because a profile's key is visited twice: in its own table and where it is applied.
     pub(crate) unknown: BTreeMap<Origin, UnknownKey>,
-    /// Known keys that have no effect, by origin likewise.
+    /// Known keys that have no effect, also keyed by origin.
     pub(crate) unsupported: BTreeMap<Origin, (String, Place)>,
 }
 
@@ -65,7 +66,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// A table whose keys are asked for by name; [`Section::finish`] reports the rest.
+/// A table whose keys are read by name; [`Section::finish`] reports the rest.
 #[derive(Debug)]
 pub(crate) struct Section<'a, 'n> {
     sources: &'a [Source<'a>],
@@ -85,7 +86,7 @@ impl<'a, 'n> Section<'a, 'n> {
         Self { sources, path, table, asked: Vec::new(), notes }
     }
 
-    /// Reads a key that may be missing.
+    /// Reads an optional key.
     pub(crate) fn value<T: Read>(&mut self, key: &'static str) -> Result<Option<T>, ConfigError> {
         self.asked.push(key);
         let Some(Entry { node, .. }) = self.table.get(key) else {
@@ -101,7 +102,7 @@ impl<'a, 'n> Section<'a, 'n> {
         Ok(self.value(key)?.unwrap_or(default))
     }
 
-    /// Notes every key that was not asked for and is not in the list of accepted ones.
+    /// Records every key that was not read and is not on the list of accepted ones.
     pub(crate) fn finish(self) {
         for (name, entry) in self.table {
             if self.asked.contains(&name.as_str()) {

@@ -1,4 +1,4 @@
-//! The settings of the top level, and the keys that are let through unread.
+//! The top-level settings, and the keys that are accepted without being read.
 
 use crate::approval::ApprovalPolicy;
 use crate::daemon::Daemon;
@@ -14,64 +14,63 @@ use crate::tools::Tools;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Every setting, with its default where the text had none; paths are as written.
+/// Every setting, with its default if the text had none; paths are as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The model to ask; never empty.
+    /// The model to use; never empty.
     pub model: Option<String>,
-    /// The id of the provider to send to; whether it exists is not checked here.
+    /// The id of the provider to use; whether it exists is not checked here.
     pub model_provider: Option<String>,
-    /// How many tokens the model takes.
+    /// The model's context window, in tokens.
     pub model_context_window: Option<u64>,
     /// The number of tokens at which the history is compacted.
     pub model_auto_compact_token_limit: Option<u64>,
     /// How much the model reasons.
     pub model_reasoning_effort: Option<ReasoningEffort>,
-    /// How the model sums up its reasoning.
+    /// How the model summarizes its reasoning.
     pub model_reasoning_summary: Option<ReasoningSummary>,
     /// How much the model writes.
     pub model_verbosity: Option<Verbosity>,
     /// The service tier to request.
     pub service_tier: Option<String>,
-    /// When a person is asked before something runs.
+    /// When a person is asked before a command runs.
     pub approval_policy: Option<ApprovalPolicy>,
-    /// What commands may touch.
+    /// What commands may access.
     pub sandbox_mode: Option<SandboxMode>,
     /// Whether commands may run in a login shell.
     pub allow_login_shell: bool,
-    /// Whether one login shell per thread stands for those of all commands.
+    /// Whether one login shell per thread stands in for those of all commands.
     pub login_shell_snapshot: bool,
-    /// What the `workspace-write` sandbox opens or closes further.
+    /// Adjustments of the `workspace-write` sandbox.
     pub sandbox_workspace_write: WorkspaceWrite,
-    /// How much a command may use.
+    /// Resources that a command may use.
     pub command_limits: CommandLimits,
     /// Which environment variables commands get.
     pub shell_environment_policy: ShellEnvironment,
     /// Providers by id.
     pub model_providers: BTreeMap<String, Provider>,
-    /// The base address of the built-in provider.
+    /// The base URL of the built-in provider.
     pub openai_base_url: Option<String>,
     /// How the model may search the web.
     pub web_search: Option<WebSearch>,
-    /// Which tools are offered.
+    /// Which tools are offered to the model.
     pub tools: Tools,
-    /// How far a turn may go.
+    /// Limits of a turn.
     pub limits: TurnLimits,
     /// How many bytes of project instructions are read.
     pub project_doc_max_bytes: u64,
-    /// File names to try where the usual file of project instructions is missing.
+    /// File names to try if the usual file of project instructions is missing.
     pub project_doc_fallback_filenames: Vec<String>,
-    /// How many tokens of a tool's output the model is shown.
+    /// How many tokens of a tool's output the model gets.
     pub tool_output_token_limit: Option<u64>,
-    /// Whether reasoning is left out of what is shown.
+    /// Whether reasoning is hidden from the output.
     pub hide_agent_reasoning: bool,
     /// Instructions sent with the role `developer`.
     pub developer_instructions: Option<String>,
-    /// A file whose text replaces the instructions of the model.
+    /// A file whose text replaces the model's instructions.
     pub model_instructions_file: Option<PathBuf>,
-    /// The local daemon.
     pub daemon: Daemon,
-    /// The names of the profiles that exist; the chosen one is already part of the other fields.
+    /// The names of the existing profiles; the chosen one is already merged into the other fields.
     pub profiles: BTreeSet<String>,
     /// Projects by directory.
     pub projects: BTreeMap<String, Project>,
@@ -79,20 +78,20 @@ pub struct Config {
 
 impl Config {
     pub(crate) fn read(mut section: Section<'_, '_>) -> Result<Self, ConfigError> {
-        // Profiles come first, so that a mistake in the chosen one is reported under the path it is
-        // written at, not under the one it is applied to.
+        // Profiles are read first, so that an error in the chosen one is reported under the path where it is
+        // written, not where it is applied.
         let profiles: Option<Profiles> = section.value("profiles")?;
         let mut config = Self::read_settings(&mut section)?;
         config.profiles = profiles.unwrap_or_default().0;
         config.projects = section.or("projects", config.projects)?;
         config.daemon = section.or("daemon", config.daemon)?;
-        // Which profile it names was settled before; here it is only checked.
+        // The choice of a profile was made before; here the value is only validated.
         section.value::<String>("profile")?;
         section.finish();
         Ok(config)
     }
 
-    /// Reads what a profile may have too.
+    /// Reads the settings that a profile may contain, too.
     fn read_settings(s: &mut Section<'_, '_>) -> Result<Self, ConfigError> {
         let default = Self::default();
         Ok(Self {
@@ -186,7 +185,7 @@ struct Profiles(BTreeSet<String>);
 
 impl Read for Profiles {
     fn read(field: &Field<'_>, notes: &mut Notes) -> Result<Self, ConfigError> {
-        // A profile is checked even if it is not chosen, but warns only where it is applied.
+        // A profile is validated even if it is not chosen, but produces warnings only where it is applied.
         let warnings = notes.warnings.len();
         let profiles = BTreeMap::<String, Profile>::read(field, notes)?;
         notes.warnings.truncate(warnings);
@@ -205,19 +204,19 @@ impl Read for Profile {
     }
 }
 
-/// Keys that only the top level has: a profile neither nests nor decides whom to trust.
+/// Keys allowed only at the top level: a profile neither nests nor decides which projects to trust.
 pub(crate) const TOP_LEVEL_ONLY: &[&str] = &["daemon", "profile", "profiles", "projects"];
 
-/// Bytes of project instructions read when nothing else is said.
+/// Default limit for project instructions, in bytes.
 pub const PROJECT_DOC_BYTES_DEFAULT: u64 = 32 * 1024;
 
-/// Keys of the reference that are let through unread, with all that is below them: they would change
-/// nothing that heddle does.
+/// Keys of the reference implementation that are accepted unread, with everything below them, because they
+/// would change nothing in heddle.
 ///
-/// A part of a path that ends in `*` matches every key that starts so. A key leaves this list when a
-/// setting reads it.
+/// A path segment that ends in `*` matches every key with that prefix. A key leaves this list when a setting
+/// reads it.
 pub const ACCEPTED: &[&str] = &[
-    // The model and what it is told.
+    // Model and instructions.
     "include_*",
     "model_auto_compact_token_limit_scope",
     "model_supports_reasoning_summaries",
@@ -233,7 +232,7 @@ pub const ACCEPTED: &[&str] = &[
     "tool_suggest",
     "tools.experimental_*",
     "windows",
-    // Screens, files and reports.
+    // Display, files and reports.
     "analytics",
     "audio",
     "check_for_update_on_startup",
@@ -249,17 +248,17 @@ pub const ACCEPTED: &[&str] = &[
     "sqlite",
     "suppress_unstable_features_warning",
     "tui",
-    // Flags, and what is left of old ones.
+    // Feature flags, current and obsolete.
     "experimental_*",
     "features",
     "ghost_snapshot",
     "js_repl_*",
 ];
 
-/// Keys of the reference that ask for something heddle does not do, written like [`ACCEPTED`]. Whoever has
-/// one of them is told that it has no effect.
+/// Keys of the reference implementation that ask for something heddle does not do, written like [`ACCEPTED`].
+/// The user is warned that they have no effect.
 pub const UNSUPPORTED: &[&str] = &[
-    // The model and what it is told.
+    // Model and instructions.
     "compact_prompt",
     "instructions",
     "model_catalog_json",

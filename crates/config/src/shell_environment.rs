@@ -9,28 +9,26 @@ choice! {
     /// What the environment of a command starts from.
     #[derive(Default)]
     pub enum Inherit {
-        /// Every variable of ours.
+        /// Every variable of heddle's own environment.
         #[default]
         All = "all",
-        /// The few that programs need to run.
+        /// The few variables that programs need to run.
         Core = "core",
-        /// Nothing.
         None = "none",
     }
 }
 
-/// `[shell_environment_policy]`: how the environment of a command is made.
+/// `[shell_environment_policy]`: how the environment of a command is built.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ShellEnvironment {
-    /// What it starts from.
     pub inherit: Inherit,
     /// Whether variables that look like secrets are kept.
     pub ignore_default_excludes: bool,
-    /// Patterns of names to leave out.
+    /// Patterns of names to remove.
     pub exclude: Vec<String>,
     /// Variables to add or change.
     pub set: BTreeMap<String, String>,
-    /// Patterns of the only names to keep; empty keeps all.
+    /// Patterns of the only names to keep; an empty list keeps all.
     pub include_only: Vec<String>,
 }
 

@@ -1,11 +1,11 @@
-//! JSON in which no key stands twice: whoever reads such an object later may take either value.
+//! JSON that refuses duplicate keys, because a later reader of such an object may use either value.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Reads one value, with nothing but space around it.
+/// Parses one value, surrounded only by whitespace.
 pub(crate) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = Strict.deserialize(&mut reader)?;

@@ -1,15 +1,15 @@
-//! Which tools the model is offered.
+//! Which tools are offered to the model.
 
 use crate::error::ConfigError;
 use crate::section::{Field, Notes, Read};
 use crate::tree::Value;
 
-/// `[tools]`: which tools the model is offered.
+/// `[tools]`: which tools are offered to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tools {
     /// Whether the model may keep a plan.
     pub update_plan: bool,
-    /// Whether the model may look at image files.
+    /// Whether the model may view image files.
     pub view_image: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A TOML document that remembers where each key and value was written, and how two are merged.
+//! A TOML document that remembers where each key and value was written, and can be merged with another.
 
 use crate::error::ConfigError;
 use crate::position::Place;
@@ -50,9 +50,9 @@ pub(crate) struct Node {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     String(String),
-    /// An integer too large for this type is kept as its largest value: no setting allows either.
+    /// An integer too large for this type becomes its largest value: no setting allows either.
     Integer(i128),
-    /// No setting is a number with a fraction, so its value is not kept.
+    /// No setting is a floating-point number, so its value is not kept.
     Float,
     Boolean(bool),
     /// No setting is a date, so its value is not kept.
@@ -75,7 +75,7 @@ impl Value {
     }
 }
 
-/// Reads the source numbered `index` as a document.
+/// Parses the source numbered `index` as a document.
 pub(crate) fn parse(sources: &[Source<'_>], index: usize) -> Result<Table, ConfigError> {
     match DeTable::parse(sources[index].text) {
         Ok(document) => Ok(table(document.into_inner(), index, 0)),
@@ -87,14 +87,14 @@ pub(crate) fn parse(sources: &[Source<'_>], index: usize) -> Result<Table, Confi
     }
 }
 
-/// Reads one value that starts `offset` bytes into source `index`; `None` if it is not TOML.
+/// Parses one value that starts `offset` bytes into source `index`; `None` if it is not TOML.
 pub(crate) fn parse_value(text: &str, index: usize, offset: usize) -> Option<Node> {
     let value = DeValue::parse(text).ok()?;
     let span = value.span();
     Some(node(span, value.into_inner(), index, offset))
 }
 
-/// Puts `over` above `base`: tables are merged key by key, anything else is replaced.
+/// Merges `over` into `base`: tables are merged key by key, anything else is replaced.
 pub(crate) fn merge(base: &mut Table, over: Table) {
     for (name, Entry { key, node }) in over {
         match (base.get_mut(&name), node) {
@@ -116,7 +116,7 @@ pub(crate) fn merge(base: &mut Table, over: Table) {
     }
 }
 
-// Recursion is safe here and in `merge`: the TOML reader refuses documents nested deeper than 80.
+// Recursion is safe here and in `merge`: the TOML parser refuses documents nested deeper than 80.
 fn table(table: DeTable<'_>, source: usize, offset: usize) -> Table {
     let entries = table.into_iter().map(|(key, value)| {
         let key_span = key.span();

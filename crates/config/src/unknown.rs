@@ -1,20 +1,20 @@
-//! Keys that nobody reads: which are let through, how a path is shown, what was probably meant.
+//! Unknown keys: which ones are accepted, how a path is displayed, and which key was probably meant.
 
 use crate::settings::{ACCEPTED, UNSUPPORTED};
 use std::fmt;
 
-/// A key that no setting has; shown as `FILE:LINE:COL: unknown configuration field …`.
+/// A key that no setting has; displayed as `FILE:LINE:COL: unknown configuration field …`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownKey {
     /// The dotted path of the key.
     pub path: String,
-    /// The name of the layer it is written in, or `-c key=value`.
+    /// The name of the layer that contains it, or `-c key=value`.
     pub layer: String,
-    /// The line, from one.
+    /// The line, counted from one.
     pub line: usize,
-    /// The column in characters, from one.
+    /// The column in characters, counted from one.
     pub column: usize,
-    /// The dotted path of the known key that is spelled most like it, if any is close.
+    /// The dotted path of the most similar known key, if one is close.
     pub suggestion: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for UnknownKey {
     }
 }
 
-/// Shows a path with dots, quoting what is not a bare key.
+/// Formats a path with dots, quoting everything that is not a bare key.
 pub(crate) fn dotted(path: &[String]) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let shown = path.iter().map(|key| {
@@ -38,7 +38,7 @@ pub(crate) fn dotted(path: &[String]) -> String {
     shown.collect::<Vec<_>>().join(".")
 }
 
-/// Whether a key is in a list such as [`ACCEPTED`].
+/// Tells whether a key is in a list such as [`ACCEPTED`].
 pub(crate) fn is_in(list: &[&str], path: &[String]) -> bool {
     let path = setting(path);
     list.iter().any(|pattern| {
@@ -50,7 +50,7 @@ pub(crate) fn is_in(list: &[&str], path: &[String]) -> bool {
     })
 }
 
-/// Finds the known sibling that `path` is most likely a misspelling of.
+/// Finds the known sibling that `path` most likely misspells.
 pub(crate) fn nearest(path: &[String], asked: &[&'static str]) -> Option<String> {
     let (key, parents) = path.split_last()?;
     let known = ACCEPTED.iter().chain(UNSUPPORTED);
@@ -61,7 +61,7 @@ pub(crate) fn nearest(path: &[String], asked: &[&'static str]) -> Option<String>
     Some(dotted(&path))
 }
 
-/// Finds the name that another is most likely a misspelling of.
+/// Finds the name that `name` most likely misspells.
 pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     if length > SUGGEST_CHARS_MAX {
@@ -73,7 +73,7 @@ pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Opt
     (distance <= (length / 3).clamp(1, SUGGEST_EDITS_MAX)).then_some(known)
 }
 
-/// The path of the setting itself: a profile holds the same keys as the top level.
+/// Returns the path of the setting itself: a profile contains the same keys as the top level.
 fn setting(path: &[String]) -> &[String] {
     match path {
         [profiles, _, rest @ ..] if profiles == "profiles" => rest,
@@ -81,7 +81,7 @@ fn setting(path: &[String]) -> &[String] {
     }
 }
 
-/// Edits to get from one to the other, where swapping two neighbours is one edit.
+/// Returns the edit distance, where swapping two neighbours is one edit.
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().collect();
     let right: Vec<char> = right.chars().collect();
@@ -101,6 +101,6 @@ fn distance(left: &str, right: &str) -> usize {
     rows[left.len()][right.len()]
 }
 
-/// A longer key is not compared: no setting is near it, and comparing takes quadratic time.
+/// Longer keys are not compared: no setting is similar, and comparing takes quadratic time.
 const SUGGEST_CHARS_MAX: usize = 64;
 const SUGGEST_EDITS_MAX: usize = 3;

@@ -1,5 +1,5 @@
-//! The lists of keys let through unread hold only keys that are read nowhere else, in any form. Of those that
-//! would have changed something, the user is told.
+//! The lists of keys accepted unread contain only keys that are read nowhere else, in any form. The user is
+//! warned of those that would have changed something.
 
 use crate::layers;
 use config::{ACCEPTED, Config, UNSUPPORTED, Warning};
@@ -30,7 +30,7 @@ fn each_is_listed_once() {
     }
 }
 
-/// One warning names all keys and their places, a profile's once.
+/// One warning lists all keys and their locations, a profile's once.
 #[test]
 fn keys_without_effect_are_named() {
     let text = "[mcp_servers.docs]\ncommand = 'x'\n[otel]\nexporter = 'none'\n[tui]\nx = 1\n\

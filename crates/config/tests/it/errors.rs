@@ -1,4 +1,4 @@
-//! What is refused, and the exact text a person reads.
+//! What is refused, and the exact message.
 
 use crate::{layers, options};
 use config::{Config, ConfigError};
@@ -104,7 +104,7 @@ fn bad_values() {
     );
 }
 
-/// Only where, and which key: the text is of the kinds above.
+/// Checks only the location and the key; the messages are covered above.
 #[track_caller]
 fn check_place(text: &str, want: &str) {
     let error = Config::load(&layers(&[text]), Some("x"), &[]).unwrap_err();
@@ -136,7 +136,7 @@ fn places() {
         "shell_environment_policy.inherit = 'x'",
         "a.toml:1:36 shell_environment_policy.inherit",
     );
-    // A profile's mistake is named where it is written, chosen or not.
+    // An error in a profile is reported where it is written, whether the profile is chosen or not.
     check_place("[profiles.x]\nmodel = 1", "a.toml:2:9 profiles.x.model");
     check_place("[profiles.y]\nmodel = ''", "a.toml:2:9 profiles.y.model");
     check_place("profiles.x = 1", "a.toml:1:14 profiles.x");

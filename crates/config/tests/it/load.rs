@@ -1,4 +1,4 @@
-//! What layers, profile and overrides add up to.
+//! What layers, profile and overrides merge into.
 
 use crate::{layers, options};
 use config::{
@@ -7,7 +7,7 @@ use config::{
     WebSearch, WireApi, WorkspaceWrite,
 };
 
-/// Loads without complaint and compares the whole configuration with the default one as changed.
+/// Loads without warnings and compares the whole configuration with the default one after `change`.
 #[track_caller]
 fn check(texts: &[&str], profile: Option<&str>, arguments: &[&str], change: fn(&mut Config)) {
     let loaded = Config::load(&layers(texts), profile, &options(arguments)).unwrap();
@@ -17,7 +17,7 @@ fn check(texts: &[&str], profile: Option<&str>, arguments: &[&str], change: fn(&
     assert_eq!((loaded.warnings, loaded.unknown), (vec![], vec![]));
 }
 
-/// One layer.
+/// Checks a single layer.
 #[track_caller]
 fn check_text(text: &str, change: fn(&mut Config)) {
     check(&[text], None, &[], change);
@@ -174,7 +174,7 @@ fn providers() {
         };
         c.model_providers = [("mock".into(), provider)].into();
     });
-    // Retries above the cap are cut, however large.
+    // Retries above the limit are capped, however large.
     let text = "[model_providers.p]\nrequest_max_retries = 101\n\
                 stream_max_retries = 9223372036854775807";
     check_text(text, |c| {
@@ -209,7 +209,7 @@ fn later_wins() {
         c.sandbox_workspace_write.network_access = true;
         c.sandbox_workspace_write.writable_roots = vec!["/b".into()];
     });
-    // What is replaced is not checked.
+    // A replaced value is not validated.
     check(&["model = 1", "model = 'm'"], None, &[], |c| c.model = Some("m".into()));
     check(&["tools = 1", "[tools]"], None, &[], |_| {});
 }
@@ -228,14 +228,15 @@ fn profiles() {
         c.model = Some("mx".into());
     };
     check(&[text], Some("x"), &[], x);
-    // A layer above still lies below the profile, an override above it.
+    // A later layer is still below the profile; an override is above it.
     check(&[text, "service_tier = 'top'"], Some("x"), &[], x);
     check(&[text], Some("x"), &["service_tier=c"], |c| {
         c.profiles = ["x".into(), "y".into()].into();
         c.service_tier = Some("c".into());
         c.model = Some("mx".into());
     });
-    // A key can choose it, an argument goes before the key, an override can change it.
+    // A key can choose the profile, an argument takes precedence over the key, and an override can change
+    // it.
     check(&[&format!("profile = 'x'\n{text}")], None, &[], x);
     check(&[&format!("profile = 'y'\n{text}")], Some("x"), &[], x);
     check(&[text], None, &["profile=x"], x);
@@ -268,7 +269,7 @@ fn warnings() {
     let text = "\napproval_policy = 'on-failure'";
     let config = check_warnings(text, None, &[&on_failure("a.toml:2:19")]);
     assert_eq!(config.approval_policy, Some(ApprovalPolicy::OnRequest));
-    // A profile warns once if it is chosen and not at all if it is not.
+    // A profile warns once if it is chosen, and not at all otherwise.
     let text = "[profiles.x]\napproval_policy = 'on-failure'";
     check_warnings(text, Some("x"), &[&on_failure("a.toml:2:19")]);
     check_warnings(text, None, &[]);

@@ -1,4 +1,4 @@
-//! Tests of the crate through its public face; each file is a table behind one `check`.
+//! Tests of the crate through its public API; each file is a table behind one `check`.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -12,7 +12,7 @@ mod unknown;
 
 use config::{Layer, Override};
 
-/// Layers named `a.toml`, `b.toml` and so on.
+/// Builds layers named `a.toml`, `b.toml` and so on.
 fn layers(texts: &[&str]) -> Vec<Layer> {
     let named = texts.iter().zip('a'..='z');
     named

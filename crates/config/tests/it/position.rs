@@ -19,7 +19,7 @@ fn positions() {
     check("a\nb", 2, 2, 1);
     check("a\n", 2, 2, 1);
     check("a\r\nb", 3, 2, 1);
-    // Two bytes are one column, and an offset inside a character is that character's.
+    // A two-byte character is one column, and an offset inside a character belongs to it.
     check("éa", 2, 1, 2);
     check("éa", 1, 1, 1);
     check("x\né = 1", 3, 2, 1);

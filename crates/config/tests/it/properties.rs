@@ -1,10 +1,11 @@
-//! What holds for any text: reading never panics, merging prefers the later and repeats harmlessly.
+//! Properties that hold for any text: loading never panics, and merging prefers the later layer and is
+//! idempotent.
 
 use crate::{layers, options};
 use config::{Config, Override, position};
 use proptest::prelude::*;
 
-/// Text that comes near to being meaningful: random characters never get past the first one.
+/// Text that is almost meaningful: random characters never get past the first one.
 fn near(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     let word = prop_oneof![
         8 => proptest::sample::select(words).prop_map(str::to_owned),
@@ -49,7 +50,7 @@ const TOML: &[&str] = &[
     "=",
 ];
 
-/// One line per setting, of different types and depths; `None` leaves it out.
+/// One line per setting, of different types and depths; `None` omits it.
 fn text_and_tiers() -> impl Strategy<Value = (String, [Option<u8>; 3])> {
     any::<[Option<u8>; 3]>().prop_map(|tiers| {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Keys that no setting has are found with their place, and a near one is suggested.
+//! Unknown keys are found with their location, and a similar known key is suggested.
 
 use crate::{layers, options};
 use config::{Config, UnknownKey};
@@ -46,7 +46,7 @@ fn places() {
         &["tools={ zzz = 1 }"],
         &["-c tools:1:9: unknown configuration field `tools.zzz`"],
     );
-    // A profile's key is reported once, as it is written, chosen or not.
+    // A profile's key is reported once, where it is written, whether the profile is chosen or not.
     let text = "[profiles.x]\nqqq = 1\nprofiles.y.model = 'm'\n[profiles.z]\nrrr = 1";
     let want = [
         "a.toml:2:1: unknown configuration field `profiles.x.qqq`",
@@ -80,7 +80,7 @@ fn suggestions() {
     check_suggestion("tools.view_images = true", Some("tools.view_image"));
     check_suggestion("model_providers.p.baseurl = 'u'", Some("model_providers.p.base_url"));
     check_suggestion("profiles.x.modle = 'u'", Some("profiles.x.model"));
-    // Far from everything, or near only to what stands on another level.
+    // Not similar to anything, or similar only to a key on another level.
     check_suggestion("zzz = 1", None);
     check_suggestion("ab = 1", None);
     check_suggestion("tools.mcp_server = 1", None);
