@@ -1,4 +1,4 @@
-//! What an answer that is not a stream means. Pure: status, headers and body in, typed error out.
+//! Classifies answers that are not a stream. Pure: status, headers and body in, typed error out.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use stream::failure::{self, WireError};
 
-/// Bytes of a body that a message quotes.
+/// How much of a body a message quotes.
 const EXCERPT_BYTES_MAX: usize = 400;
 
 /// An answer with a status other than 200.
@@ -21,7 +21,6 @@ pub(crate) struct Refused<'a> {
     pub(crate) provider: &'a str,
 }
 
-/// Classifies a refusal.
 pub(crate) fn refused(refused: &Refused<'_>) -> SampleError {
     let Refused { status, retry_after, body, url, provider } = *refused;
     let wire = error_object(body);
@@ -29,7 +28,7 @@ pub(crate) fn refused(refused: &Refused<'_>) -> SampleError {
         Some(error) => error.text().to_owned(),
         None => excerpt(body),
     };
-    // These say what to do about it more exactly than a status can.
+    // These codes are more precise than a status.
     if let Some(error) = wire.as_ref().map(failure::classify)
         && matches!(error.class, ErrorClass::ContextFull | ErrorClass::Quota)
     {
@@ -51,7 +50,7 @@ pub(crate) fn refused(refused: &Refused<'_>) -> SampleError {
             ),
         ),
         (429, _) => {
-            // Some say when to come back only in words.
+            // Some providers give the delay only in the message.
             let retry_after = retry_after.or_else(|| failure::delay_in_text(&said));
             let message = format!("too many requests (429): {said}");
             return SampleError::new(ErrorClass::RateLimited, message)
@@ -79,7 +78,7 @@ pub(crate) fn refused(refused: &Refused<'_>) -> SampleError {
     SampleError::new(class, message).with_status(status).with_retry_after(retry_after)
 }
 
-/// Classifies a 200 whose content type is not that of a stream.
+/// Classifies a 200 response whose content type is not an event stream.
 pub(crate) fn not_a_stream(
     content_type: &str,
     body: &str,
@@ -100,14 +99,14 @@ pub(crate) fn not_a_stream(
     .with_status(200)
 }
 
-/// Reads `Retry-After`: seconds, or a date, which counts from `now`.
+/// Parses `Retry-After`: seconds, or a date relative to `now`.
 pub(crate) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
     }
     let date = httpdate::parse_http_date(value).ok()?;
-    // A date that has passed means that now is fine.
+    // A date in the past means no delay.
     Some(date.duration_since(now).unwrap_or_default())
 }
 
@@ -123,7 +122,7 @@ fn usage_limit(said: &str, wire: Option<&WireError>) -> String {
     }
 }
 
-/// The last second of the year 9999: what comes after it has no HTTP date.
+/// The last second of the year 9999, the latest possible HTTP date.
 const MAX_DATE: u64 = 253_402_300_799;
 
 fn error_object(body: &str) -> Option<WireError> {

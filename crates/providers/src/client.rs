@@ -1,4 +1,4 @@
-//! One attempt: a request out, a stream of bytes in.
+//! One attempt: sends a request and reads the byte stream of the answer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -15,13 +15,13 @@ use crate::endpoint::{Auth, Endpoint, EndpointError, Identity, Socket, WireApi};
 use crate::tls;
 use crate::unreachable::{self, Destination, causes};
 
-/// How long making a connection may take.
+/// Timeout for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the body of an error may take.
+/// Timeout for reading the body of an error response.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of an error's body that are read.
+/// How much of an error body is read.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// The provider's memory of a turn: what it sends with an answer goes along with later requests.
+/// State the provider keeps for a turn: what it sends with an answer is returned with later requests.
 const TURN_STATE: HeaderName = HeaderName::from_static("x-codex-turn-state");
 
 /// Sends requests to one endpoint.
@@ -30,21 +30,21 @@ pub struct Client {
     http: reqwest::Client,
     endpoint: Endpoint,
     url: Url,
-    /// The address without what may be secret in it: for messages.
+    /// The URL without parts that may be secret, for messages.
     shown_url: String,
     headers: HeaderMap,
     turn_state: Mutex<Option<HeaderValue>>,
 }
 
 impl Client {
-    /// Makes a client; proxies are taken from the environment as other programs do.
+    /// Creates a client; proxies are taken from the usual environment variables.
     pub fn new(endpoint: Endpoint, identity: &Identity) -> Result<Self, EndpointError> {
         let url = endpoint.url()?;
         let shown_url = shown(&url);
         let headers = endpoint.headers(identity)?;
         let encrypted = url.scheme() == "https" || proxied();
         let http = match &endpoint.socket {
-            // A proxy knows nothing of our sockets.
+            // A proxy cannot reach a local socket.
             Some(socket) => builder(false)?.no_proxy().unix_socket(socket.path.clone()),
             None => builder(encrypted)?,
         };
@@ -52,7 +52,7 @@ impl Client {
         Ok(Self { http, endpoint, url, shown_url, headers, turn_state: Mutex::new(None) })
     }
 
-    /// Forgets what the provider remembers of the turn; call it when a new one begins.
+    /// Drops the provider's state of the previous turn; call it when a new one begins.
     pub fn begin_turn(&self) {
         *self.turn_state() = None;
     }
@@ -62,12 +62,12 @@ impl Client {
         self.endpoint.wire_api
     }
 
-    /// Writes the body of a request in the form that the endpoint takes.
+    /// Serializes a request in the format of the endpoint.
     pub fn encode(&self, request: &Request<'_>) -> Bytes {
         self.endpoint.wire_api.encode(request).into()
     }
 
-    /// Sends `body` and waits for the beginning of the answer.
+    /// Sends `body` and waits for the head of the answer.
     pub async fn open(&self, body: Bytes) -> Result<ByteStream, SampleError> {
         if let Auth::Missing { variable, instructions } = &self.endpoint.auth {
             let more = instructions.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
@@ -81,7 +81,7 @@ impl Client {
             ));
         }
         let sent = match (self.send(body.clone()).await, &self.endpoint.socket) {
-            // Nobody has seen the request yet.
+            // The connection failed, so the request was not sent yet.
             (Some(Err(error)), Some(socket)) if error.is_connect() => {
                 wake(socket).await?;
                 self.send(body).await
@@ -97,7 +97,7 @@ impl Client {
         if response.status() != 200 {
             return Err(self.refused(response).await);
         }
-        // No content type at all is what hand-made servers send; the decoder will find out.
+        // Simple servers send no content type at all; the decoder will find out.
         if !kind.is_empty() && !kind.contains("event-stream") {
             let body = body_start(response).await;
             let provider = &self.endpoint.name;
@@ -108,7 +108,7 @@ impl Client {
         Ok(ByteStream { response, patience, deadline, silence: self.silent() })
     }
 
-    /// Says that the endpoint took the request, and nothing came.
+    /// Builds the error for an endpoint that accepted the request and sent nothing.
     fn silent(&self) -> SampleError {
         let Self { shown_url, endpoint, .. } = self;
         let message = format!(
@@ -120,7 +120,7 @@ impl Client {
         SampleError::new(ErrorClass::Silent, message)
     }
 
-    /// Sends `body`; none if nothing comes back. Until the head of the answer comes, silence is silence too.
+    /// Sends `body`; `None` if the idle timeout expires before the head of the answer arrives.
     async fn send(&self, body: Bytes) -> Option<Result<Response, reqwest::Error>> {
         let mut request = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body);
         if let Some(state) = self.turn_state().clone() {
@@ -151,17 +151,17 @@ impl Client {
     }
 }
 
-/// Has somebody listen on a socket.
+/// Asks for a program to be started that listens on the socket.
 async fn wake(socket: &Socket) -> Result<(), SampleError> {
     let wake = Arc::clone(&socket.wake);
     let woken = tokio::task::spawn_blocking(move || wake()).await;
     let woken = woken.unwrap_or_else(|_| Err("the local daemon could not be started".to_owned()));
-    // What cannot be started now cannot be started in a moment either.
+    // If it cannot be started now, a retry will not help either.
     woken.map_err(|problem| SampleError::new(ErrorClass::ModelNotFound, problem))
 }
 
-/// Makes a client for other things than models, such as files: with the same trust and the same proxies, and
-/// without redirects, which are the caller's to follow.
+/// Creates a client for other downloads, such as files: with the same certificates and proxies, and without
+/// redirects, which the caller follows itself.
 pub fn http() -> Result<reqwest::Client, EndpointError> {
     builder(true)?.build().map_err(|e| EndpointError::Client(causes(&e)))
 }
@@ -176,22 +176,22 @@ fn builder(encrypted: bool) -> Result<reqwest::ClientBuilder, EndpointError> {
     Ok(if no_proxy_at_all() { http.no_proxy() } else { http })
 }
 
-/// The body of an answer, as it comes.
+/// The body of an answer as a stream of bytes.
 #[derive(Debug)]
 pub struct ByteStream {
     response: Response,
-    /// How long it may be silent.
+    /// The idle timeout.
     patience: Duration,
-    /// When it counts as broken off.
+    /// When the stream counts as broken.
     deadline: Instant,
-    /// What it means if nothing comes until then.
+    /// The error to return if nothing arrives until then.
     silence: SampleError,
 }
 
 impl ByteStream {
-    /// Waits for more bytes, as long as the stream may be silent; none at the end of the body.
+    /// Waits for more bytes until the idle timeout; `None` at the end of the body.
     ///
-    /// Dropping the future loses nothing: the next call goes on where this one waited.
+    /// Cancel-safe: the next call continues the same wait.
     pub async fn next(&mut self) -> Result<Option<Bytes>, SampleError> {
         match tokio::time::timeout_at(self.deadline, self.response.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk),
@@ -203,8 +203,8 @@ impl ByteStream {
         }
     }
 
-    /// Notes that an event has come. Only the caller knows: a proxy can keep a dead stream alive with bytes
-    /// that say nothing.
+    /// Restarts the idle timeout because an event arrived. Only the caller can tell: a proxy can keep a dead
+    /// stream alive with bytes that carry no event.
     pub fn heard(&mut self) {
         self.deadline = Instant::now() + self.patience;
         if self.silence.class == ErrorClass::Silent {
@@ -216,7 +216,7 @@ impl ByteStream {
     }
 }
 
-/// Writes a time as a person would.
+/// Formats a duration for people.
 fn span(time: Duration) -> String {
     match time.as_millis() {
         ms if ms % 1_000 == 0 => format!("{} s", ms / 1_000),
@@ -224,7 +224,7 @@ fn span(time: Duration) -> String {
     }
 }
 
-/// Reads the beginning of a body; one that breaks off gives what came.
+/// Reads the beginning of a body; if it breaks off, returns what arrived.
 async fn body_start(mut response: Response) -> String {
     let mut body = Vec::new();
     let deadline = Instant::now() + BODY_PATIENCE;
@@ -241,25 +241,25 @@ fn header<'a>(response: &'a Response, name: &HeaderName) -> &'a str {
     response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Names an address without its query and user, which may be secret.
+/// Formats a URL without its query and user, which may be secret.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
-    // Neither can fail on an address that has a host, and ours does.
+    // Neither can fail on a URL with a host, and ours has one.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.into()
 }
 
-/// Tells whether a proxy is configured, which may itself speak TLS.
+/// Tells whether a proxy is configured, which may itself use TLS.
 fn proxied() -> bool {
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
         .iter()
         .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Tells whether `NO_PROXY` is `*`. The library takes that to be about names only, so that a local
-/// endpoint, which is named by its address, would still be asked for through the proxy.
+/// Tells whether `NO_PROXY` is `*`. The library applies that to host names only, so a local endpoint given by
+/// its IP address would still go through the proxy.
 fn no_proxy_at_all() -> bool {
     ["NO_PROXY", "no_proxy"].iter().any(|name| std::env::var_os(name).is_some_and(|v| v == "*"))
 }

@@ -1,4 +1,4 @@
-//! Where requests go, and what goes along with each of them.
+//! Where requests go, and which headers and parameters they carry.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,21 +10,19 @@ use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use stdx::Redacted;
 
-/// The address of OpenAI's own endpoint.
+/// Base URL of OpenAI's own endpoint.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 
-/// The API that an endpoint speaks: where requests go, and in which form.
+/// The API that an endpoint speaks: the path of requests, and their format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WireApi {
-    /// Responses.
     #[default]
     Responses,
-    /// Chat Completions.
     Chat,
 }
 
 impl WireApi {
-    /// Returns the path of the API below an endpoint's address.
+    /// Returns the path of the API below the base URL.
     fn path(self) -> &'static str {
         match self {
             Self::Responses => "responses",
@@ -42,33 +40,31 @@ impl WireApi {
     }
 }
 
-/// A model endpoint, ready to be used: nothing in it needs the environment any more.
+/// A model endpoint, fully resolved: using it does not need the environment any more.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// What the user calls it.
+    /// The name the user gave it.
     pub name: String,
-    /// The address without the path of the API.
+    /// The URL without the path of the API.
     pub base_url: String,
-    /// Where it listens, if it is a program of this machine; the address then only has the path.
+    /// The socket it listens on, if it runs on this machine; then the URL contributes only the path.
     pub socket: Option<Socket>,
-    /// The API that it speaks.
     pub wire_api: WireApi,
-    /// Added to the address; some put their keys here.
+    /// Query parameters to add; some contain keys.
     pub query: Vec<(String, Redacted)>,
-    /// Added to the headers.
+    /// Headers to add.
     pub headers: Vec<(String, Redacted)>,
-    /// The key to send, if any.
     pub auth: Auth,
     /// How long a stream may be silent.
     pub idle_timeout: Duration,
 }
 
-/// A Unix socket, and how to have somebody listen on it.
+/// A Unix socket, and how to start a program that listens on it.
 #[derive(Clone)]
 pub struct Socket {
-    /// The file.
     pub path: PathBuf,
-    /// Called when nobody listens: blocks until somebody does, or says why not and what to do.
+    /// Called if the connection is refused: blocks until a program listens, or returns why not and what to
+    /// do.
     pub wake: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
@@ -78,63 +74,52 @@ impl fmt::Debug for Socket {
     }
 }
 
-/// How requests prove who sends them.
+/// How requests are authenticated.
 #[derive(Clone, Debug)]
 pub enum Auth {
     /// Not at all, as with local endpoints.
     None,
     /// With a bearer token.
     Bearer(Redacted),
-    /// With the value of a variable that is not set; every request fails with advice.
+    /// With a variable that is not set; every request fails with instructions.
     Missing {
-        /// The variable.
         variable: String,
-        /// How to get a key, in the provider's words.
+        /// The provider's instructions for getting a key.
         instructions: Option<String>,
     },
 }
 
-/// Who asks: sent as headers, so that a provider can tell threads and clients apart.
+/// The client's identity, sent as headers so that a provider can tell threads and clients apart.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The program that drives us, or ourselves.
+    /// The program that drives heddle, or heddle itself.
     pub originator: String,
-    /// Our version and the platform.
+    /// Heddle's version and the platform.
     pub user_agent: String,
-    /// The thread.
     pub thread_id: String,
 }
 
-/// The configuration of an endpoint cannot be used.
+/// Why an endpoint's configuration cannot be used.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// The address is not one.
+    /// The URL is invalid.
     #[error(
         "`base_url` of model provider `{name}` is not an http or https address: write it as in \
          https://host/v1"
     )]
-    BaseUrl {
-        /// The provider.
-        name: String,
-    },
+    BaseUrl { name: String },
     /// A header cannot be sent.
     #[error(
         "header `{header}` of model provider `{name}` has a name or value that HTTP does not allow"
     )]
-    Header {
-        /// The provider.
-        name: String,
-        /// The header.
-        header: String,
-    },
-    /// No HTTP client could be made.
+    Header { name: String, header: String },
     #[error("no HTTP client could be made: {0}")]
     Client(String),
 }
 
 impl Endpoint {
-    /// Returns the address that requests go to.
+    /// Returns the URL that requests go to.
     pub(crate) fn url(&self) -> Result<Url, EndpointError> {
         let bad = || EndpointError::BaseUrl { name: self.name.clone() };
         let text = format!("{}/{}", self.base_url.trim_end_matches('/'), self.wire_api.path());
@@ -149,7 +134,7 @@ impl Endpoint {
         Ok(url)
     }
 
-    /// Returns the headers that every request carries.
+    /// Returns the headers of every request.
     pub(crate) fn headers(&self, identity: &Identity) -> Result<HeaderMap, EndpointError> {
         let mut map = HeaderMap::new();
         let mut insert = |name: &str, value: &str| {
@@ -170,7 +155,7 @@ impl Endpoint {
         if let Auth::Bearer(token) = &self.auth {
             insert("authorization", &format!("Bearer {}", token.expose()))?;
         }
-        // What the user configured comes last, so that it wins.
+        // User-configured headers come last, so that they win.
         for (name, value) in &self.headers {
             insert(name, value.expose())?;
         }

@@ -1,8 +1,8 @@
 //! Model endpoints over HTTP.
 //!
-//! One attempt at a time: [`Client::open`] sends a request and gives its stream of bytes, or a typed
-//! error that says what kind of failure it was and when the provider wants to see us again. Whether
-//! to try again is not decided here but in `engine`; what the bytes mean, in `stream`.
+//! One attempt at a time: [`Client::open`] sends a request and returns the byte stream of the answer, or a
+//! typed error with the kind of failure and when the provider accepts a retry. Whether to retry is decided in
+//! `engine`; what the bytes mean, in `stream`.
 
 mod classify;
 mod client;

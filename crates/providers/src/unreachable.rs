@@ -1,4 +1,4 @@
-//! Why there is no answer at all, and what to do about it.
+//! Why no answer arrived at all, and what to do about it.
 
 use std::error::Error;
 use std::io;
@@ -6,43 +6,43 @@ use std::io;
 use hyper_util::client::proxy::matcher::Matcher;
 use protocol::error::{ErrorClass, SampleError};
 
-/// Whom a request was sent to.
+/// Where a request was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destination<'a> {
-    /// Its address, without what may be secret in it.
+    /// The URL, without parts that may be secret.
     pub(crate) url: &'a str,
-    /// The model provider that has it.
+    /// The name of the model provider.
     pub(crate) provider: &'a str,
-    /// The proxy that is asked for it.
+    /// The proxy in between.
     pub(crate) proxy: Option<&'a str>,
 }
 
-/// What became of a connection.
+/// Why a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
-    /// The other side does not speak TLS.
+    /// The peer does not speak TLS.
     Plain,
-    /// Its certificate is not one that is trusted.
+    /// The peer's certificate is not trusted.
     Untrusted,
     /// The TLS handshake failed for another reason.
     Tls,
     /// No program listens at the address.
     Refused,
-    /// There is no host of that name.
+    /// The host name does not resolve.
     UnknownHost,
-    /// The proxy does not pass it on.
+    /// The proxy refused the tunnel.
     ProxyRefused,
-    /// What answers does not speak HTTP.
+    /// The peer does not speak HTTP.
     NotHttp,
-    /// Anything else, which may pass.
+    /// Anything else, possibly transient.
     Other,
 }
 
-/// Says what a failed connection means.
+/// Turns a failed connection into an error with advice.
 pub(crate) fn classify(error: &(dyn Error + 'static), to: Destination<'_>) -> SampleError {
     let Destination { url, provider, proxy } = to;
     let (trouble, problem) = (trouble(error), causes(error));
-    // With a proxy the connection is made to the proxy alone; only TLS goes through it.
+    // With a proxy, the TCP connection is to the proxy; only TLS is end to end.
     let (class, message) = match (trouble, proxy) {
         (Trouble::Plain, _) => (
             ErrorClass::NotAnEndpoint,
@@ -116,7 +116,7 @@ pub(crate) fn classify(error: &(dyn Error + 'static), to: Destination<'_>) -> Sa
     SampleError::new(class, message)
 }
 
-/// Says what it means that the daemon's socket failed.
+/// Turns a failure of the daemon's socket into an error with advice.
 pub(crate) fn socket(error: &(dyn Error + 'static), path: &std::path::Path) -> SampleError {
     let class = match trouble(error) {
         Trouble::Refused => ErrorClass::ConnectionRefused,
@@ -130,7 +130,7 @@ pub(crate) fn socket(error: &(dyn Error + 'static), path: &std::path::Path) -> S
     SampleError::new(class, message)
 }
 
-/// Names the proxy that is asked for `url`, without its password.
+/// Returns the proxy used for `url`, without its password.
 pub(crate) fn proxy_for(url: &str) -> Option<String> {
     let intercept = Matcher::from_env().intercept(&url.parse().ok()?)?;
     let uri = intercept.uri();
@@ -138,9 +138,9 @@ pub(crate) fn proxy_for(url: &str) -> Option<String> {
     Some(format!("{}://{}{port}", uri.scheme_str().unwrap_or("http"), uri.host()?))
 }
 
-/// Joins the causes of an error, because reqwest says the least interesting thing first.
+/// Joins the causes of an error, because reqwest reports the least specific one first.
 ///
-/// The error itself is left out, as the address in it may hold a key.
+/// The error itself is left out, since the URL in it may contain a key.
 pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = error.source();
@@ -165,7 +165,7 @@ fn trouble(error: &(dyn Error + 'static)) -> Trouble {
             _ => Trouble::Tls,
         };
     }
-    // Neither library lets its kinds be told apart from outside; what they say is kept by tests here.
+    // Neither library exposes its error kinds, so we match messages; the tests here pin them.
     let words = error.to_string();
     if PROXY_REFUSED.contains(&words.as_str()) {
         return Trouble::ProxyRefused;
@@ -177,12 +177,12 @@ fn trouble(error: &(dyn Error + 'static)) -> Trouble {
     if io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
         return Trouble::Refused;
     }
-    // The resolver's own codes are lost in the standard library; its words are the same in every language, as
-    // we never choose one.
+    // The standard library drops the resolver's error codes; its messages are always in English, as we never
+    // set a locale.
     if io.is_some() && UNKNOWN_HOST.iter().any(|unknown| words.contains(unknown)) {
         return Trouble::UnknownHost;
     }
-    // An I/O error hides what it wraps from `source`, and one may wrap another.
+    // `source` skips what an I/O error wraps, and one may wrap another.
     let wrapped = io.and_then(io::Error::get_ref).map(|inner| trouble(inner));
     match wrapped {
         Some(found) if found != Trouble::Other => found,
@@ -190,14 +190,14 @@ fn trouble(error: &(dyn Error + 'static)) -> Trouble {
     }
 }
 
-/// What hyper-util says where a proxy answers, and not with a tunnel.
+/// What hyper-util reports if a proxy answers with anything but a tunnel.
 const PROXY_REFUSED: [&str; 2] =
     ["tunnel error: proxy authorization required", "tunnel error: unsuccessful"];
 
-/// What hyper says where the other side began to speak.
+/// What hyper reports if the peer sends data first.
 const SPOKE_FIRST: &str = "received unexpected message from connection";
 
-/// What resolvers say of a host name that does not exist: glibc (two), macOS, musl.
+/// What resolvers report for an unknown host name: glibc (two), macOS, musl.
 const UNKNOWN_HOST: [&str; 4] = [
     "Name or service not known",
     "No address associated with hostname",
@@ -249,7 +249,7 @@ mod tests {
         for words in ["invalid HTTP version parsed", SPOKE_FIRST] {
             check(&io::Error::other(words), None, NotAnEndpoint, "does not speak HTTP");
         }
-        // This one may pass: the network is just coming up.
+        // This one may be transient: the network is just coming up.
         let later = io::Error::other("Temporary failure in name resolution");
         check(&later, None, Unreachable, "check the network");
         check(&later, Some("http://p:1"), Unreachable, "through the proxy http://p:1");
