@@ -1,4 +1,4 @@
-//! Any bytes as a Chat Completions answer, whole and in two pieces: no panic, and the same events.
+//! Any bytes as a Chat Completions answer, whole and in two chunks: no panic, and the same events.
 
 use protocol::responses::StreamEvent;
 use stream::chat::{Decoder, Setup};
@@ -6,7 +6,7 @@ use stream::dialect::{Dialect, Format, Options, Tools};
 
 use crate::Given;
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let mut given = Given(data);
     let input = (given.flag(), given.number(), given.rest());
@@ -21,7 +21,7 @@ pub fn check(data: &[u8]) {
 fn decode(setup: &Setup, pieces: &[&[u8]]) -> (Vec<StreamEvent>, u64) {
     let (mut decoder, mut events) = (Decoder::new(setup), Vec::new());
     for piece in pieces {
-        // Inputs stay far below the bound of one event.
+        // Inputs stay far below the size limit of an event.
         decoder.push(piece, &mut events).expect("a short stream");
     }
     decoder.finish(&mut events);

@@ -1,8 +1,8 @@
-//! Configuration, overrides and schemas of any content are read or refused, never a panic.
+//! Arbitrary configuration, overrides and schemas are parsed or refused, without a panic.
 
 use config::{Config, Layer, Override, Schema};
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let layer = Layer { name: "fuzz.toml".to_owned(), text: text.to_owned() };

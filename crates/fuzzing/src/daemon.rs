@@ -1,4 +1,4 @@
-//! Any bytes at a connection of the daemon, cut in two: no panic, no hang, and whatever is answered is HTTP.
+//! Arbitrary bytes on a connection to the daemon, in two chunks: no panic, no hang, and every answer is HTTP.
 
 #[path = "../../infer/tests/it/scripted.rs"]
 mod scripted;
@@ -15,13 +15,13 @@ use tokio::sync::watch;
 
 use crate::Given;
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let mut given = Given(data);
     let input = (given.number(), given.rest());
     let (at, bytes) = input;
     let (head, tail) = bytes.split_at(usize::from(at).min(bytes.len()));
-    // The clock is stopped: what waits for time gets it at once.
+    // With a paused clock, timeouts expire immediately.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -47,7 +47,7 @@ pub fn check(data: &[u8]) {
 }
 
 fn server(harmony: bool) -> Arc<Server> {
-    // With them on, what a request and a model say is read as arguments.
+    // With tools on, text from the request and the model is parsed as arguments.
     let allowed = ["echo", "upper"].map(str::to_owned).to_vec();
     let tools = Settings { on: true, allowed, ..Settings::default() };
     let engine = scripted::Scripted::new(2, 4);

@@ -1,4 +1,4 @@
-//! Reads what libFuzzer makes up as a stream of one family of dialects.
+//! Decodes fuzzer input as a stream of one family of dialects.
 
 #[path = "../../stream/tests/it/invariants.rs"]
 mod invariants;
@@ -7,7 +7,7 @@ pub(crate) use invariants::FAMILIES;
 use invariants::check;
 use stream::dialect::{Options, Tools};
 
-/// Reads bytes whose first three choose a format of a family, options and cuts.
+/// Decodes bytes whose first three choose a format of the family, its options and the chunk boundaries.
 pub fn check_bytes(family: &str, data: &[u8]) {
     let [format, bits, cuts, input @ ..] = data else { return };
     let (_, formats) = FAMILIES.iter().find(|(name, _)| *name == family).expect("a known family");

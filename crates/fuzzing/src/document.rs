@@ -1,10 +1,10 @@
-//! Any text as a document with calls inside, whole and in two pieces: no panic, and the same findings.
+//! Any text as a document with calls inside, whole and in two chunks: no panic, and the same events.
 
 use stream::document::{Document, Found, Path};
 
 use crate::Given;
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let mut given = Given(data);
     let (at, legacy, nested) = (given.number(), given.flag(), given.flag());
@@ -13,7 +13,7 @@ pub fn check(data: &[u8]) {
     assert_eq!(read(legacy, nested, &[text]), read(legacy, nested, &[head, tail]));
 }
 
-/// Returns the text outside of calls, what calls say, and how the document ended.
+/// Returns the text outside calls, the content of calls, and how the document ended.
 fn read(legacy: bool, nested: bool, pieces: &[&str]) -> (String, String, bool) {
     let paths = if legacy { Path::legacy() } else { Path::built_in() };
     let (mut document, mut outside, mut calls) =

@@ -1,9 +1,9 @@
-//! A line of `exec --json` of any content that can be read is written back to one that reads the same.
+//! Any line that can be read as `exec --json` is written back to one that reads the same.
 
 use protocol::exec::Line;
 use protocol::responses::ResponseItem;
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(line) = serde_json::from_str::<Line>(text) {

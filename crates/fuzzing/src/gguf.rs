@@ -1,11 +1,11 @@
-//! Any bytes as the header of a model file, and a good one with bytes changed: read or refused, and what is
-//! read keeps to its bounds.
+//! Any bytes as the header of a model file, and a valid header with changed bytes, are parsed or refused, and
+//! a parsed header is within its limits.
 
 use infer::gguf;
 
 use crate::Given;
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let mut given = Given(data);
     let oss = given.flag();
@@ -25,7 +25,7 @@ pub fn check(data: &[u8]) {
 }
 
 fn check_header(bytes: &[u8]) {
-    // Longer than it is, so that the sizes of tensors are believed.
+    // A larger size than the real one, so that the sizes of tensors are plausible.
     let Ok(header) = gguf::read(bytes, 1 << 40) else { return };
     assert!(header.facts.context_tokens > 0);
     assert!(header.shape.vocabulary > 0 && header.shape.embedding > 0);

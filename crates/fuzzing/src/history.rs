@@ -1,5 +1,5 @@
-//! Any lines as a log: they fold to a history that a strict endpoint of either API takes once it was
-//! checked, and that a second check leaves as it is.
+//! Any lines as a log fold to a history that, once checked, a strict endpoint of either API accepts, and that
+//! a second check leaves unchanged.
 
 use history::{Entry, Fold, ModelId, Origin, Profile, Wire, heal};
 use protocol::chat;
@@ -8,7 +8,7 @@ use protocol::rollout::{Line, Payload};
 use serde_json::value::{RawValue, to_raw_value};
 use testkit::Strict;
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let text = &*String::from_utf8_lossy(data);
     let mut fold = Fold::default();
@@ -16,7 +16,7 @@ pub fn check(data: &[u8]) {
         if let Ok(line) = serde_json::from_str::<Line<'_>>(line) {
             fold.line(&line);
         } else if let Ok(payload) = serde_json::from_str::<&RawValue>(line) {
-            // Most of what can be wrong is in items: no need to guess the envelope.
+            // Most errors are in items, so the fuzzer need not guess the envelope.
             let kind = "response_item".into();
             let payload = Payload::new(payload.get());
             fold.line(&Line { timestamp: "".into(), ordinal: None, kind, payload });

@@ -1,10 +1,11 @@
-//! Any text, whole and in two pieces: no panic, the same outcome, and serde_json's opinion of what is JSON.
+//! Any text, whole and in two chunks: no panic, the same result, and agreement with serde_json on what is
+//! JSON.
 
 use stream::json::{JsonError, Reader};
 
 use crate::Given;
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let mut given = Given(data);
     let at = given.number();
@@ -12,7 +13,7 @@ pub fn check(data: &[u8]) {
     let (head, tail) = text.split_at(text.floor_char_boundary(usize::from(at).min(text.len())));
     let whole = read(&[text]);
     assert_eq!(whole, read(&[head, tail]));
-    // Beyond its own limit of levels, serde_json has none.
+    // serde_json has a nesting limit of its own, which is disabled here.
     let blanks: &[char] = &[' ', '\n', '\t', '\r'];
     let ours = whole.is_ok_and(|end| text[end..].trim_start_matches(blanks).is_empty());
     let levels = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();

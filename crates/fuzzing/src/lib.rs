@@ -1,7 +1,7 @@
-//! What must hold for any bytes, target by target.
+//! Properties that must hold for any input, one fuzz target each.
 //!
-//! The functions here are what libFuzzer runs (`fuzz/`, `./x fuzz`), and what every test run tries for a bounded
-//! time with kept seeds and seeded changes to them (`tests/replay.rs`). They panic where something does not hold.
+//! libFuzzer runs these functions (`fuzz/`, `./x fuzz`), and every test run feeds them the stored seeds and
+//! seeded mutations of these for a bounded time (`tests/replay.rs`). They panic if a property does not hold.
 
 #![expect(
     clippy::unwrap_used,
@@ -26,10 +26,9 @@ pub mod seeds;
 pub mod shell;
 pub mod sse;
 
-/// A target: its name, and what sees to it.
+/// A target: its name and its check.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All targets.
 pub const TARGETS: &[Target] = &[
     ("chat", chat::check),
     ("config", config::check),
@@ -54,12 +53,12 @@ pub const TARGETS: &[Target] = &[
     ("sse", sse::check),
 ];
 
-/// Finds a target.
+/// Finds a target by name.
 pub fn target(name: &str) -> Option<fn(&[u8])> {
     TARGETS.iter().find(|(known, _)| *known == name).map(|(_, check)| *check)
 }
 
-/// Takes numbers from the front of what is given; what is not there is zero.
+/// Takes numbers from the front of the input; missing bytes are zero.
 struct Given<'a>(&'a [u8]);
 
 impl<'a> Given<'a> {

@@ -1,10 +1,10 @@
-//! Any text, parsed and planned over a small tree: it must end without a panic.
+//! Any text, parsed and planned over a small tree, finishes without a panic.
 
 use std::path::Path;
 
 use patch::{FileState, Patch, Plan};
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let text = &*String::from_utf8_lossy(data);
     let _ = patch::extract(text);

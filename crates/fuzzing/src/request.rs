@@ -1,11 +1,11 @@
-//! Any bytes as a request of either API: read or refused with a body that is JSON, never a panic; and what
-//! was read can be answered.
+//! Any bytes as a request of either API are read, or refused with a JSON body, without a panic; and a request
+//! that was read can be answered.
 
 use prompt::reply::{Api, Reply, Stamp};
 use prompt::request::Usage;
 use prompt::{Delta, Ending};
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(body: &[u8]) {
     for (api, read) in [
         (Api::Responses, prompt::responses::read(body, &[])),

@@ -1,11 +1,11 @@
-//! Any bytes as a stream of the Responses API, whole and in two pieces: no panic, and the same events.
+//! Any bytes as a stream of the Responses API, whole and in two chunks: no panic, and the same events.
 
 use protocol::responses::StreamEvent;
 use stream::responses::Decoder;
 
 use crate::Given;
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let mut given = Given(data);
     let input = (given.number(), given.rest());
@@ -17,7 +17,7 @@ pub fn check(data: &[u8]) {
 fn decode(pieces: &[&[u8]]) -> (Vec<StreamEvent>, u64) {
     let (mut decoder, mut events) = (Decoder::default(), Vec::new());
     for piece in pieces {
-        // Inputs stay far below the bound of one event.
+        // Inputs stay far below the size limit of an event.
         decoder.push(piece, &mut events).expect("a short stream");
     }
     decoder.finish(&mut events);

@@ -1,5 +1,5 @@
-//! Any bytes as the file of a thread: every byte is in a line or in something broken, and none in two.
-//! With a line of ours in the middle, that one is found. Such a file can be opened, continued, repaired.
+//! Any bytes as the file of a thread: every byte belongs to exactly one line or damaged range, and a valid
+//! line in the middle is found. Such a file can be opened, continued and repaired.
 
 #[path = "../../store/tests/it/disk.rs"]
 #[expect(dead_code, reason = "only the disk itself is needed here")]
@@ -12,7 +12,7 @@ use store::{Reading, Store, stretches};
 
 use crate::Given;
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let mut given = Given(data);
     let input = (given.number(), given.rest());
@@ -51,7 +51,7 @@ fn live_with(bytes: &[u8]) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Tells whether a damage is about another file.
+/// Tells whether damage concerns another file.
 fn elsewhere(what: store::DamageKind) -> bool {
     matches!(what, store::DamageKind::Base | store::DamageKind::Changed)
 }

@@ -1,8 +1,8 @@
-//! Rule files of any content are read or refused with a place inside of them, never a panic.
+//! Arbitrary rule files are parsed, or refused with a position inside the file, without a panic.
 
 use policy::parse_rule_file;
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let text = &*String::from_utf8_lossy(data);
     match parse_rule_file("fuzz.rules", text) {

@@ -1,4 +1,4 @@
-//! What the targets begin with: the files in `seeds`, and the data of other tests in the form that a target
+//! Initial inputs of the targets: the files in `seeds`, and the data of other tests in the form each target
 //! takes.
 
 use std::fs;
@@ -10,18 +10,14 @@ use serde_json::value::RawValue;
 
 use crate::dialects::FAMILIES;
 
-/// One of them.
+/// An initial input of a target.
 #[derive(Clone, Debug)]
 pub struct Seed {
-    /// The target that it is for.
     pub target: String,
-    /// What it is called there.
     pub name: String,
-    /// What the target is given.
     pub bytes: Vec<u8>,
 }
 
-/// Reads all seeds.
 pub fn all() -> io::Result<Vec<Seed>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut seeds = Vec::new();
@@ -38,7 +34,7 @@ fn add(target: &str, name: &str, parts: &[&[u8]], seeds: &mut Vec<Seed>) {
     seeds.push(Seed { target, name, bytes: parts.concat() });
 }
 
-/// The files of a directory, in an order that stays.
+/// Lists the files of a directory in a stable order.
 fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> = fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -55,7 +51,7 @@ fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|own| own == extension)
 }
 
-/// Those that were kept because something was found with them, or that nothing else has.
+/// Collects the stored seeds: those that once found a bug, and those that nothing else covers.
 fn kept(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     for target in files(directory)? {
         for path in files(&target)? {
@@ -65,7 +61,7 @@ fn kept(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     Ok(())
 }
 
-/// Vectors of dialects, for their families, for the document and for the JSON reader.
+/// Collects dialect vectors, for their families, for documents and for the JSON reader.
 fn vectors(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     for path in files(directory)? {
         let vectors: Vec<Value> = serde_json::from_str(&fs::read_to_string(path)?)?;
@@ -74,7 +70,7 @@ fn vectors(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
                 continue;
             };
             for (family, formats) in FAMILIES {
-                // Whatever detects takes everything.
+                // The detecting formats accept everything.
                 let own = formats.iter().position(|name| vector["format"] == *name);
                 let Some(format) = own.or((*family == "detected").then_some(0)) else { continue };
                 let option = |name: &str| u8::from(vector["options"][name] == true);
@@ -94,7 +90,7 @@ fn vectors(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     Ok(())
 }
 
-/// Recorded streams of the Responses API.
+/// Collects recorded streams of the Responses API.
 fn streams(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     for path in files(directory)?.iter().filter(|path| has_extension(path, "sse")) {
         let bytes = fs::read(path)?;
@@ -105,10 +101,10 @@ fn streams(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     Ok(())
 }
 
-/// Broken histories, item by item, and logs.
+/// Collects broken histories, item by item, and logs.
 fn histories(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     for path in files(&directory.join("broken"))? {
-        // As raw text: some rows are about what cannot be read.
+        // As raw text: some rows are about unreadable JSON.
         #[derive(serde::Deserialize)]
         struct Row {
             items: Vec<Box<RawValue>>,
@@ -128,7 +124,7 @@ fn histories(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     Ok(())
 }
 
-/// Requests of either API, by themselves and on a connection.
+/// Collects requests of either API, alone and on a connection.
 fn requests(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     for path in ["health", "metrics", "v1/models", "nowhere"] {
         connection(path, &format!("GET /{path} HTTP/1.1\r\n"), "", seeds);
@@ -136,13 +132,13 @@ fn requests(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     for (api, path) in [("responses", "responses"), ("chat", "chat/completions")] {
         let head = format!("POST /v1/{path} HTTP/1.1\r\ncontent-type: application/json\r\n");
         for file in files(&directory.join(api))?.iter().filter(|path| has_extension(path, "json")) {
-            // Without the white space, more of it is within reach of the fuzzer.
+            // Without whitespace, more of the request is within the fuzzer's reach.
             let body: Value = serde_json::from_str(&fs::read_to_string(file)?)?;
             let (name, body) = (format!("{api}_{}", stem(file)), body.to_string());
             connection(&name, &head, &body, seeds);
             add("request", &name, &[body.as_bytes()], seeds);
         }
-        // The engine that stands in for a model calls what it is told to: arguments that are right and not.
+        // The scripted engine makes the calls it is told to, with valid and invalid arguments.
         for (number, arguments) in
             ["{\"msg\":\"hi\"}", "{\"text\":1}", "{\"msg\":\"\\u0000\",\"x\":[]}", "[]", "{"]
                 .iter()
@@ -161,7 +157,7 @@ fn requests(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     Ok(())
 }
 
-/// What a client sends to the daemon, after the two bytes that say where it is cut.
+/// Adds what a client sends to the daemon, after two bytes that choose the chunk boundary.
 fn connection(name: &str, head: &str, body: &str, seeds: &mut Vec<Seed>) {
     let length = body.len();
     let text =

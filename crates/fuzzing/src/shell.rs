@@ -1,5 +1,5 @@
-//! Scripts and argument vectors of any content are taken apart and judged: without a panic, and
-//! without leaving the sandbox when nobody is asked and no rule allows it.
+//! Arbitrary scripts and argument vectors are parsed and judged without a panic, and never leave the sandbox
+//! unless approved or allowed by a rule.
 
 use policy::shell::Script;
 use policy::{
@@ -7,7 +7,7 @@ use policy::{
     SandboxMode, Scene, Typed, Verdict, parse_rules, render_rule,
 };
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let text = &*String::from_utf8_lossy(data);
     let script = Script::parse(text);
@@ -24,7 +24,7 @@ pub fn check(data: &[u8]) {
         let program = &argv[0];
         match parse_rules("fuzz", &line) {
             Ok(rules) => assert!(rules[0].matches(&argv)),
-            // Only a program of several words, which there is not.
+            // Only a program of several words is refused, and there is none.
             Err(error) => assert!(program.contains(char::is_whitespace), "{error}"),
         }
         let request = CommandRequest {
@@ -37,7 +37,7 @@ pub fn check(data: &[u8]) {
         assert_ne!(told.decision.verdict, Verdict::Run(Place::Outside));
         assert!(!matches!(told.decision.verdict, Verdict::Ask(_)));
     }
-    // The same as what is typed into commands of every kind, at once and in two pieces.
+    // The same text as input to commands of every kind, at once and in two chunks.
     let half = text.floor_char_boundary(text.len() / 2);
     for command in ["bash", "python3", "vim x", "./tool"] {
         let mut typed = Typed::default();

@@ -1,10 +1,10 @@
-//! Any bytes, framed whole and in two pieces: no panic, and the same events.
+//! Any bytes, framed whole and in two chunks: no panic, and the same events.
 
 use stream::sse::Decoder;
 
 use crate::Given;
 
-/// Panics where that does not hold.
+/// Panics if the property does not hold.
 pub fn check(data: &[u8]) {
     let mut given = Given(data);
     let input = (given.number(), given.rest());
@@ -16,7 +16,7 @@ pub fn check(data: &[u8]) {
 fn decode(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
     let (mut decoder, mut events) = (Decoder::default(), Vec::new());
     for piece in pieces {
-        // Inputs stay far below the bound of one event.
+        // Inputs stay far below the size limit of an event.
         decoder.push(piece, |data| events.push(data.to_vec())).expect("a short stream");
     }
     decoder.finish(|data| events.push(data.to_vec()));

@@ -1,8 +1,8 @@
-//! Every target, for a bounded time: all of its seeds as they are, and then changed at random.
+//! Runs every target for a bounded time: first with its seeds, then with random mutations of them.
 //!
-//! The same numbers come in every run. `HEDDLE_ROUNDS=N` makes N changes of each target's seeds instead, however
-//! long that takes, and `HEDDLE_SEED=N` begins elsewhere. What fails prints its input, which belongs into
-//! `seeds/TARGET` then. Coverage-guided search is libFuzzer's: `./x fuzz`.
+//! Every run uses the same random numbers. `HEDDLE_ROUNDS=N` makes N mutations of each target's seeds
+//! instead, however long that takes, and `HEDDLE_SEED=N` starts from another seed. A failure prints its
+//! input, which then belongs into `seeds/TARGET`. For coverage-guided search use libFuzzer: `./x fuzz`.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(clippy::print_stderr, reason = "the input of what fails is needed to see why")]
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use fuzzing::seeds::{Seed, all};
 
-/// How long one target may go on.
+/// Time limit of one target.
 const TIME_MAX: Duration = Duration::from_secs(3);
-/// How many changed inputs each target gets, unless its time is over before.
+/// How many mutated inputs each target gets within its time limit.
 const ROUNDS: u64 = 2000;
-/// Longer inputs have nothing that shorter ones lack.
+/// Longer inputs find nothing that shorter ones do not.
 const INPUT_BYTES_MAX: usize = 8192;
 
 struct Random(u64);
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// Changes an input; pieces of another one may get into it.
+/// Mutates an input, possibly with pieces of another one.
 fn change(random: &mut Random, input: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..=random.below(4) {
         let at = random.below(input.len() + 1);
