@@ -1,8 +1,7 @@
-//! Measures the built binary on a scripted model, next to another binary if there is one.
+//! Benchmarks the built binary on a scripted model, next to another binary if one is given.
 //!
-//! Builds nothing. Both binaries get the same arguments, a fresh workspace and home and their own
-//! endpoint for each run, and take turns, so that a noisy moment of the machine hits both alike. The
-//! first round is not counted.
+//! Builds nothing. Both binaries get the same arguments, and for each run a fresh workspace and home and
+//! their own endpoint. Runs alternate, so that noise hits both alike. The first round is a warm-up.
 
 pub(crate) mod measure;
 mod report;
@@ -79,7 +78,7 @@ impl Options {
                 "--runs" => options.runs = value()?.parse().context("--runs needs a number")?,
                 "--filter" => options.filter = value()?.clone(),
                 "--json" => options.json = true,
-                _ => bail!("bench has no {arg}"),
+                _ => bail!("bench: unknown option {arg}"),
             }
         }
         if options.runs == 0 {
@@ -89,26 +88,26 @@ impl Options {
     }
 }
 
-/// Something a binary is measured at.
+/// Something that a binary is measured on.
 struct Scenario {
     name: &'static str,
     work: Work,
     numbers: &'static [Number],
 }
 
-/// What the binary is made to do.
+/// What the binary does in a scenario.
 enum Work {
-    /// Nothing: its file is looked at.
+    /// Nothing: the size of its file is measured.
     Lie,
-    /// Say its version.
+    /// Prints its version.
     Version,
-    /// Take one turn with the answers of this script.
+    /// Runs one turn with the answers of this script.
     Turn(fn() -> Value),
-    /// Go on with a long thread. The home stays, so that whoever keeps an index has it after the first time.
+    /// Resumes a long thread. The home is kept, so that a binary with an index has it after the first run.
     Resume(Long),
 }
 
-/// A number that is taken from each sample.
+/// A value taken from each sample.
 struct Number {
     metric: &'static str,
     unit: &'static str,
@@ -134,7 +133,7 @@ const SCENARIOS: [Scenario; 7] = [
         numbers: &[wall(Target::Share(0.15)), peak(Target::AtMost(60.0))],
     },
     Scenario {
-        // Without a compaction in it, which no model's window would have allowed.
+        // Without a compaction, which no model's context window would have allowed.
         name: "resume_100mb_flat",
         work: Work::Resume(Long { bytes: 100_000_000, turns_between: None }),
         numbers: &[wall(Target::Share(0.15)), peak(Target::AtMost(60.0))],
@@ -209,7 +208,7 @@ impl Scenario {
             Work::Turn(script) => (&TURN[..], Some(Model::new(script())?)),
             Work::Resume(_) => (&RESUME[..], Some(Model::new(short_turn())?)),
         };
-        // A home of its own for each binary, and the thread in it.
+        // Each binary gets its own home with the thread in it.
         let home = || match self.work {
             Work::Resume(long) => {
                 let lab = Lab::new()?;
@@ -242,7 +241,7 @@ impl Scenario {
     }
 }
 
-/// A model that is asked a known number of times.
+/// A scripted model that expects a known number of requests.
 struct Model {
     script: Script,
     requests: usize,
@@ -255,7 +254,7 @@ impl Model {
     }
 }
 
-/// Runs `binary` once in a lab and makes sure that it did its work.
+/// Runs `binary` once in a lab and verifies that it did its work.
 fn run_in(lab: &Lab, binary: &Path, args: &[&str], model: Option<&Model>) -> Result<Sample> {
     let server = model.map(|model| ModelServer::play(model.script.clone())).transpose()?;
     if let Some(server) = &server {
@@ -285,14 +284,14 @@ fn run_in(lab: &Lab, binary: &Path, args: &[&str], model: Option<&Model>) -> Res
     Ok(sample)
 }
 
-/// Runs the inner command in a process group that can be ended as a whole.
+/// Runs the inner command in a process group that can be killed as a whole.
 fn run_measure(mut command: std::process::Command) -> Result<Sample> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
     let deadline = Instant::now() + RUN_LIMIT;
     while child.try_wait()?.is_none() {
         if Instant::now() >= deadline {
-            // It fails only when there is nothing left to end.
+            // It fails only if nothing is left to kill.
             let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
             child.wait()?;
             bail!("not done in {} s", RUN_LIMIT.as_secs());
@@ -306,7 +305,7 @@ fn run_measure(mut command: std::process::Command) -> Result<Sample> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The size of a file in the place of a peak: both are megabytes.
+/// Reports the size of a file as its peak memory: both are megabytes.
 fn file_size(binary: &Path) -> Result<Sample> {
     let peak_mb = fs::metadata(binary)?.len() as f64 / 1e6;
     Ok(Sample { ok: true, wall_ms: 0.0, cpu_ms: 0.0, peak_mb })
@@ -319,7 +318,7 @@ fn executable(path: &Path) -> Result<PathBuf> {
 /// The arguments of every turn.
 const TURN: [&str; 6] =
     ["exec", "--json", "--skip-git-repo-check", "-s", "danger-full-access", "do it"];
-/// The arguments that go on with a long thread.
+/// The arguments that resume a long thread.
 const RESUME: [&str; 8] = [
     "exec",
     "--json",
@@ -330,7 +329,7 @@ const RESUME: [&str; 8] = [
     resume::THREAD,
     "do it",
 ];
-/// What recordings have in the environment beside the homes.
+/// The environment that recordings use besides the homes.
 const ENVIRONMENT: [(&str, &str); 4] =
     [("SHELL", "/bin/bash"), ("LANG", "C.UTF-8"), ("TERM", "xterm"), ("TZ", "Etc/UTC")];
 const RUN_LIMIT: Duration = Duration::from_secs(120);

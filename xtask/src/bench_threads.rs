@@ -1,5 +1,4 @@
-//! What questions about many threads take: a home with thousands of small ones, asked through the built
-//! binary.
+//! Benchmarks queries over many threads: the built binary runs on a home with thousands of small ones.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,14 +12,14 @@ use testkit::Lab;
 
 use crate::text_table;
 
-/// A number of a run, beside what it should be at most.
+/// A measured value, next to its upper limit.
 struct Measured {
     what: &'static str,
     walls_ms: Vec<f64>,
     target_ms: Option<f64>,
 }
 
-/// Runs all measurements and prints a table; fails if a target was missed.
+/// Runs all measurements and prints a table; fails if a target is missed.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     let options = Options::parse(root, args)?;
     let binary = options.binary.canonicalize();
@@ -65,7 +64,7 @@ impl Options {
                     options.threads = value()?.parse().context("--threads needs a number")?;
                 }
                 "--runs" => options.runs = value()?.parse().context("--runs needs a number")?,
-                _ => bail!("bench-threads has no {arg}"),
+                _ => bail!("bench-threads: unknown option {arg}"),
             }
         }
         if options.runs == 0 || options.threads == 0 {
@@ -83,7 +82,7 @@ fn listing(binary: &Path, options: &Options) -> Result<Vec<Measured>> {
     for number in 0..options.threads {
         last = write_thread(&lab, number)?;
     }
-    // The times of directories count only once they are older than any clock's grain.
+    // The index trusts a directory's modification time only once it is older than the clock's resolution.
     std::thread::sleep(std::time::Duration::from_secs(3));
     let index = lab.home.path().join("heddle_index.sqlite");
     let warm = options.runs;
@@ -91,7 +90,7 @@ fn listing(binary: &Path, options: &Options) -> Result<Vec<Measured>> {
     let ask = |what, runs, target_ms, args: &[&str], before: &mut dyn FnMut() -> Result<()>| {
         eprintln!("{what}");
         let mut walls_ms = Vec::new();
-        // The first time is not counted but where that is what it is about.
+        // The first run is a warm-up, except where the cold run is what is measured.
         for round in 0..runs + usize::from(runs > cold) {
             before()?;
             let wall = wall_ms(&lab, binary, args)?;
@@ -141,7 +140,7 @@ fn wall_ms(lab: &Lab, binary: &Path, args: &[&str]) -> Result<f64> {
     Ok(wall)
 }
 
-/// Writes a thread of one small turn, as many to a day as somebody busy makes.
+/// Writes a thread of one small turn; a day has as many as a busy user creates.
 fn write_thread(lab: &Lab, number: u32) -> Result<PathBuf> {
     let (day, second) = (number / THREADS_A_DAY, number % THREADS_A_DAY);
     let date = (2020 + day / 336, day / 28 % 12 + 1, day % 28 + 1);
@@ -204,7 +203,7 @@ fn write_thread(lab: &Lab, number: u32) -> Result<PathBuf> {
 
 fn line(ordinal: u32, kind: &str, payload: &Value) -> String {
     let mut text = String::new();
-    // Writing into a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(
         text,
         "{}",

@@ -34,13 +34,13 @@ fn run(args: &[String]) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         _ => {
-            eprint!("xtask: cannot make sense of: {}\n\n{HELP}", args.join(" "));
+            eprint!("xtask: unknown command or option: {}\n\n{HELP}", args.join(" "));
             Ok(ExitCode::from(2))
         }
     }
 }
 
-/// The directory of the workspace.
+/// Returns the directory of the workspace.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
@@ -48,18 +48,18 @@ fn root() -> PathBuf {
 
 const HELP: &str = "\
 cargo xtask tidy
-    Checks what no compiler checks: crate edges against the table in ARCHITECTURE.md, a `//!` at the
-    head of every file, no bare allow, the clippy.toml of pure crates, no paths of somebody's machine,
-    one place that starts processes for a model and one that writes files for it.
-    Prints lines and edges per crate.
+    Checks what the compiler does not: crate dependencies against the table in ARCHITECTURE.md, a `//!`
+    at the head of every file, no bare allow, the clippy.toml of pure crates, no machine-specific paths,
+    and that processes are started and files written for a model in known places only.
+    Prints lines and dependencies per crate.
 
 cargo xtask bench [--bin PATH] [--against PATH] [--runs N] [--filter NAME] [--json]
-    Measures a built binary, by default target/release/heddle, against a scripted model on loopback,
-    and with --against another binary in turn with it. Scenarios: version, short_turn, deltas_200k,
-    resume_100mb, resume_100mb_flat, calls_30, size; --filter takes those whose name contains NAME.
+    Benchmarks a built binary, by default target/release/heddle, with a scripted model on loopback;
+    with --against, alternates with another binary. Scenarios: version, short_turn, deltas_200k,
+    resume_100mb, resume_100mb_flat, calls_30, size; --filter selects those whose name contains NAME.
 
 cargo xtask bench-sandbox [--bin PATH] [--runs N]
-    Measures what a sandbox adds to a command, beside bubblewrap where that is installed.
+    Measures the overhead of the sandbox, next to bubblewrap if it is installed.
 
 cargo xtask bench-threads [--bin PATH] [--threads N] [--runs N]
     Measures lists and searches in a home with N threads, 10,000 by default.

@@ -1,6 +1,6 @@
-//! Tables for a terminal: the first column to the left, the others to the right.
+//! Tables for a terminal: the first column is left-aligned, the others right-aligned.
 
-/// Lays out rows of equal length, the first of them as the heading.
+/// Formats rows of equal length; the first one is the heading.
 pub(crate) fn render(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

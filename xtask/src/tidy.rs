@@ -1,5 +1,5 @@
-//! Checks what no compiler checks. The checks are pure functions over texts; this file finds the
-//! texts and prints the answers.
+//! Checks what the compiler does not. The checks are pure functions over texts; this file collects the texts
+//! and prints the results.
 
 mod edges;
 mod sites;
@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::text_table;
 use edges::{Package, Table};
 
-/// Prints a table of the crates and every problem; fails when there is one.
+/// Prints a table of the crates and every problem; fails if there is one.
 pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     let tree = Tree::read(root)?;
     print!("{}", tree.overview());
@@ -26,11 +26,11 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the checks look at.
+/// The input of the checks.
 struct Tree {
     packages: Vec<Package>,
     table: Table,
-    /// Texts by their path from the root, with `/` on every system.
+    /// Texts by their path relative to the root, with `/` on every system.
     files: BTreeMap<String, String>,
 }
 
@@ -111,7 +111,7 @@ fn read_texts(dir: &Path, prefix: &str, files: &mut BTreeMap<String, String>) ->
     Ok(())
 }
 
-/// Scripts often have no extension at all.
+/// Scripts often have no file extension.
 fn is_text(name: &str) -> bool {
     match Path::new(name).extension() {
         Some(extension) => ["rs", "md", "sh", "toml"].iter().any(|known| extension == *known),
@@ -119,7 +119,7 @@ fn is_text(name: &str) -> bool {
     }
 }
 
-/// `.git` is a directory or, in a linked worktree, a file with a path of this machine.
+/// `.git` is a directory or, in a linked worktree, a file with a machine-specific path.
 const SKIPPED: [&str; 3] = [".git", "target", "node_modules"];
 
 #[cfg(test)]

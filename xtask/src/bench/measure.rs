@@ -1,8 +1,8 @@
-//! One run of one command, measured: wall time, processor time and peak memory.
+//! Measures one run of one command: wall time, CPU time and peak memory.
 //!
-//! A process of its own does this. The kernel counts into a child's peak what its parent held when
-//! it was started, so a bench that has just rendered a long script would measure itself; the small
-//! process in between keeps that floor at a few megabytes.
+//! This runs in a separate process. The kernel starts a child's peak memory at what its parent used, so a
+//! benchmark that has just rendered a long script would measure itself; the small process in between keeps
+//! that floor at a few megabytes.
 
 use std::fs::File;
 use std::io;
@@ -13,18 +13,17 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-/// What one run took.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Sample {
     pub(crate) ok: bool,
     pub(crate) wall_ms: f64,
-    /// User and system time, of waited-for descendants too.
+    /// User and system time, including descendants that were waited for.
     pub(crate) cpu_ms: f64,
-    /// The peak of the largest process of the tree, in 10^6 bytes.
+    /// Peak memory of the largest process of the tree, in 10^6 bytes.
     pub(crate) peak_mb: f64,
 }
 
-/// The inner command: `STDOUT_FILE STDERR_FILE BINARY ARGS…`, which prints a [`Sample`] as JSON.
+/// The inner command: `STDOUT_FILE STDERR_FILE BINARY ARGS…`; prints a [`Sample`] as JSON.
 pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
     let [stdout, stderr, binary, args @ ..] = args else {
         bail!("needs a file for the output, one for the errors and a command");
@@ -53,7 +52,7 @@ fn measure(command: &mut Command) -> io::Result<Sample> {
     })
 }
 
-/// Reaps a child of this process and tells what it used.
+/// Reaps a child process and returns its resource usage.
 #[expect(unsafe_code, reason = "neither std nor rustix tells what a child used when it is reaped")]
 fn wait_for(pid: u32) -> io::Result<(ExitStatus, libc::rusage)> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;

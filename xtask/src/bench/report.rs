@@ -1,19 +1,18 @@
-//! What the samples say: medians, ratios and whether a target is met. Pure; prints nothing.
+//! Evaluates samples: medians, ratios and whether a target is met. Pure; prints nothing.
 
 use serde_json::{Value, json};
 
-/// What a number should be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
     /// At most this many units.
     AtMost(f64),
-    /// At most this part of what the other binary takes.
+    /// At most this fraction of what the other binary takes.
     Share(f64),
-    /// Whatever it is.
+    /// No target.
     Open,
 }
 
-/// One number of one scenario, sampled for ours and perhaps for theirs.
+/// One value of one scenario, sampled for our binary and possibly for another.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) scenario: &'static str,
@@ -25,14 +24,14 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// The heading that [`Measured::row`] goes under.
+    /// Returns the heading for [`Measured::row`].
     pub(crate) fn heading() -> Vec<String> {
         ["scenario", "number", "ours", "min", "theirs", "min", "ratio", "target", ""]
             .map(str::to_owned)
             .to_vec()
     }
 
-    /// A row for the terminal.
+    /// Formats a row for the terminal.
     pub(crate) fn row(&self) -> Vec<String> {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), short);
         let target = match self.target {
@@ -53,7 +52,7 @@ impl Measured {
         ]
     }
 
-    /// The same as an object.
+    /// Returns the same as a JSON object.
     pub(crate) fn json(&self) -> Value {
         let (at_most, share) = match self.target {
             Target::AtMost(limit) => (Some(limit), None),
@@ -73,7 +72,7 @@ impl Measured {
         })
     }
 
-    /// Ours to theirs, by medians.
+    /// Returns the ratio of our median to theirs.
     fn ratio(&self) -> Option<f64> {
         let theirs = median(&self.theirs).filter(|theirs| *theirs > 0.0)?;
         Some(median(&self.ours)? / theirs)
@@ -104,7 +103,7 @@ fn min(values: &[f64]) -> Option<f64> {
     values.iter().copied().min_by(f64::total_cmp)
 }
 
-/// Three digits are all that a noisy machine is good for.
+/// Three digits are all that a noisy machine can support.
 fn short(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),

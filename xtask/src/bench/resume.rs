@@ -1,4 +1,4 @@
-//! A long thread on disk, as we would have written it: many turns with a command each.
+//! Writes a long thread to disk, in the form heddle writes: many turns with one command each.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,14 +9,13 @@ use protocol::rollout::{Compacted, PAGINATED, Record, SessionMeta};
 use serde_json::{Value, json};
 use testkit::Lab;
 
-/// The thread.
 pub(crate) const THREAD: &str = "01a1e26e-392c-7690-abfb-eb0dc0cda447";
 
-/// How a long thread came to be.
+/// The shape of a long thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Long {
     pub(crate) bytes: u64,
-    /// Turns between compactions; none if there were none.
+    /// Turns between compactions; `None` without compactions.
     pub(crate) turns_between: Option<u64>,
 }
 
@@ -71,7 +70,7 @@ impl Long {
     }
 }
 
-/// Makes the lines of one turn.
+/// Builds the lines of one turn.
 fn records(turn: u64, cwd: &str) -> Vec<Record> {
     let turn_id = format!("01a1e26e-0000-7000-8000-{turn:012x}");
     let call = format!("call_{turn}");
@@ -127,7 +126,7 @@ fn said(role: &str, text: &str) -> Value {
     json!({ "type": "message", "role": role, "content": [{ "type": kind, "text": text }] })
 }
 
-/// Writes a value as we do: the type of an object comes first, and of an output the text last.
+/// Serializes a value as heddle does: the type of an object comes first, and the text of an output last.
 fn raw(value: &Value) -> Raw {
     let mut rest = value.clone();
     let kind = rest.as_object_mut().and_then(|fields| fields.shift_remove("type"));

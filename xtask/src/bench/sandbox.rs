@@ -1,8 +1,8 @@
-//! What a sandbox adds to a command: the same trivial command with and without one, in turn, and
-//! bubblewrap beside it if it is installed.
+//! Benchmarks the overhead of the sandbox: the same trivial command with and without it, alternating, and
+//! with bubblewrap if it is installed.
 //!
-//! Each round runs every way once, so that a noisy moment hits all alike; what counts is the median of
-//! the differences to the way without a sandbox in the same round.
+//! Each round runs every variant once, so that noise hits all alike; the result is the median difference to
+//! the variant without a sandbox in the same round.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -13,21 +13,20 @@ use testkit::Lab;
 
 use crate::text_table;
 
-/// What one sandboxed command may cost more than a plain one.
+/// Largest overhead of a sandboxed command over a plain one.
 const ADDED_MS_MAX: f64 = 8.0;
 
-/// One way to run a command.
 struct Way {
     name: &'static str,
     program: PathBuf,
     args: Vec<&'static str>,
-    /// The way without a sandbox that it is compared with.
+    /// The variant without a sandbox to compare with.
     base: Option<usize>,
-    /// Whether it is ours, and has a target.
+    /// Whether this is our sandbox, which has a target.
     ours: bool,
 }
 
-/// Runs every way and prints what it adds.
+/// Runs every variant and prints its overhead.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     let mut binary = root.join("target/release/heddle");
     let mut runs = 60usize;
@@ -37,7 +36,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
         match arg.as_str() {
             "--bin" => binary = value()?.into(),
             "--runs" => runs = value()?.parse().context("--runs needs a number")?,
-            _ => bail!("bench-sandbox has no {arg}"),
+            _ => bail!("bench-sandbox: unknown option {arg}"),
         }
     }
     let binary = super::executable(&binary)?;
@@ -47,7 +46,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     for round in 0..=runs {
         for (way, walls) in ways.iter().zip(&mut walls) {
             let wall = wall_ms(&lab, way)?;
-            // The first round finds out what works here, and fills caches.
+            // The first round detects what works here and fills caches.
             if round > 0 {
                 walls.push(wall);
             }
@@ -128,7 +127,7 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 }
 
 const COMMAND: &str = "/bin/true";
-/// The nearest to what we build that it offers; it filters no system calls here.
+/// The closest equivalent to our sandbox; it filters no system calls here.
 const BUBBLEWRAP: [&str; 13] = [
     "--ro-bind",
     "/",

@@ -1,32 +1,30 @@
-//! Which crate may depend on which: the table in ARCHITECTURE.md against what cargo says.
+//! Checks crate dependencies: the table in ARCHITECTURE.md against `cargo metadata`.
 //!
-//! The table has to be true in both directions: an edge that is not in it is refused, and a row that
-//! allows an edge nobody uses is stale. A crate of class T is for tests; only others of its class and
-//! [`T_USER`], which measures against the scripted model, may depend on one outside them.
+//! The table must match in both directions: an edge that is not listed is refused, and a row that allows an
+//! unused edge is stale. Crates of class T are for tests; only other crates of that class and [`T_USER`],
+//! which benchmarks against the scripted model, may depend on one outside of tests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// A crate of the workspace and the crates of the workspace it depends on.
+/// A crate of the workspace and the workspace crates it depends on.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Package {
     pub(crate) name: String,
-    /// Its directory from the root, with `/` on every system.
+    /// Its directory relative to the root, with `/` on every system.
     pub(crate) dir: String,
     pub(crate) normal: BTreeSet<String>,
     pub(crate) dev: BTreeSet<String>,
 }
 
-/// A row of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) class: String,
     pub(crate) allowed: BTreeSet<String>,
 }
 
-/// The rows by crate.
 pub(crate) type Table = BTreeMap<String, Row>;
 
 /// Reads the crates from `cargo metadata --no-deps`.
@@ -43,7 +41,7 @@ pub(crate) fn packages(metadata: &Value, root: &str) -> Result<Vec<Package>> {
         let (mut normal, mut dev) = (BTreeSet::new(), BTreeSet::new());
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let on = dependency["name"].as_str().context("a dependency has no name")?;
-            // A crate from a registry may happen to bear the name of one of ours.
+            // A crate from a registry may have the same name as one of ours.
             if names.contains(on) && dependency["path"].is_string() {
                 let edges = if dependency["kind"] == "dev" { &mut dev } else { &mut normal };
                 edges.insert(short(on));
@@ -60,7 +58,7 @@ fn short(package: &str) -> String {
     package.strip_prefix("heddle-").unwrap_or(package).to_owned()
 }
 
-/// Reads the table `crate | class | may depend on` under the heading [`HEADING`].
+/// Parses the table `crate | class | may depend on` under the heading [`HEADING`].
 pub(crate) fn table(architecture: &str) -> Result<Table> {
     let section = architecture.lines().skip_while(|line| line.trim_end() != HEADING).skip(1);
     let section = section.take_while(|line| !line.starts_with("## "));
@@ -87,7 +85,7 @@ pub(crate) fn table(architecture: &str) -> Result<Table> {
     Ok(table)
 }
 
-/// Compares the two and tells what to do about each difference.
+/// Compares the two and explains how to fix each difference.
 pub(crate) fn check(packages: &[Package], table: &Table) -> Vec<String> {
     let mut problems = Vec::new();
     for package in packages {
@@ -97,7 +95,7 @@ pub(crate) fn check(packages: &[Package], table: &Table) -> Vec<String> {
             continue;
         };
         for to in &package.normal {
-            // What is for tests itself is not linked into the product either.
+            // Test crates are not linked into the product.
             if is_for_tests(table, to) && !is_for_tests(table, from) && from != T_USER {
                 problems.push(format!(
                     "{from} -> {to}: {to} is for tests, make it a dev-dependency of {from}"
@@ -120,7 +118,7 @@ pub(crate) fn check(packages: &[Package], table: &Table) -> Vec<String> {
     problems
 }
 
-/// Whether the table calls this crate pure.
+/// Tells whether the table classifies this crate as pure.
 pub(crate) fn is_pure(table: &Table, name: &str) -> bool {
     table.get(name).is_some_and(|row| row.class == "P")
 }
@@ -149,7 +147,7 @@ fn new_edge(table: &Table, from: &str, to: &str) -> String {
     )
 }
 
-/// The shortest way along allowed edges, both ends included.
+/// Returns the shortest path along allowed edges, both ends included.
 fn shortest_path<'a>(table: &'a Table, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
     let mut seen = BTreeSet::from([from]);
     let mut queue = VecDeque::from([vec![from]]);
@@ -169,7 +167,7 @@ fn shortest_path<'a>(table: &'a Table, from: &'a str, to: &str) -> Option<Vec<&'
     None
 }
 
-/// A crate that may use `to`, of the class of `from` if there is one.
+/// Returns a crate that may use `to`, preferably of the same class as `from`.
 fn nearest_user<'a>(table: &'a Table, from: &str, to: &str) -> Option<&'a str> {
     let class = table.get(from).map(|row| row.class.as_str());
     let users = || table.iter().filter(|(_, row)| row.allowed.contains(to));
@@ -219,7 +217,7 @@ Words.
         }
     }
 
-    /// Checks the tree that [`TABLE`] describes with the packages of `change` in the place of theirs.
+    /// Checks the tree that [`TABLE`] describes, with some packages replaced by those of `change`.
     #[track_caller]
     fn check_edges(change: &[(&str, &[&str], &[&str])], want: &[&str]) {
         let tree: [(&str, &[&str], &[&str]); 7] = [

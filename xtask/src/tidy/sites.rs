@@ -1,20 +1,20 @@
-//! One place starts processes for a model, and one writes files for it.
+//! Checks that processes are started and files are written for a model in known places only.
 //!
-//! Whatever can do either is looked for in all code that ships. Each place that may is listed here
-//! with its reason; a place that is not listed is a problem, and so is one that is listed and gone.
+//! All shipped code is searched for anything that can do either. Each allowed place is listed here with its
+//! reason; a place that is not listed is a problem, and so is a listed one that no longer does it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Ways to do something, and the files that may use them.
+/// A kind of operation, and the files that may perform it.
 struct Kind {
     what: &'static str,
-    /// Texts that give a use away.
+    /// Strings that identify a use.
     signs: &'static [&'static str],
-    /// Files that may, each with its reason; with a slash at its end, all files of a directory.
+    /// Allowed files, each with its reason; a trailing slash allows a whole directory.
     places: &'static [(&'static str, &'static str)],
 }
 
-/// Checks every source of every crate that ships.
+/// Checks every source file of every shipped crate.
 pub(crate) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     KINDS.iter().flat_map(|kind| check_kind(kind, files)).collect()
 }
@@ -44,7 +44,7 @@ fn check_kind(kind: &Kind, files: &BTreeMap<String, String>) -> Vec<String> {
     problems
 }
 
-/// Tells whether a file is part of the product: sources of crates, but for what only tests use.
+/// Tells whether a file is part of the product: sources of crates, except what only tests use.
 fn ships(path: &str, files: &BTreeMap<String, String>) -> bool {
     let only_for_tests = path.rsplit_once('/').is_some_and(|(folder, file)| {
         let module = format!("#[cfg(test)]\nmod {};", file.trim_end_matches(".rs"));
@@ -58,7 +58,7 @@ fn ships(path: &str, files: &BTreeMap<String, String>) -> bool {
         && !path.ends_with("/tests.rs")
 }
 
-/// Returns the numbered lines of code up to the tests at the end of a file, without comments.
+/// Returns the numbered lines of code before the tests at the end of a file, without comments.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()

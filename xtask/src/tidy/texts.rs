@@ -1,10 +1,10 @@
-//! What the files of the tree must and must not say.
+//! Checks on the text of source files: headers, lint attributes, machine-specific paths.
 
 use std::collections::BTreeMap;
 
 type Files = BTreeMap<String, String>;
 
-/// Every source file begins by saying what it is for.
+/// Every source file starts with a module doc.
 pub(crate) fn check_heads(files: &Files) -> Vec<String> {
     sources(files)
         .filter(|(_, text)| !text.starts_with("//!"))
@@ -12,7 +12,7 @@ pub(crate) fn check_heads(files: &Files) -> Vec<String> {
         .collect()
 }
 
-/// A lint is silenced with a reason or not at all.
+/// Every silenced lint has a reason.
 pub(crate) fn check_allows(files: &Files) -> Vec<String> {
     let bare = |line: &str| ALLOWS.iter().any(|allow| line.contains(allow));
     numbered(sources(files))
@@ -23,7 +23,7 @@ pub(crate) fn check_allows(files: &Files) -> Vec<String> {
         .collect()
 }
 
-/// Nothing names a directory that exists on one machine only.
+/// No file contains a path that exists on one machine only.
 pub(crate) fn check_machine_paths(files: &Files) -> Vec<String> {
     let files = files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
     numbered(files)
@@ -38,7 +38,7 @@ pub(crate) fn check_machine_paths(files: &Files) -> Vec<String> {
         .collect()
 }
 
-/// Every pure crate carries the same clippy.toml, which keeps it pure.
+/// Every pure crate has the same clippy.toml, which keeps it pure.
 pub(crate) fn check_pure_lints<'a>(
     dirs: impl IntoIterator<Item = &'a str>,
     files: &Files,
@@ -86,7 +86,7 @@ fn numbered<'a>(
     })
 }
 
-/// Whether `place` stands in `line` at the start of a path and not inside a longer one.
+/// Tells whether `place` occurs in `line` at the start of a path, not inside a longer one.
 fn names_absolute(line: &str, place: &str) -> bool {
     line.match_indices(place).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -95,7 +95,7 @@ fn names_absolute(line: &str, place: &str) -> bool {
 }
 
 const SOURCES: [&str; 4] = ["crates/", "xtask/", "bench/src/", "fuzz/fuzz_targets/"];
-/// In two pieces, or this line would be one of those it looks for.
+/// Split in two, or this line would be found itself.
 const ALLOWS: [&str; 2] = [concat!("#[", "allow("), concat!("#![", "allow(")];
 const MACHINE_PATHS: [&str; 3] = ["/work/", "/root/", "/home/"]; // tidy-ok: this is the list
 const EXCUSE: &str = "tidy-ok";
@@ -104,7 +104,7 @@ const EXCUSE: &str = "tidy-ok";
 mod tests {
     use super::*;
 
-    /// Runs `rule` on one file; `want` is the line it complains about.
+    /// Runs `rule` on one file; `want` is the line it reports.
     #[track_caller]
     fn check(rule: fn(&Files) -> Vec<String>, path: &str, text: &str, want: Option<usize>) {
         let got = rule(&Files::from([(path.to_owned(), text.to_owned())]));
