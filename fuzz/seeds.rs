@@ -1,4 +1,4 @@
-//! Writes the corpus that libFuzzer begins with.
+//! Writes the initial corpus for libFuzzer.
 
 use std::fs;
 use std::io;

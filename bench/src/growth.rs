@@ -1,7 +1,7 @@
-//! How time grows with the input, for inputs that are made to be slow.
+//! How time grows with the input, for adversarial inputs.
 //!
-//! Four times the input may take five times the time. One byte per push shows whatever looks at more than
-//! what is new; what is read in a fixed number of steps but slowly shows in the last columns.
+//! Four times the input may take five times the time. Pushes of one byte reveal anything that rescans old
+//! input; the last columns reveal what is linear but slow.
 
 use std::time::Duration;
 
@@ -56,13 +56,13 @@ pub(crate) fn run(options: &Options) -> Report {
     report
 }
 
-/// Returns how time grows, and the speed at the larger size.
+/// Returns how time grows, and the throughput at the larger size.
 fn measure(dialect: &Dialect, small: &str, large: &str, runs: usize) -> (f64, f64) {
     // The sizes are not exactly one to four.
     let sizes = large.len() as f64 / small.len() as f64 / 4.0;
     let (mut ratio, mut fastest) = (f64::MAX, Duration::MAX);
-    // Somebody else's work may slow one of the two, by less than what a square adds. So both take about
-    // the same time, one right after the other, and the best of some pairs counts.
+    // Another process may slow down one of the two, by less than quadratic growth would. So both take about
+    // the same time, one right after the other, and the best of several pairs counts.
     for _ in 0..ROUNDS {
         let took = best(
             runs,
@@ -79,7 +79,7 @@ fn measure(dialect: &Dialect, small: &str, large: &str, runs: usize) -> (f64, f6
     (ratio, rate(large.len(), fastest))
 }
 
-/// Makes the inputs for a format, each about so many bytes long.
+/// Builds the inputs for a format, each about this many bytes long.
 fn inputs(renderer: &Renderer, bytes: usize) -> Vec<(String, String)> {
     let text = |text: String| Value::Text(text);
     let content = |value: Value| renderer.call(TOOL, &[("content", value)]);
@@ -103,7 +103,7 @@ fn inputs(renderer: &Renderer, bytes: usize) -> Vec<(String, String)> {
     let call = renderer.call("f", &[("k", text("v".to_owned()))]).text;
     add("many calls", call.repeat(bytes / call.len() + 1));
 
-    // Names, keys and values of blanks or that do not end.
+    // Names, keys and values that are blank or do not end.
     let call = |name: &str, key: &str, value: &str| {
         renderer.call(name, &[(key, Value::Text(value.to_owned()))]).text
     };
@@ -129,7 +129,7 @@ fn inputs(renderer: &Renderer, bytes: usize) -> Vec<(String, String)> {
         }
     }
 
-    // Marks that do not become any, in text and in a value.
+    // Near misses of marks, in text and in a value.
     let rendered = renderer.call("f", &[("k", text("v".to_owned()))]);
     let first = rendered.first.unwrap_or_default();
     let (open, close) = (&rendered.text[..first], &rendered.text[first + 1..]);
@@ -153,7 +153,7 @@ fn inputs(renderer: &Renderer, bytes: usize) -> Vec<(String, String)> {
                 let flood = format!("{piece}\n").repeat(bytes / (piece.len() + 1) + 1);
                 add(&format!("{piece:?} and feeds in a value"), call("f", "k", &flood));
             }
-            // A close tag of which only a distant follower says whether it is one.
+            // A close tag that only a distant follower confirms.
             for (what, blank) in BLANKS {
                 let unit = format!("{tag}{}", blank.repeat(64));
                 add(
@@ -174,7 +174,7 @@ fn inputs(renderer: &Renderer, bytes: usize) -> Vec<(String, String)> {
         add(&format!("{piece:?} as the key"), call("f", &flood, "v"));
     }
 
-    // What never ends.
+    // Calls that never end.
     let cut = |name: &str, key: &str, until: &str| {
         let text = call(name, key, "v");
         let end = text.find(until).map_or(text.len(), |at| at + until.len());
@@ -184,7 +184,7 @@ fn inputs(renderer: &Renderer, bytes: usize) -> Vec<(String, String)> {
     add("a key without an end", cut("f", &long, &long));
     add("garbage after its opening", format!("{open}{}", "x1 ]{\",<|>".repeat(bytes / 10)));
 
-    // Depth.
+    // Deep nesting.
     let depth = bytes / renderer.nest_bytes();
     add("nested as deep", renderer.call("f", &[("k", renderer.nested(depth))]).text);
     for open in ["[", "{\"a\":", "[{\"a\":"] {
@@ -200,12 +200,12 @@ fn inputs(renderer: &Renderer, bytes: usize) -> Vec<(String, String)> {
         nested.split('1').next().unwrap_or_default().to_owned()
     };
     add("nested without an end", format!("{open}{nested}"));
-    // Where there are no names or keys they make nothing longer.
+    // Without names or keys in the format, the inputs do not get longer.
     inputs.retain(|(_, input)| input.len() >= bytes / 2);
     inputs
 }
 
-/// Returns the tags and tokens that a text is made of.
+/// Returns the tags and tokens in a text.
 fn tags(text: &str) -> Vec<&str> {
     let mut tags: Vec<&str> = Vec::new();
     let mut rest = text;
@@ -220,7 +220,7 @@ fn tags(text: &str) -> Vec<&str> {
     tags
 }
 
-/// Returns the first `len` bytes of a text, or as few less as it takes to end with a character.
+/// Returns the first `len` bytes of a text, cut at a character boundary.
 fn prefix(text: &str, len: usize) -> &str {
     let mut end = len.clamp(1.min(text.len()), text.len());
     while !text.is_char_boundary(end) {
@@ -232,9 +232,9 @@ fn prefix(text: &str, len: usize) -> &str {
 const SMALL: usize = 16 << 10;
 const LARGE: usize = 64 << 10;
 const RATIO_MAX: f64 = 5.0;
-/// How often a ratio that is too high is looked at again.
+/// How often a ratio that is too high is measured again.
 const ROUNDS: usize = 8;
-/// What takes so long is no accident.
+/// A run that takes this long is not noise.
 const CLEAR: Duration = Duration::from_millis(500);
 
 const BLANKS: [(&str, &str); 3] =

@@ -1,5 +1,4 @@
-//! How long the first piece of the arguments is kept back: it has to come with the push that brings its
-//! first byte, or before.
+//! Latency of the first argument delta: it must come no later than the push that contains its first byte.
 
 use stream::dialect::{Format, Parser};
 use stream::event::Event;
@@ -8,7 +7,7 @@ use crate::payload::{self, TOOL};
 use crate::render::{RENDERERS, Renderer, Value};
 use crate::{Options, Report};
 
-/// Looks at every format that has arguments.
+/// Checks every format that has arguments.
 pub(crate) fn run(options: &Options) -> Report {
     let mut report = Report::new(
         "latency: the push that holds the first byte of an argument, and the one that brought its first delta",
@@ -49,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Report {
     report
 }
 
-/// Returns which push brought the first piece of arguments.
+/// Returns which push produced the first argument delta.
 fn first_delta(format: &'static Format, pieces: &[&[u8]]) -> Option<usize> {
     let dialect = payload::dialect(format);
     let (mut parser, mut came) = (Parser::new(&dialect), false);
@@ -61,7 +60,7 @@ fn first_delta(format: &'static Format, pieces: &[&[u8]]) -> Option<usize> {
     })
 }
 
-/// Cuts a text into bytes, or into the frames of a provider: nobody gets less than one.
+/// Splits a text into bytes, or into a provider's frames, which are the smallest unit there.
 fn pieces<'a>(renderer: &Renderer, text: &'a str) -> Vec<&'a [u8]> {
     if renderer.is_wire() {
         text.split_inclusive("\n\n").map(str::as_bytes).collect()

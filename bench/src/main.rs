@@ -1,9 +1,9 @@
-//! Measures the parsers of `stream` where they are used: in small pushes, in every format, next to the
-//! published parsers that one would use instead.
+//! Benchmarks the parsers of `stream` as they are used: in small pushes, in every format, next to the
+//! published parsers one would otherwise use.
 //!
-//! Every figure that has a target is printed beside it, and a missed one fails the command. The machine
-//! may be a noisy one, so figures that are compared come from the same process and are the best of
-//! several runs that take turns.
+//! Every figure with a target is printed next to it, and a missed target fails the command. Since the machine
+//! may be noisy, figures that are compared come from the same process and are the best of several alternating
+//! runs.
 
 mod growth;
 mod latency;
@@ -56,11 +56,11 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What a command found out.
+/// The result of a benchmark.
 #[derive(Default)]
 struct Report {
     title: String,
-    /// The table, heading first.
+    /// The rows of the table, heading first.
     rows: Vec<Vec<String>>,
     notes: Vec<String>,
     /// The targets that were missed.
@@ -73,7 +73,7 @@ impl Report {
         Self { title: title.to_owned(), rows: vec![heading], ..Self::default() }
     }
 
-    /// Notes a target; returns what to print about it.
+    /// Records whether a target was met; returns what to print about it.
     fn target(&mut self, met: bool, what: impl FnOnce() -> String) -> String {
         if met {
             return "ok".to_owned();
@@ -83,7 +83,6 @@ impl Report {
     }
 }
 
-/// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     command: String,
@@ -109,7 +108,7 @@ impl Options {
                 {
                     options.command = arg.clone();
                 }
-                _ => return Err(format!("cannot make sense of: {arg}")),
+                _ => return Err(format!("unknown command or option: {arg}")),
             }
         }
         if options.command.is_empty() {
@@ -118,7 +117,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Tells whether a format is to be measured.
+    /// Tells whether a format is selected.
     fn wants(&self, format: &str) -> bool {
         format.contains(&self.filter)
     }
@@ -157,6 +156,6 @@ mod tests {
         check(&["--help"], Ok(("help", 9, "")));
         check(&["--runs"], Err("--runs needs a value"));
         check(&["--runs", "0"], Err("--runs needs a number"));
-        check(&["growth", "latency"], Err("cannot make sense of: latency"));
+        check(&["growth", "latency"], Err("unknown command or option: latency"));
     }
 }

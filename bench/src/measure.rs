@@ -1,4 +1,4 @@
-//! Runs parsers over texts, and takes the time.
+//! Runs parsers over texts and measures the time.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use stream::dialect::{Dialect, Parser};
 use stream::event::Event;
 
-/// How many bytes came out.
+/// How many bytes were emitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Came {
     pub(crate) text: usize,
@@ -16,7 +16,6 @@ pub(crate) struct Came {
 }
 
 impl Came {
-    /// Counts an event.
     #[inline]
     pub(crate) fn count(&mut self, event: Event<'_>) {
         match event {
@@ -32,7 +31,7 @@ impl Came {
     }
 }
 
-/// Reads a text in pushes of so many bytes.
+/// Parses a text in pushes of this many bytes.
 pub(crate) fn push(dialect: &Dialect, text: &str, size: usize) -> Came {
     let (mut parser, mut came) = (Parser::new(dialect), Came::default());
     let mut sink = |event: Event<'_>, _| came.count(event);
@@ -41,7 +40,7 @@ pub(crate) fn push(dialect: &Dialect, text: &str, size: usize) -> Came {
     came
 }
 
-/// Reads a text that is cut already.
+/// Parses a text that is already split.
 pub(crate) fn push_str(dialect: &Dialect, pieces: &[&str]) -> Came {
     let (mut parser, mut came) = (Parser::new(dialect), Came::default());
     let mut sink = |event: Event<'_>, _| came.count(event);
@@ -50,7 +49,7 @@ pub(crate) fn push_str(dialect: &Dialect, pieces: &[&str]) -> Came {
     came
 }
 
-/// Cuts a text into pieces of at least so many bytes.
+/// Splits a text into pieces of at least this many bytes.
 pub(crate) fn cut(text: &str, size: usize) -> Vec<&str> {
     let (mut pieces, mut rest) = (Vec::with_capacity(text.len() / size.max(1) + 1), text);
     while !rest.is_empty() {
@@ -65,7 +64,7 @@ pub(crate) fn cut(text: &str, size: usize) -> Vec<&str> {
     pieces
 }
 
-/// Returns the best time of each of some works, which take turns; a slow one gets fewer turns.
+/// Returns the best time of each workload; they alternate, and a slow one gets fewer runs.
 pub(crate) fn best(runs: usize, works: &mut [&mut dyn FnMut()]) -> Vec<Duration> {
     let mut best = vec![Duration::MAX; works.len()];
     let mut spent = vec![Duration::ZERO; works.len()];
@@ -82,7 +81,7 @@ pub(crate) fn best(runs: usize, works: &mut [&mut dyn FnMut()]) -> Vec<Duration>
     best
 }
 
-/// Returns the time that a work takes on the processor, which others who want it too do not change much.
+/// Returns the CPU time of a workload, which other processes hardly affect.
 pub(crate) fn time(work: impl FnOnce()) -> Duration {
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -93,10 +92,10 @@ pub(crate) fn time(work: impl FnOnce()) -> Duration {
     now() - start
 }
 
-/// Megabytes per second.
+/// Returns megabytes per second.
 pub(crate) fn rate(bytes: usize, time: Duration) -> f64 {
     bytes as f64 / 1e6 / time.as_secs_f64()
 }
 
-/// How long one work of a comparison may go on.
+/// Time limit for one workload of a comparison.
 const BUDGET: Duration = Duration::from_millis(400);

@@ -1,14 +1,13 @@
-//! What calls carry in the measurements, and the tool that they are calls of.
+//! The payloads of the benchmarks, and the tool they call.
 
 use serde_json::{Value as Json, json};
 use stream::dialect::{Dialect, Format, Options, Tools};
 
 use crate::render::Value;
 
-/// The tool of all calls.
 pub(crate) const TOOL: &str = "write_file";
 
-/// Describes the tools of the measurements, as requests do.
+/// Describes the tools, as a request does.
 pub(crate) fn tools() -> Json {
     json!([{
         "type": "function",
@@ -26,13 +25,13 @@ pub(crate) fn tools() -> Json {
     }])
 }
 
-/// Makes a format ready for calls of the tool.
+/// Builds the dialect of a format with the tool.
 pub(crate) fn dialect(format: &'static Format) -> Dialect {
     let tools = Tools::from_json(&tools()).expect("it is a list of tools");
     Dialect::new(format, &Options::default(), &tools)
 }
 
-/// One long text, such as a source file: about one character in seventy needs an escape.
+/// Builds one long text, such as a source file: about one character in seventy needs an escape.
 pub(crate) fn source(bytes: usize) -> Vec<(&'static str, Value)> {
     let line = "    let total = items.iter().map(|item| item.price * item.count).sum();\n";
     let quoted =
@@ -42,7 +41,7 @@ pub(crate) fn source(bytes: usize) -> Vec<(&'static str, Value)> {
     vec![("path", Value::Text("src/main.rs".to_owned())), ("content", Value::Text(source))]
 }
 
-/// Many small rows.
+/// Builds many small rows.
 pub(crate) fn rows(bytes: usize) -> Vec<(&'static str, Value)> {
     let mut rows = String::from("[");
     for id in 0.. {
@@ -56,7 +55,7 @@ pub(crate) fn rows(bytes: usize) -> Vec<(&'static str, Value)> {
     vec![("rows", Value::Json(rows))]
 }
 
-/// An answer without calls.
+/// Builds an answer without calls.
 pub(crate) fn prose(bytes: usize) -> String {
     let text = "The parser reads what the network brings, in whatever pieces that comes, and says what it \
         found. A comparison such as a < b is no markup, nor is a list [1, 2, 3] or a word in `code`.\n\n";

@@ -1,6 +1,6 @@
-//! The published parsers that one would use instead, behind one face.
+//! The published parsers one would otherwise use, behind one interface.
 //!
-//! Harmony has none here: the one crate that reads it needs a vocabulary that it fetches when it starts.
+//! There is none for Harmony: the one crate that reads it needs a vocabulary that it downloads at startup.
 
 use std::hint::black_box;
 use std::task::{Context, Poll, Waker};
@@ -14,16 +14,16 @@ use tool_parser::parsers::QwenXmlParser;
 
 use crate::payload::{self, TOOL};
 
-/// Reads a stream in pieces; returns how many bytes of text and arguments came out.
+/// Parses a stream in pieces; returns how many bytes of text and arguments were emitted.
 pub(crate) type Read = Box<dyn Fn(&[&str]) -> usize>;
 
-/// Returns `dynamo-parsers-v2` for a format, if it has one.
+/// Returns `dynamo-parsers-v2` for a format, if it supports it.
 pub(crate) fn dynamo(format: &str) -> Option<Read> {
     let family = match format {
         "kimi_k2" => "kimi_k2",
         "qwen3_coder" => "qwen3_coder",
         "glm45" => "glm47",
-        // Only the older of its two faces has it.
+        // Only the older of its two APIs supports it.
         "minimax_m2" => return Some(Box::new(|pieces| dynamo_calls("minimax_m2", pieces))),
         _ => return None,
     };
@@ -36,7 +36,7 @@ pub(crate) fn dynamo(format: &str) -> Option<Read> {
             came += events.drain(..).map(|event| event_bytes(&event)).sum::<usize>();
         };
         for piece in pieces {
-            // It goes on after what it cannot read.
+            // It continues after what it cannot parse.
             let _ = parser.parse_into(piece, &mut output);
             take(&mut output.events);
         }
@@ -78,12 +78,12 @@ fn dynamo_tools() -> Vec<Tool> {
     vec![Tool { name: TOOL.to_owned(), description: None, parameters, strict: None }]
 }
 
-/// Returns `tool-parser` for a format, if it has one.
+/// Returns `tool-parser` for a format, if it supports it.
 pub(crate) fn tool_parser(format: &str) -> Option<Read> {
     let make: fn() -> Box<dyn ToolParser> = match format {
         "hermes" => || Box::new(tool_parser::QwenParser::new()),
         "kimi_k2" => || Box::new(tool_parser::KimiK2Parser::new()),
-        // It reads the array of older models.
+        // It reads the array format of older models.
         "mistral" => || Box::new(tool_parser::MistralParser::new()),
         "deepseek_v31" => || Box::new(tool_parser::DeepSeek31Parser::new()),
         "qwen3_coder" => || Box::new(QwenXmlParser::new()),

@@ -1,18 +1,19 @@
-//! How each format writes a call and an answer, as data: the long inputs of the measurements are made
-//! of it.
+//! How each format writes a call and an answer, as data from which the long inputs of the benchmarks are
+//! built.
 //!
-//! A template is the text of a call with `$name` and `$args` in it. `␣` stands where blanks may come and
-//! `›` before the first byte of the first argument; both are taken out, and remembered, when it is filled.
+//! A template is the text of a call with `$name` and `$args`. `␣` marks where blanks may be inserted and `›`
+//! the first byte of the first argument; both are removed, and their positions recorded, when the template is
+//! filled.
 
 use std::fmt::Write as _;
 
-/// How a format writes.
+/// How one format writes.
 pub(crate) struct Renderer {
     pub(crate) format: &'static str,
     /// An answer, with `$text` in it.
     answer: &'static str,
     call: Call,
-    /// What opens and closes one level of a nested value.
+    /// The delimiters of one level of a nested value.
     nest: (&'static str, &'static str),
 }
 
@@ -27,31 +28,30 @@ enum Call {
 enum Args {
     /// As a JSON object.
     Json,
-    /// One after the other, by a template with `$key` and `$value`, and what stands between two.
+    /// One after the other, with a template of `$key` and `$value` and a separator.
     Each(&'static str, &'static str, Quote),
-    /// There are no keys: the values, as they are.
+    /// Without keys: only the values.
     Plain,
 }
 
 #[derive(Clone, Copy)]
 enum Quote {
     None,
-    /// As a JSON string, which is a Python one too.
+    /// As a JSON string, which is also a valid Python string.
     Json,
 }
 
-/// An argument.
 #[derive(Clone)]
 pub(crate) enum Value {
     Text(String),
-    /// A JSON value that is no string.
+    /// A JSON value other than a string.
     Json(String),
 }
 
-/// A text, and what the template says about places in it.
+/// A text, and the positions that the template marks.
 pub(crate) struct Rendered {
     pub(crate) text: String,
-    /// Where blanks may come.
+    /// Where blanks may be inserted.
     pub(crate) blanks: Vec<usize>,
     /// Where the first argument begins.
     pub(crate) first: Option<usize>,
@@ -80,17 +80,16 @@ impl Renderer {
         RENDERERS.iter().find(|renderer| renderer.format == format)
     }
 
-    /// Tells whether it is a provider's format, of which the frame is the smallest piece.
+    /// Tells whether this is a provider's format, whose smallest unit is a frame.
     pub(crate) fn is_wire(&self) -> bool {
         matches!(self.call, Call::Wire(_))
     }
 
-    /// Tells whether it has calls at all.
+    /// Tells whether the format has calls at all.
     pub(crate) fn has_calls(&self) -> bool {
         !matches!(self.call, Call::Template(_, Args::Plain))
     }
 
-    /// Writes an answer.
     pub(crate) fn answer(&self, text: &str) -> String {
         if !self.is_wire() {
             return self.answer.replace("$text", text);
@@ -102,12 +101,11 @@ impl Renderer {
         frames
     }
 
-    /// Writes a call.
     pub(crate) fn call(&self, name: &str, args: &[(&str, Value)]) -> Rendered {
         self.call_by(name, args, FRAME_BYTES)
     }
 
-    /// Writes a call; a provider's frames get this many bytes of the arguments each.
+    /// Renders a call; a provider's frames get this many bytes of the arguments each.
     pub(crate) fn call_by(&self, name: &str, args: &[(&str, Value)], frame: usize) -> Rendered {
         let (template, style) = match self.call {
             Call::Template(template, style) => (template, style),
@@ -132,13 +130,13 @@ impl Renderer {
         Rendered::new(&template.replace("$name", name).replace("$args", &args))
     }
 
-    /// Writes a value that nests so deep, as the format nests values.
+    /// Renders a value of this nesting depth in the format's syntax.
     pub(crate) fn nested(&self, depth: usize) -> Value {
         let (open, close) = self.nest;
         Value::Json(format!("{}1{}", open.repeat(depth), close.repeat(depth)))
     }
 
-    /// Returns how many bytes one level of a nested value has.
+    /// Returns how many bytes one level of nesting takes.
     pub(crate) fn nest_bytes(&self) -> usize {
         self.nest.0.len() + self.nest.1.len()
     }
@@ -152,7 +150,7 @@ impl Value {
     }
 }
 
-/// Writes arguments as a JSON object, with places marked.
+/// Renders arguments as a JSON object, with marks.
 fn json(args: &[(&str, Value)]) -> String {
     let mut text = format!("{FIRST}{{");
     for (at, (key, value)) in args.iter().enumerate() {
@@ -161,14 +159,14 @@ fn json(args: &[(&str, Value)]) -> String {
             Value::Text(text) => format!("\"{}\"", escaped(text)),
             Value::Json(text) => text.clone(),
         };
-        // One place of each kind is enough.
+        // One mark of each kind is enough.
         let blank = if at == 0 { "␣" } else { "" };
         let _ = write!(text, "{comma}{blank}\"{}\"{blank}: {blank}{value}", escaped(key));
     }
     text + "␣}"
 }
 
-/// Writes a text as the inside of a JSON string.
+/// Escapes a text for the inside of a JSON string.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + text.len() / 32);
     for c in text.chars() {
@@ -184,7 +182,7 @@ pub(crate) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Cuts a text into pieces of at least so many bytes.
+/// Splits a text into pieces of at least this many bytes.
 fn pieces(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -198,7 +196,7 @@ fn pieces(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Gives each piece of the arguments to a template, the first of them marked.
+/// Renders each piece of the arguments with a template, the first one marked.
 fn deltas(template: &str, args: &str, frame: usize) -> String {
     let mut frames = String::new();
     for (at, piece) in pieces(args, frame).enumerate() {
@@ -237,7 +235,7 @@ fn anthropic(name: &str, args: &str, frame: usize) -> String {
     format!("{}\n\n{}{end}", start.replace("$name", name), deltas(delta, args, frame))
 }
 
-/// Gemini sends arguments as an object, which a frame holds whole.
+/// Gemini sends arguments as an object, whole in one frame.
 fn gemini(name: &str, args: &str, _frame: usize) -> String {
     let frame = "data: {\"candidates\":␣[{\"content\":{\"role\":\"model\",\"parts\":[{\"functionCall\":{\"name\":\"$name\",\"args\":›$args}}]},\"index\":0,\"finishReason\":\"STOP\"}]}\n\n";
     frame.replace("$name", name).replace("$args", args)
@@ -246,7 +244,7 @@ fn gemini(name: &str, args: &str, _frame: usize) -> String {
 const BLANK: char = '␣';
 const FIRST: char = '›';
 
-/// How much of a text a provider puts into a frame.
+/// How much text a provider puts into a frame.
 const FRAME_BYTES: usize = 16;
 
 const fn json_call(format: &'static str, template: &'static str) -> Renderer {
@@ -282,7 +280,7 @@ const ARG_PARAM: &str = "<arg_key>$key</arg_key>␣\n<arg_value>›$value</arg_v
 const DSML_PARAM: &str = "<｜DSML｜parameter name=\"$key\"␣>›$value</｜DSML｜parameter>";
 const DEEPSEEK_V31: &str = "<｜tool▁calls▁begin｜>␣<｜tool▁call▁begin｜>$name<｜tool▁sep｜>␣$args␣<｜tool▁call▁end｜>␣<｜tool▁calls▁end｜>";
 
-/// How the formats write, in the order of the formats.
+/// How the formats write, in the order of the format table.
 pub(crate) static RENDERERS: &[Renderer] = &[
     json_call("auto", "<tool_call>␣\n{\"name\": \"$name\",␣ \"arguments\": $args␣}\n</tool_call>"),
     wire("openai_chat", CHAT_ANSWER, chat),
@@ -484,7 +482,7 @@ mod tests {
 
     use super::{RENDERERS, Renderer, Value};
 
-    /// Reads a call back: its name and its arguments.
+    /// Parses a call back: its name and its arguments.
     fn read(format: &'static Format, text: &str) -> Option<(String, String)> {
         let dialect = Dialect::new(format, &Options::default(), &Tools::default());
         let (mut parser, mut events) = (Parser::new(&dialect), Collector::default());

@@ -1,14 +1,15 @@
-//! Thousands of streams at once against one alone.
+//! Thousands of concurrent streams compared with a single one.
 //!
-//! There is a thread for each core. First each does what the lone one does, one stream after the other: what
-//! counts is what a thread then gets done, since nothing is shared and nobody should wait. Then 10,000 streams get
-//! one push in turn, as a server does it, so that none finds its state in the nearest cache. The rate is that of
-//! a thread's time on the processor: somebody else who wants one does not count.
+//! There is one thread per core. First each thread does what the single one does, one stream after the other:
+//! the result is the throughput per thread, which should not drop since nothing is shared. Then 10,000
+//! streams get one push each in turn, as in a server, so that none finds its state in the nearest cache.
+//! Rates are relative to the CPU time of a thread, so other processes do not count.
 //!
-//! What two cores of a machine get done is not twice what one does, if they share what computes, as the two threads
-//! of one core do. So a control takes turns with the streams: arithmetic in registers, which shares nothing of ours.
-//! What a thread gets done of the control among others is all that it can get done of streams. All of it is measured
-//! on threads of the same kind, warmed up: the first of a process has another allocator arena than the others.
+//! Two cores of a machine do not necessarily do twice the work of one, for example if they are two threads of
+//! the same physical core. So a control alternates with the streams: arithmetic in registers, which shares
+//! nothing. The throughput of the control per thread is the upper limit for streams. Everything is measured
+//! on threads of the same kind, after a warm-up: the first thread of a process has a different allocator
+//! arena.
 
 use std::fs;
 use std::hint::black_box;
@@ -24,7 +25,6 @@ use crate::payload::{self, TOOL};
 use crate::render::Renderer;
 use crate::{Options, Report};
 
-/// Measures some formats.
 pub(crate) fn run(options: &Options) -> Report {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let mut report = Report::new(
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Report {
     );
     let mut subjects = Vec::new();
     for name in FORMATS.iter().filter(|name| options.wants(name)) {
-        // A document is written as the dialect that is one.
+        // A document is rendered in the dialect that is a document.
         let written = if *name == DOCUMENT { "toolcall_v2" } else { name };
         if let (Some(format), Some(renderer)) = (Format::named(written), Renderer::of(written)) {
             let text = renderer.call(TOOL, &payload::source(STREAM_BYTES)).text;
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Report {
             subjects.push((name, Subject(dialect), text));
         }
     }
-    // Before anything else, and all at once: memory that was given back is not seen to be taken again.
+    // Before anything else, and all at once: reused memory would not show up in the resident size.
     let halves: Vec<_> =
         subjects.iter().map(|(_, subject, text)| half_read(subject, text)).collect();
     let memory: Vec<_> = halves.iter().map(|(_, bytes)| *bytes).collect();
@@ -102,10 +102,10 @@ pub(crate) fn run(options: &Options) -> Report {
     report
 }
 
-/// What streams are read with: a dialect, or as documents.
+/// How streams are parsed: with a dialect, or as documents.
 struct Subject(Option<Dialect>);
 
-/// The parser of a stream.
+/// The parser of one stream.
 #[expect(clippy::large_enum_variant, reason = "there are as many of each as are measured")]
 enum Either {
     Text(Parser),
@@ -137,7 +137,7 @@ impl Either {
     }
 }
 
-/// Reads one stream after the other; returns megabytes per second.
+/// Parses one stream after the other; returns megabytes per second.
 fn alone(subject: &Subject, text: &str, size: usize) -> f64 {
     for _ in 0..WARM {
         black_box(read(&mut [subject.parser()], text, size));
@@ -151,7 +151,7 @@ fn alone(subject: &Subject, text: &str, size: usize) -> f64 {
     rate(text.len() * ALONE, took)
 }
 
-/// Reads some streams in turn; returns megabytes per second.
+/// Parses several streams in turn; returns megabytes per second.
 fn in_turn(subject: &Subject, text: &str, size: usize, count: usize) -> f64 {
     let mut parsers: Vec<_> = (0..count).map(|_| subject.parser()).collect();
     let took = time(|| {
@@ -161,7 +161,7 @@ fn in_turn(subject: &Subject, text: &str, size: usize, count: usize) -> f64 {
     rate(text.len() * count, took)
 }
 
-/// Does arithmetic in registers; returns how much of it per second.
+/// Does arithmetic in registers; returns the number of steps per second.
 fn control() -> f64 {
     let mut state = black_box(1_u64);
     let took = time(|| {
@@ -175,7 +175,7 @@ fn control() -> f64 {
     rate(CONTROL, took)
 }
 
-/// Measures on some threads at once; returns what the slowest got done.
+/// Measures on several threads at once; returns the result of the slowest.
 fn slowest(threads: usize, measure: impl Fn() -> f64 + Sync) -> f64 {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&measure)).collect();
@@ -184,7 +184,7 @@ fn slowest(threads: usize, measure: impl Fn() -> f64 + Sync) -> f64 {
     })
 }
 
-/// Gives each of some parsers the next piece of the same text in turn.
+/// Gives each parser the next piece of the same text in turn.
 fn read(parsers: &mut [Either], text: &str, size: usize) -> Came {
     let mut came = Came::default();
     let mut sink = |event: Event<'_>, _| came.count(event);
@@ -195,8 +195,8 @@ fn read(parsers: &mut [Either], text: &str, size: usize) -> Came {
     came
 }
 
-/// Brings all streams into the middle of their arguments; returns them, and how much memory each takes
-/// where that can be known.
+/// Advances all streams to the middle of their arguments; returns them, and the memory of each if it can be
+/// determined.
 fn half_read(subject: &Subject, text: &str) -> (Vec<Either>, Option<usize>) {
     let before = resident();
     let half = &text.as_bytes()[..text.len() / 2];
@@ -208,7 +208,7 @@ fn half_read(subject: &Subject, text: &str) -> (Vec<Either>, Option<usize>) {
     (parsers, taken.map(|bytes| bytes / STREAMS))
 }
 
-/// Returns the memory of this process, on Linux.
+/// Returns the resident memory of this process, on Linux.
 fn resident() -> Option<usize> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -217,18 +217,18 @@ fn resident() -> Option<usize> {
 }
 
 const FORMATS: [&str; 6] = ["hermes", "kimi_k2", "qwen3_coder", "glm45", "toolcall_v2", DOCUMENT];
-/// JSON documents with calls inside, by the library's own parser of them.
+/// JSON documents with calls inside, parsed by the library's own document parser.
 const DOCUMENT: &str = "document";
 const STREAMS: usize = 10_000;
-/// The argument of each stream.
+/// Size of each stream's argument.
 const STREAM_BYTES: usize = 2048;
-/// How many streams are read alone, one after the other.
+/// How many streams are parsed one after the other.
 const ALONE: usize = 500;
-/// How many before that, which do not count.
+/// How many streams are parsed as a warm-up.
 const WARM: usize = 50;
-/// How often streams and the control take turns in each run: the rounds are short.
+/// How often streams and the control alternate in each run: the rounds are short.
 const ROUNDS: usize = 5;
 /// Steps of the control, which take about as long as the streams.
 const CONTROL: usize = 3_000_000;
-/// Within five per cent.
+/// Required share: within five percent.
 const SHARE_MIN: f64 = 0.95;

@@ -1,4 +1,4 @@
-//! Megabytes per second of arguments and of prose, next to published parsers.
+//! Throughput of arguments and of prose, next to published parsers.
 
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::payload::{self, TOOL};
 use crate::render::{Renderer, Value};
 use crate::{Options, Report};
 
-/// Measures the formats that peers have, and some more.
+/// Measures the formats that peers support, and some more.
 pub(crate) fn run(options: &Options) -> Report {
     let mut report = Report::new(
         "throughput: MB/s of 1 MiB, best of several; peers that are slow get less to read",
@@ -63,7 +63,7 @@ fn measure(subject: &Subject, payload: Payload, size: usize, runs: usize, report
     let (mut by_push, mut by_push_str) = (Came::default(), Came::default());
     let (mut ours, mut ours_str) = (0.0_f64, 0.0_f64);
     for round in 0..ROUNDS {
-        // What is too slow may have met somebody else's work, which takes its time.
+        // A slow result may be caused by another process, so wait and retry.
         if round > 0 {
             thread::sleep(PAUSE);
         }
@@ -99,7 +99,7 @@ fn measure(subject: &Subject, payload: Payload, size: usize, runs: usize, report
     row.extend([cell(peers.dynamo), cell(peers.tool_parser)]);
     row.push(if peers.bytes == 0 { String::new() } else { (peers.bytes >> 10).to_string() });
     let theirs = peers.dynamo.into_iter().chain(peers.tool_parser).reduce(f64::max);
-    // Peers are given text, so what is compared is text too.
+    // Peers take strings, so the comparison uses strings too.
     let times = theirs.map(|theirs| ours_str / theirs);
     row.push(times.map_or(String::new(), |times| format!("{times:.1}")));
     let gate = times.filter(|_| gated);
@@ -112,12 +112,12 @@ fn measure(subject: &Subject, payload: Payload, size: usize, runs: usize, report
     report.rows.push(row);
 }
 
-/// What peers came to.
+/// Results of the peers.
 #[derive(Default)]
 struct Peers {
     dynamo: Option<f64>,
     tool_parser: Option<f64>,
-    /// How much the slowest of them was given.
+    /// The input size of the slowest of them.
     bytes: usize,
 }
 
@@ -137,10 +137,10 @@ fn peers(subject: &Subject, payload: Payload, size: usize, runs: usize) -> Peers
     Peers { dynamo, tool_parser, bytes: smallest.unwrap_or_default() }
 }
 
-/// Measures a peer; also returns how much it was given.
+/// Measures a peer; also returns the size of its input.
 ///
-/// What takes more than linear time would not come to an end: it is measured at a size where it looks
-/// better than it is.
+/// A peer that takes more than linear time would not finish, so it is measured at a smaller size, where it
+/// looks better than it is.
 #[cfg(feature = "peers")]
 fn peer(
     read: &crate::peers::Read,
@@ -158,7 +158,7 @@ fn peer(
         if took < PATIENCE {
             took = took.min(best(runs.min(5), &mut [&mut || came = read(&pieces)])[0]);
         }
-        // A peer that gives nothing for its input did not read it.
+        // A peer that emits nothing did not parse its input.
         result = ((came > 0).then(|| rate(text.len(), took)), bytes);
         if took > PATIENCE / 8 {
             break;
@@ -172,12 +172,12 @@ fn peers(_: &Subject, _: Payload, _: usize, _: usize) -> Peers {
     Peers::default()
 }
 
-/// A format that is measured.
+/// A format to measure.
 struct Subject {
     format: &'static str,
     /// Whether its arguments are JSON.
     json: bool,
-    /// The format in which the other peer writes the same.
+    /// The corresponding format of the other peer.
     #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "nobody reads it then"))]
     tool_parser_reads: &'static str,
 }
@@ -215,10 +215,10 @@ const fn subject(format: &'static str, json: bool) -> Subject {
 const SUBJECTS: [Subject; 8] = [
     subject("hermes", true),
     subject("kimi_k2", true),
-    // What it reads is the array of older models.
+    // It reads the array format of older models.
     Subject { tool_parser_reads: "mistral", ..subject("mistral_v11", true) },
     subject("deepseek_v31", true),
-    // Not of the JSON family: its arguments are looked at for markers too.
+    // Not in the JSON family: its arguments are searched for markers too.
     subject("harmony", false),
     subject("qwen3_coder", false),
     subject("glm45", false),
@@ -226,15 +226,15 @@ const SUBJECTS: [Subject; 8] = [
 ];
 
 const BYTES: usize = 1 << 20;
-/// How often what is too slow is measured again, and how long to wait before.
+/// How often a slow result is measured again, and how long to wait before.
 const ROUNDS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(300);
-/// How long a peer may take for one run before it is given no more.
+/// Time limit for one run of a peer, before its input is made smaller.
 #[cfg(feature = "peers")]
 const PATIENCE: Duration = Duration::from_millis(400);
-/// Megabytes per second of JSON arguments in pushes of eight bytes.
+/// Required megabytes per second of JSON arguments in pushes of eight bytes.
 const FLOOR: f64 = 300.0;
-/// The same of many small values, which are looked at one by one.
+/// The same for many small values, which are parsed one by one.
 const FLOOR_ROWS: f64 = 200.0;
-/// How many times the speed of the fastest peer.
+/// Required speedup over the fastest peer.
 const TIMES: f64 = 3.0;

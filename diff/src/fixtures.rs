@@ -1,8 +1,8 @@
-//! Conversations with the tokens that openai-harmony renders, and streams with what it reads in them.
+//! Writes conversations with the tokens that openai-harmony renders, and streams with what it parses.
 //!
-//! They are written to `crates/prompt/tests/data/harmony`, whose tests render and read the same. One thing
-//! is not left to openai-harmony: it drops reasoning before the first answer only, and none while calls are
-//! going on. We drop all that came before the newest answer, so that is not given to it.
+//! They go to `crates/prompt/tests/data/harmony`, where tests render and parse the same input. One case is
+//! excluded: openai-harmony drops reasoning only before the first answer, and none while calls are in
+//! progress, whereas we drop everything before the newest answer.
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn conversation(encoding: &HarmonyEncoding, seed: u64) -> Result<Value> {
     }))
 }
 
-/// Makes up what is said: whole turns, and perhaps one that is going on.
+/// Generates messages: complete turns, and possibly one in progress.
 fn said(random: &mut Random, tools: usize) -> Vec<Value> {
     let mut said = Vec::new();
     let mut calls = 0;
@@ -99,7 +99,7 @@ fn said(random: &mut Random, tools: usize) -> Vec<Value> {
             }
         }
         let goes_on = turn + 1 == turns;
-        // Reasoning without anything after it does not come from a client.
+        // Clients do not send reasoning without anything after it.
         while goes_on && said.last().is_some_and(|last| last.get("reasoning").is_some()) {
             said.pop();
         }
@@ -188,7 +188,7 @@ fn theirs(
     Ok(messages)
 }
 
-/// Makes a stream; none if it does not begin with the assistant.
+/// Generates a stream; `None` if it does not begin with the assistant.
 fn stream(encoding: &HarmonyEncoding, seed: u64) -> Result<Option<Value>> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let messages: Vec<_> = (0..=random.below(4)).map(|_| message(&mut random)).collect();

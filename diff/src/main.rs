@@ -1,10 +1,9 @@
-//! Compares how we read Harmony, as text and as token ids, with what openai-harmony reads.
+//! Compares our Harmony parser, on text and on token ids, with openai-harmony.
 //!
-//! `cargo run -- fixtures` writes what openai-harmony renders and reads, for the tests of `prompt`.
-//! `cargo run -- [CONVERSATIONS] [SEED]` in this folder. Conversations are made at random and either
-//! rendered by openai-harmony or written with headers in the orders that models use; half of them
-//! are cut at some token. What we are more lenient with than openai-harmony is not compared: there
-//! is nothing to compare it with.
+//! Run `cargo run -- [CONVERSATIONS] [SEED]` in this folder. Conversations are random and either rendered by
+//! openai-harmony or written with headers in the orders that models use; half of them are truncated at some
+//! token. Input that we accept and openai-harmony refuses is not compared. `cargo run -- fixtures` writes what
+//! openai-harmony renders and parses, for the tests of `prompt`.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -72,7 +71,7 @@ fn compare(encoding: &HarmonyEncoding, words: &Words, seed: u64, tally: &mut Tal
     if random.below(2) == 0 {
         tokens.truncate(random.below(tokens.len() as u64 + 1));
         tally.cut += 1;
-        // Before the first marker we give text back, as an answer without a header.
+        // Before the first marker we emit text, as an answer without a header.
         if tokens.iter().all(|id| *id < ORDINARY) {
             return Ok(());
         }
@@ -90,12 +89,12 @@ fn compare(encoding: &HarmonyEncoding, words: &Words, seed: u64, tally: &mut Tal
     let ours = merge(parts(collector));
     ensure!(ours == want, "as tokens we read {ours:?}, they read {want:?}");
 
-    // As text a marker cannot be told from its characters, and a character may not be cut.
+    // As text, a marker is indistinguishable from its characters, and a character must not be split.
     let text = encoding.tokenizer().decode_utf8(&tokens);
     let Ok(text) = text else { return Ok(()) };
     let markers = tokens.iter().filter(|id| **id >= ORDINARY).count();
     let spelled: usize = MARKERS.iter().map(|word| text.matches(word).count()).sum();
-    // Half a marker after whole arguments counts as one that was cut off.
+    // Half a marker after complete arguments counts as a truncated marker.
     let half = |word: &str| (1..word.len()).any(|length| text.ends_with(&word[..length]));
     if spelled != markers || MARKERS.into_iter().any(half) {
         return Ok(());
@@ -118,7 +117,6 @@ fn compare(encoding: &HarmonyEncoding, words: &Words, seed: u64, tally: &mut Tal
     Ok(())
 }
 
-/// What a message comes to.
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
     Text(String),
@@ -126,13 +124,13 @@ enum Part {
     Call(String, String),
 }
 
-/// Reads tokens as openai-harmony does; where that fails, the messages so far count.
+/// Parses tokens with openai-harmony; if that fails, returns the messages so far.
 fn read(encoding: &HarmonyEncoding, role: Option<Role>, tokens: &[u32]) -> Result<Vec<Message>> {
     let mut parser = StreamableParser::new(encoding.clone(), role)?;
     for token in tokens {
         parser.process(*token)?;
     }
-    // It fails inside of a header.
+    // It fails inside a header.
     let _ = parser.process_eos();
     Ok(parser.messages().to_vec())
 }
@@ -177,7 +175,7 @@ fn parts(collector: Collector) -> impl Iterator<Item = Part> {
     })
 }
 
-/// Makes one of adjacent parts of a kind, as events do; leaves empty ones out.
+/// Merges adjacent parts of the same kind, as events do; drops empty ones.
 fn merge(parts: impl Iterator<Item = Part>) -> Vec<Part> {
     let mut merged: Vec<Part> = Vec::new();
     for part in parts {
@@ -216,7 +214,7 @@ fn message(random: &mut Random) -> Message {
     }
 }
 
-/// Writes a message as models do: the recipient before or after the channel, with or without blanks.
+/// Renders a message as models do: the recipient before or after the channel, with or without blanks.
 fn write(encoding: &HarmonyEncoding, message: &Message, random: &mut Random) -> Vec<u32> {
     let author = message.author.name.as_deref().unwrap_or("assistant");
     let to = message.recipient.as_deref().map(|recipient| format!(" to={recipient}"));
@@ -272,7 +270,7 @@ impl Vocabulary for &Words {
     }
 }
 
-/// The same numbers every time (xorshift).
+/// A repeatable random generator (xorshift).
 struct Random(u64);
 
 impl Random {
