@@ -1,39 +1,39 @@
-//! When a person is asked before something happens.
+//! When a person is asked for approval.
 
 /// When a person is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApprovalPolicy {
     /// Before every command and every change of a file.
     Untrusted,
-    /// When something would go beyond the sandbox, or is destructive, or a rule says so.
+    /// When something would leave the sandbox or is destructive, or a rule says so.
     OnRequest,
-    /// Never: what would ask is refused.
+    /// Never; whatever would need approval is refused.
     #[default]
     Never,
-    /// As [`ApprovalPolicy::OnRequest`], but only for the kinds of questions that are switched on.
+    /// Like [`ApprovalPolicy::OnRequest`], but only for the kinds of questions that are enabled.
     Granular(Granular),
 }
 
-/// Which kinds of questions may be asked; the others are refused as if the policy were never.
+/// Which kinds of questions may be asked; the others are refused as under `Never`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Granular {
-    /// Going beyond the sandbox, and destructive commands.
+    /// Leaving the sandbox, and destructive commands.
     pub sandbox_approval: bool,
-    /// Commands that a rule wants to be asked about.
+    /// Commands that match a `prompt` rule.
     pub rules: bool,
 }
 
-/// What a question is about.
+/// The kind of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// Whether something may happen at all, or outside of the sandbox.
+    /// Whether something may happen at all, or outside the sandbox.
     Sandbox,
-    /// Whether a rule is satisfied.
+    /// Whether a rule that requires approval is satisfied.
     Rule,
 }
 
 impl ApprovalPolicy {
-    /// Returns the name that users write.
+    /// Returns the name used in configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Untrusted => "untrusted",
@@ -43,7 +43,7 @@ impl ApprovalPolicy {
         }
     }
 
-    /// Tells whether a question of this kind may be put to a person.
+    /// Tells whether a question of this kind may be asked.
     pub(crate) fn may_ask(self, question: Question) -> bool {
         match (self, question) {
             (Self::Untrusted | Self::OnRequest, _) => true,

@@ -1,8 +1,8 @@
-//! Policies as values that are put together.
+//! Policies as values that can be combined.
 //!
-//! Whoever has something to say about an effect is a [`Judge`]; having no opinion is an answer too.
-//! The folds are functions of their own, so that opinions that are asked for elsewhere, over a wire
-//! or one after the other, are combined in the same way.
+//! Anything with an opinion about an effect is a [`Judge`]; having no opinion is valid too. The folds are
+//! separate functions, so that opinions collected elsewhere, over a connection or one by one, are combined in
+//! the same way.
 
 use crate::decision::{Decision, Place, Verdict};
 use crate::grants::Grants;
@@ -11,11 +11,10 @@ use crate::request::Effect;
 
 /// Something that may have an opinion about an effect.
 pub trait Judge {
-    /// Gives the opinion, or none.
+    /// Returns the opinion, if there is one.
     fn opinion(&self, effect: &Effect, grants: &Grants) -> Option<Decision>;
 }
 
-/// A list of judges of any kind.
 pub type Judges = Vec<Box<dyn Judge + Send + Sync>>;
 
 impl Judge for Policy {
@@ -31,7 +30,7 @@ impl<F: Fn(&Effect, &Grants) -> Option<Decision>> Judge for F {
     }
 }
 
-/// Judges, and how their opinions become one.
+/// Several judges, and how their opinions are combined.
 pub struct Combined {
     judges: Judges,
     fold: Fold,
@@ -44,17 +43,17 @@ enum Fold {
     Mildest,
 }
 
-/// The first opinion counts; judges after it are not asked.
+/// Combines judges so that the first opinion counts; judges after it are not asked.
 pub fn first_match(judges: Judges) -> Combined {
     Combined { judges, fold: Fold::First }
 }
 
-/// The strictest opinion counts: all must agree to let something happen.
+/// Combines judges so that the strictest opinion counts: all must agree to let something happen.
 pub fn all_of(judges: Judges) -> Combined {
     Combined { judges, fold: Fold::Strictest }
 }
 
-/// The mildest opinion counts: one is enough to let something happen.
+/// Combines judges so that the most lenient opinion counts: one is enough to let something happen.
 pub fn any_of(judges: Judges) -> Combined {
     Combined { judges, fold: Fold::Mildest }
 }
@@ -70,13 +69,13 @@ impl Judge for Combined {
     }
 }
 
-/// A judge that is asked only where another has no opinion.
+/// A judge with a fallback for cases in which it has no opinion.
 pub struct WithFallback<J, K> {
     judge: J,
     fallback: K,
 }
 
-/// Puts a judge behind another.
+/// Adds a fallback to a judge.
 pub fn with_fallback<J: Judge, K: Judge>(judge: J, fallback: K) -> WithFallback<J, K> {
     WithFallback { judge, fallback }
 }
@@ -87,42 +86,37 @@ impl<J: Judge, K: Judge> Judge for WithFallback<J, K> {
     }
 }
 
-/// Returns the first opinion.
 pub fn first(opinions: impl IntoIterator<Item = Option<Decision>>) -> Option<Decision> {
     opinions.into_iter().flatten().next()
 }
 
-/// Returns the strictest opinion, of equals the first.
+/// Returns the strictest opinion; among equals, the first.
 pub fn strictest(opinions: impl IntoIterator<Item = Option<Decision>>) -> Option<Decision> {
     opinions.into_iter().flatten().reduce(|kept, next| {
         if next.verdict.strictness() > kept.verdict.strictness() { next } else { kept }
     })
 }
 
-/// Returns the mildest opinion, of equals the first.
+/// Returns the most lenient opinion; among equals, the first.
 pub fn mildest(opinions: impl IntoIterator<Item = Option<Decision>>) -> Option<Decision> {
     opinions.into_iter().flatten().reduce(|kept, next| {
         if next.verdict.strictness() < kept.verdict.strictness() { next } else { kept }
     })
 }
 
-/// How strict a verdict is, from the mildest.
+/// How strict a verdict is, most lenient first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strictness {
-    /// It runs without a sandbox.
     RunOutside,
-    /// It runs in the sandbox.
     RunSandbox,
-    /// A person is asked whether it runs without a sandbox.
+    /// A person is asked whether it may run outside the sandbox.
     AskOutside,
-    /// A person is asked whether it runs in the sandbox.
+    /// A person is asked whether it may run in the sandbox.
     AskSandbox,
-    /// It does not run.
     Refuse,
 }
 
 impl Verdict {
-    /// Tells how strict it is.
     pub fn strictness(&self) -> Strictness {
         match self {
             Self::Run(Place::Outside) => Strictness::RunOutside,

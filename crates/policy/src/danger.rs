@@ -1,21 +1,21 @@
-//! Commands that destroy files without a way back.
+//! Commands that destroy files irrecoverably.
 //!
-//! They are asked about whatever rules and modes say, because a mistake in them is the one that
-//! cannot be undone. The list is short on purpose: a question that comes often is not read. What git or
-//! an undo brings back is not in it.
+//! They need approval whatever rules and modes say, because this is the one mistake that cannot be undone.
+//! The list is deliberately short: people stop reading a question they get often. Anything that git or an
+//! undo can restore is not on it.
 
 use crate::environment::matches;
 use crate::inspect::{Found, Inspection};
 use crate::shell::{Unknown, Word, excerpt, with_holes};
 use crate::wrap::{self, Fed, base_name};
 
-/// Returns the first part that destroys files, as it is written.
+/// Returns the first part that destroys files, as written.
 pub(crate) fn find(inspection: &Inspection) -> Option<String> {
     let found = inspection.commands.iter().find(|found| is_destructive(found));
     let onto_device = || inspection.outputs.iter().find(|word| is_device(word));
     let redirected = || onto_device().map(|word| format!("> {}", excerpt(&word.source)));
     found.map(Found::source).or_else(redirected).or_else(|| {
-        // Nobody knows what a script does that is not understood; naming such a program is enough.
+        // It is unknown what a script does that could not be parsed, so mentioning such a program is enough.
         let mut texts = inspection.raw.iter().chain(&inspection.embedded);
         let hidden = || inspection.raw.iter().find(|text| hides_a_destroyer(text));
         let named = texts.find(|text| names_a_destroyer(text));
@@ -28,13 +28,13 @@ fn is_destructive(found: &Found) -> bool {
         return false;
     };
     let Some(name) = name.known().map(base_name) else {
-        // A pattern in the place of a name means one of the files that it fits.
+        // A glob in command position expands to one of the matching files.
         return match name.unknown {
             Some(Unknown::Glob) => fits_a_destroyer(&name.source),
             _ => becomes_a_destroyer(&name.pattern(), arguments, found.fed),
         };
     };
-    // Several builds of a program are told apart like this: `rm.coreutils`, `git.exe`.
+    // Some systems have several builds of a program: `rm.coreutils`, `git.exe`.
     let builds = [".coreutils", ".exe", ".real"];
     let name = builds.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
     match name {
@@ -57,14 +57,14 @@ fn is_destructive(found: &Found) -> bool {
 
 fn removes_too_much(arguments: &[Word]) -> bool {
     let (options, operands) = split_options(arguments);
-    // Words that come from elsewhere may be options, but not those that a pattern finds.
+    // Words that come from elsewhere may be options, but not those that a glob produces.
     if options.iter().any(|word| word.unknown >= Some(Unknown::Brace)) {
         return true;
     }
     if options.iter().any(|word| has_option(word, "f", "--force")) {
         return true;
     }
-    // An option of which only a part is known, and another name of the same flag.
+    // An option that is only partly known, and another name of the same flag.
     let forces = |word: &Word| {
         let option = word.text.starts_with('-') && word.text != "-";
         option
@@ -87,7 +87,7 @@ fn split_options(arguments: &[Word]) -> (&[Word], &[Word]) {
     }
 }
 
-/// Tells whether a word is an option, as one of these letters in a cluster or as an abbreviation.
+/// Tells whether a word contains an option, as one of these letters in a cluster or as an abbreviation.
 fn has_option(word: &Word, letters: &str, long: &str) -> bool {
     match word.text.strip_prefix("--") {
         Some(name) => !name.is_empty() && long.starts_with(word.text.as_str()),
@@ -98,19 +98,19 @@ fn has_option(word: &Word, letters: &str, long: &str) -> bool {
     }
 }
 
-/// Tells whether removing this and all in it takes more than a directory of the work at hand.
+/// Tells whether removing this recursively affects more than a directory of the project.
 fn is_wide(word: &Word) -> bool {
     if word.unknown >= Some(Unknown::Brace) {
         return true;
     }
-    // A name that is not known from its beginning may be empty: then `"$x/"` is the root. A pattern
-    // that begins a path, or follows only what leads up or nowhere, takes everything in a directory.
+    // A path with an unknown beginning may expand to an empty string: then `"$x/"` is the root. A glob at
+    // the beginning of a path, or after only `.` and `..`, matches everything in a directory.
     let known = word.text.as_str();
     let begins = known.is_empty() || known.chars().all(|c| matches!(c, '.' | '/'));
     if matches!(word.unknown, Some(Unknown::Quoted | Unknown::Glob)) && begins {
         return true;
     }
-    // What the history is kept in.
+    // This is where the history is kept.
     if known.trim_end_matches('/').ends_with(".git") {
         return true;
     }
@@ -124,7 +124,7 @@ fn is_wide(word: &Word) -> bool {
     if home("~") || home("$HOME") || home("$PWD") || home("$OLDPWD") || path.is_empty() {
         return true;
     }
-    // `~user` is somebody's home.
+    // `~user` is a home directory.
     if word.unknown == Some(Unknown::Tilde) && !path.contains('/') {
         return true;
     }
@@ -133,11 +133,11 @@ fn is_wide(word: &Word) -> bool {
         ".." => depth.saturating_sub(1),
         _ => depth + 1,
     });
-    // The root and what lies directly in it; the directory itself, and those above it.
+    // The root and its direct children; the current directory and its parents.
     depth == 0 || (path.starts_with('/') && depth == 1)
 }
 
-/// `git [OPTIONS] COMMAND` where the command throws away what is not committed.
+/// Tells whether `git [OPTIONS] COMMAND` discards uncommitted work.
 fn discards(arguments: &[Word]) -> bool {
     let mut at = 0;
     let mut sure = true;
@@ -147,7 +147,7 @@ fn discards(arguments: &[Word]) -> bool {
         }
         let text = word.text.as_str();
         let takes = wrap::GIT_VALUES.contains(&text);
-        // Of an option that is not known, the next word may be the value, or the command.
+        // After an unknown option, the next word may be its value or the command.
         sure &= takes || text.contains('=') || wrap::GIT_FLAGS.contains(&text);
         at += 1 + usize::from(takes);
     }
@@ -165,7 +165,7 @@ fn discards(arguments: &[Word]) -> bool {
     let step = rest.get(place + 1).and_then(Word::known);
     let everything = options.iter().chain(operands).any(is_everything);
     match rest[place].text.as_str() {
-        // Whether it needs a force flag is a setting, which may come from anywhere.
+        // Whether it needs a force flag is a setting that may come from anywhere.
         "clean" => has("f", "--force") || unknown || !(has("n", "--dry-run") || has("h", "--help")),
         "reset" => has("", "--hard"),
         "checkout" => has("f", "--force") || everything,
@@ -174,14 +174,14 @@ fn discards(arguments: &[Word]) -> bool {
         "stash" => matches!(step, Some("drop" | "clear")),
         "worktree" => step == Some("remove") && has("f", "--force"),
         "submodule" => step == Some("deinit") && has("f", "--force"),
-        // One file at a time is what it is there for, and `git rm -r` keeps what was changed.
+        // Removing single files is its purpose, and `git rm -r` keeps modified files.
         "rm" => {
             let keeps = has("n", "--dry-run") || has("", "--cached");
             has("f", "--force") && !keeps && (has("r", "") || everything)
         }
         "checkout-index" => has("f", "--force") && has("a", "--all"),
         "read-tree" => has("u", "") && has("", "--reset"),
-        // What could bring back commits that no branch has.
+        // These are what could restore commits that no branch has.
         "gc" => ["--prune=now", "--prune=all"].iter().any(|it| has("", it)),
         "prune" => !(has("nh", "--dry-run") || has("", "--expire") || has("", "--help")),
         "reflog" => matches!(step, Some("expire" | "delete")) && !has("n", "--dry-run"),
@@ -189,7 +189,7 @@ fn discards(arguments: &[Word]) -> bool {
     }
 }
 
-/// Tells whether a path of git means everything in a directory.
+/// Tells whether a pathspec matches everything in a directory.
 fn is_everything(word: &Word) -> bool {
     let text = word.text.as_str();
     let pattern = word.unknown == Some(Unknown::Glob) && text.is_empty();
@@ -197,7 +197,7 @@ fn is_everything(word: &Word) -> bool {
         || (word.unknown.is_none() && matches!(text, "." | "./" | ":/" | ":/." | "*" | ":(top)"))
 }
 
-/// Commands of git that can throw away what is not committed, or what nothing leads to any more.
+/// Git commands that can discard uncommitted work, or unreachable objects.
 const DISCARDING: [&str; 14] = [
     "checkout",
     "checkout-index",
@@ -215,8 +215,8 @@ const DISCARDING: [&str; 14] = [
     "worktree",
 ];
 
-/// `truncate` with a size that may be less than a file has. One with a unit is how files of a size are
-/// made, and a plain number is how they are cut.
+/// Tells whether `truncate` may shrink a file. A size with a unit is typically used to create files, a plain
+/// number to cut them.
 fn cuts_files(arguments: &[Word]) -> bool {
     let mut arguments = arguments.iter();
     while let Some(word) = arguments.next() {
@@ -248,7 +248,7 @@ fn cuts_files(arguments: &[Word]) -> bool {
     false
 }
 
-/// `rsync` that removes what the other side lacks, or what was sent.
+/// Tells whether `rsync` deletes extraneous or sent files.
 fn mirrors(arguments: &[Word]) -> bool {
     let removes = |word: &Word| {
         word.text == "--del"
@@ -265,13 +265,13 @@ fn mirrors(arguments: &[Word]) -> bool {
     arguments.iter().any(removes) && !arguments.iter().any(tries)
 }
 
-/// Tells whether a word is an option that may be cut short down to `least`, with or without a value.
+/// Tells whether a word is an option that may be abbreviated down to `least`, with or without a value.
 fn begins_option(word: &Word, long: &str, least: &str) -> bool {
     let name = word.text.split('=').next().unwrap_or_default();
     long.starts_with(name) && name.starts_with(least)
 }
 
-/// `of=` with a device, or with what could be one.
+/// Tells whether this is `of=` with a possible device.
 fn overwrites_device(word: &Word) -> bool {
     let Some(target) = word.text.strip_prefix("of=") else {
         return word.unknown >= Some(Unknown::Brace) && "of=/dev/".starts_with(&word.text);
@@ -282,7 +282,7 @@ fn overwrites_device(word: &Word) -> bool {
     names_device(target)
 }
 
-/// Tells whether a word names a device, or what could be none other.
+/// Tells whether a word names a device, or can only become one.
 fn is_device(word: &Word) -> bool {
     match word.known() {
         Some(text) => names_device(text),
@@ -295,21 +295,21 @@ fn names_device(path: &str) -> bool {
     path.strip_prefix("/dev/").is_some_and(|name| !name.is_empty() && !kept(name))
 }
 
-/// How the names of devices begin that keep nothing.
+/// Prefixes of devices that store nothing.
 const HARMLESS_DEVICES: [&str; 15] = [
     "console", "fd/", "full", "kmsg", "log", "null", "pts/", "random", "shm/", "stderr", "stdin",
     "stdout", "tcp/", "tty", "udp/",
 ];
 
-/// How the names of disks begin.
+/// Prefixes of disk devices.
 const DISKS: [&str; 6] = ["/dev/disk", "/dev/mapper", "/dev/md", "/dev/nvme", "/dev/sd", "/dev/vd"];
 
-/// Tells whether the name of a command, as a pattern of what it may become, could be one that destroys files.
+/// Tells whether a command name, given as a pattern of what it may expand to, could be a destructive program.
 fn becomes_a_destroyer(pattern: &str, arguments: &[Word], fed: Fed) -> bool {
     let pattern = base_name(pattern);
     let written = pattern.chars().filter(|c| !matches!(c, '*' | '?')).count();
-    // Of most names that are expanded, nothing else is written: `$CC -c x`. What they are called with is all
-    // that tells them apart then.
+    // Most names with expansions consist of nothing else: `$CC -c x`. Then only the arguments tell them
+    // apart.
     if written == 0 || pattern.contains('[') {
         return removes_by_options(arguments);
     }
@@ -319,7 +319,7 @@ fn becomes_a_destroyer(pattern: &str, arguments: &[Word], fed: Fed) -> bool {
     })
 }
 
-/// Tells whether options are those with which `rm` removes everything, and no others.
+/// Tells whether the options are exactly those with which `rm` removes everything.
 fn removes_by_options(arguments: &[Word]) -> bool {
     let (options, _) = split_options(arguments);
     let options = options.iter().filter(|word| word.text.starts_with('-'));
@@ -328,9 +328,8 @@ fn removes_by_options(arguments: &[Word]) -> bool {
     letters.contains('f') && letters.contains(['r', 'R'])
 }
 
-/// Tells whether a text that is not understood has a name in it that may become one of a program that
-/// destroys files: `r${z}m -f`. A part of a name is seldom more than a coincidence (`${minutes}m`), so
-/// it must be called like one.
+/// Tells whether a text that could not be parsed contains a name that may expand to a destructive program:
+/// `r${z}m -f`. A partial name is mostly a coincidence (`${minutes}m`), so its arguments must match too.
 fn hides_a_destroyer(text: &str) -> bool {
     const HOLE: char = '\u{1}';
     let shown = with_holes(text, HOLE);
@@ -359,7 +358,7 @@ fn hides_a_destroyer(text: &str) -> bool {
 fn names_a_destroyer(text: &str) -> bool {
     let destroys = |name: &str| {
         name == "-delete" || ["rm", "grm"].contains(&name) || destroys_always(name) || {
-            // As functions of other languages are called.
+            // As in function calls of other languages.
             let last = name.rsplit('.').next().unwrap_or(name);
             ["rmtree", "rm_rf", "rm_r", "rmSync"].contains(&last)
         }
@@ -370,16 +369,16 @@ fn names_a_destroyer(text: &str) -> bool {
     names_in(text).any(destroys) || pairs.iter().any(|(one, other)| names(one) && names(other))
 }
 
-/// The parts of a text that could be names of programs.
+/// Returns the parts of a text that could be names of programs.
 pub(crate) fn names_in(text: &str) -> impl Iterator<Item = &str> {
     let of_names = |c: char| c.is_ascii_alphanumeric() || "_.-+".contains(c);
     text.split(move |c: char| !of_names(c))
 }
 
-/// Tells whether a file name pattern could stand for a program that destroys files.
+/// Tells whether a glob could match a destructive program.
 fn fits_a_destroyer(pattern: &str) -> bool {
     let pattern = base_name(pattern);
-    // Which characters brackets stand for is not worth reading: nobody names a program like this.
+    // Parsing what brackets match is not worth it: no ordinary command names a program like this.
     pattern.contains(['[', '(', '\\', '"', '\'']) || destroyers().any(|name| matches(pattern, name))
 }
 
@@ -387,12 +386,12 @@ fn destroyers() -> impl Iterator<Item = &'static str> {
     ["rm", "grm"].into_iter().chain(DESTROYERS)
 }
 
-/// Programs that are there to destroy what they are given.
+/// Tells whether a program is destructive with any arguments.
 fn destroys_always(name: &str) -> bool {
     DESTROYERS.contains(&name) || name.starts_with("mkfs.")
 }
 
-/// Longer than the names of programs that destroy files, with what may be written around them.
+/// Longer than the name of any destructive program, including what may be around it.
 const NAME_BYTES_MAX: usize = 64;
 
 const DESTROYERS: [&str; 10] = [

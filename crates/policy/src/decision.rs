@@ -1,135 +1,124 @@
-//! What was decided, why, and the permit that comes of it.
+//! Decisions, their reasons, and the permits that result from them.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::profile::Profile;
 
-/// A verdict and what led to it.
+/// A verdict and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What may happen.
     pub verdict: Verdict,
-    /// Why.
     pub because: Because,
 }
 
-/// What may happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may happen here.
+    /// It may run, here or outside the sandbox.
     Run(Place),
-    /// It may happen if a person says so.
+    /// It may happen if a person approves.
     Ask(Ask),
-    /// It may not happen, for this reason, which the model reads.
+    /// It may not happen; the model gets this reason.
     Refuse(String),
 }
 
-/// Where something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// Without any sandbox.
     Outside,
     /// Under the profile of the thread.
     Sandbox,
 }
 
-/// A question to a person.
+/// A request for approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Where it happens once it is accepted.
+    /// Where it runs once approved.
     pub place: Place,
-    /// What to tell the person, if there is more to tell than what would happen.
+    /// What to tell the person beyond what would happen.
     pub reason: Option<String>,
-    /// The prefix that may be remembered with the answer; none if remembering is not on offer.
+    /// The prefix that can be remembered with the answer; `None` if that is not offered.
     pub prefix: Option<Vec<String>>,
 }
 
-/// Why a decision is what it is.
+/// The reason for a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Because {
-    /// A rule says so.
+    /// A rule matched.
     Rule {
         /// The rule's pattern, as words.
         pattern: String,
-        /// `FILE:LINE:COL`, or where else it comes from.
+        /// `FILE:LINE:COL`, or another source.
         source: String,
     },
-    /// It destroys files without a way back.
+    /// It destroys files irrecoverably.
     Destructive {
-        /// The part of the script that does.
+        /// The part of the script that does it.
         command: String,
     },
-    /// A part of it cannot be understood, and a rule could be about it.
-    Unclear {
-        /// That part.
-        command: String,
-    },
+    /// A part of it could not be parsed, and a rule may apply to it.
+    Unclear { command: String },
     /// The model asks to leave the sandbox.
     Escalation,
-    /// It would be typed into a command that runs outside of the sandbox.
+    /// It is input to a command that runs outside the sandbox.
     TypedOutside,
-    /// The approval policy asks before everything.
+    /// The approval policy requires approval for everything.
     Untrusted,
-    /// There is no sandbox to keep to.
+    /// The mode has no sandbox.
     FullAccess,
-    /// Nothing speaks against it inside of the sandbox.
+    /// Nothing prevents it from running in the sandbox.
     Sandbox,
-    /// A rule allows it; but where it would run, something that the model can write has a say in what
-    /// is run, so it stays in the sandbox.
+    /// A rule allows it, but something the model can write influences what would run, so it stays in the
+    /// sandbox.
     Kept {
-        /// The rule's pattern, as words.
         pattern: String,
-        /// Where the rule comes from.
         source: String,
-        /// What has a say.
+        /// What influences it.
         why: Kept,
     },
-    /// The file is in a directory that stays read-only.
+    /// The file is in a read-only directory.
     Protected(PathBuf),
     /// The file is in no writable directory.
     OutsideRoots(PathBuf),
-    /// The sandbox lets nothing be written.
+    /// The sandbox mode is read-only.
     ReadOnly,
-    /// The user accepted the same before, for as long as the thread is loaded.
+    /// The user approved the same for this session before.
     Granted,
 }
 
-/// Why a rule that allows a command does not take it out of the sandbox.
+/// Why an `allow` rule does not take a command out of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Nobody has looked at the disk.
+    /// The disk was not examined.
     Unseen,
-    /// It runs elsewhere than in the directory of the thread.
+    /// It runs outside the thread's directory.
     Elsewhere(PathBuf),
-    /// The home of the user, with the settings of programs, lies where the model can write.
+    /// The user's home, with the settings of programs, is writable by the model.
     Home(PathBuf),
-    /// The program is named by a path that begins in the working directory.
+    /// The program is given by a path relative to the working directory.
     Relative(String),
-    /// There is no such program.
     NoProgram(String),
-    /// The program, or a link or directory on the way to it, lies where the model can write.
+    /// The program, or a link or directory on the path to it, is writable by the model.
     Program(String, PathBuf),
-    /// The program runs what files of the project say.
+    /// The program runs what project files say.
     Project(String),
-    /// It is not known that the program only looks, and the rule does not name all of its words.
+    /// The program is not known to only inspect, and the rule does not name all of its words.
     Arguments(String),
-    /// It changes what the commands after it mean.
+    /// It changes what the following commands mean.
     Changes(String),
-    /// What it runs cannot be told for sure.
+    /// What it runs cannot be determined.
     Unclear,
 }
 
-/// Leave to do something, of the one kind that processes are started and files are written with.
+/// A permit to do something; the only way to start processes and write files for a model.
 ///
-/// It cannot be made up: it comes from a decision to run, or from a question that was accepted.
+/// It cannot be forged: it comes from a decision to run, or from an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
     profile: Profile,
 }
 
 impl Permit {
-    /// Returns what holds for whatever this permits.
+    /// Returns the sandbox profile that applies.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
@@ -143,7 +132,7 @@ impl Permit {
 }
 
 impl Verdict {
-    /// Turns leave to run into a permit under `profile`; nothing else can be turned into one.
+    /// Turns a decision to run into a permit under `profile`; `None` for any other decision.
     pub fn permit(&self, profile: &Profile) -> Option<Permit> {
         match self {
             Self::Run(place) => Some(Permit::new(*place, profile)),
@@ -153,7 +142,7 @@ impl Verdict {
 }
 
 impl Ask {
-    /// Turns a question that a person has accepted into a permit.
+    /// Turns an approved question into a permit.
     pub fn accepted(&self, profile: &Profile) -> Permit {
         Permit::new(self.place, profile)
     }

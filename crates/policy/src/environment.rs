@@ -1,37 +1,33 @@
-//! Which variables the commands of a model get to see.
+//! Which environment variables a model's commands get.
 
-/// Which variables to begin with.
+/// Which variables to start with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inherit {
-    /// All of ours.
+    /// All of heddle's own.
     #[default]
     All,
-    /// Those without which a shell is not usable.
+    /// Those a shell needs to be usable.
     Core,
-    /// None.
     None,
 }
 
-/// How the environment of commands is made from ours.
+/// How the environment of commands is derived from ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnvironmentPolicy {
-    /// What to begin with.
     pub inherit: Inherit,
     /// Whether variables that look like secrets are kept.
     pub keep_secrets: bool,
     /// Patterns of names to drop.
     pub exclude: Vec<String>,
-    /// Variables to add or replace.
     pub set: Vec<(String, String)>,
-    /// If not empty, only names that match one of these stay.
+    /// If not empty, only names that match one of these are kept.
     pub include_only: Vec<String>,
 }
 
-/// What [`Inherit::Core`] keeps.
 const CORE: [&str; 11] = [
     "HOME", "LOGNAME", "PATH", "SHELL", "USER", "USERNAME", "TMPDIR", "TEMP", "TMP", "TERM", "LANG",
 ];
-/// Names that look like secrets.
+/// Patterns of names that look like secrets.
 const SECRETS: [&str; 12] = [
     "*KEY*",
     "*SECRET*",
@@ -46,7 +42,7 @@ const SECRETS: [&str; 12] = [
     "*CONN_STR*",
     "*BINDPW",
 ];
-/// Parts of names, between underscores, that say that the value is a secret.
+/// Parts of names, between underscores, that mark the value as a secret.
 const SECRET_PARTS: [&str; 12] = [
     "AUTH",
     "AUTHORIZATION",
@@ -61,9 +57,9 @@ const SECRET_PARTS: [&str; 12] = [
     "PW",
     "PWD",
 ];
-/// Names that look like secrets and are none.
+/// Names that look like secrets but are not.
 const HARMLESS: [&str; 4] = ["PWD", "OLDPWD", "SSH_AUTH_SOCK", "GOPRIVATE"];
-/// What a value begins with that is a token, whatever the variable is called.
+/// Prefixes of values that are tokens, whatever the variable is called.
 const TOKENS: [&str; 32] = [
     "ghp_",
     "gho_",
@@ -98,8 +94,8 @@ const TOKENS: [&str; 32] = [
     "AGE-SECRET-KEY-1",
     "xoxe",
 ];
-/// What secrets are called in settings that are written into one value, as in `password=…`,
-/// `"client_secret": "…"` or `?token=…`.
+/// Names of secrets in settings embedded in a value, as in `password=…`, `"client_secret": "…"` or
+/// `?token=…`.
 const SECRET_SETTINGS: [&str; 20] = [
     "accesskey",
     "access_key",
@@ -124,7 +120,7 @@ const SECRET_SETTINGS: [&str; 20] = [
 ];
 
 impl EnvironmentPolicy {
-    /// Applies the policy: inherit, drop secrets, drop excluded, set, keep only what is included.
+    /// Applies the policy: inherit, drop secrets, drop excluded names, set, keep only included names.
     pub fn apply(&self, ours: impl IntoIterator<Item = (String, String)>) -> Vec<(String, String)> {
         let mut kept: Vec<_> = ours
             .into_iter()
@@ -154,7 +150,8 @@ impl EnvironmentPolicy {
     }
 }
 
-/// Git refuses to run with settings in variables of which some are missing, so then all of them go.
+/// Drops all of git's settings in variables if one is missing, because git refuses to run with an incomplete
+/// list.
 fn drop_half_git_settings(kept: &mut Vec<(String, String)>) {
     let value =
         |wanted: &str| kept.iter().find(|(name, _)| name == wanted).map(|(_, it)| it.clone());
@@ -171,10 +168,10 @@ fn drop_half_git_settings(kept: &mut Vec<(String, String)>) {
     kept.retain(|(name, _)| !part(name));
 }
 
-/// Settings of git in variables that are looked at.
+/// How many of git's settings in variables are examined.
 const GIT_SETTINGS_MAX: usize = 1000;
 
-/// Tells whether a variable is called like one that holds a secret.
+/// Tells whether a variable has the name of a secret.
 fn names_a_secret(name: &str) -> bool {
     let is = |known: &&str| name.eq_ignore_ascii_case(known);
     if HARMLESS.iter().any(is) || name.starts_with("GIT_CONFIG_KEY_") {
@@ -185,13 +182,13 @@ fn names_a_secret(name: &str) -> bool {
         || parts.any(|part| SECRET_PARTS.iter().any(|it| part.eq_ignore_ascii_case(it)))
 }
 
-/// Tells whether a value is a secret, or holds one that cannot be taken out of it.
+/// Tells whether a value is a secret, or contains one that cannot be removed.
 fn is_a_secret(name: &str, value: &str) -> bool {
     if HARMLESS.contains(&name) || CORE.contains(&name) {
         return false;
     }
     let folded = value.to_ascii_lowercase();
-    // A part of a path is no token, whatever it begins with.
+    // A path component is not a token, whatever its prefix.
     let words = || value.split(|c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c)));
     let is_token = |word: &str| {
         word.len() >= TOKEN_BYTES_MIN && TOKENS.iter().any(|begin| word.starts_with(begin))
@@ -205,7 +202,7 @@ fn is_a_secret(name: &str, value: &str) -> bool {
         || (value.contains("-----BEGIN") && value.contains("PRIVATE KEY"))
 }
 
-/// Tells whether a setting inside of a value, in lower case, has the name of a secret.
+/// Tells whether a setting embedded in a value, in lower case, has the name of a secret.
 fn sets_a_secret(folded: &str) -> bool {
     SECRET_SETTINGS.iter().any(|name| {
         follows(folded, name).any(|rest| {
@@ -217,17 +214,17 @@ fn sets_a_secret(folded: &str) -> bool {
     })
 }
 
-/// Returns what stands behind each occurrence of a name that is not the end of a longer word.
+/// Returns what follows each occurrence of a name that is not the end of a longer word.
 fn follows<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     text.match_indices(name).filter_map(move |(at, _)| {
         let before = text[..at].chars().next_back();
-        // `compass=` is no `pass=`, but `db_pass=` and `accessToken=` are.
+        // `compass=` is not `pass=`, but `db_pass=` and `accessToken=` count.
         let begins = name.len() > 4 || !before.is_some_and(|c| c.is_ascii_alphanumeric());
         begins.then(|| &text[at + name.len()..])
     })
 }
 
-/// Tells whether a value is a user and a password for a database as drivers of Go write it:
+/// Tells whether a value contains database credentials as Go drivers write them:
 /// `user:password@tcp(host)/name`.
 fn logs_in_without_scheme(value: &str) -> bool {
     value.match_indices('@').any(|(at, _)| {
@@ -239,8 +236,8 @@ fn logs_in_without_scheme(value: &str) -> bool {
     })
 }
 
-/// Takes who logs in, and with which password, out of every URL in a value. A name alone stays, but
-/// not in those of the web, where it is a token.
+/// Removes user names and passwords from every URL in a value. A user name alone stays, except in web URLs,
+/// where it is a token.
 fn without_logins(value: &str) -> String {
     let mut kept = String::with_capacity(value.len());
     let mut rest = value;
@@ -248,7 +245,7 @@ fn without_logins(value: &str) -> String {
         let (before, after) = rest.split_at(at + 3);
         kept.push_str(before);
         let end = after.find(ENDS_AUTHORITY).unwrap_or(after.len());
-        // A password may have an `@` in it, or a `/` that should have been escaped.
+        // A password may contain an `@`, or a `/` that should have been escaped.
         let login = after[..end].rfind('@').or_else(|| {
             let line = after.find([' ', '\n', '"', '\'', ',']).unwrap_or(after.len());
             let at = after[..line].rfind('@')?;
@@ -273,15 +270,15 @@ fn without_logins(value: &str) -> String {
     kept
 }
 
-/// Where the part of a URL ends that names who and where.
+/// Characters that end the authority part of a URL.
 const ENDS_AUTHORITY: [char; 9] = ['/', '?', '#', ' ', '\n', '"', '\'', ',', '\\'];
-/// Shorter values are words.
+/// Shorter values are ordinary words.
 const TOKEN_BYTES_MIN: usize = 20;
 const BEARER_BYTES_MIN: usize = 8;
 
-/// Matches a name against a pattern with `*` and `?`, whatever the case.
+/// Matches a name against a pattern with `*` and `?`, ignoring case.
 ///
-/// The usual two-pointer walk: a mismatch goes back to the last star only, so the cost is bounded by
+/// The usual two-pointer algorithm: a mismatch backtracks to the last star only, so the cost is bounded by
 /// the product of the lengths and there is no recursion.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let fold = |text: &str| text.chars().map(|c| c.to_ascii_uppercase()).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! How a decision came about, as plain data for whoever shows it.
+//! How a decision was made, as plain data for display.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,39 +12,37 @@ use crate::request::CommandRequest;
 use crate::rules::PrefixRule;
 use crate::shell::{Feature, Unclear, Word};
 
-/// A decision about a command, and all that was found out on the way.
+/// A decision about a command, and everything it is based on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The decision, with the rule and its place if a rule led to it.
+    /// The decision, with the rule and its location if a rule caused it.
     pub decision: Decision,
-    /// Where the command would run, if it may or once it is accepted.
+    /// Where the command would run, if it may or once it is approved.
     pub place: Option<Place>,
     /// The command itself, then every simple command that it could run.
     pub commands: Vec<ExplainedCommand>,
-    /// What the scripts in it have besides simple commands.
+    /// What its scripts contain besides simple commands.
     pub features: BTreeSet<Feature>,
-    /// What was not understood.
+    /// What could not be parsed.
     pub unclear: Vec<Unclear>,
     /// The part that destroys files, if there is one.
     pub destructive: Option<String>,
-    /// Whether rules allow every part of it.
     pub allowed: bool,
-    /// What keeps it in the sandbox all the same.
+    /// What keeps it in the sandbox anyway.
     pub kept: Option<Because>,
-    /// Why rules do not allow it that allow a part of it.
+    /// Why rules that allow a part of it do not allow all of it.
     pub uncovered: Vec<Uncovered>,
 }
 
 /// Why a command is not allowed although a rule allows a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncovered {
-    /// No rule allows this part.
     Part(String),
-    /// This word is known only when it runs.
+    /// This word is known only at run time.
     Word(String),
-    /// The script has something that no rule allows.
+    /// The script contains something that no rule allows.
     Feature(Feature),
-    /// This part is not understood.
+    /// This part could not be parsed.
     Unclear(String),
 }
 
@@ -59,30 +57,26 @@ impl fmt::Display for Uncovered {
     }
 }
 
-/// A simple command that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedCommand {
-    /// The command as it is written, shortened.
+    /// The command as written, shortened.
     pub text: String,
-    /// Its words.
     pub words: Vec<Word>,
-    /// The command that runs it, by its place in the list; none for the whole command.
+    /// Index of the command that runs it; `None` for the whole command.
     pub run_by: Option<usize>,
-    /// The rules that are, or may be, about it.
+    /// The rules that match it, or may match.
     pub rules: Vec<MatchedRule>,
 }
 
-/// A rule that is about a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchedRule {
-    /// The rule, with its place.
     pub rule: PrefixRule,
-    /// How sure that is; never [`Match::No`].
+    /// How certain the match is; never [`Match::No`].
     pub matched: Match,
 }
 
 impl Policy {
-    /// Decides about a command as [`Policy::command`] does, and says how.
+    /// Decides about a command like [`Policy::command`], and explains how.
     pub fn explain(&self, request: &CommandRequest, grants: &Grants) -> Explanation {
         let inspection = Inspection::of(&request.argv);
         let decision = self.decide(request, grants, &inspection);

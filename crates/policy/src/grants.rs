@@ -1,11 +1,11 @@
-//! What a person has accepted for as long as the thread is loaded.
+//! What a person has approved for this session.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::request::{CommandRequest, InputRequest, WriteRequest};
 
-/// What was accepted for the session: exactly these commands, inputs and files.
+/// Approvals for the session: exactly these commands, inputs and files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     commands: HashSet<(Vec<String>, PathBuf, bool)>,
@@ -14,17 +14,16 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Remembers a command: the same words in the same directory, inside or outside as asked.
+    /// Remembers a command: the same words in the same directory, inside or outside the sandbox as requested.
     pub fn add_command(&mut self, request: &CommandRequest) {
         self.commands.insert(key(request));
     }
 
-    /// Remembers what was typed: the same text into the same command.
+    /// Remembers input: the same text into the same command.
     pub fn add_input(&mut self, request: &InputRequest) {
         self.inputs.insert(input_key(request));
     }
 
-    /// Remembers files.
     pub fn add_write(&mut self, request: &WriteRequest) {
         self.files.extend(request.paths.iter().cloned());
     }
@@ -50,7 +49,7 @@ fn key(request: &CommandRequest) -> (Vec<String>, PathBuf, bool) {
     (request.argv.clone(), request.cwd.clone(), request.escalation.is_some())
 }
 
-/// The command, where it runs, whether it does so without a sandbox, and the text.
+/// The command, its directory, whether it runs outside the sandbox, and the text.
 type InputKey = (Vec<String>, PathBuf, bool, String);
 
 fn input_key(request: &InputRequest) -> InputKey {

@@ -1,4 +1,4 @@
-//! Everything that a command could run, found in its words, its scripts and its wrappers.
+//! Finds everything a command could run, in its words, its scripts and its wrappers.
 
 mod dialect;
 
@@ -14,61 +14,59 @@ use dialect::Dialect;
 pub(crate) struct Inspection {
     /// The command itself, then everything it runs.
     pub(crate) commands: Vec<Found>,
-    /// What the scripts in it have besides simple commands.
+    /// What its scripts contain besides simple commands.
     pub(crate) features: BTreeSet<Feature>,
-    /// What was not understood.
+    /// What could not be parsed.
     pub(crate) unclear: Vec<Unclear>,
-    /// What could not be understood, as it is written: scripts, and words of wrappers.
+    /// Source of what could not be parsed: scripts, and words of wrappers.
     pub(crate) raw: Vec<String>,
-    /// Code of other languages that may start programs.
+    /// Code in other languages that may start programs.
     pub(crate) embedded: Vec<String>,
-    /// Scripts in which it cannot be told where the command begins that is carried elsewhere.
+    /// Scripts in which the beginning of a command that runs elsewhere cannot be determined.
     pub(crate) doubtful: Vec<String>,
-    /// The variables that are set, as `NAME=value`.
+    /// Assignments, as `NAME=value`.
     pub(crate) settings: Vec<Word>,
-    /// The files that are redirected to standard inputs.
+    /// Files redirected to stdin.
     pub(crate) inputs: Vec<Word>,
-    /// The files that output is redirected to.
+    /// Files that output is redirected to.
     pub(crate) outputs: Vec<Word>,
 }
 
-/// A simple command that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) words: Vec<Word>,
     /// What runs it, if it is not the whole command.
     pub(crate) origin: Option<Origin>,
-    /// Whether it gets names of files from elsewhere.
+    /// Whether it gets file names from elsewhere.
     pub(crate) fed: Fed,
-    /// Set on the shell that only carries the script.
+    /// Set for the shell that only carries the script.
     pub(crate) carrier: bool,
-    /// How the shell that runs it reads scripts.
+    /// How the shell that runs it parses scripts.
     dialect: Dialect,
-    /// What it reads, if its script says so.
+    /// What it reads from stdin, if its script contains that.
     input: Option<Input>,
 }
 
-/// A part of a script that a command reads.
+/// A part of a script that a command reads from stdin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Input {
-    /// The number of the script.
+    /// Index of the script.
     script: usize,
     range: Range<usize>,
 }
 
-/// Where a command was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// The command that runs it.
+    /// Index of the command that runs it.
     pub(crate) parent: usize,
-    /// The place among that one's words of the script, or else of the first word.
+    /// Which word of that command contains the script, or is the first word.
     pub(crate) at: usize,
     /// Whether it is in a script.
     pub(crate) scripted: bool,
 }
 
 impl Found {
-    /// Shows it as it was written.
+    /// Returns it as written.
     pub(crate) fn source(&self) -> String {
         let mut line = String::new();
         for word in &self.words {
@@ -85,7 +83,7 @@ impl Found {
 }
 
 impl Inspection {
-    /// Looks into an argument vector.
+    /// Inspects an argument vector.
     pub(crate) fn of(argv: &[String]) -> Self {
         let words: Vec<Word> = argv.iter().map(Word::literal).collect();
         let mut inspector = Inspector { budget: SCRIPT_BYTES_MAX, ..Inspector::default() };
@@ -105,8 +103,8 @@ impl Inspection {
         inspector.found
     }
 
-    /// Adds the whole command to what was not understood: what a shell reads may be written anywhere
-    /// in it, and a name may be split by quotes or by the end of a line.
+    /// Adds the whole command to what could not be parsed: what a shell reads may be anywhere in it, and
+    /// quotes or line breaks may split a name.
     fn widen_raw(&mut self) {
         if self.is_clear() {
             return;
@@ -121,14 +119,14 @@ impl Inspection {
         }
     }
 
-    /// Tells whether nothing was left unclear.
+    /// Tells whether everything was parsed.
     pub(crate) fn is_clear(&self) -> bool {
         self.unclear.is_empty()
     }
 }
 
-/// Tells whether this is one of the system's shells with nothing but a script: the form in which
-/// scripts reach us, so that the shell itself needs no rule.
+/// Tells whether this is a system shell with nothing but a script. That is the form in which scripts arrive,
+/// so the shell itself needs no rule.
 fn is_carrier(words: &[Word]) -> bool {
     let name = &words[0].text;
     let system = CARRIERS.contains(&wrap::base_name(name))
@@ -147,7 +145,6 @@ struct Inspector {
     queue: VecDeque<(usize, usize)>,
     /// How many bytes of scripts may still be parsed.
     budget: usize,
-    /// The scripts that were parsed.
     scripts: Vec<String>,
     /// What is read as code, and how.
     code: Vec<(Reads, Input)>,
@@ -202,7 +199,7 @@ impl Inspector {
         }
     }
 
-    /// Takes apart a script that is run with these files, read by these rules, and reads this itself.
+    /// Parses a script that runs with these file arguments, in this dialect, and with this stdin.
     fn script(
         &mut self,
         text: &str,
@@ -224,7 +221,7 @@ impl Inspector {
         if foreign || !script.unclear.is_empty() {
             self.found.raw.push(text.to_owned());
         }
-        // A value that is text here is evaluated once it is used in arithmetic.
+        // A value that is plain text here is evaluated once it is used in arithmetic.
         let evaluates =
             [Feature::Test, Feature::Assignment].iter().any(|it| script.features.contains(it));
         if evaluates && has_subscript_to_run(text) {
@@ -246,8 +243,8 @@ impl Inspector {
         }
     }
 
-    /// Keeps what is read as code, each part of a script once for each way to read it: commands of one
-    /// pipeline read what others read already.
+    /// Collects what is read as code, each part of a script once per way to read it, since commands of one
+    /// pipeline may read the same.
     fn gather_input(&mut self) {
         let mut code = std::mem::take(&mut self.code);
         code.sort_by_key(|(reads, input)| (*reads, input.script, input.range.start));
@@ -266,7 +263,7 @@ impl Inspector {
         let mut texts = Vec::new();
         for (reads, Input { script, range }) in joined {
             let text = self.scripts.get(script).and_then(|text| text.get(range));
-            // The bar before the command is not what it reads.
+            // The pipe symbol before the command is not part of its input.
             let text = text.unwrap_or_default().trim_end().trim_end_matches(['|', '&']);
             let text = reads.without_data(text);
             if !reads.may_start_programs(&text) {
@@ -287,7 +284,7 @@ impl Inspector {
     }
 }
 
-/// Tells whether a text has an element of an array in it whose subscript is a command: `a[$(x)]`.
+/// Tells whether a text contains an array subscript that runs a command: `a[$(x)]`.
 fn has_subscript_to_run(text: &str) -> bool {
     let bare = text.replace(['\\', '\'', '"'], "");
     bare.match_indices('[').any(|(at, _)| {
@@ -299,13 +296,13 @@ fn has_subscript_to_run(text: &str) -> bool {
     })
 }
 
-/// How many wrappers are looked into, one inside of the other.
+/// How many nested wrappers are followed.
 const DEPTH_MAX: usize = 16;
 
-/// How many commands are looked at.
+/// How many commands are examined.
 const COMMANDS_MAX: usize = 32 * 1024;
 
-/// How many parts that were not understood are told apart.
+/// How many unparsed parts are listed separately.
 const UNCLEAR_MAX: usize = 64;
 
 /// More than is shown of a command in the end.
@@ -313,6 +310,6 @@ const SHOWN_BYTES: usize = 1024;
 
 const CARRIERS: [&str; 5] = ["sh", "bash", "zsh", "dash", "ksh"];
 
-/// Where a shell is the system's, and not something that a model could have written.
+/// Directories whose shells belong to the system and cannot be written by a model.
 const DIRECTORIES: [&str; 5] =
     ["/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin"];

@@ -1,25 +1,25 @@
-//! The decision itself.
+//! The decision procedure.
 //!
-//! A command goes through these, in this order; what is stricter comes first, but for what a person
-//! has accepted before:
+//! A command goes through these steps, in this order; stricter ones come first, except for what a person
+//! has approved before:
 //!
-//! 1. a rule forbids a part of it: refused, and no earlier answer changes that;
-//! 2. a person accepted the same command in this thread: it runs;
-//! 3. it destroys files, a rule wants a question, or a rule could be about a part that is not
-//!    understood: asked, once for all of them, or refused if one of them may not be asked; once
-//!    accepted it runs where it was to run, and an allow rule does not take it out of the sandbox;
-//! 4. rules allow every part of it, and nothing that the model can write decides what is run: it runs
-//!    outside of the sandbox;
-//! 5. the model wants to leave the sandbox: asked, unless there is none and asking would do;
-//! 6. everything is asked about: asked;
+//! 1. a rule forbids a part of it: refused, and no earlier approval changes that;
+//! 2. a person approved the same command in this session: it runs;
+//! 3. it destroys files, a rule requires approval, or a rule may apply to a part that could not be
+//!    parsed: one question for all of them, or a refusal if one of them may not be asked; once
+//!    approved it runs where it would have run, and an `allow` rule does not take it out of the sandbox;
+//! 4. rules allow every part of it, and nothing that the model can write decides what runs: it runs
+//!    outside the sandbox;
+//! 5. the model asks to leave the sandbox: asked, unless there is no sandbox and asking is permitted;
+//! 6. the policy asks about everything: asked;
 //! 7. it runs where the thread runs its commands.
 //!
-//! An allow rule covers a command only if the script was understood, and every simple command in it
-//! begins as some allow rule says and has no word that is known only when it runs. Setting variables,
-//! redirections to files, here-documents, functions, substitutions, file name patterns, tests and
-//! arithmetic are not covered. What a wrapper runs is covered by a rule of its own, or by the
-//! wrapper's if that one's pattern reaches it. A pattern that names a shell, its flags and the whole
-//! script covers all that is in the script.
+//! An `allow` rule covers a command only if the script was parsed completely, and every simple command in it
+//! begins as some `allow` rule says and has no word that is known only at run time. Assignments,
+//! redirections to files, here-documents, functions, substitutions, globs, tests and arithmetic are not
+//! covered. What a wrapper runs is covered by its own rule, or by the wrapper's rule if its pattern
+//! extends that far. A pattern that names a shell, its flags and the whole script covers everything in
+//! the script.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -43,17 +43,16 @@ use crate::wrap;
 /// What a model may do in one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The sandbox that holds.
+    /// The sandbox profile in effect.
     pub profile: Profile,
-    /// When a person is asked.
     pub approval: ApprovalPolicy,
-    /// The rules of the user and of the project.
+    /// Rules of the user and of the project.
     pub rules: Vec<PrefixRule>,
 }
 
 impl Policy {
-    /// Returns the policy of plan mode: nothing is written but in `scratch`, and no rule takes a command
-    /// out of the sandbox. A person who is asked still can.
+    /// Returns the policy of plan mode: only `scratch` is writable, and no rule takes a command out of the
+    /// sandbox. A person who is asked still can.
     pub fn plan(&self, scratch: PathBuf) -> Self {
         let keeps = |rule: &&PrefixRule| rule.decision != RuleDecision::Allow;
         Self {
@@ -63,7 +62,7 @@ impl Policy {
         }
     }
 
-    /// Decides about anything that a model wants to do.
+    /// Decides about any effect.
     pub fn judge(&self, effect: &Effect, grants: &Grants) -> Decision {
         match effect {
             Effect::Command(request) => self.command(request, grants),
@@ -72,12 +71,11 @@ impl Policy {
         }
     }
 
-    /// Decides about a command.
     pub fn command(&self, request: &CommandRequest, grants: &Grants) -> Decision {
         self.decide(request, grants, &Inspection::of(&request.argv))
     }
 
-    /// Decides about a command that was looked into.
+    /// Decides about an inspected command.
     pub(crate) fn decide(
         &self,
         request: &CommandRequest,
@@ -100,8 +98,8 @@ impl Policy {
         let kept =
             allowance.as_ref().and_then(|allowance| self.kept(request, inspection, allowance));
         let allowed = allowance.map(|allowance| allowance.rule).filter(|_| kept.is_none());
-        // Without a sandbox there is nothing to leave; but where nobody can be asked, a model that asks
-        // is told so.
+        // Without a sandbox there is nothing to leave; but if nobody can be asked, a model that asks is told
+        // so.
         let moot = full && self.approval.may_ask(Question::Sandbox);
         let escalation = request.escalation.as_ref().filter(|_| !moot && allowed.is_none());
         let asked_reason = escalation.and_then(|escalation| escalation.justification.clone());
@@ -118,7 +116,7 @@ impl Policy {
         if let Some(rule) = allowed {
             return Decision { verdict: Verdict::Run(Place::Outside), because: because(rule) };
         }
-        // A rule that would take nothing out of the sandbox is not worth remembering.
+        // A rule that would never take the command out of the sandbox is not worth remembering.
         let of_use = full || !lift::is_hopeless(inspection);
         let offered = |proposed| of_use.then(|| prefix::offer(inspection, &request.argv, proposed));
         if let Some(escalation) = escalation {
@@ -134,11 +132,11 @@ impl Policy {
         Decision { verdict: Verdict::Run(home), because }
     }
 
-    /// Decides about typing into a command that is running.
+    /// Decides about input to a running command.
     ///
-    /// What is typed is read as the commands of a shell, and as code: which program reads it is not known.
-    /// No rule takes it out of the sandbox, and none is remembered: where it runs was decided when the
-    /// command was started.
+    /// The input is read as shell commands and as code, since it is unknown which program reads it. No rule
+    /// takes it out of the sandbox, and none is remembered: where it runs was decided when the command was
+    /// started.
     pub fn input(&self, request: &InputRequest, grants: &Grants) -> Decision {
         let inspection = typed::inspect(request);
         let place = if request.outside { Place::Outside } else { Place::Sandbox };
@@ -174,8 +172,8 @@ impl Policy {
         Decision { verdict: Verdict::Run(place), because }
     }
 
-    /// Returns the names of the programs to look for before the command is decided about; none if no
-    /// rule could take it out of the sandbox.
+    /// Returns the names of the programs to look up before deciding about the command; empty if no rule could
+    /// take it out of the sandbox.
     pub fn programs(&self, request: &CommandRequest) -> BTreeSet<String> {
         let allows = self.rules.iter().any(|rule| rule.decision == RuleDecision::Allow);
         if !allows || self.profile.mode == SandboxMode::DangerFullAccess {
@@ -186,7 +184,7 @@ impl Policy {
         allowance.map(|_| lift::programs(&inspection)).unwrap_or_default()
     }
 
-    /// Says what keeps a command in the sandbox that rules allow.
+    /// Returns what keeps an allowed command in the sandbox.
     pub(crate) fn kept(
         &self,
         request: &CommandRequest,
@@ -222,7 +220,7 @@ impl Policy {
             ));
             return Decision { verdict, because };
         }
-        // What was accepted for the thread needs no second answer; the rest still does.
+        // Files approved for the session need no second approval; the others still do.
         let untrusted = self.approval == ApprovalPolicy::Untrusted;
         let open = obstacles.iter().find(|(path, _)| !grants.has_file(path));
         let (because, place) = match open {
@@ -261,7 +259,7 @@ impl Policy {
         Decision { verdict, because }
     }
 
-    /// Finds the first rule of one kind that is about a part of the command, as surely as wanted.
+    /// Finds the first rule of this kind that matches a part of the command with this certainty.
     fn restricting<'a>(
         &'a self,
         inspection: &'a Inspection,
@@ -275,14 +273,14 @@ impl Policy {
         })
     }
 
-    /// Returns the concern to ask about. One answer settles all of them, so all of them must be open to a
-    /// question; if one is not, it is that one.
+    /// Returns the concern to ask about. One answer covers all of them, so all must be open to a question; if
+    /// one is not, it is returned.
     fn first_concern(&self, mut concerns: Vec<Concern>) -> Option<Concern> {
         let closed = concerns.iter().position(|concern| !self.approval.may_ask(concern.question));
         (!concerns.is_empty()).then(|| concerns.swap_remove(closed.unwrap_or(0)))
     }
 
-    /// What has to be asked about, the gravest first.
+    /// Collects what needs approval, most serious first.
     fn concerns(&self, inspection: &Inspection) -> Vec<Concern> {
         let mut concerns = Vec::new();
         if let Some(command) = danger::find(inspection) {
@@ -299,7 +297,7 @@ impl Policy {
             .find_map(|decision| self.restricting(inspection, *decision, Match::Maybe));
         let restricts = self.rules.iter().any(|rule| rule.decision != RuleDecision::Allow);
         let part = unsure.map(|(found, _)| found.source()).or_else(|| {
-            // What is not understood could be anything, so any rule could be about it.
+            // A part that could not be parsed could be anything, so any rule may apply to it.
             let unclear = inspection.unclear.first().filter(|_| restricts);
             unclear.map(|unclear| unclear.part.clone()).or_else(|| self.in_code(inspection))
         });
@@ -311,8 +309,8 @@ impl Policy {
         concerns
     }
 
-    /// Finds what may run a program that a rule restricts: code of another language that names it, the
-    /// value of an option that begins with it, or a copy of it.
+    /// Finds something that may run a restricted program: code in another language that names it, the value
+    /// of an option that begins with it, or a copy of it.
     fn in_code(&self, inspection: &Inspection) -> Option<String> {
         let restricts = || self.rules.iter().filter(|rule| rule.decision != RuleDecision::Allow);
         let programs: BTreeSet<&str> =
@@ -356,7 +354,7 @@ impl Policy {
         })
     }
 
-    /// Returns a rule that allows the command, if every part of it is allowed by one.
+    /// Returns a rule that allows the command, if every part of it is allowed by some rule.
     pub(crate) fn allowance(&self, inspection: &Inspection) -> Option<Allowance<'_>> {
         let mut reaches: Vec<Reach<'_>> = Vec::with_capacity(inspection.commands.len());
         for found in &inspection.commands {
@@ -371,7 +369,7 @@ impl Policy {
         }
         let named = reaches.iter().map(|reach| reach.map_or(0, |reach| reach.words)).collect();
         let root = inspection.commands.first()?;
-        // The whole script was named.
+        // A rule names the whole script.
         if let Some(reach) = reaches[0].filter(|reach| root.carrier && reach.words > 2) {
             return Some(Allowance { rule: reach.rule, named });
         }
@@ -388,8 +386,8 @@ impl Policy {
         parts.all(covered).then_some(Allowance { rule: first.rule, named })
     }
 
-    /// Says why a command is not allowed of which some rule allows a part; nothing if none does, or if it
-    /// is allowed.
+    /// Returns why a command is not allowed although a rule allows a part of it; empty if no rule does, or if
+    /// it is allowed.
     pub(crate) fn uncovered(&self, inspection: &Inspection) -> Vec<Uncovered> {
         let parts = || inspection.commands.iter().filter(|found| !found.carrier);
         let some = parts().any(|found| self.own_reach(found).is_some());
@@ -418,7 +416,7 @@ impl Policy {
         Some(AllowedBy { words: rule.pattern.len(), rule })
     }
 
-    /// Asks if the policy lets it, else refuses.
+    /// Asks for approval if the policy permits it, and refuses otherwise.
     fn ask(&self, question: Question, ask: Ask, because: Because) -> Decision {
         if self.approval.may_ask(question) {
             return Decision { verdict: Verdict::Ask(ask), because };
@@ -436,7 +434,7 @@ impl Policy {
             Because::TypedOutside => "start it again without leaving the sandbox",
             _ => "do without it",
         };
-        // What the user wrote beside the rule says more than where the rule is.
+        // The user's justification is more helpful than the location of the rule.
         let why = match (&because, &ask.reason) {
             (Because::Rule { .. }, Some(reason)) => format!(" ({})", reason.trim_end_matches('.')),
             _ => String::new(),
@@ -449,7 +447,7 @@ impl Policy {
     }
 }
 
-/// How sure it is that a rule is about a command.
+/// Returns how certain it is that a rule matches a command.
 pub(crate) fn about(rule: &PrefixRule, found: &Found) -> Match {
     if !found.carrier {
         if rule.decision != RuleDecision::Allow && wrap::asks_for_help(&found.words) {
@@ -457,22 +455,22 @@ pub(crate) fn about(rule: &PrefixRule, found: &Found) -> Match {
         }
         return rule.matches_words(&found.words);
     }
-    // A rule about a shell means what a script runs, not that scripts are run by one.
+    // A rule about a shell is about what a script runs, not about the shell that carries the script.
     let words: Vec<&str> = found.words.iter().map(|word| word.text.as_str()).collect();
     if rule.matches(&words) { Match::Yes } else { Match::No }
 }
 
-/// Tells whether a text, were it a command, could be one that a rule is about.
+/// Tells whether a text, read as a command, could match a rule.
 fn names_command(rule: &PrefixRule, text: &str) -> bool {
     let Some((program, others)) = rule.pattern.split_first() else { return false };
     let head = wrap::head_of(text);
-    // What a shell or a wrapper runs may stand anywhere behind it.
+    // What a shell or a wrapper runs may be anywhere behind it.
     let through = wrap::is_shell(head) || wrap::is_wrapper(&[Word::literal(head)]);
     let named = |token: &PatternToken| danger::names_in(text).any(|name| token.matches(name));
     (program.matches(head) || through && named(program)) && others.iter().all(named)
 }
 
-/// Tells whether every word of a rule is somewhere in a text.
+/// Tells whether every word of a rule occurs in a text.
 fn names_all(rule: &PrefixRule, text: &str) -> bool {
     let named = |token: &PatternToken| danger::names_in(text).any(|name| token.matches(name));
     rule.pattern.iter().all(named)
@@ -498,7 +496,7 @@ fn join(first: Option<String>, second: Option<String>) -> Option<String> {
     }
 }
 
-/// Something that has to be asked about.
+/// Something that needs approval.
 struct Concern {
     question: Question,
     because: Because,
@@ -511,25 +509,25 @@ impl Concern {
     }
 }
 
-/// That rules allow every part of a command.
+/// Every part of a command is allowed by rules.
 pub(crate) struct Allowance<'a> {
-    /// One of the rules.
+    /// One of these rules.
     pub(crate) rule: &'a PrefixRule,
-    /// How many words of each part some rule names.
+    /// For each part, how many words some rule names.
     named: Vec<usize>,
 }
 
-/// How far a rule allows a command, if one does.
+/// How many words of a command a rule names, if one allows it.
 type Reach<'a> = Option<AllowedBy<'a>>;
 
 #[derive(Clone, Copy)]
 struct AllowedBy<'a> {
-    /// How many words its pattern names; the most there are if it names the script.
+    /// How many words its pattern names; the maximum if it names the script.
     words: usize,
     rule: &'a PrefixRule,
 }
 
-/// Keeps the rule that names more.
+/// Returns the rule that names more words.
 fn wider<'a>(one: Reach<'a>, other: Reach<'a>) -> Reach<'a> {
     match (one, other) {
         (Some(one), Some(other)) if other.words > one.words => Some(other),
@@ -540,5 +538,5 @@ fn wider<'a>(one: Reach<'a>, other: Reach<'a>) -> Reach<'a> {
 /// How many reasons are given.
 const UNCOVERED_MAX: usize = 16;
 
-/// What may be in a script that is allowed.
+/// What an allowed script may contain.
 const COVERED: [Feature; 3] = [Feature::Subshell, Feature::ControlFlow, Feature::Background];

@@ -1,12 +1,12 @@
-//! May this run, and where? Decisions without effects.
+//! Decides whether something may run, and where, without performing it.
 //!
-//! Every process start and every file write that a model causes is put to a [`Policy`] first, and
-//! needs the [`Permit`] that comes of its decision. Paths must be resolved (links followed, `..`
-//! gone) by whoever asks: this crate looks at no disk.
+//! Every process start and every file write that a model causes is submitted to a [`Policy`] first, and needs
+//! the [`Permit`] that results from its decision. The caller must pass resolved paths (no symbolic links, no
+//! `..`): this crate does not access the disk.
 //!
-//! A command is looked into before it is judged: [`shell`] takes scripts apart, and what wrappers
-//! such as `sudo`, `xargs` or `bash -c` run counts as much as they do. What cannot be understood is
-//! never taken for harmless: a rule that could be about it counts as if it wanted a question.
+//! A command is inspected before it is judged: [`shell`] parses scripts, and what wrappers such as `sudo`,
+//! `xargs` or `bash -c` run counts as much as the wrapper itself. Whatever cannot be parsed is never
+//! considered harmless: a rule that may apply to it counts as one that requires approval.
 
 mod approval;
 mod compose;

@@ -1,10 +1,10 @@
-//! Whether a rule that allows a command may take it out of the sandbox.
+//! Whether an `allow` rule may take a command out of the sandbox.
 //!
-//! It may only where nothing that the model can write decides what is run. What that is: the directory
-//! it runs in, the program and every link and directory that it is found by, and the settings in the
-//! user's home. Programs that run what a project's files say are never taken out, since those files are
-//! the model's work. What arguments can make a program do is known of few: those that only look, whatever
-//! they are told, may be given more words than the rule has; of every other the rule must name them all.
+//! It may only if nothing that the model can write decides what runs: the directory, the program and every
+//! link and directory it is found through, and the settings in the user's home. Programs that run what
+//! project files say are never taken out, since the model writes those files. For a few programs we know that
+//! no argument makes them do more than inspect; these may have more words than the rule. For every other
+//! program the rule must name all words.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,14 +16,14 @@ use crate::request::Scene;
 use crate::shell::Feature;
 use crate::wrap::base_name;
 
-/// Returns the names of the programs that a command runs, as they are written.
+/// Returns the names of the programs that a command runs, as written.
 pub(crate) fn programs(inspection: &Inspection) -> BTreeSet<String> {
     let names = inspection.commands.iter().filter_map(|found| found.words.first()?.known());
     names.filter(|name| !BUILTINS.contains(name)).map(str::to_owned).collect()
 }
 
-/// Returns what keeps a command in the sandbox that rules allow. `named` says how many words of each
-/// part some rule names.
+/// Returns what keeps an allowed command in the sandbox. `named` is how many words of each part some rule
+/// names.
 pub(crate) fn obstacle(
     inspection: &Inspection,
     named: &[usize],
@@ -55,13 +55,13 @@ pub(crate) fn is_hopeless(inspection: &Inspection) -> bool {
     sets_something(inspection) || inspection.commands.iter().any(|found| written(found).is_some())
 }
 
-/// Tells whether names may mean something else than they seem to.
+/// Tells whether a name may mean something other than it seems to.
 fn sets_something(inspection: &Inspection) -> bool {
     let sets = [Feature::Assignment, Feature::Function];
     !inspection.is_clear() || sets.iter().any(|it| inspection.features.contains(it))
 }
 
-/// What can be said of a part as it is written.
+/// Returns an obstacle visible in the words of a part.
 fn written(found: &Found) -> Option<Kept> {
     let Some(name) = found.words.first().and_then(|word| word.known()) else {
         return Some(Kept::Unclear);
@@ -75,7 +75,8 @@ fn written(found: &Found) -> Option<Kept> {
     PROJECT.contains(&unversioned(name)).then(|| Kept::Project(name.to_owned()))
 }
 
-/// What the model can write that decides which program it is.
+/// Returns an obstacle in how the program is found: something the model can write decides which program it
+/// is.
 fn program<'a>(
     found: &Found,
     scene: &Scene,
@@ -96,16 +97,16 @@ fn program<'a>(
     }
 }
 
-/// What the model says that decides what the program does.
+/// Returns an obstacle in the arguments: the model chooses what the program does.
 fn arguments(found: &Found, named: usize) -> Option<Kept> {
     let name = found.words.first()?.known()?;
-    // The script of a carrier has been taken apart, and its parts are looked at by themselves.
+    // The script of a carrier has been parsed, and its parts are checked on their own.
     let free = found.carrier || BUILTINS.contains(&name) || takes_any_words(name);
     (!free && named < found.words.len()).then(|| Kept::Arguments(name.to_owned()))
 }
 
-/// Tells whether a program only looks, whatever its arguments are, or only runs them: so a rule that
-/// names the program says enough about it.
+/// Tells whether a program only inspects, whatever its arguments, or only runs them, so that a rule that
+/// names just the program is enough.
 pub(crate) fn takes_any_words(name: &str) -> bool {
     let system = match name.rsplit_once('/') {
         None => true,
@@ -115,34 +116,34 @@ pub(crate) fn takes_any_words(name: &str) -> bool {
     system && (LOOKS.contains(&base) || PASSES_ON.contains(&base))
 }
 
-/// A name without the directories before it and a version behind it: `python3.11` is a `python`.
+/// Strips directories and a version from a name: `python3.11` is `python`.
 fn unversioned(name: &str) -> &str {
     let base = base_name(name);
     let short = base.trim_end_matches(|c: char| c.is_ascii_digit() || "._-".contains(c));
     if short.is_empty() { base } else { short }
 }
 
-/// Builtins of shells that start nothing and change nothing for the commands after them. `test` is none of
-/// them: `test -v 'a[_]'` evaluates what the last command was given.
+/// Shell builtins that start nothing and do not affect the commands after them. `test` is not included: `test
+/// -v 'a[_]'` evaluates an argument of the last command.
 const BUILTINS: [&str; 8] = [":", "true", "false", "echo", "printf", "pwd", "exit", "type"];
 
-/// Programs that show something about the machine and can be told neither to write, nor to run, nor to
-/// show what is in a file or in the environment of another process: `ps e`, `date -f`, `du
-/// --files0-from` and `getent -s` are why their programs are missing here.
+/// Programs that show something about the machine and cannot be told to write, to run something, or to show
+/// the content of a file or the environment of another process. `ps e`, `date -f`, `du --files0-from` and
+/// `getent -s` are why those programs are missing.
 const LOOKS: [&str; 23] = [
     "basename", "df", "dirname", "free", "groups", "host", "id", "ls", "lscpu", "nproc", "pgrep",
     "pidof", "ping", "pwd", "readlink", "realpath", "sleep", "stat", "tty", "uname", "uptime",
     "vmstat", "whoami",
 ];
 
-/// Programs that run the words after their options and do nothing else: what they run needs a rule of
-/// its own. `taskset`, `chrt` and `ionice` are missing, as they can be told to change other processes.
+/// Programs that run the words after their options and do nothing else: the inner command needs its own rule.
+/// `taskset`, `chrt` and `ionice` are missing because they can change other processes.
 const PASSES_ON: [&str; 5] = ["gnice", "gtimeout", "nice", "stdbuf", "timeout"];
 
-/// Where a program of such a name is the system's own.
+/// Directories whose programs belong to the system.
 const SYSTEM_DIRECTORIES: [&str; 4] = ["/bin", "/usr/bin", "/sbin", "/usr/sbin"];
 
-/// Builtins that do.
+/// Builtins that affect the commands after them.
 const CHANGES: [&str; 31] = [
     ".",
     "[",
@@ -177,8 +178,8 @@ const CHANGES: [&str; 31] = [
     "unset",
 ];
 
-/// Programs that run what they find in the working directory: recipes, scripts, plugins, settings in
-/// a programming language, modules of that name.
+/// Programs that run what they find in the working directory: recipes, scripts, plugins, settings in a
+/// programming language, modules.
 const PROJECT: [&str; 98] = [
     "ansible",
     "ansible-playbook",

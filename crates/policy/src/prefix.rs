@@ -1,12 +1,12 @@
-//! Which prefix a person may let through from now on.
+//! Chooses the command prefix that a person may allow from now on.
 
 use crate::inspect::{Found, Inspection};
 use crate::lift;
 use crate::shell::Word;
 use crate::wrap::{self, Inner, base_name};
 
-/// Chooses the prefix that is offered with a question: what the model proposes if it fits and says
-/// enough, else the words of the first command of a plain script, else the whole command.
+/// Chooses the prefix to offer with an approval request: what the model proposes if it matches and is
+/// specific enough, otherwise the words of the first command of a plain script, otherwise the whole command.
 pub(crate) fn offer(
     inspection: &Inspection,
     argv: &[String],
@@ -16,7 +16,7 @@ pub(crate) fn offer(
     if let (Some([only]), Some(proposed)) = (plain.as_deref(), proposed)
         && only.starts_with(proposed)
         && says_enough(proposed)
-        // It is to take the command out of the sandbox, so it has to be a rule that can.
+        // The rule must be able to take the command out of the sandbox.
         && (only.len() == proposed.len() || lift::takes_any_words(&proposed[0]))
     {
         return proposed.to_vec();
@@ -27,7 +27,7 @@ pub(crate) fn offer(
     }
 }
 
-/// The commands of a script that has nothing but known words, or else nothing; never empty.
+/// Returns the commands of a script that contains only known words; never an empty list.
 fn plain_commands(inspection: &Inspection) -> Option<Vec<Vec<String>>> {
     if !inspection.is_clear() || !inspection.features.is_empty() {
         return None;
@@ -43,7 +43,7 @@ fn plain_commands(inspection: &Inspection) -> Option<Vec<Vec<String>>> {
     commands.filter(|commands| !commands.is_empty())
 }
 
-/// Tells whether a prefix is about something in particular, and not about whatever a program is told.
+/// Tells whether a prefix is specific, instead of covering whatever a program is told.
 fn says_enough(prefix: &[String]) -> bool {
     let mut words: Vec<Word> = prefix.iter().map(Word::literal).collect();
     for _ in 0..WRAPPERS_MAX {
@@ -55,7 +55,7 @@ fn says_enough(prefix: &[String]) -> bool {
             return false;
         }
         match wrap::inner(&words).into_iter().next() {
-            // A wrapper without its words would stand for whatever follows.
+            // A wrapper alone would cover whatever follows it.
             None => return !wrap::is_wrapper(&words),
             Some(Inner::Script { .. }) => return true,
             Some(Inner::Unclear) => return false,
@@ -67,13 +67,13 @@ fn says_enough(prefix: &[String]) -> bool {
     false
 }
 
-/// Tells whether a program does whatever it is told, or may be something else the next time.
+/// Tells whether a program does whatever its arguments say, or may be a different one next time.
 fn is_broad(name: &str) -> bool {
     let base = base_name(name);
     // `python3.11` is a python.
     let unversioned = base.trim_end_matches(|c: char| c.is_ascii_digit() || "._-".contains(c));
     let unversioned = if unversioned.is_empty() { base } else { unversioned };
-    // What lies in the workspace can be written by the model.
+    // The model can write in the workspace.
     let relative = name.contains('/') && !name.starts_with('/');
     relative || BROAD.contains(&base) || BROAD.contains(&unversioned)
 }

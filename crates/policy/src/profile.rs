@@ -2,23 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-/// Names at the top of a writable root, and of the directories around it, that stay read-only, whether
-/// they exist or not: what is in them decides what later programs, and we, will do.
+/// Names directly inside a writable root, and inside its parents, that stay read-only whether they exist or
+/// not: their contents decide what other programs, and heddle, will do later.
 pub const PROTECTED_NAMES: [&str; 5] = [".git", ".codex", ".heddle", ".agents", ".aws"];
 
 /// How much a model's commands may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxMode {
-    /// Read everything, write nothing.
+    /// Commands may read everything and write nothing.
     ReadOnly,
-    /// Read everything, write in the workspace and in temporary directories.
+    /// Commands may also write in the workspace and in temporary directories.
     WorkspaceWrite,
-    /// Everything.
+    /// Commands run without a sandbox.
     DangerFullAccess,
 }
 
 impl SandboxMode {
-    /// Returns the name that users write.
+    /// Returns the name used in configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::ReadOnly => "read-only",
@@ -28,38 +28,35 @@ impl SandboxMode {
     }
 }
 
-/// A sandbox mode with its directories filled in. All paths are absolute and resolved.
+/// A sandbox mode with its directories. All paths are absolute and resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// The mode.
     pub mode: SandboxMode,
-    /// Directories in which files may be written under [`SandboxMode::WorkspaceWrite`], but for
-    /// [`PROTECTED_NAMES`] at their top; the working directory is among them.
+    /// Directories that are writable under [`SandboxMode::WorkspaceWrite`], except for [`PROTECTED_NAMES`]
+    /// directly inside; includes the working directory.
     pub writable_roots: Vec<PathBuf>,
-    /// Temporary directories, likewise.
+    /// Temporary directories, with the same exception.
     pub temporary_roots: Vec<PathBuf>,
-    /// One directory that may be written although the mode is [`SandboxMode::ReadOnly`].
+    /// One directory that is writable even under [`SandboxMode::ReadOnly`].
     pub scratch: Option<PathBuf>,
-    /// What stays read-only wherever it is: the directory of our own settings and rules, and
-    /// repositories below the roots that are not the model's.
+    /// What is read-only wherever it is: heddle's own settings and rules, and repositories below the roots
+    /// that the model did not create.
     pub protected: Vec<PathBuf>,
-    /// Whether commands may use the network.
     pub network: bool,
 }
 
 /// Why a file may not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Nothing may be.
+    /// The mode is read-only.
     ReadOnly,
-    /// It is protected.
     Protected,
     /// It is in no writable directory.
     Outside,
 }
 
 impl Profile {
-    /// The profile of whatever runs without a sandbox.
+    /// Returns the profile for commands without a sandbox.
     pub fn full_access() -> Self {
         Self {
             mode: SandboxMode::DangerFullAccess,
@@ -71,9 +68,9 @@ impl Profile {
         }
     }
 
-    /// The profile of plan mode: nothing can be written but in `scratch`, and there is no network.
+    /// Returns the profile of plan mode: only `scratch` is writable, and there is no network.
     ///
-    /// What is protected stays so, also inside of `scratch`.
+    /// Protected paths stay protected, even inside `scratch`.
     pub fn plan(&self, scratch: PathBuf) -> Self {
         Self {
             mode: SandboxMode::ReadOnly,
@@ -85,7 +82,7 @@ impl Profile {
         }
     }
 
-    /// Returns the directories in which something may be written; of the whole system if it is all.
+    /// Returns the writable directories; with full access, the root.
     pub fn writable(&self) -> Vec<&Path> {
         match self.mode {
             SandboxMode::ReadOnly => self.scratch.iter().map(PathBuf::as_path).collect(),
@@ -99,16 +96,16 @@ impl Profile {
         }
     }
 
-    /// Returns every directory that a model could write in under some mode, whatever the mode is now:
-    /// what lies there may be its work.
+    /// Returns every directory that a model could write to under some mode, whatever the current one: what is
+    /// there may be the model's work.
     pub fn within_reach(&self) -> impl Iterator<Item = &Path> {
         let roots = self.writable_roots.iter().chain(&self.temporary_roots).chain(&self.scratch);
         roots.map(PathBuf::as_path)
     }
 
-    /// Returns what stays read-only inside of the writable directories, whether it exists or not: what
-    /// [`Self::protected_around_roots`] names, and the names at the top of temporary directories, where git
-    /// would look for settings from every directory that anybody makes there.
+    /// Returns what is read-only inside the writable directories, whether it exists or not: the paths of
+    /// [`Self::protected_around_roots`], and the names directly inside temporary directories, where git would
+    /// look for settings from every directory below.
     pub fn protected_paths(&self) -> Vec<PathBuf> {
         let mut paths = self.protected_around_roots();
         if self.mode == SandboxMode::WorkspaceWrite {
@@ -123,10 +120,10 @@ impl Profile {
         paths
     }
 
-    /// Returns what stays read-only at the top of the writable roots and around them.
+    /// Returns what is read-only directly inside the writable roots and their parents.
     ///
-    /// A root may lie in another, or in a temporary directory: a repository around it, or one made
-    /// there, is where git would look for settings from inside of the root.
+    /// A root may be inside another root or a temporary directory. A repository around it, or one created
+    /// there, is where git would look for settings from inside the root.
     pub fn protected_around_roots(&self) -> Vec<PathBuf> {
         let roots: &[PathBuf] = match self.mode {
             SandboxMode::WorkspaceWrite => &self.writable_roots,
@@ -143,7 +140,7 @@ impl Profile {
         named.chain(self.protected.iter().cloned()).collect()
     }
 
-    /// Finds out what keeps one resolved path from being written.
+    /// Returns why a resolved path may not be written.
     pub fn obstacle(&self, path: &Path) -> Option<Obstacle> {
         if self.mode == SandboxMode::DangerFullAccess {
             return None;
@@ -161,8 +158,8 @@ impl Profile {
     }
 }
 
-/// Tells whether a path is protected by this one. Where case does not count, a protected name is one
-/// in any case, and nobody needs a `.GIT` beside it.
+/// Tells whether `protected` covers a path. On case-insensitive file systems a protected name matches in any
+/// case; elsewhere no one needs a `.GIT` next to it.
 pub(crate) fn holds(protected: &Path, path: &Path) -> bool {
     let (Some(parent), Some(name)) = (protected.parent(), protected.file_name()) else {
         return true;

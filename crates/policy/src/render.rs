@@ -1,10 +1,10 @@
-//! Rules as they are written into a rule file when an answer is to be remembered.
+//! Writes rules in the syntax of rule files, for answers to be remembered.
 
 use stdx::visible;
 
-/// Writes the line of a rule file, without its end, that allows commands with this prefix.
+/// Formats the line of a rule file, without its line ending, that allows commands with this prefix.
 ///
-/// The prefix must have a word, as a pattern must.
+/// The prefix must not be empty, as a pattern must not.
 pub fn render_rule<W: AsRef<str>>(prefix: &[W]) -> String {
     let words: Vec<String> = prefix.iter().map(|word| quote(word.as_ref())).collect();
     format!("prefix_rule(pattern=[{}], decision=\"allow\")", words.join(", "))
@@ -19,7 +19,7 @@ fn quote(word: &str) -> String {
             '\r' => text += "\\r",
             '\t' => text += "\\t",
             c if c.is_ascii_control() => text += &format!("\\x{:02x}", u32::from(c)),
-            // Kept visible, and from being taken for the end of a line.
+            // Keeps it visible, and from being taken for the end of a line.
             c if visible::is_hidden(c) => text += &format!("\\U{:08x}", u32::from(c)),
             c => text.push(c),
         }

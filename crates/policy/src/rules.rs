@@ -1,8 +1,8 @@
-//! Rule files that say which commands may run: the literal subset of Starlark they are written in.
+//! Rule files that say which commands may run, in a literal subset of Starlark.
 //!
 //! A file is a list of calls with literal arguments. Nothing is evaluated: a variable, an operator
 //! or a statement is an error, so that a rule means what it says. This file depends on no other part
-//! of the crate and decides nothing about commands, except that a rule's own examples must hold.
+//! of the crate and decides nothing about commands, except that a rule's own examples must match.
 //!
 //! ```text
 //! file    = { call NEWLINE }
@@ -13,12 +13,12 @@
 
 use std::fmt;
 
-/// Reads a rule file and returns its prefix rules.
+/// Parses a rule file and returns its prefix rules.
 pub fn parse_rules(name: &str, text: &str) -> Result<Vec<PrefixRule>, RulesError> {
     parse_rule_file(name, text).map(|file| file.rules)
 }
 
-/// Reads a rule file and returns everything in it.
+/// Parses a rule file and returns everything in it.
 pub fn parse_rule_file(name: &str, text: &str) -> Result<RuleFile, RulesError> {
     let mut file = RuleFile::default();
     for call in Parser::new(name, text).calls()? {
@@ -31,12 +31,10 @@ pub fn parse_rule_file(name: &str, text: &str) -> Result<RuleFile, RulesError> {
     Ok(file)
 }
 
-/// What a rule file says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RuleFile {
-    /// The prefix rules, in the order of the file.
     pub rules: Vec<PrefixRule>,
-    /// The other known calls, which nothing uses yet.
+    /// Other known calls, which nothing uses yet.
     pub others: Vec<RawCall>,
 }
 
@@ -45,27 +43,25 @@ pub struct RuleFile {
 pub struct PrefixRule {
     /// The first words of the command; never empty.
     pub pattern: Vec<PatternToken>,
-    /// What to do with the command.
     pub decision: RuleDecision,
-    /// Why, to be shown with the decision.
+    /// A justification to show with the decision.
     pub justification: Option<String>,
-    /// Where the rule is written.
     pub at: RulePlace,
 }
 
 impl PrefixRule {
-    /// Whether a command, given as its words, begins with the pattern.
+    /// Tells whether a command, given as its words, begins with the pattern.
     pub fn matches<W: AsRef<str>>(&self, command: &[W]) -> bool {
         command.len() >= self.pattern.len()
             && self.pattern.iter().zip(command).all(|(token, word)| token.matches(word.as_ref()))
     }
 
-    /// Returns the names of the programs that it is about.
+    /// Returns the names of the programs that the rule is about.
     pub(crate) fn programs(&self) -> &[String] {
         programs(&self.pattern)
     }
 
-    /// Shows the pattern as words, with alternatives between bars.
+    /// Formats the pattern as words, with alternatives separated by bars.
     pub fn pattern_text(&self) -> String {
         let words = self.pattern.iter().map(|token| match token {
             PatternToken::One(word) => word.clone(),
@@ -93,61 +89,52 @@ impl PatternToken {
     }
 }
 
-/// What a rule does with a command, from the mildest to the strictest.
+/// What a rule does with a command, most lenient first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum RuleDecision {
-    /// Run it without asking.
+    /// Runs it without asking.
     #[default]
     Allow,
-    /// Ask a person first.
+    /// Asks a person first.
     Prompt,
-    /// Refuse it.
+    /// Refuses it.
     Forbidden,
 }
 
-/// A call as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawCall {
-    /// The function.
     pub name: String,
-    /// The arguments in order.
     pub arguments: Vec<Argument>,
-    /// Where the call begins.
     pub at: RulePlace,
 }
 
-/// An argument of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Argument {
     /// The name before `=`, if there is one.
     pub name: Option<String>,
-    /// The value.
     pub value: Literal,
-    /// Where the argument begins.
     pub at: RulePlace,
 }
 
 /// A literal value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Literal {
-    /// A string.
     String(String),
-    /// A list, each item with its place.
+    /// A list, each item with its position.
     List(Vec<(RulePlace, Literal)>),
-    /// `True` or `False`.
     Boolean(bool),
     /// `None`, the same as leaving the argument out.
     None,
 }
 
-/// A place in a rule file, shown as `FILE:LINE:COL`.
+/// A position in a rule file, displayed as `FILE:LINE:COL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RulePlace {
-    /// The name the file was given.
+    /// The name given to the file.
     pub file: String,
-    /// The line, from one.
+    /// The line, counted from one.
     pub line: usize,
-    /// The column in characters, from one.
+    /// The column in characters, counted from one.
     pub column: usize,
 }
 
@@ -164,11 +151,9 @@ pub enum RulesError {
     /// The text is not a list of calls with literal arguments.
     #[error("{at}: expected {expected}, found {found}")]
     Syntax {
-        /// Where reading stopped.
+        /// Where parsing stopped.
         at: RulePlace,
-        /// What could have followed.
         expected: &'static str,
-        /// What did.
         found: String,
     },
     /// A function that rule files do not have.
@@ -176,42 +161,30 @@ pub enum RulesError {
         "{at}: unknown function `{name}`: a rule file may call prefix_rule, host_executable and \
          network_rule"
     )]
-    UnknownCall {
-        /// Where the call begins.
-        at: RulePlace,
-        /// The function.
-        name: String,
-    },
-    /// An argument is missing, unknown, given twice or has a value that makes no sense.
+    UnknownCall { at: RulePlace, name: String },
+    /// An argument is missing, unknown, duplicated or has an invalid value.
     #[error("{at}: in prefix_rule, `{argument}` {problem}")]
     BadArgument {
-        /// Where the argument, or else the call, begins.
+        /// Where the argument begins, or the call if it is missing.
         at: RulePlace,
-        /// The name of the argument.
         argument: String,
-        /// What is wrong, to be read after the name.
+        /// What is wrong, phrased to follow the name.
         problem: String,
     },
     /// An example under `match` is not matched by its rule.
     #[error("{at}: the rule does not match this example: change its pattern, or the example")]
-    NotMatched {
-        /// Where the example is.
-        at: RulePlace,
-    },
+    NotMatched { at: RulePlace },
     /// An example under `not_match` is matched by its rule.
     #[error(
         "{at}: the rule matches this example, but must not: change its pattern, or the example"
     )]
-    Matched {
-        /// Where the example is.
-        at: RulePlace,
-    },
+    Matched { at: RulePlace },
 }
 
 fn prefix_rule(call: RawCall) -> Result<PrefixRule, RulesError> {
     let mut given: [Option<Argument>; PARAMETERS.len()] = Default::default();
     for (n, argument) in call.arguments.into_iter().enumerate() {
-        // As in any Starlark call, unnamed arguments take the parameters in order.
+        // As in any Starlark call, positional arguments fill the parameters in order.
         let name = match &argument.name {
             Some(name) => name.clone(),
             None => PARAMETERS.get(n).map_or_else(|| format!("#{}", n + 1), ToString::to_string),
@@ -258,7 +231,7 @@ fn read_pattern(argument: Argument) -> Result<Vec<PatternToken>, RulesError> {
         _ => Err(bad(&at, "pattern", "may hold only strings and lists of strings")),
     });
     let tokens: Vec<_> = tokens.collect::<Result<_, _>>()?;
-    // A rule that can never match protects nothing, and its author believes that it does.
+    // A rule that can never match protects nothing, although its author believes it does.
     let never = |name: &&String| name.contains(char::is_whitespace) && !name.contains('/');
     if let Some(name) = programs(&tokens).iter().find(never) {
         let words: Vec<_> = name.split_whitespace().map(|word| format!("{word:?}")).collect();
@@ -356,7 +329,7 @@ fn bad(at: &RulePlace, argument: &str, problem: &str) -> RulesError {
     RulesError::BadArgument { at: at.clone(), argument, problem }
 }
 
-/// Reads characters and counts lines and columns as it goes; a copy is a place to go back to.
+/// A cursor over characters that counts lines and columns; a copy of it is a position to return to.
 #[derive(Clone, Copy)]
 struct Parser<'a> {
     file: &'a str,
@@ -379,7 +352,7 @@ impl<'a> Parser<'a> {
                 return Ok(calls);
             }
             calls.push(self.call()?);
-            // Two calls on one line are two statements without an end between them.
+            // Two calls on one line are two statements without a separator.
             self.skip_while(|c| c != '\n' && c.is_ascii_whitespace());
             self.skip_comment();
             if !matches!(self.peek(), None | Some('\n')) {
@@ -482,7 +455,7 @@ impl<'a> Parser<'a> {
                     return Err(self.unexpected("the closing quote of the string on its line"));
                 }
                 Some('\\') if raw => {
-                    // The backslash stays, yet a quote after it does not close the string.
+                    // The backslash stays, but a quote after it does not close the string.
                     text.extend(self.bump());
                     if matches!(self.peek(), Some('\\' | '"' | '\'')) {
                         text.extend(self.bump());
@@ -496,7 +469,7 @@ impl<'a> Parser<'a> {
         Ok(text)
     }
 
-    /// Reads one escape; a line that ends in a backslash goes on without a break.
+    /// Parses one escape; a backslash at the end of a line joins it with the next one.
     fn escape(&mut self) -> Result<Option<char>, RulesError> {
         let mark = *self;
         self.bump();
@@ -589,7 +562,7 @@ impl<'a> Parser<'a> {
         Some(next)
     }
 
-    /// Steps over ASCII text that was already looked at.
+    /// Skips ASCII text that was already examined.
     fn bump_by(&mut self, bytes: usize) {
         for _ in 0..bytes {
             self.bump();
@@ -614,5 +587,5 @@ impl<'a> Parser<'a> {
 /// The parameters of `prefix_rule`, in order.
 const PARAMETERS: [&str; 5] = ["pattern", "decision", "match", "not_match", "justification"];
 
-/// A pattern needs two; the bound keeps reading from exhausting the stack.
+/// A pattern needs two; the limit keeps the parser from exhausting the stack.
 const LIST_DEPTH_MAX: usize = 16;

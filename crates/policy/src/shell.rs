@@ -1,9 +1,9 @@
-//! Shell scripts, taken apart into the simple commands they could run.
+//! Parses shell scripts into the simple commands they could run.
 //!
-//! The tree comes from the grammar of bash, which is a good guess and no more: it knows nothing of
-//! some corners of quoting, and reads others differently than bash does. So every word, every gap
-//! between words and every here-document is read a second time here, by bash's own rules, and where
-//! the two disagree the script counts as not understood. Nothing is expanded and nothing is run.
+//! The tree comes from the tree-sitter grammar of bash, which is only an approximation: it does not handle
+//! some corners of quoting, and parses others differently than bash. So every word, every gap between words
+//! and every here-document is parsed a second time here, by bash's own rules, and if the two disagree the
+//! script counts as not understood. Nothing is expanded and nothing is run.
 
 mod heredoc;
 mod walk;
@@ -18,20 +18,19 @@ use tree_sitter::{ParseOptions, ParseState, Parser, Tree};
 pub(crate) use word::with_holes;
 pub use word::{Unknown, Word};
 
-/// What a script consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
-    /// Every simple command in it, in the order of the text, however deeply nested.
+    /// Every simple command in it, in text order, however deeply nested.
     pub commands: Vec<SimpleCommand>,
-    /// What it has besides simple commands.
+    /// What it contains besides simple commands.
     pub features: BTreeSet<Feature>,
-    /// The variables that are set, as `NAME=value`.
+    /// Assignments, as `NAME=value`.
     pub settings: Vec<Word>,
-    /// The files that are redirected to standard inputs.
+    /// Files redirected to stdin.
     pub inputs: Vec<Word>,
-    /// The files that output is redirected to.
+    /// Files that output is redirected to.
     pub outputs: Vec<Word>,
-    /// What could not be understood; if empty, the commands are all there is.
+    /// What could not be parsed; if empty, the list of commands is complete.
     pub unclear: Vec<Unclear>,
 }
 
@@ -40,38 +39,33 @@ pub struct Script {
 pub struct SimpleCommand {
     /// The name and the arguments; never empty.
     pub words: Vec<Word>,
-    /// Where the script says what the command reads: what is piped into it, its here-documents and its
+    /// Where in the script the command's stdin comes from: what is piped into it, its here-documents and its
     /// redirections.
     pub input: Option<Range<usize>>,
 }
 
-/// Something in a script that is more than words.
+/// A construct in a script other than plain words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Feature {
-    /// A redirection from or to a file that is not `/dev/null`.
+    /// A redirection from or to a file other than `/dev/null`.
     Redirect,
-    /// A here-document or a here-string.
     Heredoc,
-    /// A variable that is set, for a command or for what follows.
+    /// An assignment, for one command or for what follows.
     Assignment,
     /// A command or process substitution.
     Substitution,
-    /// Commands in parentheses.
     Subshell,
-    /// A loop or a condition.
     ControlFlow,
-    /// A function.
     Function,
-    /// A file name pattern.
     Glob,
     /// `[ … ]`, `[[ … ]]` or arithmetic.
     Test,
-    /// A command that is not waited for.
+    /// A background command.
     Background,
 }
 
 impl Feature {
-    /// Says it in words, to be read after "no rule allows".
+    /// Describes it, phrased to follow "no rule allows".
     pub fn text(self) -> &'static str {
         match self {
             Self::Redirect => "a redirection to or from a file",
@@ -88,38 +82,37 @@ impl Feature {
     }
 }
 
-/// A part of a script that was not understood.
+/// A part of a script that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unclear {
     /// The part, shortened.
     pub part: String,
-    /// Why.
     pub why: Trouble,
 }
 
-/// Why something was not understood.
+/// Why something could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
     /// It is longer than [`SCRIPT_BYTES_MAX`].
     TooLong,
-    /// It is nested deeper than [`NESTING_MAX`], or runs more through wrappers than we follow.
+    /// It is nested deeper than [`NESTING_MAX`], or has more wrappers than we follow.
     TooDeep,
-    /// Reading it takes more work than its length is worth.
+    /// Parsing it takes more work than its length justifies.
     TooMuchWork,
-    /// It is not the syntax of a shell, as far as we know.
+    /// It is not valid shell syntax, as far as we know.
     Syntax,
-    /// Its quoting can be read in more than one way.
+    /// Its quoting is ambiguous.
     Quoting,
-    /// The name of a command is only known when it runs.
+    /// The name of a command is known only at run time.
     Name,
-    /// What a command runs in turn is only known when it runs.
+    /// What a command runs is known only at run time.
     Inner,
-    /// What was typed has keys in it that edit, complete or recall a line.
+    /// The input contains keys that edit, complete or recall a line.
     Keys,
 }
 
 impl Trouble {
-    /// Says it in words, to be read after the part.
+    /// Describes it, phrased to follow the part.
     pub fn text(self) -> &'static str {
         match self {
             Self::TooLong => "is too long",
@@ -135,7 +128,7 @@ impl Trouble {
 }
 
 impl Script {
-    /// Takes a script apart. Never fails: what is not understood is said so.
+    /// Parses a script. Never fails: what could not be parsed is listed.
     pub fn parse(text: &str) -> Self {
         let refused =
             |why| Self { unclear: vec![Unclear { part: excerpt(text), why }], ..Self::default() };
@@ -148,13 +141,13 @@ impl Script {
         {
             return refused(Trouble::TooMuchWork);
         }
-        // The state that the scanner of the grammar keeps for pending here-documents has a fixed
-        // size, and a NUL ends a script for some shells only.
+        // The grammar's scanner keeps pending here-documents in a buffer of fixed size, and a NUL ends a
+        // script in some shells only.
         if text.contains('\0') || text.matches("<<").nth(HEREDOCS_MAX).is_some() {
             return refused(Trouble::Syntax);
         }
         match parse_tree(text) {
-            // The grammar saw stand-ins, and may have cut between two of one character.
+            // The grammar saw placeholders, and may have split a character.
             Some(tree) if !cuts_characters(text, &tree) => walk::walk(text, tree.root_node()),
             Some(_) => refused(Trouble::Syntax),
             None => refused(Trouble::TooMuchWork),
@@ -162,10 +155,10 @@ impl Script {
     }
 }
 
-/// Parses within a budget in proportion to the text.
+/// Parses within a budget proportional to the text.
 ///
-/// Steps alone say little, as the scanner may look ahead to the end of the text at each of them. So
-/// the text is handed out in small pieces, and what is handed out again and again is counted.
+/// Counting steps is not enough, as the scanner may look ahead to the end of the text in each of them. So the
+/// text is handed out in small pieces, and repeated reads are counted.
 fn parse_tree(text: &str) -> Option<Tree> {
     let mut parser = Parser::new();
     parser
@@ -178,23 +171,23 @@ fn parse_tree(text: &str) -> Option<Tree> {
         if left.get() == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let options = ParseOptions::new().progress_callback(&mut within_budget);
-    // The scanner of the grammar looks characters up in tables that end at 255, so it is given none
-    // beyond ASCII. To a shell those are plain parts of words, whichever they are, and what a word says
-    // is read from the script itself.
+    // The grammar's scanner looks characters up in tables that end at 255, so it gets only ASCII. To a
+    // shell, other characters are ordinary parts of words, and the content of a word is read from the script
+    // itself.
     let bytes: Vec<u8> =
         text.bytes().map(|byte| if byte.is_ascii() { byte } else { PLAIN }).collect();
     let mut read = |at: usize, _| {
         let piece = bytes.get(at..).unwrap_or_default();
         let piece = &piece[..piece.len().min(PIECE_BYTES)];
         spend(piece.len());
-        // An early end lets a scanner that is still looking ahead come back.
+        // An early end makes a scanner return that is still looking ahead.
         if left.get() == 0 { &[] } else { piece }
     };
     let tree = parser.parse_with_options(&mut read, None, Some(options));
     tree.filter(|_| left.get() > 0)
 }
 
-/// Tells whether a node begins or ends inside of a character.
+/// Tells whether a node begins or ends inside a character.
 fn cuts_characters(text: &str, tree: &Tree) -> bool {
     if text.is_ascii() {
         return false;
@@ -229,7 +222,7 @@ fn depth_of_parentheses(text: &str) -> usize {
     deepest
 }
 
-/// Shortens a text to what can be shown in a line of prose.
+/// Shortens a text to fit into a sentence.
 pub(crate) fn excerpt(text: &str) -> String {
     let mut line: String = text.chars().take(EXCERPT_CHARS_MAX).collect();
     if line.len() < text.len() {
@@ -238,12 +231,12 @@ pub(crate) fn excerpt(text: &str) -> String {
     line
 }
 
-/// The longest script that is looked at.
+/// The longest script that is parsed, in bytes.
 ///
-/// The parser's cost grows faster than the length for some texts, so this keeps the worst case short.
+/// The parser's cost grows faster than the length for some texts, so this limits the worst case.
 pub const SCRIPT_BYTES_MAX: usize = 128 * 1024;
 
-/// How deeply commands may be nested in each other; lists and pipelines do not count.
+/// How deeply commands may be nested; lists and pipelines do not count.
 pub const NESTING_MAX: usize = 64;
 
 /// How many here-documents a script may have.
@@ -252,23 +245,23 @@ pub const HEREDOCS_MAX: usize = 32;
 /// How much of a script is shown to a person or a model.
 const EXCERPT_CHARS_MAX: usize = 200;
 
-/// Stands for every byte of a character beyond ASCII: a part of a word that is no part of a name.
+/// Placeholder for every byte of a non-ASCII character: part of a word, but not of a name.
 const PLAIN: u8 = b'%';
 
-/// In what pieces the parser gets the text.
+/// The size of the pieces the parser gets.
 const PIECE_BYTES: usize = 256;
 
-/// How much work a script may take. The unit is a byte that the parser reads; a round is a hundred of
-/// its steps. Scripts that people write take less than a tenth of this.
+/// How much work a script may take. The unit is a byte that the parser reads; a round is a hundred of its
+/// steps. Ordinary scripts take less than a tenth of this.
 const WORK_BASE: usize = 1 << 20;
 const WORK_PER_BYTE: usize = 64;
 const WORK_PER_ROUND: usize = 256;
 
-/// How many parentheses may be open at once, counted without regard to quotes: with more, the
-/// parser's steps become slower and slower.
+/// How many parentheses may be open at once, counted regardless of quotes: with more, the parser's steps get
+/// slower and slower.
 const PARENTHESES_MAX: usize = 256;
 
-/// How many bars a script may have: a pipeline that ends open costs the square of its length.
+/// How many pipe symbols a script may have: an unfinished pipeline takes quadratic time.
 const PIPES_MAX: usize = 2000;
 
 /// How often `()` may occur, for the same reason.

@@ -1,18 +1,18 @@
-//! What a model types into a command that is running.
+//! What a model types into a running command.
 //!
-//! Everything that was typed is judged together with what comes next, since lines depend on each other:
-//! `c="curl x"`, then `system(c)`. How it is read depends on the command, as far as that can be told:
+//! All input so far is judged together with the next piece, since lines depend on each other:
+//! `c="curl x"`, then `system(c)`. How it is read depends on the command, as far as that is known:
 //!
 //! | reader | read as | not understood |
 //! | --- | --- | --- |
-//! | a shell, or a command that is not understood | a script | counts, as in a script; keys that edit or recall a line always ask |
-//! | an interpreter of another language | code, in which programs are looked for by name | only keys |
+//! | a shell, or a command that could not be parsed | a script | counts, as in a script; keys that edit or recall a line always need approval |
+//! | an interpreter for another language | code that is searched for program names | only keys |
 //! | `make -f -`, `sed -f -` and the like | code, all of which may be a command | only keys |
 //! | an editor or pager | the same; what follows `!` is a script | what follows `!` |
-//! | any other program | the same as code | nothing |
+//! | any other program | code | nothing |
 //!
-//! Which keys a terminal and a program take how is a setting of either. So a text is read twice: with keys
-//! such as Ctrl-C and Backspace doing what they usually do, and as if there were none.
+//! How keys are handled is a setting of the terminal and the program. So a text is read twice: with keys
+//! such as Ctrl-C and Backspace having their usual effect, and without any effect.
 
 use crate::inspect::Inspection;
 use crate::request::InputRequest;
@@ -26,36 +26,37 @@ pub struct Typed {
 }
 
 impl Typed {
-    /// Returns what would have been typed, were these characters typed now.
+    /// Returns the whole input if these characters were typed now.
     pub fn with(&self, chars: &str) -> String {
         format!("{}{chars}", self.text)
     }
 
-    /// Tells whether a line was begun and not ended.
+    /// Tells whether the last line is unfinished.
     pub fn is_open(&self) -> bool {
         !self.text.is_empty() && !self.text.ends_with(['\n', '\r', '\u{3}', '\u{4}'])
     }
 
-    /// Notes that these characters were typed.
+    /// Records that these characters were typed.
     pub fn push(&mut self, chars: &str) {
         self.text.push_str(chars);
-        // Longer than what is parsed, so that a text whose beginning is gone is never understood.
+        // The kept text is longer than what is parsed, so a text whose beginning was dropped is never
+        // considered understood.
         let excess = self.text.len().saturating_sub(2 * SCRIPT_BYTES_MAX);
         self.text.drain(..self.text.ceil_char_boundary(excess));
     }
 
-    /// Forgets the line that is open, because the terminal has dropped it.
+    /// Drops the unfinished line, because the terminal has discarded it.
     pub fn give_up_line(&mut self) {
         self.text.truncate(self.text.rfind(['\n', '\r']).map_or(0, |at| at + 1));
     }
 
-    /// Forgets what was typed, because a person has accepted it.
+    /// Drops the recorded input, because a person has approved it.
     pub fn accepted(&mut self) {
         self.text.clear();
     }
 }
 
-/// Looks into what would be typed.
+/// Inspects what would be typed.
 pub(crate) fn inspect(request: &InputRequest) -> Inspection {
     let reader = Reader::of(&request.argv);
     let Keyed { text, edited } = apply_keys(&request.text);
@@ -77,18 +78,18 @@ pub(crate) fn inspect(request: &InputRequest) -> Inspection {
     inspection
 }
 
-/// Tells whether keys in what would be typed into a shell edit or recall a line. What the shell would run then is not
-/// known, and the model can type the whole line instead.
+/// Tells whether keys in the input to a shell edit or recall a line. What the shell would run is unknown
+/// then, and the model can type the whole line instead.
 pub(crate) fn hides_a_line(request: &InputRequest, inspection: &Inspection) -> bool {
     let keys = inspection.unclear.iter().any(|unclear| unclear.why == Trouble::Keys);
     keys && Reader::of(&request.argv) == Reader::Shell
 }
 
-/// What reads what is typed.
+/// What reads the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
     Shell,
-    /// What holds commands of a shell.
+    /// A program whose input contains shell commands.
     Commands,
     Interpreter,
     Editor,
@@ -123,8 +124,8 @@ impl Reader {
         if self == Self::Shell {
             return inspection;
         }
-        // It is no script, and where it looks like a strange one that means nothing. But a program that it
-        // names plainly may be run by a shell that the command has started.
+        // It is not a script, so looking like a malformed one means nothing. But a program that it plainly
+        // names may be run by a shell that the command has started.
         inspection.unclear.clear();
         inspection.raw.clear();
         inspection
@@ -182,14 +183,14 @@ fn merge(inspection: &mut Inspection, other: Inspection) {
     inspection.outputs.extend(outputs);
 }
 
-/// A text after the keys in it that edit lines.
+/// A text after the editing keys in it were applied.
 struct Keyed {
     text: String,
-    /// Whether there are keys whose effect depends on the program: arrows, completion, a search.
+    /// Whether there are keys whose effect depends on the program: arrows, completion, search.
     edited: bool,
 }
 
-/// Tells whether a character is a key that does something, and no text.
+/// Tells whether a character is a control key instead of text.
 fn is_key(key: char) -> bool {
     key.is_control() && !matches!(key, '\n' | '\t')
 }
@@ -200,14 +201,14 @@ fn apply_keys(typed: &str) -> Keyed {
     let mut chars = typed.chars().peekable();
     while let Some(key) = chars.next() {
         match key {
-            // Enter, an interruption and the end of the input all end the line.
+            // Enter, an interrupt and end of input all end the line.
             '\n' | '\r' | '\u{3}' | '\u{4}' => text.push('\n'),
             '\u{8}' | '\u{7f}' => {
                 if !text.ends_with('\n') {
                     text.pop();
                 }
             }
-            // The line is given up.
+            // The line is discarded.
             '\u{15}' => text.truncate(text.rfind('\n').map_or(0, |at| at + 1)),
             '\u{1b}' => {
                 edited = true;
@@ -216,7 +217,7 @@ fn apply_keys(typed: &str) -> Keyed {
                 }
                 chars.next();
             }
-            // Behind a word it completes the word; before one it is a blank.
+            // After a word it completes the word; before one it is a blank.
             '\t' => {
                 edited |= !text.ends_with([' ', '\t', '\n']) && !text.is_empty();
                 text.push('\t');
@@ -228,8 +229,7 @@ fn apply_keys(typed: &str) -> Keyed {
     Keyed { text, edited }
 }
 
-/// Tells whether a shell would put an earlier command in the place of something: `!!`, `!git`, `!:1`, `^a^b`,
-/// `fc`.
+/// Tells whether a shell would insert an earlier command: `!!`, `!git`, `!:1`, `^a^b`, `fc`.
 fn recalls_history(text: &str) -> bool {
     let recalls = |(at, _): (usize, &str)| {
         let next = text[at + 1..].chars().next();

@@ -1,8 +1,8 @@
-//! Commands that run commands: what is inside of `bash -c`, `sudo`, `xargs`, `find -exec`, `ssh host` and
+//! Commands that run other commands: what is inside `bash -c`, `sudo`, `xargs`, `find -exec`, `ssh host` and
 //! others.
 //!
-//! A wrapper is found by its base name. An option that is not in its table makes what it runs
-//! unclear, because then the words that follow could be the option's.
+//! A wrapper is recognized by its base name. An option that is not in its table makes the inner command
+//! unknown, because the words that follow could belong to the option.
 
 mod builtin;
 mod carry;
@@ -23,33 +23,32 @@ pub(crate) use git::{GIT_FLAGS, GIT_VALUES};
 pub(crate) use option::{head as head_of, values as option_values, variable_value};
 use table::{Kind, Wrapper};
 
-/// Something that a command runs in turn.
+/// Something that a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Inner {
-    /// These words; the first of them stands at this place among the wrapper's words.
+    /// These words; `at` is the position of the first one among the wrapper's words.
     Words {
         at: usize,
         words: Vec<Word>,
         fed: Fed,
-        /// Whether the wrapper changes what they run with: variables, or the directory.
+        /// Whether the wrapper changes their environment: variables, or the directory.
         sets: bool,
     },
-    /// This script, which ends at this place among the wrapper's words.
+    /// This script, which ends at this position among the wrapper's words.
     Script { at: usize, text: String },
-    /// Something that cannot be told from the words.
+    /// Something that cannot be determined from the words.
     Unclear,
 }
 
 /// Whether a command gets further arguments from elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fed {
-    /// It gets none.
     No,
-    /// It gets the names of files that are not known before.
+    /// It gets file names that are not known in advance.
     Files,
 }
 
-/// Returns what a command runs in turn.
+/// Returns what a command runs.
 pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
     let Some(name) = words.first().and_then(Word::known).map(base_name) else {
         return Vec::new();
@@ -66,17 +65,17 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
         let tells = |word: &Word| matches!(word.known(), Some("--version" | "--help"));
         return if words[1..].iter().all(tells) { Vec::new() } else { vec![Inner::Unclear] };
     }
-    // What these paths stand for depends on who asks: `/proc/self/exe` is the shell.
+    // What these paths refer to depends on the process: `/proc/self/exe` is the shell.
     if words[0].text.starts_with("/proc/") || words[0].text.starts_with("/dev/fd/") {
         return vec![Inner::Unclear];
     }
-    // The commands of git are programs of their own, too.
+    // Git commands also exist as separate programs.
     if let Some(command) = name.strip_prefix("git-") {
         let mut inner = vec![Word::literal("git"), Word::literal(command)];
         inner.extend_from_slice(&words[1..]);
         return vec![Inner::Words { at: 0, words: inner, fed: Fed::No, sets: false }];
     }
-    // The loader of programs can be told which one to load.
+    // The dynamic loader can be told which program to load.
     if table::LOADERS.iter().any(|loader| name.starts_with(loader)) {
         return wrapped(&table::LOADER, words);
     }
@@ -89,7 +88,7 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
         }
         "git" => return git::inner(words),
         "socat" => return carry::socat(words),
-        // What it reads becomes jobs, unless it shows, edits or removes them.
+        // It installs its input as jobs, unless it shows, edits or removes them.
         "crontab" => {
             let looks = |word: &Word| ["-l", "-e", "-r", "-h"].contains(&word.text.as_str());
             return if words.iter().any(looks) { Vec::new() } else { vec![Inner::Unclear] };
@@ -122,7 +121,7 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
     if let Some(runner) = table::RUNNERS.iter().find(|runner| runner.names.contains(&name)) {
         return match words.get(1).map(Word::known) {
             Some(Some(text)) if runner.commands.contains(&text) => shifted(&runner.wrapper, words),
-            // What comes before the command may be an option, or its value.
+            // What precedes the command may be an option, or its value.
             Some(Some(text)) if text.starts_with('-') && names_one(runner.commands, words) => {
                 vec![Inner::Unclear]
             }
@@ -136,15 +135,14 @@ pub(crate) fn inner(words: &[Word]) -> Vec<Inner> {
     }
 }
 
-/// Tells whether a command carries another one elsewhere, behind words of which it is not known how many
-/// they become: `ssh $host ls`.
+/// Tells whether a command runs another one elsewhere, after words of unknown number: `ssh $host ls`.
 pub(crate) fn carries_after_doubt(words: &[Word]) -> bool {
     let name = words.first().and_then(Word::known).map(base_name).unwrap_or_default();
     let end = carry::place(name, words);
     end.is_some_and(|end| words[..end.min(words.len())].iter().any(Word::splits))
 }
 
-/// Returns how many words a command reads itself, before those that it runs.
+/// Returns how many words a command uses itself, before those that it runs.
 pub(crate) fn own_words(words: &[Word]) -> usize {
     let name = words.first().and_then(Word::known).map(base_name).unwrap_or_default();
     let carried = carry::place(name, words);
@@ -157,12 +155,11 @@ pub(crate) fn own_words(words: &[Word]) -> usize {
     carried.or_else(run).unwrap_or(words.len()).min(words.len())
 }
 
-/// Tells whether one of the words is one of these names.
 fn names_one(names: &[&str], words: &[Word]) -> bool {
     words.iter().any(|word| word.known().is_none_or(|text| names.contains(&text)))
 }
 
-/// Tells whether a command is there to run another.
+/// Tells whether the purpose of a command is to run another one.
 pub(crate) fn is_wrapper(words: &[Word]) -> bool {
     let name = words.first().map(|word| base_name(&word.text));
     let listed = |name| table::WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name));
@@ -170,7 +167,7 @@ pub(crate) fn is_wrapper(words: &[Word]) -> bool {
     name.is_some_and(|name| matches!(name, "setarch" | "perf") || listed(name) || opaque(name))
 }
 
-/// Tells whether a program is asked to explain one of its commands, and does nothing else: `git push --help`.
+/// Tells whether a program only shows help about one of its commands: `git push --help`.
 pub(crate) fn asks_for_help(words: &[Word]) -> bool {
     let [program, command, help] = words else { return false };
     let plain = |word: &Word| word.known().is_some_and(|text| !text.starts_with('-'));
@@ -178,23 +175,23 @@ pub(crate) fn asks_for_help(words: &[Word]) -> bool {
     known && plain(command) && help.known() == Some("--help")
 }
 
-/// Tells whether a program is a shell, of whatever language.
+/// Tells whether a program is a shell of any kind.
 pub(crate) fn is_shell(name: &str) -> bool {
     table::SHELLS.contains(&name) || table::OTHER_SHELLS.contains(&name)
 }
 
-/// Tells whether a program gives what is typed into it to a shell, here or elsewhere.
+/// Tells whether a program passes its input to a shell, here or elsewhere.
 pub(crate) fn leads_to_a_shell(name: &str) -> bool {
     let runs = ["docker", "kubectl", "nsenter", "podman", "screen", "ssh", "su", "sudo", "tmux"];
     runs.contains(&name) || table::OPAQUE.contains(&name)
 }
 
-/// Returns the name of a program without the directories before it.
+/// Strips the directories from a program name.
 pub(crate) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Where the script of `SHELL [OPTIONS] -c SCRIPT` stands.
+/// Finds the script in `SHELL [OPTIONS] -c SCRIPT`.
 pub(crate) fn script_place(words: &[Word]) -> ScriptPlace {
     let mut command = false;
     let mut arguments = 0;
@@ -232,24 +229,22 @@ pub(crate) fn script_place(words: &[Word]) -> ScriptPlace {
     }
     match (command, words.get(at)) {
         (true, Some(_)) => ScriptPlace::At(at),
-        // What is in a file, or comes from the standard input, is not seen.
+        // The content of a file, or of stdin, is not visible here.
         (true, None) | (false, _) => ScriptPlace::Unclear,
     }
 }
 
-/// Where the script of a shell stands.
+/// Where the script of a shell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptPlace {
-    /// It is this word.
     At(usize),
-    /// Nothing is run.
     None,
-    /// It is in a file, or that cannot be told.
+    /// It is in a file, or cannot be determined.
     Unclear,
 }
 
-/// Tells whether a shell only looks at the syntax of a file: `bash -n FILE`. Without a file it may be talking to a
-/// person, and then it runs what it reads.
+/// Tells whether a shell only checks the syntax of a file: `bash -n FILE`. Without a file it may be
+/// interactive, and then it runs its input.
 fn checks_syntax(words: &[Word]) -> bool {
     let options = words.iter().skip(1).map_while(Word::known);
     let mut options = options.take_while(|text| text.starts_with(['-', '+']));
@@ -277,12 +272,12 @@ fn shell(words: &[Word]) -> Vec<Inner> {
     found
 }
 
-/// `source FILE`: what is in the file is run as if it stood here, and is not seen.
+/// Handles `source FILE`: the file is run as if it were here, but its content is not visible.
 fn sourced(words: &[Word]) -> Vec<Inner> {
     if words.len() > 1 { vec![Inner::Unclear] } else { Vec::new() }
 }
 
-/// `tmux` and `screen`, which run what they are given in a window, or type it there.
+/// Handles `tmux` and `screen`, which run their arguments in a window, or type them there.
 fn multiplexer(name: &str, words: &[Word]) -> Vec<Inner> {
     let looks =
         |word: &Word| word.known().is_some_and(|text| table::MULTIPLEXER_LOOKS.contains(&text));
@@ -291,7 +286,7 @@ fn multiplexer(name: &str, words: &[Word]) -> Vec<Inner> {
     }
     let Some(at) = carry::place(name, words) else { return vec![Inner::Unclear] };
     let (own, rest) = words.split_at(at.min(words.len()));
-    // A file of settings, commands for a session that exists, or another command behind this one.
+    // A settings file, commands for an existing session, or another command after this one.
     let before = match name {
         "screen" => own,
         _ => &own[..carry::begins(name, words).unwrap_or_default()],
@@ -303,14 +298,14 @@ fn multiplexer(name: &str, words: &[Word]) -> Vec<Inner> {
     }
     match rest {
         [] => Vec::new(),
-        // A shell reads one word, and several are run as they are.
+        // A single word is read by a shell, several are run directly.
         [_] if name == "tmux" => script_of(at, rest),
         [program, ..] if program.unknown.is_some() => vec![Inner::Unclear],
         _ => vec![Inner::Words { at, words: rest.to_vec(), fed: Fed::No, sets: false }],
     }
 }
 
-/// Programs with options that name a command, which a shell runs.
+/// Handles programs whose options name a command that a shell runs.
 fn named_by_options(words: &[Word]) -> Vec<Inner> {
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate().skip(1) {
@@ -346,7 +341,7 @@ fn named_by_options(words: &[Word]) -> Vec<Inner> {
     found
 }
 
-/// `setarch [ARCHITECTURE] [OPTIONS] WORDS`.
+/// Handles `setarch [ARCHITECTURE] [OPTIONS] WORDS`.
 fn set_architecture(words: &[Word]) -> Vec<Inner> {
     match words.get(1).map(Word::known) {
         Some(Some(text)) if !text.starts_with('-') => shifted(&table::ARCHITECTURE, words),
@@ -355,7 +350,7 @@ fn set_architecture(words: &[Word]) -> Vec<Inner> {
     }
 }
 
-/// `perf stat WORDS` and others that run what they measure.
+/// Handles `perf stat WORDS` and others that run what they measure.
 fn perf(words: &[Word]) -> Vec<Inner> {
     match words.get(1).map(Word::known) {
         None => Vec::new(),
@@ -365,7 +360,7 @@ fn perf(words: &[Word]) -> Vec<Inner> {
     }
 }
 
-/// A wrapper whose options begin a word later.
+/// Handles a wrapper whose options begin one word later.
 fn shifted(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
     let mut found = wrapped(wrapper, words.get(1..).unwrap_or_default());
     for inner in &mut found {
@@ -377,7 +372,7 @@ fn shifted(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
     found
 }
 
-/// A script given as words, which are joined with blanks.
+/// Returns a script given as words, which are joined with blanks.
 fn script_of(at: usize, words: &[Word]) -> Vec<Inner> {
     let known: Option<Vec<&str>> = words.iter().map(Word::known).collect();
     match known {
@@ -395,7 +390,7 @@ fn wrapped(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
     };
     let mut at = options.end;
     if let Some(text) = options.split {
-        // `env -S` makes words of a text, by rules of its own, and puts what follows behind them.
+        // `env -S` splits a text into words, by its own rules, and appends what follows.
         let plain = !text.contains(['\\', '$', '#']);
         let Some(split) = shlex::split(&text).filter(|_| plain) else {
             return vec![Inner::Unclear];
@@ -409,7 +404,7 @@ fn wrapped(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
         return Vec::new();
     }
     at += wrapper.operands;
-    // The end of the options may also stand behind the operands.
+    // The `--` may also follow the operands.
     if wrapper.operands > 0 && words.get(at).and_then(Word::known) == Some("--") {
         at += 1;
     }
@@ -436,7 +431,7 @@ fn wrapped(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
     }
     let run = |words: Vec<Word>, fed| vec![Inner::Words { at, words, fed, sets }];
     match wrapper.kind {
-        // Reserved words may follow, which only a parser of scripts knows.
+        // Reserved words may follow, which only a script parser understands.
         Kind::Keyword if name.is_bare(&KEYWORDS) => vec![Inner::Unclear],
         Kind::Lock if matches!(name.known(), Some("-c" | "--command")) => {
             script_of(at + 1, rest.get(1..2).unwrap_or_default())
@@ -453,7 +448,7 @@ fn wrapped(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
             let end =
                 rest.iter().position(|word| word.known().is_some_and(|t| t.starts_with(":::")));
             let own = &rest[..end.unwrap_or(rest.len())];
-            // The words are put together again and given to a shell.
+            // The words are joined and passed to a shell.
             let special = |word: &Word| word.text.contains(PARALLEL_SPECIAL);
             let one_word = own.len() == 1 && own.iter().any(|word| word.text.contains(' '));
             if own.is_empty() || one_word || own.iter().any(special) {
@@ -470,17 +465,17 @@ fn wrapped(wrapper: &Wrapper, words: &[Word]) -> Vec<Inner> {
 const KEYWORDS: [&str; 11] =
     ["{", "(", "!", "if", "while", "until", "for", "case", "select", "[[", "function"];
 
-/// What means something to the shell that `parallel` starts.
+/// Characters with a meaning for the shell that `parallel` starts.
 const PARALLEL_SPECIAL: [char; 9] = [';', '|', '&', '$', '`', '(', '<', '>', '\n'];
 
-/// Tells whether an assignment names something that shells run by themselves.
+/// Tells whether an assignment sets a variable that shells run.
 fn sets_a_script(word: &Word) -> bool {
     word.text.split_once('=').is_some_and(|(name, value)| is_run(name, value))
 }
 
-/// Tells whether the value of a variable is run by shells, or by the programs that it is set for.
+/// Tells whether shells, or the programs it is set for, run the value of a variable.
 pub(crate) fn is_run(name: &str, value: &str) -> bool {
-    // So people keep programs from waiting for somebody.
+    // Common values that keep programs from waiting for input.
     let plain = ["", "0", "1", ":", "/dev/null", "cat", "true"];
     let harmless = plain.contains(&value.trim_matches(['"', '\'']));
     let program = || {
@@ -490,7 +485,7 @@ pub(crate) fn is_run(name: &str, value: &str) -> bool {
     table::RUN_BY_SHELLS.contains(&name) || (!harmless && program())
 }
 
-/// Makes a word unknown if a program puts something in its place.
+/// Makes a word unknown if a program substitutes something in it.
 fn replaced(word: &Word, mark: Option<&str>) -> Word {
     match mark {
         Some(mark) if word.text.contains(mark) => Word::any(word.source.clone()),
@@ -505,21 +500,20 @@ fn is_assignment(word: &Word) -> bool {
     !word.splits() && !name.is_empty() && !name.contains('/')
 }
 
-/// The options of a wrapper, read as its table says.
+/// The options of a wrapper, parsed by its table.
 #[derive(Default)]
 struct Options {
-    /// Where they end.
     end: usize,
-    /// Set if with these options nothing is run.
+    /// Set if nothing is run with these options.
     ends: bool,
-    /// What `env -S` is to split.
+    /// The argument of `env -S`.
     split: Option<String>,
     /// What `xargs -I` replaces.
     replace: Option<String>,
 }
 
 impl Options {
-    /// Returns nothing if an option is not known, or could be an expansion.
+    /// Parses the options; `None` if one is unknown, or could be an expansion.
     fn read(wrapper: &Wrapper, words: &[Word]) -> Option<Self> {
         let mut options = Self { end: 1, ..Self::default() };
         while let Some(word) = words.get(options.end) {
@@ -527,7 +521,7 @@ impl Options {
                 if options.ends {
                     return Some(options);
                 }
-                // A word that may begin with a dash is an option as likely as not.
+                // A word that may begin with a dash may be an option.
                 return (!word.splits() && !word.text.is_empty() && !word.text.starts_with('-'))
                     .then_some(options);
             }
@@ -620,26 +614,26 @@ impl Options {
     }
 }
 
-/// Tells whether a word becomes the number of a process, or a few: `$(pgrep NAME)`.
+/// Tells whether a word expands to process ids: `$(pgrep NAME)`.
 fn is_number(word: &Word) -> bool {
     let inside = word.source.strip_prefix("$(").and_then(|inside| inside.strip_suffix(')'));
     let Some(inside) = inside else { return false };
     let mut parts = inside.split(' ');
     let asks = matches!(parts.next(), Some("pgrep" | "pidof"));
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    // Others show more than numbers.
+    // Other options print more than numbers.
     let fits =
         |part: &str| !part.starts_with('-') || matches!(part, "-f" | "-n" | "-o" | "-s" | "-x");
     asks && parts.all(|part| part.chars().all(plain) && fits(part))
 }
 
-/// `find … -exec WORDS ;`, any number of times.
+/// Handles `find … -exec WORDS ;`, any number of times.
 fn find(words: &[Word]) -> Vec<Inner> {
     let mut found = Vec::new();
     let mut at = 1;
     while at < words.len() {
         let runs = words[at].known().is_some_and(|text| table::FIND_RUNS.contains(&text));
-        // An expansion could bring an action with it.
+        // An expansion could contain an action.
         if words[at].unknown >= Some(crate::shell::Unknown::Brace) {
             found.push(Inner::Unclear);
         }
@@ -661,7 +655,7 @@ fn find(words: &[Word]) -> Vec<Inner> {
     found
 }
 
-/// `fd [OPTIONS] -x WORDS [;]`.
+/// Handles `fd [OPTIONS] -x WORDS [;]`.
 fn fd(words: &[Word]) -> Vec<Inner> {
     let option = |word: &Word| word.text.starts_with('-');
     let Some(at) = words.iter().skip(1).position(|word| option(word) && runs_by_fd(word)) else {
@@ -678,7 +672,7 @@ fn fd(words: &[Word]) -> Vec<Inner> {
     vec![Inner::Words { at, words: inner, fed: Fed::Files, sets: false }]
 }
 
-/// Tells whether an option of `fd` names what is run, by itself, in a cluster or with the words attached.
+/// Tells whether an option of `fd` names a command, alone, in a cluster or with the words attached.
 fn runs_by_fd(word: &Word) -> bool {
     match word.text.strip_prefix("--") {
         Some(long) => long.starts_with("exec"),
@@ -686,7 +680,7 @@ fn runs_by_fd(word: &Word) -> bool {
     }
 }
 
-/// `trap SCRIPT SIGNAL…`.
+/// Handles `trap SCRIPT SIGNAL…`.
 fn trap(words: &[Word]) -> Vec<Inner> {
     let at = 1 + usize::from(words.get(1).and_then(Word::known) == Some("--"));
     match words.get(at) {
@@ -698,7 +692,7 @@ fn trap(words: &[Word]) -> Vec<Inner> {
     }
 }
 
-/// `alias NAME=SCRIPT…`.
+/// Handles `alias NAME=SCRIPT…`.
 fn alias(words: &[Word]) -> Vec<Inner> {
     let scripts = words.iter().enumerate().skip(1).filter_map(|(at, word)| {
         if word.unknown.is_some() {
@@ -708,7 +702,7 @@ fn alias(words: &[Word]) -> Vec<Inner> {
         Some(Inner::Script { at, text: text.to_owned() })
     });
     let mut scripts: Vec<_> = scripts.collect();
-    // What is written behind the name later belongs to it.
+    // Words written after the alias later become its arguments.
     let stays = |inner: &Inner| matches!(inner, Inner::Script { text, .. } if only_looks(text));
     if !scripts.iter().all(stays) {
         scripts.push(Inner::Unclear);
@@ -716,16 +710,16 @@ fn alias(words: &[Word]) -> Vec<Inner> {
     scripts
 }
 
-/// Tells whether a text is the beginning of a command that runs nothing, whatever follows.
+/// Tells whether a text begins a command that runs nothing, whatever follows.
 fn only_looks(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || " -_=,.".contains(c);
     let name = text.split(' ').next().unwrap_or_default();
-    // With a blank behind it, the next word may be an alias, too.
+    // After a trailing blank, the next word may be an alias, too.
     let ends = !text.ends_with(' ');
     text.chars().all(plain) && ends && table::LOOKS_ONLY.contains(&name)
 }
 
-/// `su [OPTIONS] [USER] -c SCRIPT`, in any order.
+/// Handles `su [OPTIONS] [USER] -c SCRIPT`, in any order.
 fn switch_user(words: &[Word]) -> Vec<Inner> {
     for (at, word) in words.iter().enumerate().skip(1) {
         let Some(text) = word.known() else {

@@ -1,24 +1,22 @@
-//! Whether a shell that is not bash reads a script as bash does.
+//! Whether a shell other than bash parses a script as bash does.
 //!
-//! Scripts are taken apart by the rules of bash. What POSIX says is read alike by all of these shells;
-//! anything beyond it may mean something else, or hide where a quote ends.
+//! Scripts are parsed by the rules of bash. All of these shells agree on POSIX syntax; anything beyond it may
+//! mean something else, or hide where a quote ends.
 
 use crate::shell::Word;
 use crate::wrap::base_name;
 
-/// How a shell reads scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// As bash does.
     Bash,
-    /// As POSIX says; beyond that, nobody knows.
+    /// As POSIX specifies; beyond that, unknown.
     Posix,
-    /// The same, and a comment is none where nothing is known of the options.
+    /// Like POSIX, but interactive zsh has no comments, and its options are unknown.
     Zsh,
 }
 
 impl Dialect {
-    /// Returns how the scripts are read that a command runs; `outer` is how it is read itself.
+    /// Returns how the scripts of a command are parsed; `outer` is the dialect of the command itself.
     pub(super) fn of(words: &[Word], outer: Self) -> Self {
         match words.first().and_then(Word::known).map(base_name) {
             Some("bash" | "rbash") => Self::Bash,
@@ -28,26 +26,26 @@ impl Dialect {
         }
     }
 
-    /// Tells whether bash and this one surely agree about a script.
+    /// Tells whether bash and this shell certainly agree on a script.
     pub(super) fn reads_as_bash(self, text: &str) -> bool {
         match self {
             Self::Bash => true,
             Self::Posix => is_plain(text, true),
-            // A zsh that talks to a person knows no comments.
+            // An interactive zsh has no comments.
             Self::Zsh => is_plain(text, false),
         }
     }
 }
 
-/// Tells whether there is nothing but plain POSIX outside of quotes.
+/// Tells whether there is nothing but plain POSIX syntax outside quotes.
 fn is_plain(text: &str, comments: bool) -> bool {
-    // Quotes in here-documents and in nested commands need not be closed where they seem to be, so
-    // there everything counts.
+    // Quotes in here-documents and nested commands may not be closed where they seem to be, so there
+    // everything counts.
     let nested = ["<<", "`", "$("].iter().any(|begin| text.contains(begin));
     let bytes = text.as_bytes();
     let mut at = 0;
     let mut before = b'\n';
-    // Whether nothing but blanks is between here and where a command may begin.
+    // Whether only blanks separate this from where a command may begin.
     let mut begins = true;
     while let Some(&byte) = bytes.get(at) {
         let rest = &bytes[at..];
@@ -58,12 +56,12 @@ fn is_plain(text: &str, comments: bool) -> bool {
         if starts && RESERVED.iter().any(|word| is_word(rest, word)) {
             return false;
         }
-        // zsh runs what follows; as an argument it is one like any other.
+        // zsh runs what follows; as an argument it has no special meaning.
         if starts && begins && is_word(rest, "-") {
             return false;
         }
         begins = b"\n;&|({`".contains(&byte) || begins && b" \t".contains(&byte);
-        // A brace that is neither a reserved word, nor `{}`, nor a parameter's.
+        // A brace that is neither a reserved word, nor `{}`, nor part of a parameter.
         let brace = byte == b'{' && before != b'$';
         if brace && !nested && rest.get(1).is_some_and(|next| !b" \t\n}".contains(next)) {
             return false;
@@ -71,7 +69,7 @@ fn is_plain(text: &str, comments: bool) -> bool {
         if byte == b'#' && b"<>".contains(&before) {
             return false;
         }
-        // A continued line changes nothing about where a word begins.
+        // A continued line does not change where a word begins.
         if rest.starts_with(b"\\\n") && !nested {
             at += 2;
             continue;
@@ -85,7 +83,7 @@ fn is_plain(text: &str, comments: bool) -> bool {
             _ => 1,
         };
         before = if length == 1 { byte } else { b'x' };
-        // The end of a comment is the end of a line.
+        // A comment ends at the end of its line.
         if byte == b'#' && length > 1 {
             before = b'\n';
         }
@@ -99,7 +97,7 @@ fn is_word(rest: &[u8], word: &str) -> bool {
         .is_some_and(|after| after.first().is_none_or(|next| b" \t\n".contains(next)))
 }
 
-/// Returns the length up to the byte that ends it.
+/// Returns the length up to the byte that ends the quote.
 fn quoted(rest: &[u8], ends: impl Fn(u8) -> bool) -> usize {
     let length = rest.iter().skip(1).position(|byte| ends(*byte));
     length.map_or(rest.len(), |length| length + 2)
@@ -117,9 +115,9 @@ fn double_quoted(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// What other shells read otherwise, or not at all.
+/// Syntax that other shells parse differently, or not at all.
 const FOREIGN: [&str; 12] =
     ["$'", "$\"", "$[", "((", "<(", ">(", "=(", "&>", ">&|", "|&", "<<<", ";&"];
 
-/// Words that begin something in some shells only.
+/// Words that are reserved in some shells only.
 const RESERVED: [&str; 7] = ["[[", "function", "select", "coproc", "foreach", "repeat", "always"];

@@ -1,4 +1,4 @@
-//! Here-documents, checked against the text: where they end, and what is expanded in them.
+//! Here-documents, verified against the text: where they end, and what is expanded in them.
 
 use std::ops::Range;
 
@@ -6,9 +6,8 @@ use std::ops::Range;
 pub(super) struct Heredoc<'a> {
     /// `<<` or `<<-`.
     pub(super) operator: &'a str,
-    /// The word after it.
+    /// The word after the operator.
     pub(super) start: Range<usize>,
-    /// Where its lines are.
     pub(super) body: Range<usize>,
     /// The line that ends it.
     pub(super) end: Range<usize>,
@@ -67,7 +66,7 @@ impl Heredoc<'_> {
     }
 }
 
-/// Reads the plain forms of a delimiter, and whether the lines are taken as they are.
+/// Parses the simple forms of a delimiter; also returns whether the lines are literal.
 fn delimiter(word: &str) -> Option<(&str, bool)> {
     let quoted = |quote: char| word.strip_prefix(quote)?.strip_suffix(quote);
     let (name, literal) = match quoted('\'').or_else(|| quoted('"')) {

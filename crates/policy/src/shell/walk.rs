@@ -1,4 +1,4 @@
-//! From the tree of the grammar to simple commands, doubting it on the way.
+//! Converts the grammar's tree into simple commands, and verifies it on the way.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use super::word::{self, Unknown, Word};
 use super::{Feature, NESTING_MAX, Script, SimpleCommand, Trouble, Unclear, excerpt};
 use crate::wrap::is_run;
 
-/// Visits every node once, in the order of the text; the stack is a list, however deep the tree.
+/// Visits every node once, in text order, with an explicit stack, so that deep trees are safe.
 pub(super) fn walk<'a>(text: &'a str, root: Node<'a>) -> Script {
     let mut walker = Walker {
         text,
@@ -28,8 +28,8 @@ pub(super) fn walk<'a>(text: &'a str, root: Node<'a>) -> Script {
     {
         walker.unclear(root, Trouble::Quoting);
     }
-    // Shells take a continued line away before anything else, which the grammar does not: `$` and `(`
-    // on two lines are one token to them.
+    // Shells remove continued lines before anything else, which the grammar does not: for them, `$` and `(`
+    // on two lines are one token.
     if ["$\\\n", "<\\\n", ">\\\n"].iter().any(|split| text.contains(split)) {
         walker.unclear(root, Trouble::Quoting);
     }
@@ -39,30 +39,30 @@ pub(super) fn walk<'a>(text: &'a str, root: Node<'a>) -> Script {
     walker.script
 }
 
-/// A node to look at. Its parent is carried along, as the tree would search for it from the root.
+/// A node to visit. It carries its parent, because the tree would search for it from the root.
 #[derive(Clone, Copy)]
 struct Visit<'a> {
     node: Node<'a>,
     parent: &'a str,
     depth: usize,
-    /// Whether it is in a word of a simple command, whose expansions the word itself tells of.
+    /// Whether it is inside a word of a simple command, where the word itself records expansions.
     argument: bool,
-    /// Where the text stands that it reads, from its first byte to behind its last.
+    /// The range of text that it reads as stdin.
     input: Option<(usize, usize)>,
 }
 
 struct Walker<'a> {
     text: &'a str,
     script: Script,
-    /// Words that the grammar takes for a redirection's, by the command that they belong to.
+    /// Words that the grammar assigns to a redirection, by the command they belong to.
     trailing: HashMap<usize, Vec<Node<'a>>>,
-    /// Where a command has a `-` that the grammar leaves out, as it does before a here-document.
+    /// Where a command has a `-` that the grammar drops, as it does before a here-document.
     dashes: HashMap<usize, usize>,
-    /// The parts of here-strings that the grammar takes for an error and a redirection from a file.
+    /// Parts of here-strings that the grammar parses as an error and a redirection from a file.
     herestrings: HashSet<usize>,
-    /// Variables of which it is sure what they hold from here on.
+    /// Variables whose value is certain from here on.
     variables: HashMap<&'a str, &'a str>,
-    /// How many were looked at for that.
+    /// How many variables were examined for that.
     candidates: usize,
     cursor: TreeCursor<'a>,
     stack: Vec<Visit<'a>>,
@@ -108,7 +108,7 @@ impl<'a> Walker<'a> {
             "arithmetic_expansion" | "c_style_for_statement" => self.arithmetic(node),
             "compound_statement" if self.slice(node).starts_with("((") => self.arithmetic(node),
             "test_command" => self.test(node),
-            // A pattern may hold anything, but for what could end it elsewhere than seen.
+            // A pattern may contain anything, except what could end it elsewhere.
             "regex" | "extglob_pattern"
                 if self.slice(node).contains(['\'', '"', '\\', '`', '$', '\n', ';', '&']) =>
             {
@@ -117,12 +117,12 @@ impl<'a> Walker<'a> {
             "comment" => self.comment(node),
             "&" => self.feature(Feature::Background),
             "for_statement" => {
-                // The variable of the loop is set to each of the words.
+                // The loop variable is set to each of the words.
                 self.feature(Feature::ControlFlow);
                 self.feature(Feature::Assignment);
             }
             kind if CONTROL.contains(&kind) => self.feature(Feature::ControlFlow),
-            // A reserved word is one only if it stands alone.
+            // A reserved word is one only if it is a word of its own.
             kind if !node.is_named() && RESERVED.contains(&kind) && !INSIDE.contains(&parent) => {
                 let range = node.byte_range();
                 if !begins_here(self.text, range.start) || !ends_here(self.text, range.end) {
@@ -135,7 +135,7 @@ impl<'a> Walker<'a> {
         self.push(Visit { node, parent, depth, argument, input }, children);
     }
 
-    /// A literal is read by our own rules; only what is expanded in it is looked into further.
+    /// Reads a literal by our own rules; only its expansions are visited further.
     fn literal(&mut self, visit: Visit<'a>) {
         let node = visit.node;
         let holes = self.holes(node);
@@ -164,7 +164,7 @@ impl<'a> Walker<'a> {
             let (outer, end) = (above.node.byte_range(), node.end_byte());
             let reads = match above.node.kind() {
                 "pipeline" => Some((outer.start, node.start_byte())),
-                // What stands behind a here-document on its line may read it through a pipe.
+                // A command after a here-document on the same line may read it through a pipe.
                 "redirected_statement" if body != Some(node.id()) => Some((outer.start, outer.end)),
                 "redirected_statement" => Some((end, outer.end)),
                 _ => None,
@@ -180,7 +180,7 @@ impl<'a> Walker<'a> {
         if text.contains(['\'', '"', '\\', '`', '\n']) {
             self.unclear(node, Trouble::Quoting);
         }
-        // The value is expanded once more, as a prompt is, or what is inside is a script.
+        // The value is expanded again, as a prompt is, or contains a script.
         if text.contains("@P") || ["${ ", "${\t", "${|"].iter().any(|begin| text.starts_with(begin))
         {
             self.unclear(node, Trouble::Inner);
@@ -247,7 +247,7 @@ impl<'a> Walker<'a> {
         self.script.commands.push(SimpleCommand { words, input });
     }
 
-    /// Returns what a word stands for that is nothing but a variable.
+    /// Returns the value of a word that is just a variable.
     fn value_of(&self, source: &str) -> Option<&'a str> {
         let bare = source.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or(source);
         let name = bare.strip_prefix('$')?;
@@ -255,8 +255,8 @@ impl<'a> Walker<'a> {
         self.variables.get(name).copied()
     }
 
-    /// Remembers a variable that is set to a plain word, if nothing else in the script could set it: it is
-    /// named nowhere else but where its value is taken, and nothing is there that sets variables by other means.
+    /// Remembers a variable that is assigned a plain word, if nothing else in the script could set it: its
+    /// name occurs only where its value is used, and nothing sets variables by other means.
     fn remember(&mut self, node: Node<'a>) {
         if self.candidates == VARIABLES_MAX {
             return;
@@ -289,7 +289,7 @@ impl<'a> Walker<'a> {
         word::read(self.text, range, &ranges(&holes)).unwrap_or_else(|| Word::any(self.slice(node)))
     }
 
-    /// A redirection takes one word; what the grammar gives it beyond that is the command's.
+    /// A redirection takes one word; if the grammar gives it more, these belong to the command.
     fn redirected(&mut self, node: Node<'a>, children: &[Node<'a>], input: Option<(usize, usize)>) {
         for pair in children.windows(2) {
             if self.is_herestring(pair[0], pair[1]) {
@@ -330,15 +330,15 @@ impl<'a> Walker<'a> {
                 }
             };
         }
-        // No command before: the words are the command.
+        // Without a command before, these words are the command.
         let input = joined(input, Some((node.start_byte(), node.end_byte())));
         self.push_command(node, beyond, input);
     }
 
-    /// Tells whether these are a here-string: behind another redirection, the grammar knows of none, and sees
-    /// `<<`, which it leaves out, and `< word`.
+    /// Recognizes a here-string after another redirection, which the grammar does not know: it sees a dropped
+    /// `<<` and `< word`.
     fn is_herestring(&mut self, mark: Node<'a>, redirect: Node<'a>) -> bool {
-        // What stands right before it may be the descriptor that it is for, or a part of another operator.
+        // What directly precedes it may be its file descriptor, or part of another operator.
         let before = self.text[..mark.start_byte()].bytes().next_back();
         let alone = before.is_none_or(|it| !it.is_ascii_digit() && !b"<>&}$\\".contains(&it));
         let marks = mark.is_error() && self.slice(mark) == "<<" && alone;
@@ -348,7 +348,7 @@ impl<'a> Walker<'a> {
         }
         let children = self.children(redirect);
         let reads = children.first().is_some_and(|operator| operator.kind() == "<");
-        // A second mark, a descriptor or a parenthesis there would be something else.
+        // A second mark, a descriptor or a parenthesis would be something else.
         let target = self.text[redirect.start_byte()..].strip_prefix('<').unwrap_or_default();
         reads && children.len() > 1 && !target.starts_with(['<', '>', '&', '('])
     }
@@ -397,7 +397,7 @@ impl<'a> Walker<'a> {
         let holes = ranges(&self.holes(*body));
         let (start, body, end) = (start.byte_range(), body.byte_range(), end.byte_range());
         let line_end = self.text[start.end..].find('\n').map_or(start.end, |n| start.end + n + 1);
-        // A line feed that is quoted does not end the line of the operator.
+        // A quoted line feed does not end the operator's line.
         let plain_line = !self.text[start.end..line_end].contains(['\'', '"', '\\', '`']);
         let seen = Heredoc { operator, start, body, end, holes: &holes };
         if !plain_line || !seen.agrees(self.text, line_end) {
@@ -408,7 +408,7 @@ impl<'a> Walker<'a> {
     fn substitution(&mut self, node: Node<'a>) {
         self.feature(Feature::Substitution);
         let text = self.slice(node);
-        // Between backticks, a backslash is taken away before anything else is read.
+        // Between backticks, backslashes are removed before anything else is parsed.
         if text.starts_with(['`', '$']) && !text.starts_with("$(") && text.contains('\\') {
             self.unclear(node, Trouble::Quoting);
         }
@@ -417,7 +417,7 @@ impl<'a> Walker<'a> {
     fn arithmetic(&mut self, node: Node<'a>) {
         self.feature(Feature::Test);
         let text = self.slice(node);
-        // Whether two parentheses mean arithmetic is decided by whether they are closed together.
+        // Double parentheses are arithmetic only if they are closed together.
         let inner = text.find("((").map_or("", |at| &text[at + 2..]);
         let inner = inner.rfind("))").map_or("", |at| &inner[..at]);
         let mut depth = 0i64;
@@ -436,7 +436,7 @@ impl<'a> Walker<'a> {
         if !self.slice(node).split_whitespace().any(|part| operators.contains(&part)) {
             return;
         }
-        // Their operands are read as names or arithmetic, in which a subscript is expanded again.
+        // Their operands are names or arithmetic, in which a subscript is expanded again.
         let mut stack = self.children(node);
         while let Some(inner) = stack.pop() {
             if LITERALS.contains(&inner.kind()) {
@@ -457,7 +457,7 @@ impl<'a> Walker<'a> {
         if parent == "program" {
             self.remember(node);
         }
-        // What has no name before it is no assignment but a word.
+        // Without a name it is a word, not an assignment.
         let text = self.slice(node);
         let name = &text[..text.find(['=', '+', '[']).unwrap_or(text.len())];
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -478,7 +478,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Between two tokens there may be nothing that bash would take for a part of a word.
+    /// Checks that nothing between two tokens would be part of a word for bash.
     fn check_gaps(&mut self, node: Node<'a>, children: &[Node<'a>]) {
         if UNCHECKED.contains(&node.kind()) {
             return;
@@ -511,7 +511,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The simple command that ends a list or a pipeline, or is the node itself.
+    /// Returns the simple command that ends a list or a pipeline, or is the node itself.
     fn last_command(&mut self, node: Node<'a>) -> Option<Node<'a>> {
         let mut last = Some(node);
         while let Some(inner) = last {
@@ -524,7 +524,7 @@ impl<'a> Walker<'a> {
         None
     }
 
-    /// The outermost expansions and substitutions in a node, which may be one itself.
+    /// Returns the outermost expansions and substitutions in a node, possibly the node itself.
     fn holes(&mut self, node: Node<'a>) -> Vec<Node<'a>> {
         let mut found = Vec::new();
         let mut stack = vec![node];
@@ -559,7 +559,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// The text from the beginning of the first to the end of the last.
+/// Returns the text from the beginning of the first to the end of the last.
 fn joined(one: Option<(usize, usize)>, other: Option<(usize, usize)>) -> Option<(usize, usize)> {
     match (one, other) {
         (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
@@ -575,7 +575,7 @@ fn is_argument(kind: &str) -> bool {
     LITERALS.contains(&kind) || HOLES.contains(&kind)
 }
 
-/// Tells whether a gap holds only blanks and continued lines, and line ends where they may be.
+/// Tells whether a gap contains only blanks, continued lines and, where allowed, line breaks.
 fn gap_is_blank(gap: &str, lines: bool) -> bool {
     let mut rest = gap;
     while let Some(byte) = rest.bytes().next() {
@@ -590,7 +590,7 @@ fn gap_is_blank(gap: &str, lines: bool) -> bool {
     true
 }
 
-/// Tells whether a word has a bracket outside of its expansions, and something to expand.
+/// Tells whether a word has a bracket outside its expansions, and something to expand.
 fn has_subscript(text: &str, word: Range<usize>, holes: &[Range<usize>]) -> bool {
     let mut at = word.start;
     let mut plain = String::new();
@@ -608,22 +608,22 @@ fn names_descriptor(word: &str, rest: &str) -> bool {
     name.is_some_and(|name| !name.is_empty()) && rest.starts_with(['<', '>'])
 }
 
-/// Tells whether a word that begins here begins here for bash as well.
+/// Tells whether a word that begins here also begins here for bash.
 fn begins_here(text: &str, at: usize) -> bool {
     text[..at].bytes().next_back().is_none_or(|byte| b" \t\n;&|()<>`".contains(&byte))
         // A continued line may have begun in the middle of a word.
         && text[..at].strip_suffix("\\\n").is_none_or(|before| before.ends_with([' ', '\t']))
 }
 
-/// Tells whether a word that ends here ends here for bash as well.
+/// Tells whether a word that ends here also ends here for bash.
 fn ends_here(text: &str, at: usize) -> bool {
     text[at..].bytes().next().is_none_or(|byte| b" \t\n;&|()<>`".contains(&byte))
 }
 
-/// How many parts that were not understood are told apart.
+/// How many unparsed parts are listed separately.
 const UNCLEAR_MAX: usize = 16;
 
-/// How many variables are looked at, each through all of the text.
+/// How many variables are examined, each in a scan of the whole text.
 const VARIABLES_MAX: usize = 8;
 
 /// What may set a variable without naming it plainly, or change how a value is read.
@@ -664,10 +664,10 @@ const HOLES: [&str; 5] = [
     "arithmetic_expansion",
 ];
 
-/// What holds commands of its own.
+/// Nodes that contain commands of their own.
 const SCOPES: [&str; 2] = ["command_substitution", "process_substitution"];
 
-/// What counts as one level of nesting.
+/// Nodes that count as one level of nesting.
 const NESTS: [&str; 12] = [
     "subshell",
     "compound_statement",
@@ -685,13 +685,13 @@ const NESTS: [&str; 12] = [
 
 const CONTROL: [&str; 3] = ["if_statement", "while_statement", "case_statement"];
 
-/// What is a simple command.
+/// Nodes that are simple commands.
 const COMMANDS: [&str; 3] = ["command", "declaration_command", "unset_command"];
 
-/// What is expanded in place; a subscript or an operator in it may set variables and run commands.
+/// Nodes that are expanded in place; a subscript or an operator in them may set variables and run commands.
 const EXPANDS: [&str; 4] = ["expansion", "simple_expansion", "arithmetic_expansion", "subscript"];
 
-/// Parents in which a literal is not a word of the shell, and may end at any character.
+/// Parents in which a literal is not a shell word, and may end at any character.
 const INSIDE: [&str; 9] = [
     "concatenation",
     "expansion",
@@ -704,7 +704,7 @@ const INSIDE: [&str; 9] = [
     "parenthesized_expression",
 ];
 
-/// What stays on one line.
+/// Nodes that stay on one line.
 const ONE_LINE: [&str; 9] = [
     "command",
     "declaration_command",
@@ -717,14 +717,14 @@ const ONE_LINE: [&str; 9] = [
     "negated_command",
 ];
 
-/// Where nothing may be between two tokens.
+/// Nodes without gaps between their tokens.
 const TIGHT: [&str; 3] = ["simple_expansion", "variable_assignment", "subscript"];
 
-/// Nodes whose gaps are content, or are looked at elsewhere.
+/// Nodes whose gaps are content, or are checked elsewhere.
 const UNCHECKED: [&str; 3] = ["heredoc_body", "expansion", "arithmetic_expansion"];
 
-/// Words that are no command where a command could be, unless they are quoted. `time` and `coproc`
-/// are treated as programs that run others.
+/// Words that are not commands in command position, unless quoted. `time` and `coproc` are treated as
+/// programs that run others.
 const RESERVED: [&str; 23] = [
     "!", "{", "}", "[", "[[", "]", "]]", "if", "then", "elif", "else", "fi", "do", "done", "while",
     "until", "for", "case", "esac", "select", "function", "foreach", "end",

@@ -1,13 +1,12 @@
-//! Words as bash reads them: quotes removed, and what is known before anything is expanded.
+//! Words as bash reads them: without quotes, and with what is known before expansion.
 
 use std::ops::Range;
 
-/// One word of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// The word itself, or what is known of its beginning.
+    /// The word itself, or the known part of its beginning.
     pub text: String,
-    /// Why the word is not known; if it is none, the text is all of it.
+    /// Why the word is not fully known; `None` if the text is complete.
     pub unknown: Option<Unknown>,
     /// Whether any of it was quoted or escaped.
     pub quoted: bool,
@@ -15,29 +14,29 @@ pub struct Word {
     pub source: String,
 }
 
-/// Why a word is only known when it runs, from the most harmless.
+/// Why a word is known only at run time, most harmless first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unknown {
-    /// A tilde stands for a directory; still one word.
+    /// A tilde expands to a directory; still one word.
     Tilde,
-    /// Something is expanded inside of quotes; still one word.
+    /// Something is expanded inside quotes; still one word.
     Quoted,
-    /// A file name pattern: any number of words, each the name of a file.
+    /// A glob: any number of words, each the name of a file.
     Glob,
     /// Braces: several words.
     Brace,
-    /// Something is expanded outside of quotes: any number of any words.
+    /// Something is expanded outside quotes: any number of any words.
     Expansion,
 }
 
 impl Word {
-    /// A word that is known.
+    /// Creates a word that is fully known.
     pub fn literal(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { source: text.clone(), text, unknown: None, quoted: true }
     }
 
-    /// Words of which nothing is known, such as those that another program adds.
+    /// Creates a placeholder for unknown words, such as those that another program adds.
     pub fn any(source: impl Into<String>) -> Self {
         Self {
             text: String::new(),
@@ -47,17 +46,17 @@ impl Word {
         }
     }
 
-    /// Returns the text of a word that is known.
+    /// Returns the text of a word that is fully known.
     pub fn known(&self) -> Option<&str> {
         self.unknown.is_none().then_some(self.text.as_str())
     }
 
-    /// Tells whether this may become no word, or several.
+    /// Tells whether this may expand to no word, or to several.
     pub fn splits(&self) -> bool {
         self.unknown >= Some(Unknown::Glob)
     }
 
-    /// Returns a file name pattern that fits whatever the word may become, as long as that is one word.
+    /// Returns a glob that matches whatever the word may expand to, as long as that is one word.
     pub(crate) fn pattern(&self) -> String {
         match self.known() {
             Some(text) => text.to_owned(),
@@ -65,14 +64,14 @@ impl Word {
         }
     }
 
-    /// Tells whether all of it is one known name that was written without any quoting.
+    /// Tells whether the word is one of these names, written without any quoting.
     pub(crate) fn is_bare(&self, names: &[&str]) -> bool {
         !self.quoted && self.known().is_some_and(|text| names.contains(&text))
     }
 }
 
-/// Reads the word at `range` of `script`; `holes` are the expansions and substitutions in it, in
-/// order. Returns nothing if the word does not end where the range does, or holds what cannot be.
+/// Reads the word at `range` of `script`; `holes` are its expansions and substitutions, in order. Returns
+/// `None` if the word does not end where the range does, or contains something impossible.
 pub(super) fn read(script: &str, range: Range<usize>, holes: &[Range<usize>]) -> Option<Word> {
     let mut reader = Reader {
         bytes: &script.as_bytes()[..range.end],
@@ -88,7 +87,7 @@ pub(super) fn read(script: &str, range: Range<usize>, holes: &[Range<usize>]) ->
     if reader.at != range.end || !reader.holes.is_empty() {
         return None;
     }
-    // Bytes that are no text can be written as escapes; what a program makes of them is its own.
+    // Escapes can produce bytes that are not UTF-8; what a program makes of them is unknown.
     let (text, unknown) = match String::from_utf8(reader.text) {
         Ok(text) if !text.contains('\0') => (text, reader.unknown),
         _ => (String::new(), reader.unknown.max(Some(Unknown::Quoted))),
@@ -96,7 +95,7 @@ pub(super) fn read(script: &str, range: Range<usize>, holes: &[Range<usize>]) ->
     Some(Word { text, unknown, quoted: reader.quoted, source: script[range].to_owned() })
 }
 
-/// How far the characters outside of quotes have gone towards braces that expand.
+/// Progress of the characters outside quotes towards a brace expansion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Brace {
     None,
@@ -135,7 +134,7 @@ impl Reader<'_> {
                 b'~' if matches!(before, None | Some(b'=' | b':')) => {
                     self.special(byte, Unknown::Tilde);
                 }
-                // In zsh, `=name` stands for the place of a program.
+                // In zsh, `=name` expands to the path of a program.
                 b'=' if before.is_none() && self.at + 1 < self.bytes.len() => {
                     self.special(byte, Unknown::Quoted);
                 }
@@ -164,14 +163,14 @@ impl Reader<'_> {
         if self.brace == Brace::None { Brace::Open } else { self.brace }
     }
 
-    /// Steps over the expansion that begins here, if one does.
+    /// Skips the expansion that begins here, if there is one.
     fn hole(&mut self, unknown: Unknown) -> bool {
         let Some((hole, rest)) = self.holes.split_first().filter(|(hole, _)| hole.start == self.at)
         else {
             return false;
         };
         let text = &self.script[hole.clone()];
-        // All the positional parameters, or elements, are several words even inside of quotes.
+        // All positional parameters, or array elements, are several words even inside quotes.
         let several = text.starts_with("$@") || (text.starts_with("${") && text.contains('@'));
         self.note(if several { Unknown::Expansion } else { unknown });
         self.at = hole.end;
@@ -242,7 +241,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads `$'…'`, in which backslashes mean what they do in C.
+    /// Reads `$'…'`, in which backslashes have their meaning from C.
     fn ansi(&mut self) -> Option<()> {
         self.quoted = true;
         self.at += 2;
@@ -275,10 +274,10 @@ impl Reader<'_> {
             b'\\' | b'\'' | b'"' | b'?' => letter,
             b'0'..=b'7' => {
                 self.at -= 1;
-                // Three digits can be more than a byte, of which the shell keeps the low part.
+                // Three octal digits can exceed a byte; the shell keeps the low part.
                 (self.digits(3, 8).unwrap_or(0) & 0xff) as u8
             }
-            // Shells differ about how many digits are in the braces.
+            // Shells differ in how many digits the braces may contain.
             b'x' if self.bytes.get(self.at) == Some(&b'{') => {
                 self.note(Unknown::Quoted);
                 return;
@@ -340,7 +339,7 @@ impl Reader<'_> {
         self.at += 1;
     }
 
-    /// Adds to the text, unless what comes before is unknown.
+    /// Appends to the text, unless something before it is unknown.
     fn keep(&mut self, byte: u8) {
         if self.unknown.is_none() {
             self.text.push(byte);
@@ -348,7 +347,7 @@ impl Reader<'_> {
     }
 }
 
-/// Leaves quotes out of a text, and puts one character in the place of everything that is expanded.
+/// Removes quotes from a text, and replaces every expansion with one character.
 pub(crate) fn with_holes(text: &str, hole: char) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -395,7 +394,7 @@ pub(crate) fn with_holes(text: &str, hole: char) -> String {
     shown
 }
 
-/// Tells whether a dollar sign before this begins an expansion.
+/// Tells whether a dollar sign before this byte begins an expansion.
 fn expands(next: u8) -> bool {
     next.is_ascii_alphanumeric() || b"_@*#?$!({[-`".contains(&next)
 }

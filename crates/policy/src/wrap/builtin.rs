@@ -1,14 +1,14 @@
-//! Builtins of bash that expand their arguments once more, or run what an option names.
+//! Bash builtins that expand their arguments again, or run what an option names.
 
 use crate::shell::Word;
 
-/// Tells whether a builtin could run something that is in its arguments.
+/// Tells whether a builtin could run something in its arguments.
 pub(super) fn evaluates(name: &str, arguments: &[Word]) -> bool {
     let has = |letters: &str| arguments.iter().any(|word| has_option(word, letters));
     match name {
         "printf" => arguments.first().is_some_and(|word| word.splits() || has_option(word, "v")),
         "test" | "[" => {
-            // A subscript is evaluated, and a name in it stands for a value: `_` for what was said last.
+            // A subscript is evaluated, and a name in it is replaced by its value: `_` by the last argument.
             let names = |word: &Word| word.known().is_none_or(|text| matches!(text, "-v" | "-R"));
             let subscript = |word: &Word| word.text.contains('[');
             (arguments.iter().any(names) && arguments.iter().any(subscript))
@@ -33,19 +33,19 @@ fn has_option(word: &Word, letters: &str) -> bool {
     cluster.is_some_and(|cluster| cluster.contains(|letter| letters.contains(letter)))
 }
 
-/// Operators of `test` whose operands are names or arithmetic.
+/// Tells whether this is an operator of `test` whose operands are names or arithmetic.
 fn is_arithmetic(word: &Word) -> bool {
     word.unknown.is_some() || ARITHMETIC.contains(&word.text.as_str())
 }
 
-/// Tells whether there is a subscript with something that is expanded in it.
+/// Tells whether there is a subscript that contains an expansion.
 fn has_subscript(word: &Word) -> bool {
     let expands = |text: &str| text.contains(['$', '`']);
     (word.text.contains('[') && expands(&word.text))
         || (without_parameters(&word.source).contains('[') && expands(&word.source))
 }
 
-/// The same for a declaration, in which a value is expanded once more only if it is a number or a list.
+/// The same for a declaration, in which a value is expanded again only for integers and arrays.
 fn declares_more(word: &Word, integer: bool) -> bool {
     if word.unknown.is_none() || integer {
         let value = word.known().unwrap_or(&word.source);
@@ -55,7 +55,7 @@ fn declares_more(word: &Word, integer: bool) -> bool {
     source.split('=').next().is_some_and(|name| name.contains('['))
 }
 
-/// Leaves out `${…}`, whose subscripts are its own.
+/// Removes `${…}`, whose subscripts are its own.
 fn without_parameters(source: &str) -> String {
     let mut kept = String::new();
     let mut depth = 0usize;

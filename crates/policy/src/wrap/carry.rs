@@ -1,20 +1,19 @@
-//! Commands that are carried elsewhere: into a container, to another host, past a sandbox.
+//! Commands that run elsewhere: in a container, on another host, outside a sandbox.
 //!
-//! What is carried is judged as if it ran here. Of these programs nearly all options take a value, so
-//! their tables name those that take none.
+//! The inner command is judged as if it ran here. Nearly all options of these programs take a value, so their
+//! tables list those that do not.
 
 use super::{Fed, Inner, script_of};
 use crate::shell::Word;
 
-/// A program that carries a command.
+/// A program that runs a command elsewhere.
 struct Carrier {
-    /// Its names.
     names: &'static [&'static str],
-    /// Words that may come before the one that says that a command follows: `docker compose exec`.
+    /// Words that may precede the subcommand: `docker compose exec`.
     groups: &'static [&'static str],
-    /// The words that say so; if there are none, nothing has to.
+    /// Subcommands after which a command follows; empty if none is needed.
     commands: &'static [&'static str],
-    /// How many operands come before the command: a container, a host.
+    /// How many operands precede the command: a container, a host.
     operands: usize,
     /// Letters of options without a value.
     flags: &'static str,
@@ -24,7 +23,7 @@ struct Carrier {
     script: bool,
 }
 
-/// Returns what a command carries elsewhere; nothing if it is no carrier.
+/// Returns what a command runs elsewhere; `None` if it is not such a program.
 pub(super) fn inner(name: &str, words: &[Word]) -> Option<Vec<Inner>> {
     let carrier = CARRIERS.iter().find(|carrier| carrier.names.contains(&name))?;
     let Some(from) = carrier.begins(words) else { return Some(Vec::new()) };
@@ -40,25 +39,25 @@ pub(super) fn inner(name: &str, words: &[Word]) -> Option<Vec<Inner>> {
     Some(vec![Inner::Words { at, words: rest.to_vec(), fed: Fed::No, sets: false }])
 }
 
-/// Returns where the words begin that a carrier does not read itself.
+/// Returns where the words of the inner command begin.
 pub(super) fn place(name: &str, words: &[Word]) -> Option<usize> {
     let carrier = CARRIERS.iter().find(|carrier| carrier.names.contains(&name))?;
     Some(carrier.place(words, carrier.begins(words)?))
 }
 
-/// Returns where the options begin that belong to what is carried, behind those of the program itself.
+/// Returns where the options after the subcommand begin, behind those of the program itself.
 pub(super) fn begins(name: &str, words: &[Word]) -> Option<usize> {
     CARRIERS.iter().find(|carrier| carrier.names.contains(&name))?.begins(words)
 }
 
-/// Tells whether a program carries what it reads to a shell elsewhere, since it was given no command.
+/// Tells whether a program passes its stdin to a shell elsewhere, because it has no command.
 pub(super) fn reads_commands(name: &str, words: &[Word]) -> bool {
     let alone = place(name, words).is_some_and(|place| place >= words.len());
     alone && !MULTIPLEXERS.contains(&name)
 }
 
 impl Carrier {
-    /// Returns the place behind the word that says that a command follows.
+    /// Returns the position after the subcommand.
     fn begins(&self, words: &[Word]) -> Option<usize> {
         if self.commands.is_empty() {
             return Some(1);
@@ -70,7 +69,7 @@ impl Carrier {
                 return Some(at + 1);
             }
             let is_option = text.starts_with('-');
-            // A word behind an option may be its value, and anything else is another command.
+            // A word after an option may be its value; anything else is another subcommand.
             if !is_option && !after_option && !self.groups.contains(&text) {
                 return None;
             }
@@ -79,7 +78,7 @@ impl Carrier {
         None
     }
 
-    /// Returns the place of what is carried; a word that is not known counts as one.
+    /// Returns the position of the inner command; an unknown word counts as one word.
     fn place(&self, words: &[Word], from: usize) -> usize {
         let mut at = from;
         let mut operands = self.operands;
@@ -105,7 +104,7 @@ impl Carrier {
     fn takes_value(&self, option: &str) -> bool {
         match option.strip_prefix("--") {
             Some(long) => !long.contains('=') && !self.long_flags.contains(&long),
-            // Of a cluster, the first that takes one has what is left, or else the next word.
+            // In a cluster, the first letter with a value takes the rest, or the next word.
             None => {
                 let mut letters = option.chars().skip(1);
                 letters.find(|letter| !self.flags.contains(*letter)).is_some()
@@ -276,10 +275,10 @@ const CARRIERS: &[Carrier] = &[
     },
 ];
 
-/// These have a terminal of their own, and read nothing else.
+/// These have a terminal of their own and do not read stdin.
 const MULTIPLEXERS: [&str; 2] = ["screen", "tmux"];
 
-/// `socat ADDRESS ADDRESS`, some kinds of which are a command: `EXEC:…`, `SYSTEM:…`.
+/// Handles `socat ADDRESS ADDRESS`, where some address types are commands: `EXEC:…`, `SYSTEM:…`.
 pub(super) fn socat(words: &[Word]) -> Vec<Inner> {
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate().skip(1) {

@@ -1,14 +1,14 @@
 //! Programs under another name: `cp /usr/bin/curl x; ./x`.
 //!
-//! Rules know programs by their names, so whoever copies, links or renames one that they restrict is
-//! about to use it. This is seen within one script only.
+//! Rules identify programs by name, so a script that copies, links or renames a restricted program is about
+//! to use it. This is detected within one script only.
 
 use super::base_name;
 use crate::environment::matches;
 use crate::shell::{Unknown, Word};
 
-/// Tells whether a command could give a program another name, or pass on what is in its file. `moved` says
-/// that the script goes to a directory of programs, and `sought` that it asks where this one is.
+/// Tells whether a command could give a program another name, or output its file. `moved` means that the
+/// script changes to a program directory, `sought` that it looks up where this program is.
 pub(crate) fn copies(words: &[Word], program: &str, moved: bool, sought: bool) -> bool {
     sources(words).iter().any(|word| {
         let expands = matches!(word.unknown, Some(Unknown::Quoted | Unknown::Expansion));
@@ -16,15 +16,15 @@ pub(crate) fn copies(words: &[Word], program: &str, moved: bool, sought: bool) -
     })
 }
 
-/// Tells whether a word names the file of a program: by a path that programs are kept under, or by less
-/// where the script has gone there.
+/// Tells whether a word names the file of a program: by a path under which programs are kept, or by less if
+/// the script has changed to such a directory.
 pub(crate) fn is_program(word: &Word, program: &str, moved: bool) -> bool {
     let path = word.pattern();
     let path = path.strip_prefix("if=").unwrap_or(&path);
     match path.rsplit_once('/') {
         None => moved && matches(path, program),
         Some((directory, name)) => {
-            // Below the working directory there are only programs that were made here.
+            // Below the working directory there are only programs that were created here.
             let elsewhere = path.starts_with(['/', '~', '*']) || path.contains("..");
             let kept = is_of_programs(directory) || directory == "*";
             elsewhere && kept && matches(name, program)
@@ -32,14 +32,14 @@ pub(crate) fn is_program(word: &Word, program: &str, moved: bool) -> bool {
     }
 }
 
-/// Tells whether a command asks where a program is.
+/// Tells whether a command looks up where a program is.
 pub(crate) fn looks_up(words: &[Word], program: &str) -> bool {
     let Some((name, arguments)) = words.split_first() else { return false };
     let seeks = name.known().is_some_and(|name| SEEKERS.contains(&base_name(name)));
     seeks && arguments.iter().any(|word| word.known().map(base_name) == Some(program))
 }
 
-/// Tells whether a command goes to a directory that programs are kept in.
+/// Tells whether a command changes to a program directory.
 pub(crate) fn goes_to_programs(words: &[Word]) -> bool {
     let name = words.first().and_then(Word::known);
     let goes = matches!(name, Some("cd" | "pushd"));
@@ -51,7 +51,7 @@ fn is_of_programs(directory: &str) -> bool {
     last.ends_with("bin") || matches!(last, "git-core" | "libexec")
 }
 
-/// The files that a command reads to make others of them.
+/// Returns the files that a command copies from.
 fn sources(words: &[Word]) -> &[Word] {
     let Some((name, arguments)) = words.split_first() else { return &[] };
     let Some(name) = name.known().map(base_name) else { return &[] };
@@ -61,7 +61,7 @@ fn sources(words: &[Word]) -> &[Word] {
     if !COPIERS.contains(&name) {
         return &[];
     }
-    // The last operand is where it goes to, unless an option says so, or there is only one.
+    // The last operand is the destination, unless an option names it or there is only one.
     let target = |word: &Word| word.text.starts_with("-t") || word.text.starts_with("--target");
     let operands = arguments.iter().filter(|word| !word.text.starts_with('-')).count();
     match arguments.split_last() {
@@ -75,7 +75,7 @@ const COPIERS: [&str; 13] = [
     "objcopy", "rsync",
 ];
 
-/// Programs that give out what is in a file.
+/// Programs that output the content of a file.
 const READERS: [&str; 14] = [
     "base64", "bsdtar", "cat", "cpio", "dd", "gcat", "gtar", "gzip", "head", "pv", "tail", "tar",
     "xz", "zip",

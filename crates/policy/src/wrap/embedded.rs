@@ -1,7 +1,7 @@
-//! Code of other languages that is given to its interpreter as an argument and may start programs:
-//! `awk '{ system("rm " $1) }'`, `sed 's/x/rm y/e'`, `python -c '…'`, `vim -c '!…'`.
+//! Code in other languages that is passed to its interpreter as an argument and may start programs: `awk '{
+//! system("rm " $1) }'`, `sed 's/x/rm y/e'`, `python -c '…'`, `vim -c '!…'`.
 //!
-//! Such code is not understood. It is kept as text, in which names of programs can be looked for.
+//! Such code is not parsed. It is kept as text, in which program names can be searched for.
 
 use super::{base_name, python};
 use crate::shell::Word;
@@ -11,10 +11,10 @@ pub(crate) fn code(words: &[Word]) -> Vec<String> {
     let Some((name, arguments)) = words.split_first() else { return Vec::new() };
     let Some(name) = name.known().map(base_name) else { return Vec::new() };
     let mut found = own_commands(unversioned(name), arguments);
-    // Code in which names are data; what is expanded in it could be more.
+    // Code in which names are data; an expansion in it could be more.
     let is_data = |word: &&Word| is_python(name) && word.known().is_some_and(python::is_harmless);
     let arguments = arguments.iter().filter(|word| !is_data(word));
-    // Of what is expanded in it, the code that is written around it still counts.
+    // If it contains expansions, the code around them still counts.
     let texts = arguments.map(|word| word.known().unwrap_or(&word.source));
     let starts: fn(&str) -> bool = match unversioned(name) {
         "sed" | "gsed" => {
@@ -31,7 +31,8 @@ pub(crate) fn code(words: &[Word]) -> Vec<String> {
     found
 }
 
-/// Returns what programs are given as a file of commands by `<(…)`, or as text by an option: all of it is run.
+/// Returns what programs get as a file of commands through `<(…)`, or as text through an option: all of it is
+/// run.
 fn own_commands(name: &str, arguments: &[Word]) -> Vec<String> {
     if !READS_COMMANDS.contains(&name) {
         return Vec::new();
@@ -52,12 +53,13 @@ fn own_commands(name: &str, arguments: &[Word]) -> Vec<String> {
     found
 }
 
-/// Puts blanks where `printf` writes the end of a line or a tab, as these would be letters of a name.
+/// Replaces escapes for line breaks and tabs of `printf` with blanks, because their letters would become part
+/// of a name.
 pub(crate) fn written(text: &str) -> String {
     ["\\n", "\\t", "\\r"].iter().fold(text.to_owned(), |text, it| text.replace(it, " "))
 }
 
-/// Tells whether the next word after this option is a file of code.
+/// Tells whether the word after this option is a file of code.
 fn takes_code(option: &str) -> bool {
     let short = option.starts_with('-') && option.ends_with(['f', 'E', 'P', 'C']);
     short && !option.starts_with("--") || option.starts_with("--f") || option.starts_with("--mak")
@@ -67,31 +69,29 @@ fn is_python(name: &str) -> bool {
     matches!(unversioned(name), "python" | "pypy")
 }
 
-/// Tells whether a program reads code of another language than a shell's.
+/// Tells whether a program reads code in a language other than a shell's.
 pub(crate) fn interprets(name: &str) -> bool {
     is_interpreter(name) || ESCAPES.contains(&unversioned(name))
 }
 
-/// Tells whether a program is an interpreter of another language than a shell's.
+/// Tells whether a program is an interpreter for a language other than a shell's.
 pub(crate) fn is_interpreter(name: &str) -> bool {
     INTERPRETERS.contains(&unversioned(name))
 }
 
-/// How a command reads its standard input.
+/// How a command interprets its stdin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reads {
-    /// As code of a language.
     Code,
-    /// As code of Python.
     Python,
-    /// As commands of its own, some of which start programs.
+    /// As its own commands, some of which start programs.
     Escapes,
-    /// As commands of a shell, or as something that holds them.
+    /// As shell commands, or as something that contains them.
     Commands,
 }
 
 impl Reads {
-    /// Tells whether a text that is read so may start programs.
+    /// Tells whether a text, interpreted like this, may start programs.
     pub(crate) fn may_start_programs(self, text: &str) -> bool {
         match self {
             Self::Code | Self::Python => language_runs_something(text),
@@ -100,8 +100,8 @@ impl Reads {
         }
     }
 
-    /// Returns what of a text in a script may start programs: a here-document that surely holds nothing but data is
-    /// left out.
+    /// Returns the part of a text in a script that may start programs: a here-document that certainly
+    /// contains only data is left out.
     pub(crate) fn without_data(self, text: &str) -> String {
         let data = if self == Self::Python { heredoc(text) } else { None };
         match data {
@@ -111,16 +111,16 @@ impl Reads {
     }
 }
 
-/// Takes apart what a command reads, if that is one here-document in which nothing is expanded and nothing else:
-/// what stands on its line, and its own lines.
+/// Splits a command's stdin into the rest of the line and the lines of the here-document, if it consists of
+/// exactly one here-document without expansions.
 fn heredoc(text: &str) -> Option<(String, &str)> {
     let (line, lines) = text.split_once('\n')?;
     let (before, after) = line.split_once("<<")?;
     let quote = after.chars().next().filter(|quote| ['\'', '"'].contains(quote))?;
     let (delimiter, after) = after[1..].split_once(quote)?;
-    // The text may have come through other commands, which change it.
+    // Other commands in between may change the text.
     let redirects = |c: char| c.is_ascii_alphanumeric() || " >./_-".contains(c);
-    // The dash before it is what the grammar leaves out.
+    // The grammar drops the dash before it.
     let direct = matches!(before.trim(), "" | "-")
         || before.trim_start().starts_with('>') && before.chars().all(redirects);
     let ended = lines.trim_end().strip_suffix(delimiter)?;
@@ -129,13 +129,13 @@ fn heredoc(text: &str) -> Option<(String, &str)> {
     (direct && whole && !after.contains('<')).then(|| (after.replace('|', " "), body))
 }
 
-/// Returns how a command reads its standard input, if what it reads may start programs.
+/// Returns how a command interprets its stdin, if that may start programs.
 pub(crate) fn reads(words: &[Word]) -> Option<Reads> {
     let (name, arguments) = words.split_first()?;
     let full = name.known().map(base_name)?;
     let name = unversioned(full);
     let named = || arguments.iter().any(|word| names_input(&word.text));
-    // By itself, the input is data to some.
+    // For some, stdin alone is data.
     let by_option = || {
         let before = std::iter::once("").chain(arguments.iter().map(|word| word.text.as_str()));
         let mut pairs = before.zip(arguments.iter().map(|word| word.text.as_str()));
@@ -151,7 +151,7 @@ pub(crate) fn reads(words: &[Word]) -> Option<Reads> {
         "make" | "gmake" | "ninja" | "just" => named().then_some(Reads::Commands),
         "cmake" => by_option().then_some(Reads::Commands),
         "sed" | "gsed" => by_option().then_some(Reads::Commands),
-        // Of awk and its relatives the first operand is the code.
+        // The first operand of awk and its relatives is the code.
         _ if name.ends_with("awk") => by_option().then_some(Reads::Code),
         _ if INTERPRETERS.contains(&name) => {
             let reads = if is_python(name) { Reads::Python } else { Reads::Code };
@@ -159,20 +159,20 @@ pub(crate) fn reads(words: &[Word]) -> Option<Reads> {
         }
         // With a dash, an editor reads the text to edit.
         "nvim" | "vi" | "vim" => (!named()).then_some(Reads::Escapes),
-        // These take commands from the terminal only.
+        // These take commands only from the terminal.
         "less" | "man" | "more" | "view" => None,
         _ => ESCAPES.contains(&name).then_some(Reads::Escapes),
     }
 }
 
-/// Tells whether a word stands for the standard input: `-`, `/dev/stdin`, `-f-`, `--file=/dev/stdin`.
+/// Tells whether a word refers to stdin: `-`, `/dev/stdin`, `-f-`, `--file=/dev/stdin`.
 fn names_input(text: &str) -> bool {
     let value = text.split_once('=').map_or(text, |(_, value)| value);
     let attached = value.strip_prefix("-f").unwrap_or(value);
     matches!(attached, "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0")
 }
 
-/// Tells whether an interpreter is given its code, or the name of a file with it, as an argument.
+/// Tells whether an interpreter gets its code, or the name of a file with it, as an argument.
 fn has_code(arguments: &[Word]) -> bool {
     let mut arguments = arguments.iter();
     while let Some(word) = arguments.next() {
@@ -187,32 +187,32 @@ fn has_code(arguments: &[Word]) -> bool {
     false
 }
 
-/// Tells whether code, of whatever language, may start programs.
+/// Tells whether code, in any language, may start programs.
 pub(crate) fn may_start_programs(code: &str) -> bool {
     language_runs_something(code) || escapes(code)
 }
 
 fn unversioned(name: &str) -> &str {
-    // The digit of this one is a part of its name.
+    // The digit is part of this name.
     if name == "m4" {
         return name;
     }
     name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
 }
 
-/// Tells whether a text has a command in it that leads from an editor, a debugger or a client to a shell.
+/// Tells whether a text contains a command that leads from an editor, a debugger or a client to a shell.
 fn escapes(text: &str) -> bool {
     let marks = text.match_indices('!').any(|(at, _)| !text[at + 1..].starts_with('='));
     marks || ESCAPE.iter().any(|it| text.contains(it)) || has_pipe(text)
 }
 
-/// Tells whether there is a bar; in most languages, two of them are an "or".
+/// Tells whether there is a single bar; in most languages, two bars mean "or".
 fn has_pipe(text: &str) -> bool {
     text.replace("||", "").contains('|')
 }
 
-/// The scripts of a call of sed: those that options name, or else the first operand. Which letters of a
-/// cluster take a value is not told apart, so it may be one script too many.
+/// Returns the scripts of a sed command line: those given by options, or the first operand. Since letters
+/// with a value in clusters are not distinguished, it may return one too many.
 fn sed_scripts(arguments: &[&str]) -> Vec<String> {
     let mut scripts = Vec::new();
     let mut operand = None;
@@ -240,8 +240,8 @@ fn language_runs_something(code: &str) -> bool {
     STARTS.iter().any(|it| code.contains(it)) || has_pipe(code)
 }
 
-/// Tells whether a text, read as a script of sed, has the command `e` or a substitution with that flag.
-/// One that cannot be read has not: sed does not run it either.
+/// Tells whether a text, read as a sed script, has the command `e` or a substitution with that flag. An
+/// invalid script has not: sed does not run it either.
 fn sed_runs_something(script: &str) -> bool {
     let mut rest = script;
     loop {
@@ -260,7 +260,7 @@ fn sed_runs_something(script: &str) -> bool {
                 }
                 if flags[end..].starts_with('w') { line_after(flags) } else { &flags[end..] }
             }
-            // What follows is text, a name of a file or a comment, up to the end of the line.
+            // What follows is text, a file name or a comment, up to the end of the line.
             'a' | 'i' | 'c' | 'r' | 'R' | 'w' | 'W' | '#' => line_after(after),
             'b' | 't' | 'T' | ':' | 'q' | 'Q' | 'l' | 'L' | 'v' => {
                 &after[after.find(['\n', ';', '}']).unwrap_or(after.len())..]
@@ -274,7 +274,7 @@ fn line_after(text: &str) -> &str {
     text.split_once('\n').map_or("", |(_, rest)| rest)
 }
 
-/// Goes over `1,/x/!` and the like.
+/// Skips `1,/x/!` and the like.
 fn skip_addresses(mut text: &str) -> Option<&str> {
     loop {
         text = text.trim_start_matches(|c: char| c.is_ascii_digit() || " \t,~+$!".contains(c));
@@ -293,7 +293,7 @@ fn skip_addresses(mut text: &str) -> Option<&str> {
     }
 }
 
-/// Goes over `/x/y/`, with whatever character stands for the slash.
+/// Skips `/x/y/`, with any delimiter in place of the slash.
 fn skip_sections(text: &str) -> Option<&str> {
     let mut chars = text.chars();
     let end = chars.next()?;
@@ -322,10 +322,10 @@ const INTERPRETERS: [&str; 44] = [
     "wish",
 ];
 
-/// Programs whose files of code are commands, or have them anywhere.
+/// Programs whose code files are commands, or contain them anywhere.
 const READS_COMMANDS: [&str; 7] = ["cmake", "gmake", "gsed", "just", "make", "ninja", "sed"];
 
-/// Options of interpreters with which the standard input is no code.
+/// Options of interpreters with which stdin is not code.
 const CODE_OPTIONS: [&str; 10] =
     ["-c", "-e", "-E", "-m", "-ne", "-p", "-pe", "--eval", "--print", "--version"];
 
@@ -333,8 +333,8 @@ const CODE_OPTIONS: [&str; 10] =
 const VALUE_OPTIONS: [&str; 11] =
     ["-C", "-I", "-W", "-X", "-d", "-encoding", "-l", "-r", "--import", "--loader", "--require"];
 
-/// What such code has in it that starts programs, gives them another name, or removes whole directories
-/// by itself.
+/// What such code contains if it starts programs, gives them another name, or removes whole directories
+/// itself.
 const STARTS: [&str; 27] = [
     "%x",
     "`",
@@ -365,13 +365,13 @@ const STARTS: [&str; 27] = [
     "System",
 ];
 
-/// Programs with commands of their own, one of which leads to a shell.
+/// Programs with their own commands, one of which leads to a shell.
 const ESCAPES: [&str; 22] = [
     "dc", "ed", "ex", "ftp", "gdb", "less", "lftp", "lldb", "mail", "mailx", "man", "more",
     "mysql", "nvim", "psql", "red", "sftp", "sqlite", "telnet", "vi", "view", "vim",
 ];
 
-/// What these commands are called, where they have more than a mark.
+/// The names of these commands, if they are more than one character.
 const ESCAPE: [&str; 7] = ["`", "exec", "job_", "program", "PROGRAM", "shell", "system"];
 
 #[cfg(test)]

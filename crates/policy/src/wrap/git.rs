@@ -3,7 +3,7 @@
 use super::{Fed, Inner, script_of};
 use crate::shell::Word;
 
-/// Options of git, before the command, that take the next word as their value.
+/// Options of git, before the subcommand, that take the next word as their value.
 pub(crate) const GIT_VALUES: [&str; 8] = [
     "-C",
     "-c",
@@ -15,7 +15,7 @@ pub(crate) const GIT_VALUES: [&str; 8] = [
     "--work-tree",
 ];
 
-/// Options of git, before the command, that take no value, or an attached one.
+/// Options of git, before the subcommand, that take no value, or an attached one.
 pub(crate) const GIT_FLAGS: [&str; 22] = [
     "-P",
     "-h",
@@ -41,7 +41,7 @@ pub(crate) const GIT_FLAGS: [&str; 22] = [
     "--version",
 ];
 
-/// Returns what a call of git runs in turn.
+/// Returns what a git command line runs.
 pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
     let mut found = Vec::new();
     let mut at = 1;
@@ -112,7 +112,7 @@ pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
     found
 }
 
-/// Tells whether a command of git does what `git push` does.
+/// Tells whether a git command does what `git push` does.
 fn pushes(command: &str, rest: &[Word]) -> bool {
     let first = || {
         let mut words = rest.iter().filter_map(Word::known);
@@ -131,7 +131,7 @@ fn pushes(command: &str, rest: &[Word]) -> bool {
     SAME_AS_PUSH.iter().any(same)
 }
 
-/// `git config [set] [OPTIONS] KEY VALUE`, after which git runs the value.
+/// Handles `git config [set] [OPTIONS] KEY VALUE`, after which git runs the value.
 fn configured(at: usize, rest: &[Word]) -> Option<Inner> {
     let gets = |word: &Word| word.text.starts_with("--get") || word.text.starts_with("--unset");
     if rest.iter().any(gets) || rest.get(1).and_then(Word::known) == Some("unset") {
@@ -144,31 +144,31 @@ fn configured(at: usize, rest: &[Word]) -> Option<Inner> {
     script_in(at + key + 1, &Word { text, unknown, ..value.clone() })
 }
 
-/// A script that a setting holds.
+/// Returns the script that a setting contains.
 fn script_in(at: usize, setting: &Word) -> Option<Inner> {
     let (key, value) = setting.text.split_once('=').unwrap_or((&setting.text, ""));
     if !names_a_script(key) {
         return None;
     }
-    // More settings are in a file.
+    // Further settings are in a file.
     if setting.unknown.is_some() || key.to_ascii_lowercase().starts_with("include") {
         return Some(Inner::Unclear);
     }
     let text = value.strip_prefix('!').unwrap_or(value);
-    // An alias without the mark is a command of git.
+    // An alias without the exclamation mark is a git command.
     let alias = key.to_ascii_lowercase().starts_with("alias.") && !value.starts_with('!');
     let text = if alias { format!("git {text}") } else { text.to_owned() };
     Some(Inner::Script { at, text })
 }
 
-/// Tells whether the value of a setting is run.
+/// Tells whether git runs the value of a setting.
 fn names_a_script(key: &str) -> bool {
     let key = key.split('=').next().unwrap_or(key).to_ascii_lowercase();
     let last = key.rsplit('.').next().unwrap_or_default();
     key.starts_with("alias.") || SCRIPTS.contains(&last)
 }
 
-/// `-u COMMAND` of `git clone`, by itself, in a cluster or with the command attached.
+/// Handles `-u COMMAND` of `git clone`, alone, in a cluster or with the command attached.
 fn upload_pack(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
     let cluster = word.text.strip_prefix('-')?.trim_start_matches(['l', 's', 'n', 'q', 'v']);
     let attached = cluster.strip_prefix('u')?;
@@ -179,7 +179,7 @@ fn upload_pack(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
     }
 }
 
-/// An option whose value is run.
+/// Handles an option whose value is run.
 fn option(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
     let text = word.text.as_str();
     let (name, attached) = match text.split_once('=') {
@@ -191,7 +191,7 @@ fn option(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
         return Some(Inner::Script { at, text: value.to_owned() });
     }
     let known = OPTIONS.iter().any(|option| match name.len() > 4 {
-        // Long options may be cut short.
+        // Long options may be abbreviated.
         true => option.starts_with(name),
         false => *option == name,
     });
@@ -209,7 +209,7 @@ fn option(at: usize, word: &Word, next: Option<&Word>) -> Option<Inner> {
     }
 }
 
-/// Commands of git that send commits or what belongs to them, and a word that must follow.
+/// Git commands that send commits or related data, and a word that must follow.
 const SAME_AS_PUSH: [(&str, Option<&str>); 9] = [
     ("http-push", None),
     ("lfs", Some("push")),
@@ -222,7 +222,7 @@ const SAME_AS_PUSH: [(&str, Option<&str>); 9] = [
     ("svn", Some("dcommit")),
 ];
 
-/// Last parts of settings whose value is run.
+/// Last components of settings whose value is run.
 const SCRIPTS: [&str; 22] = [
     "askpass",
     "clean",
@@ -248,7 +248,7 @@ const SCRIPTS: [&str; 22] = [
     "uploadpack",
 ];
 
-/// Options of commands whose value is run.
+/// Options whose value is run.
 const OPTIONS: [&str; 9] = [
     "-x",
     "-O",

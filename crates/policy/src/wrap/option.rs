@@ -1,13 +1,13 @@
-//! Values of options that are commands: `ssh -o ProxyCommand=…`, `rg --pre …`, `gcc -wrapper …`.
+//! Option values that are commands: `ssh -o ProxyCommand=…`, `rg --pre …`, `gcc -wrapper …`.
 //!
-//! Most options take text, names and files, so a value counts only where something says that it is run: the
-//! name of the option, as nearly all that do have `exec`, `command` or the like in theirs; or a table of
-//! programs, for options whose names say nothing.
+//! Most options take text, names and files, so a value counts only if something indicates that it is run: the
+//! name of the option, as nearly all of these contain `exec`, `command` or the like; or a table of programs,
+//! for options whose names do not tell.
 
 use super::base_name;
 use crate::shell::Word;
 
-/// Returns the values that a command gives to options and settings which run them, as far as they are known.
+/// Returns the values of options and settings that are run, as far as they are known.
 pub(crate) fn values(words: &[Word]) -> Vec<&str> {
     let Some((program, arguments)) = words.split_first() else { return Vec::new() };
     let Some(program) = program.known().map(base_name) else { return Vec::new() };
@@ -41,7 +41,7 @@ pub(crate) fn values(words: &[Word]) -> Vec<&str> {
     values
 }
 
-/// Tells whether a word is one of these options, or a cluster of letters that ends in one.
+/// Tells whether a word is one of these options, or a cluster that ends in one.
 fn takes(listed: &[&str], word: &str) -> bool {
     let cluster = word.strip_prefix('-').filter(|cluster| !cluster.starts_with('-'));
     let ends = |option: &&str| {
@@ -51,7 +51,7 @@ fn takes(listed: &[&str], word: &str) -> bool {
     listed.contains(&word) || listed.iter().any(ends)
 }
 
-/// Returns the value of a variable that programs run, by what the variable is called.
+/// Returns the value of a variable that programs run, judged by the variable's name.
 pub(crate) fn variable_value(setting: &Word) -> Option<&str> {
     let (name, value) = setting.known()?.split_once('=')?;
     names_tool(name).then_some(value)
@@ -61,13 +61,13 @@ fn names_tool(name: &str) -> bool {
     TOOLS.contains(&name) || TOOL_ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// Returns the program that a value would run, were it a command.
+/// Returns the program that a value would run as a command.
 pub(crate) fn head(value: &str) -> &str {
     let first = value.trim_start().split([' ', '\t', '\n', ',', ';']).next().unwrap_or_default();
     base_name(first.trim_matches(['"', '\'']))
 }
 
-/// Tells whether the name of an option or a setting says that its value is run.
+/// Tells whether the name of an option or setting indicates that its value is run.
 fn says_run(name: &str) -> bool {
     let name = name.trim_start_matches('-').to_ascii_lowercase();
     let mut parts = name.split(['-', '_', '.', ':']);
@@ -76,7 +76,7 @@ fn says_run(name: &str) -> bool {
         || parts.any(|part| WHOLE_PARTS.contains(&part))
 }
 
-/// What the names of such options have in them, anywhere.
+/// What the names of such options contain, anywhere.
 const PARTS: [&str; 16] = [
     "askpass",
     "browser",
@@ -96,16 +96,16 @@ const PARTS: [&str; 16] = [
     "preview",
 ];
 
-/// What they have in them between dashes: as parts of words, these mean too much else.
+/// What they contain between dashes: as parts of words, these are too ambiguous.
 const WHOLE_PARTS: [&str; 8] = ["cmd", "prog", "rsh", "runner", "script", "sh", "shell", "ssh"];
 
-/// Variables that name a program which builds run, and how the names of others end.
+/// Variables that name a program which builds run, and suffixes of others.
 const TOOLS: [&str; 12] =
     ["AR", "AS", "BROWSER", "CC", "CPP", "CXX", "LD", "MAKE", "RUSTC", "RUSTDOC", "SHELL", "STRIP"];
 const TOOL_ENDS: [&str; 8] =
     ["_ASKPASS", "_COMMAND", "_COMPILER", "_LAUNCHER", "_LINKER", "_RSH", "_RUNNER", "_WRAPPER"];
 
-/// Options whose names say nothing, by program.
+/// Options whose names do not tell, by program.
 const PROGRAMS: &[(&[&str], &[&str])] = &[
     (&["rg"], &["--pre", "--hostname-bin"]),
     (&["scp", "sftp"], &["-S", "-D"]),

@@ -1,10 +1,9 @@
-//! Code of Python in which the names of programs can only be data: `s.replace('curl', 'wget')`.
+//! Python code in which the names of programs can only be data: `s.replace('curl', 'wget')`.
 //!
-//! Nothing is understood of what the code does. It is harmless if everything that it imports, and every
-//! attribute that it takes of anything, is in a table of what starts no program, and none of the few names is in
-//! it that lead past such a table.
+//! The code is not understood. It is harmless if everything it imports, and every attribute it accesses, is
+//! in a table of what starts no program, and none of the few names occurs that bypass such a table.
 
-/// Tells whether code can start no program, give one another name, or remove files.
+/// Tells whether code cannot start a program, give one another name, or remove files.
 pub(super) fn is_harmless(code: &str) -> bool {
     let Some(tokens) = tokens(code) else { return false };
     let mut before = "\n";
@@ -31,7 +30,7 @@ pub(super) fn is_harmless(code: &str) -> bool {
                     return false;
                 }
             }
-            // A value that is given by name is no use of what is called so.
+            // A keyword argument is not a use of that name.
             _ if next == "=" && matches!(before, "(" | ",") => {}
             name => {
                 if REFUSED.contains(&name) || name.starts_with("__") {
@@ -55,8 +54,8 @@ enum Statement {
     Other,
 }
 
-/// Takes code apart into names and marks; of strings, what is evaluated in them, and for the rest nothing. Returns
-/// nothing if it cannot be told where they end, or if one names a place where programs, or ways to reach them, are.
+/// Splits code into names and symbols; of strings only what is evaluated in them. Returns `None` if it cannot
+/// tell where a string ends, or if one names a place where programs, or ways to reach them, are.
 fn tokens(code: &str) -> Option<Vec<&str>> {
     let bytes = code.as_bytes();
     let mut tokens: Vec<&str> = Vec::new();
@@ -80,7 +79,7 @@ fn tokens(code: &str) -> Option<Vec<&str>> {
                 tokens.push("''");
                 length
             }
-            // Between parentheses, the end of a line is a blank.
+            // Between parentheses, a line break is a blank.
             b'\n' if open > 0 => 1,
             b'\n' => {
                 tokens.push(&rest[..1]);
@@ -93,7 +92,7 @@ fn tokens(code: &str) -> Option<Vec<&str>> {
             }
             b'\\' if bytes.get(at + 1) == Some(&b'\n') => 2,
             b' ' | b'\t' => 1,
-            // Letters beyond these can stand for them in names; the others are not what people write.
+            // Other characters can be equivalent to ASCII letters in names; the rest is unusual.
             _ if !byte.is_ascii_graphic() || byte == b'\\' => return None,
             b'=' if rest.starts_with("==") => {
                 tokens.push("==");
@@ -118,7 +117,7 @@ fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Returns how long the string is that a text begins with, and what is in it.
+/// Returns the length of the string literal at the beginning of a text, and its content.
 fn string(text: &str) -> Option<(usize, &str)> {
     let quote = &text[..1];
     let triple = text.as_bytes().get(..3).filter(|it| it.iter().all(|b| *b == quote.as_bytes()[0]));
@@ -137,7 +136,7 @@ fn string(text: &str) -> Option<(usize, &str)> {
     None
 }
 
-/// Tells whether what is evaluated in a string is nothing but names of variables, with a format.
+/// Tells whether what is evaluated in a string is nothing but variable names with a format.
 fn is_plain(body: &str) -> bool {
     body.replace("{{", "").replace("}}", "").split('{').skip(1).all(|part| {
         part.split_once('}').is_some_and(|(inside, _)| {
@@ -147,8 +146,8 @@ fn is_plain(body: &str) -> bool {
     })
 }
 
-/// Tells whether a string is about a place from which programs can be taken or reached, or about files as they are
-/// and not as text.
+/// Tells whether a string refers to a place from which programs can be taken or reached, or to raw file
+/// access.
 fn leads_to_programs(body: &str) -> bool {
     let mut parts = body.split(|c: char| !c.is_ascii_alphanumeric() && !"_-".contains(c));
     let is_mode = (2..4).contains(&body.len())
@@ -158,10 +157,10 @@ fn leads_to_programs(body: &str) -> bool {
     is_mode || parts.any(|part| PLACES.contains(&part)) || hides.iter().any(|it| body.contains(it))
 }
 
-/// Names of directories that are places of programs, or of what the system makes up.
+/// Names of directories that contain programs, or files that the system generates.
 const PLACES: [&str; 8] = ["bin", "dev", "git-core", "libexec", "libexec64", "proc", "sbin", "sys"];
 
-/// Modules that start nothing when they are imported. What is used of them is told by the attributes.
+/// Modules that start nothing when imported. What is used of them is checked by the attributes.
 const MODULES: [&str; 36] = [
     "argparse",
     "base64",
@@ -201,7 +200,7 @@ const MODULES: [&str; 36] = [
     "unicodedata",
 ];
 
-/// What may be taken of a module or of a value, whichever it is.
+/// Attributes that are harmless on any module or value.
 const ATTRIBUTES: &[&str] = &[
     "Counter",
     "DOTALL",
@@ -378,8 +377,8 @@ const ATTRIBUTES: &[&str] = &[
     "zfill",
 ];
 
-/// Names by which an attribute can be had without writing it down, or code run that is in a text; and a pattern
-/// that does the first.
+/// Names through which an attribute can be accessed without writing it, or code in a text be run; and a
+/// pattern that does the former.
 const REFUSED: [&str; 14] = [
     "breakpoint",
     "case",

@@ -1,11 +1,11 @@
-//! Programs with commands of their own that run what follows them, each by rules of its own; and those of which
-//! nothing is known but that they are told to `exec`.
+//! Programs with subcommands that run what follows, each by its own rules; and unknown programs that are told
+//! to `exec` something.
 
 use super::{Fed, Inner, script_of};
 use crate::shell::Word;
 
-/// `PROGRAM exec [NAME] WORDS`, for programs that no table knows. Whether a name comes first, of a container or a
-/// package, is not known either, so what follows is read both ways.
+/// Handles `PROGRAM exec [NAME] WORDS` for unknown programs. Whether a name comes first, of a container or a
+/// package, is unknown too, so what follows is read both ways.
 pub(super) fn unknown(name: &str, words: &[Word]) -> Vec<Inner> {
     if OPERANDS_ONLY.contains(&name) {
         return Vec::new();
@@ -16,7 +16,7 @@ pub(super) fn unknown(name: &str, words: &[Word]) -> Vec<Inner> {
             return carried(words, at + 1);
         }
         let is_option = word.text.starts_with('-');
-        // A word behind an option may be its value, and anything else is another command.
+        // A word after an option may be its value; anything else is another subcommand.
         if !is_option && !after_option {
             return Vec::new();
         }
@@ -25,7 +25,8 @@ pub(super) fn unknown(name: &str, words: &[Word]) -> Vec<Inner> {
     Vec::new()
 }
 
-/// What follows from here: behind the end of the options, or else the first word and the second that are none.
+/// Returns what follows from here: after the end of the options, or the first and the second word that is not
+/// an option.
 fn carried(words: &[Word], from: usize) -> Vec<Inner> {
     let rest = words.get(from..).unwrap_or_default();
     if let Some(end) = rest.iter().take(ENDS_WITHIN).position(|word| word.known() == Some("--")) {
@@ -34,7 +35,7 @@ fn carried(words: &[Word], from: usize) -> Vec<Inner> {
     let mut operands = rest.iter().enumerate().filter(|(_, word)| !word.text.starts_with('-'));
     let mut next = || operands.next().map(|(place, _)| run(words, from + place));
     let mut found = next().unwrap_or_default();
-    // Were each of several such programs read both ways, there would be no end of ways.
+    // Reading each of several such programs both ways would be exponential.
     match rest.iter().any(|word| CARRY.contains(&word.text.as_str())) {
         true => found.push(Inner::Unclear),
         false => found.extend(next().unwrap_or_default()),
@@ -42,7 +43,7 @@ fn carried(words: &[Word], from: usize) -> Vec<Inner> {
     found
 }
 
-/// The words from here on, as a command; as a script if a single word is one.
+/// Returns the words from here on as a command; as a script if a single word is one.
 fn run(words: &[Word], at: usize) -> Vec<Inner> {
     match words.get(at..).unwrap_or_default() {
         [] => Vec::new(),
@@ -52,19 +53,19 @@ fn run(words: &[Word], at: usize) -> Vec<Inner> {
     }
 }
 
-/// A program that gives these words to another one, from here on.
+/// Handles a program that passes these words to another one.
 fn renamed(name: &str, words: &[Word], at: usize) -> Vec<Inner> {
     let mut inner = vec![Word::literal(name)];
     inner.extend_from_slice(words.get(at..).unwrap_or_default());
     vec![Inner::Words { at: at.saturating_sub(1), words: inner, fed: Fed::No, sets: false }]
 }
 
-/// `hub …` and `jj git …`: what follows is a command of git.
+/// Handles `hub …` and `jj git …`: what follows is a git command.
 pub(super) fn git(words: &[Word], at: usize) -> Vec<Inner> {
     renamed("git", words, at)
 }
 
-/// `concurrently SCRIPT…`.
+/// Handles `concurrently SCRIPT…`.
 pub(super) fn concurrently(words: &[Word]) -> Vec<Inner> {
     let mut found = Vec::new();
     let mut before = "";
@@ -78,7 +79,7 @@ pub(super) fn concurrently(words: &[Word]) -> Vec<Inner> {
     found
 }
 
-/// `dotenv [OPTIONS] [run] [--] WORDS`; the options that are not known have a value attached, or none.
+/// Handles `dotenv [OPTIONS] [run] [--] WORDS`; unknown options have an attached value, or none.
 pub(super) fn dotenv(words: &[Word]) -> Vec<Inner> {
     let mut at = 1;
     while let Some(word) = words.get(at) {
@@ -94,7 +95,7 @@ pub(super) fn dotenv(words: &[Word]) -> Vec<Inner> {
     Vec::new()
 }
 
-/// `gh alias set NAME COMMAND`, which is a command of gh, or of a shell behind a mark.
+/// Handles `gh alias set NAME COMMAND`: a gh command, or after a mark a shell command.
 pub(super) fn gh(words: &[Word]) -> Vec<Inner> {
     let known = |at: usize| words.get(at).and_then(Word::known);
     if (known(1), known(2)) != (Some("alias"), Some("set")) {
@@ -113,7 +114,7 @@ pub(super) fn gh(words: &[Word]) -> Vec<Inner> {
     }
 }
 
-/// `nix run PLACE#PROGRAM -- WORDS`, and `nix shell PLACE… -c WORDS`.
+/// Handles `nix run PLACE#PROGRAM -- WORDS` and `nix shell PLACE… -c WORDS`.
 pub(super) fn nix(words: &[Word]) -> Vec<Inner> {
     let is = |names: &[&str], word: &Word| word.known().is_some_and(|text| names.contains(&text));
     let Some(command) = words.iter().position(|word| is(&["run", "shell", "develop"], word)) else {
@@ -135,13 +136,13 @@ pub(super) fn nix(words: &[Word]) -> Vec<Inner> {
     renamed(name, words, at)
 }
 
-/// What says that a command follows.
+/// Words after which a command follows.
 const CARRY: [&str; 3] = ["exec", "rsh", "ssh"];
 
-/// Among how many words that one is looked for.
+/// Among how many words it is searched for.
 const FIRST_WORDS: usize = 8;
 
-/// Among how many words behind it the end of the options is looked for: later it is the command's.
+/// Among how many words after it the end of the options is searched for: later it belongs to the command.
 const ENDS_WITHIN: usize = 8;
 
 const CONCURRENTLY_VALUES: [&str; 10] = [

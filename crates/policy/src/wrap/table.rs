@@ -1,52 +1,50 @@
-//! The options of programs that run other programs.
+//! Tables of programs that run other programs, with their options.
 
 /// A program that runs the words after its options and operands.
 pub(super) struct Wrapper {
-    /// Its names.
     pub(super) names: &'static [&'static str],
-    /// What becomes of the words.
+    /// What happens to the words.
     pub(super) kind: Kind,
     /// Letters of options without a value.
     pub(super) flags: &'static str,
     /// Letters of options with a value.
     pub(super) values: &'static str,
-    /// Letters of options whose value, if there is one, is attached to them.
+    /// Letters of options with an optional, attached value.
     pub(super) attached: &'static str,
     /// Letters of options with which nothing is run.
     pub(super) ends: &'static str,
     /// Long options without a value, or with an attached one.
     pub(super) long_flags: &'static [&'static str],
-    /// Long options with a value, and the letter that means the same.
+    /// Long options with a value, and the equivalent letter.
     pub(super) long_value: &'static [(&'static str, char)],
     /// Long options with which nothing is run.
     pub(super) long_ends: &'static [&'static str],
-    /// How many operands come before the words.
+    /// How many operands precede the words.
     pub(super) operands: usize,
-    /// Whether variables may be set before the words.
+    /// Whether assignments may precede the words.
     pub(super) assignments: bool,
-    /// Whether its options and operands change what the words run with, or what their names mean, so
-    /// that a rule about the words says too little.
+    /// Whether its options and operands change the environment of the words, or what their names mean, so
+    /// that a rule about the words is not enough.
     pub(super) changes: bool,
-    /// Whether it runs a shell, or what it reads, if there are no words.
+    /// Whether it runs a shell, or its stdin, if there are no words.
     pub(super) alone: bool,
     /// Whether a number may be an option, as in `nice -10`.
     pub(super) number: bool,
 }
 
-/// What becomes of the words that a wrapper is given.
+/// What happens to the words of a wrapper.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// They are run.
     Program,
     /// They are run, and may be more than a simple command.
     Keyword,
-    /// They are run, or after `-c` given to a shell.
+    /// They are run, or passed to a shell after `-c`.
     Lock,
-    /// They are joined and given to a shell.
+    /// They are joined and passed to a shell.
     Script,
-    /// They are run with more words after them, or in them.
+    /// They are run with further words after or inside them.
     Fed,
-    /// They are run with more words, by a shell.
+    /// They are run with further words, by a shell.
     Parallel,
 }
 
@@ -76,10 +74,10 @@ pub(super) const ARCHITECTURE: Wrapper = Wrapper {
     ..PLAIN
 };
 
-/// `jobs -x` and the words that it runs, in which numbers of jobs are replaced.
+/// `jobs -x` and the words that it runs, in which job numbers are replaced.
 pub(super) const JOBS: Wrapper = Wrapper { ..PLAIN };
 
-/// What `perf` takes after the name of its command.
+/// What `perf` takes after its subcommand.
 pub(super) const PERF: Wrapper = Wrapper {
     flags: "adgivqsnABT",
     values: "eoCFcmrxG",
@@ -89,11 +87,11 @@ pub(super) const PERF: Wrapper = Wrapper {
     ..PLAIN
 };
 
-/// Commands of `perf` that only read what was measured.
+/// Subcommands of `perf` that only read measurements.
 pub(super) const PERF_READS: [&str; 8] =
     ["list", "report", "annotate", "diff", "evlist", "version", "--version", "--help"];
 
-/// A loader of programs, which runs the one that it is given.
+/// A dynamic loader, which runs the program it is given.
 pub(super) const LOADER: Wrapper = Wrapper {
     long_flags: &["verify", "inhibit-cache"],
     long_value: &[
@@ -110,16 +108,15 @@ pub(super) const LOADER: Wrapper = Wrapper {
     ..PLAIN
 };
 
-/// What the names of loaders begin with.
+/// Prefixes of the names of dynamic loaders.
 pub(super) const LOADERS: [&str; 4] = ["ld-linux", "ld-musl", "ld.so", "ld64.so"];
 
-/// A program with commands, some of which run the words after them.
+/// A program with subcommands, some of which run the words after them.
 pub(super) struct Runner {
-    /// Its names.
     pub(super) names: &'static [&'static str],
-    /// Those commands.
+    /// Those subcommands.
     pub(super) commands: &'static [&'static str],
-    /// What they take.
+    /// The options of these subcommands.
     pub(super) wrapper: Wrapper,
 }
 
@@ -185,8 +182,7 @@ pub(super) const RUNNERS: &[Runner] = &[
 ];
 
 pub(super) const WRAPPERS: &[Wrapper] = &[
-    // Programs that take few options, none of which is worth knowing: with one, it is not told what
-    // they run.
+    // Programs with few options, none of which is worth listing: with one, the inner command is unknown.
     Wrapper {
         names: &[
             "abduco",
@@ -772,7 +768,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         changes: true,
         ..PLAIN
     },
-    // Its options take one word, or two, or none; what is not a plain call is left alone.
+    // Its options take one word, two, or none; only plain calls are understood.
     Wrapper { names: &["bwrap"], ..PLAIN },
     Wrapper {
         names: &["torsocks"],
@@ -787,14 +783,14 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     Wrapper { names: &["command"], flags: "p", ends: "vV", ..PLAIN },
 ];
 
-/// Shells whose scripts are read as those of bash.
+/// Shells whose scripts are parsed like those of bash.
 pub(super) const SHELLS: [&str; 8] = ["sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "rbash"];
 
 /// Shells with a language of their own.
 pub(super) const OTHER_SHELLS: [&str; 8] =
     ["fish", "csh", "tcsh", "nu", "elvish", "xonsh", "pwsh", "powershell"];
 
-/// Programs that run what is in their arguments, by rules of their own.
+/// Programs that run their arguments by their own rules.
 pub(super) const OPAQUE: [&str; 15] = [
     "at",
     "bpftrace",
@@ -813,7 +809,7 @@ pub(super) const OPAQUE: [&str; 15] = [
     "xterm",
 ];
 
-/// Commands of `tmux` and `screen` that look, or end what runs.
+/// Commands of `tmux` and `screen` that inspect, or end what runs.
 pub(super) const MULTIPLEXER_LOOKS: [&str; 12] = [
     "ls",
     "list-sessions",
@@ -829,7 +825,7 @@ pub(super) const MULTIPLEXER_LOOKS: [&str; 12] = [
     "-ls",
 ];
 
-/// Words of `tmux` and `screen` with which it cannot be told what they run.
+/// Words of `tmux` and `screen` that make the inner command unknown.
 pub(super) const MULTIPLEXER_DOUBTS: [&str; 5] = ["-Logfile", "-X", "-c", "-f", "-s"];
 
 /// Options that name a command, which a shell runs.
@@ -844,17 +840,17 @@ pub(super) const OPTION_SCRIPTS: [&str; 8] = [
     "--command",
 ];
 
-/// The same, of one letter, for these programs.
+/// The same as single letters, for these programs.
 pub(super) const SHORT_OPTION_SCRIPTS: [(&[&str], &str); 2] =
     [(&["tar", "gtar", "bsdtar"], "-I"), (&["rsync"], "-e")];
 
 /// Long options of shells that take a value.
 pub(super) const SHELL_LONG: [&str; 3] = ["--rcfile", "--init-file", "--emulate"];
 
-/// Programs with commands, of which `--help` behind one of them tells and runs nothing.
+/// Programs whose subcommands only show help with `--help`.
 pub(super) const HELPS: [&str; 7] = ["cargo", "docker", "gh", "git", "kubectl", "npm", "terraform"];
 
-/// Programs that run nothing, whatever they are told, and give no program another name.
+/// Programs that run nothing, whatever their arguments, and give no program another name.
 pub(super) const LOOKS_ONLY: [&str; 18] = [
     "cd", "clear", "date", "df", "du", "echo", "egrep", "fgrep", "free", "grep", "id", "ls", "pwd",
     "stat", "tree", "uptime", "wc", "whoami",
@@ -863,11 +859,11 @@ pub(super) const LOOKS_ONLY: [&str; 18] = [
 /// Actions of `find` that run a command.
 pub(super) const FIND_RUNS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
 
-/// Variables whose value a shell runs, whose file it reads by itself, or that say what names stand for.
+/// Variables whose value a shell runs, whose file it reads automatically, or that change what names mean.
 pub(crate) const RUN_BY_SHELLS: [&str; 6] =
     ["BASH_ALIASES", "BASH_CMDS", "BASH_ENV", "ENV", "PROMPT_COMMAND", "PS4"];
 
-/// Variables whose value programs run, by how their names end and begin.
+/// Suffixes of variables whose value programs run.
 pub(crate) const RUN_BY_PROGRAMS_ENDS: [&str; 2] = ["EDITOR", "PAGER"];
 pub(crate) const RUN_BY_PROGRAMS: [&str; 8] = [
     "GIT_ASKPASS",

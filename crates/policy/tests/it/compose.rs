@@ -1,4 +1,4 @@
-//! Laws of putting policies together.
+//! Laws of combining policies.
 
 use policy::{
     Ask, Because, CommandRequest, Decision, Effect, Grants, Judge, Judges, Place, Strictness,
@@ -28,7 +28,7 @@ fn opinions() -> impl Strategy<Value = Vec<Option<Decision>>> {
     proptest::collection::vec(opinion(), 0..6)
 }
 
-/// Judges that say these.
+/// Builds judges with these opinions.
 fn judges(opinions: &[Option<Decision>]) -> Judges {
     let judge = |opinion: &Option<Decision>| {
         let opinion = opinion.clone();

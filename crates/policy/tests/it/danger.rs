@@ -1,10 +1,10 @@
-//! Commands that destroy files always ask, and are refused where nobody can be asked.
+//! Commands that destroy files always need approval, and are refused if nobody can be asked.
 
 use crate::{argv, decide, policy, script, show};
 use policy::{ApprovalPolicy, Because, CommandRequest, Grants, SandboxMode, Verdict};
 
 fn is_destructive(request: &CommandRequest) -> bool {
-    // Under full access and with a rule that allows everything: only this guard is left.
+    // Under full access and with a rule that allows everything, only this guard is left.
     let rules = "allow rm\nallow find\nallow git\nallow dd\nallow sudo\nallow xargs\nallow bash";
     let policy = policy(SandboxMode::DangerFullAccess, ApprovalPolicy::OnRequest, rules);
     let decision = decide(&policy, request);
@@ -150,7 +150,7 @@ fn destructive() {
         "tee /dev/sda",
         "cat x > /dev/sda",
         "echo x >| /dev/nvme0n1",
-        // Names that are known only when they run.
+        // Names that are known only at run time.
         "r${z}m -rf x",
         "r$z\"m\" -rf x",
         "{r,}m -rf x",

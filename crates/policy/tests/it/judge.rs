@@ -1,4 +1,4 @@
-//! Rules, approval policies and modes together.
+//! Rules, approval policies and modes combined.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ fn check_request(
     assert_eq!(show(&decision.verdict), want, "{request:?} {mode:?} {approval:?} {decision:?}");
 }
 
-/// Under on-request and workspace-write.
+/// Checks under on-request and workspace-write.
 #[track_caller]
 fn check(text: &str, want: &str) {
     check_request(WorkspaceWrite, OnRequest, RULES, &script(text), want);
@@ -54,7 +54,7 @@ fn allow() {
     check_request(ReadOnly, Never, RULES, &script("ls"), "run outside");
     check_request(WorkspaceWrite, Untrusted, RULES, &script("ls"), "run outside");
     check_request(WorkspaceWrite, Never, RULES, &escalated(script("ls"), &[]), "run outside");
-    // A part without a rule, or with what a rule does not cover.
+    // A part without a rule, or with something that rules do not cover.
     for text in [
         "ls && pwd",
         "git stash",
@@ -118,9 +118,9 @@ fn allow() {
                      allow git status";
         check_request(WorkspaceWrite, OnRequest, rules, &script(text), "run sandbox");
     }
-    // A path is allowed as it is written.
+    // A path is allowed exactly as written.
     check("/usr/bin/tool", "run outside");
-    // A rule that reaches into the wrapped command covers it.
+    // A rule that extends into the wrapped command covers it.
     check_request(
         WorkspaceWrite,
         OnRequest,
@@ -156,7 +156,7 @@ fn allow() {
     // A rule that names the whole script covers it; one that names the shell does not.
     check("echo_hi", "run outside");
     check_request(WorkspaceWrite, OnRequest, "allow /bin/bash -lc", &script("pwd"), "run sandbox");
-    // A shell that is not the system's is a program like any other.
+    // A shell outside the system directories is a program like any other.
     let own = |shell: &str| argv(&[shell, "-lc", "ls"]);
     check_request(WorkspaceWrite, OnRequest, "allow ls", &own("/w/bash"), "run sandbox");
     check_request(WorkspaceWrite, OnRequest, "allow ls", &own("/usr/bin/zsh"), "run outside");
@@ -185,7 +185,7 @@ fn forbidden() {
         for (mode, approval) in [(DangerFullAccess, OnRequest), (ReadOnly, Never)] {
             check_request(mode, approval, RULES, &script(text), "refuse");
         }
-        // An answer of before does not lift it.
+        // An earlier approval does not override it.
         let policy = policy(WorkspaceWrite, OnRequest, RULES);
         let mut grants = Grants::default();
         grants.add_command(&script(text));
@@ -196,7 +196,7 @@ fn forbidden() {
     let decision = decide(&policy(WorkspaceWrite, OnRequest, RULES), &script("ls; curl x"));
     let Verdict::Refuse(reason) = decision.verdict else { panic!() };
     assert!(reason.contains("the rule [curl] of r.rules:9:1"), "{reason}");
-    // A rule about the shell is not about the shell that runs scripts.
+    // A rule about the shell does not match the shell that carries scripts.
     check_request(WorkspaceWrite, OnRequest, "forbidden bash", &script("ls"), "run sandbox");
     check_request(WorkspaceWrite, OnRequest, "forbidden bash", &script("bash x.sh"), "refuse");
 }
@@ -207,7 +207,7 @@ fn prompt() {
     check("ls && git push origin", "ask sandbox");
     check("/usr/bin/git push", "ask sandbox");
     check("sudo git push", "ask sandbox");
-    // Options before the command change nothing about it.
+    // Options before the subcommand do not matter.
     for text in [
         "git -C d push",
         "git -C $d origin main",
@@ -230,7 +230,7 @@ fn prompt() {
         "refuse",
     );
     check("git -C x push -v --force", "refuse");
-    // Code of another language that names such a program may run it.
+    // Code in another language that names such a program may run it.
     for text in [
         "awk 'BEGIN { system(\"git push\") }'",
         "python3 -c 'import os; os.system(\"curl x\")'",
@@ -305,12 +305,12 @@ fn prompt() {
         &escalated(script("git push"), &[]),
         "ask outside",
     );
-    // Both have to be open to a question.
+    // Both questions must be permitted.
     check_request(WorkspaceWrite, ONLY_RULES, RULES, &escalated(script("git push"), &[]), "refuse");
     check_request(WorkspaceWrite, ONLY_RULES, RULES, &script("git push; rm -f x"), "refuse");
     check_request(WorkspaceWrite, NO_RULES, RULES, &script("rm -f x"), "ask sandbox");
     check_request(WorkspaceWrite, NO_RULES, RULES, &script("git push; rm -f x"), "refuse");
-    // The stricter rule wins, whatever the order.
+    // The stricter rule wins, in any order.
     check_request(
         WorkspaceWrite,
         OnRequest,
@@ -327,12 +327,12 @@ fn prompt() {
     );
 }
 
-/// Ways around a rule: each asks or is refused, whatever it is dressed as.
+/// Ways around a rule: each needs approval or is refused, however it is disguised.
 #[test]
 fn no_way_around() {
     let mut passed = Vec::new();
     for text in [
-        // Code that comes through a pipe, a here-document or a file of the shell.
+        // Code from a pipe, a here-document or a process substitution.
         "printf '!curl x\\n' | ed",
         "printf '!curl x\\n' | ed -s file",
         "ed <<< '!curl x'",
@@ -372,7 +372,7 @@ fn no_way_around() {
         "echo 'os.system(\"curl x\")' | ssh host python3",
         "echo 'os.system(\"curl x\")' | bash -c python3",
         "echo 'os.system(\"curl x\")' | docker exec -i c python3",
-        // What starts programs in other languages.
+        // Ways to start programs in other languages.
         "ruby -e '%x(curl x)'",
         "ruby -e 'puts `curl x`'",
         "python3 -c 'import subprocess as s; s.check_output([\"curl\"])'",
@@ -405,7 +405,7 @@ fn no_way_around() {
         "cp $(command -v git) x; ./x y",
         "x=/usr/bin/curl; cp $x y",
         "mount --bind /usr/bin/curl x",
-        // Names of git for the same.
+        // Git under other names.
         "git config alias.x push; git x",
         "git config --global alias.x '!curl y'",
         "git config set alias.x push",
@@ -422,7 +422,7 @@ fn no_way_around() {
         "git-send-pack r",
         "git clone 'ext::curl x'",
         "git remote add x ext::curl",
-        // A command for elsewhere.
+        // A command that runs elsewhere.
         "docker exec c curl x",
         "docker exec -it -e A=1 c curl x",
         "docker --context y exec c curl x",
@@ -515,7 +515,7 @@ fn no_way_around() {
         "hub push",
         "jj git push",
         "jj git push --all",
-        // Files of code that are none.
+        // Code that is passed in other ways than files.
         "make --eval='a:;curl x' a",
         "make --eval 'a:;curl x' a",
         "make -E 'a:;curl x' a",
@@ -591,7 +591,7 @@ fn no_way_around() {
     assert_eq!(passed, [""; 0]);
 }
 
-/// What names a program and does not run it.
+/// Commands that name a program but do not run it.
 #[test]
 fn no_false_alarm() {
     let mut alarms = Vec::new();
@@ -688,7 +688,7 @@ fn no_false_alarm() {
         "CC=clang make",
         "RUSTC_WRAPPER=sccache cargo build",
         "python3 -c \"print('$x')\"",
-        // What only looks like a command that follows.
+        // Arguments that only look like a command.
         "npm run curl",
         "cargo run curl",
         "git checkout -- curl",
@@ -734,7 +734,7 @@ fn no_false_alarm() {
         "strace -p $(pgrep curl)",
         "strace -f -p $(pgrep -f curl)",
         "taskset -p $(pgrep curl)",
-        // A variable that holds a plain word.
+        // A variable that contains a plain word.
         "PY=python3; $PY -m pytest",
         "PY=.venv/bin/python\n$PY -m pytest; \"${PY}\" x.py",
         // Code in which it is data.
@@ -762,14 +762,14 @@ fn no_false_alarm() {
     assert_eq!(alarms, []);
 }
 
-/// Every command of a pipeline may read all that stands before it, which is still looked at once.
+/// Every command of a pipeline may read everything before it, which is still inspected only once.
 #[test]
 fn a_long_pipeline_costs_its_length() {
     let text = format!("echo x{}", " | python3 -".repeat(1900));
     check(&text, "run sandbox");
 }
 
-/// What follows `exec` is read in two ways, but not in two ways each time.
+/// What follows `exec` is read in two ways, but the ways do not multiply.
 #[test]
 fn many_programs_that_run_others_cost_their_length() {
     check(&"x exec y -z ".repeat(8000), "ask sandbox");
@@ -797,7 +797,7 @@ fn unclear() {
     ] {
         check(text, "ask sandbox");
         check_request(WorkspaceWrite, Never, RULES, &script(text), "refuse");
-        // Without a rule that restricts, there is nothing that it could be about.
+        // Without a restricting rule, no rule could apply to it.
         check_request(WorkspaceWrite, Never, "allow ls", &script(text), "run sandbox");
     }
     for text in ["git a\"$x\"", "git status $x", "git \"s$x\"", "ls $x", "git commit -m \"$x\""] {
@@ -844,7 +844,7 @@ fn offered_prefixes() {
     for text in ["ls > x", "ls $(id)", "ls *", "(ls)", "ls $x", "perl", "git", "nohup", ""] {
         check_prefix(&script(text), &whole(text));
     }
-    // What no rule takes out of the sandbox is not worth remembering.
+    // A prefix that no rule takes out of the sandbox is not worth remembering.
     for text in
         ["A=1 ls", "env A=1 ls", "make", "ls && npm i", "python3 x", "./x build", "cd x; ls"]
     {
@@ -852,7 +852,7 @@ fn offered_prefixes() {
         check_prefix(&escalated(script(text), &["ls"]), &[]);
     }
     let fetch = "git fetch origin";
-    // A program that does what it is told is remembered with all that it was told.
+    // A program that does what it is told is remembered with all its arguments.
     check_prefix(&escalated(script(fetch), &["git", "fetch"]), &["git", "fetch", "origin"]);
     check_prefix(&escalated(script(fetch), &["git"]), &["git", "fetch", "origin"]);
     check_prefix(&escalated(script(fetch), &["git", "pull"]), &["git", "fetch", "origin"]);
@@ -871,7 +871,7 @@ fn offered_prefixes() {
     check_prefix(&script("rm -f x"), &[]);
 }
 
-/// What is offered takes effect once it is a rule.
+/// An offered prefix takes effect once it is a rule.
 #[test]
 fn an_offered_prefix_allows_the_command() {
     for text in [
@@ -922,7 +922,7 @@ fn explanations() {
     assert!(!told.allowed && told.unclear.is_empty() && told.destructive.is_none());
 }
 
-/// What is said of a command that rules allow only in part.
+/// The reasons given for a command that rules allow only partly.
 #[test]
 fn why_rules_do_not_cover_a_command() {
     let policy = policy(WorkspaceWrite, OnRequest, RULES);
@@ -946,7 +946,7 @@ fn why_rules_do_not_cover_a_command() {
     }
 }
 
-/// A write of these files where `/w/store` and `/far/store` are what a `.git` leads to.
+/// A write of these files where `.git` refers to `/w/store` and `/far/store`.
 fn write_request(paths: &[&str]) -> WriteRequest {
     let paths = paths.iter().map(PathBuf::from).collect();
     WriteRequest { paths, protected: vec!["/w/store".into(), "/far/store".into()] }

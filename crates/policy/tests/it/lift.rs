@@ -1,5 +1,4 @@
-//! A rule takes a command out of the sandbox only where nothing that the model can write decides what
-//! is run.
+//! A rule takes a command out of the sandbox only if nothing that the model can write decides what runs.
 
 use std::path::PathBuf;
 
@@ -37,7 +36,7 @@ const RULES: &str = "
     allow /bin/bash -lc A=1;tool
 ";
 
-/// Decides in workspace-write about a script, with a disk that `change` has had a hand in.
+/// Decides about a script in workspace-write, with a disk modified by `change`.
 #[track_caller]
 fn check_scene(text: &str, change: impl Fn(&mut Scene), want: &str, why: &str) {
     for mode in [WorkspaceWrite, ReadOnly] {
@@ -111,7 +110,7 @@ fn what_runs_what_it_is_told() {
     for text in ["make", "make install", "nice make", "python3.11 x"] {
         check(text, stays, "runs what files of the project say");
     }
-    // Of programs that do more than look, rules have to name every word.
+    // For programs that do more than inspect, rules must name every word.
     for (text, name) in [
         ("tool x", "tool"),
         ("/opt/x/tool a", "/opt/x/tool"),
@@ -137,7 +136,7 @@ fn what_runs_what_it_is_told() {
     for text in ["git fetch origin", "git pull origin main", "nice git fetch -c a=b"] {
         check(text, stays, "what `git` does with its arguments");
     }
-    // What git is told to run needs a rule of its own.
+    // What git is told to run needs its own rule.
     for text in
         ["git fetch ext::x", "git fetch --upload-pack=x", "git fetch '--upload-pack=touch x;' ."]
     {
@@ -180,7 +179,7 @@ fn what_stays_is_asked_about_where_everything_is() {
         assert_eq!(got, want, "{approval:?}");
         assert_eq!(want == "run sandbox", matches!(because, Because::Kept { .. }), "{because:?}");
     }
-    // Without a sandbox there is nothing to be taken out of.
+    // Without a sandbox there is nothing to leave.
     let full = policy(DangerFullAccess, Untrusted, RULES);
     assert_eq!(show(&full.command(&plain, &Grants::default()).verdict), "run outside");
 }

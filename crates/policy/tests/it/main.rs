@@ -1,4 +1,4 @@
-//! Tests of the policy as its users see it: tables, and what holds for any input.
+//! Tests of the policy through its public API: tables, and properties that hold for any input.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod compose;
@@ -18,7 +18,7 @@ use policy::{
     SandboxMode, Scene, Verdict, parse_rules,
 };
 
-/// A profile of this mode over `/w`.
+/// Builds a profile of this mode over `/w`.
 fn profile(mode: SandboxMode) -> Profile {
     Profile {
         mode,
@@ -30,7 +30,7 @@ fn profile(mode: SandboxMode) -> Profile {
     }
 }
 
-/// A policy with these rules, one per line as `decision word word…`.
+/// Builds a policy with these rules, one per line as `decision word word…`.
 fn policy(mode: SandboxMode, approval: ApprovalPolicy, rules: &str) -> Policy {
     let lines = rules.lines().filter(|line| !line.trim().is_empty()).map(|line| {
         let mut words = line.split_whitespace();
@@ -42,7 +42,7 @@ fn policy(mode: SandboxMode, approval: ApprovalPolicy, rules: &str) -> Policy {
     Policy { profile: profile(mode), approval, rules }
 }
 
-/// A script as the tools hand it over.
+/// Builds a request for a script as the tools do.
 fn script(text: &str) -> CommandRequest {
     argv(&["/bin/bash", "-lc", text])
 }
@@ -88,7 +88,7 @@ fn decide(policy: &Policy, request: &CommandRequest) -> Decision {
     policy.command(&seen(policy, request), &Grants::default())
 }
 
-/// Shows a verdict in two words.
+/// Formats a verdict in two words.
 fn show(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Run(Place::Outside) => "run outside",

@@ -1,4 +1,4 @@
-//! What holds for any text: nothing panics, and no argument widens what a model may do.
+//! Properties that hold for any text: nothing panics, and no argument widens what a model may do.
 
 use policy::shell::Script;
 use policy::{
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::profile;
 
-/// Text that comes near to being meaningful: random characters never get past the first one.
+/// Text that is almost meaningful: random characters never get past the first one.
 fn near(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     let word = prop_oneof![
         8 => proptest::sample::select(words).prop_map(str::to_owned),
@@ -165,7 +165,7 @@ proptest! {
 
     #[test]
     fn a_rendered_rule_reads_back(words in proptest::collection::vec(any::<String>(), 1..5)) {
-        // A program of two words would be refused.
+        // A program name of two words would be refused.
         let words: Vec<String> = std::iter::once("x".to_owned()).chain(words).collect();
         let line = render_rule(&words);
         prop_assert!(!line.contains(['\n', '\r']), "{line}");
@@ -182,10 +182,10 @@ proptest! {
         prop_assert!(script.commands.iter().all(|command| !command.words.is_empty()));
     }
 
-    /// A word that is quoted as shells do comes back as it was.
+    /// A quoted word is parsed back to the original.
     #[test]
     fn quoted_words_come_back(words in proptest::collection::vec("[^\0\r]{0,12}", 1..5)) {
-        // A line that goes on after these is never understood, not even inside of quotes.
+        // A line continued after these is never understood, not even inside quotes.
         let splits = ["$\\\n", "<\\\n", ">\\\n"];
         prop_assume!(!words.iter().any(|word| splits.iter().any(|split| word.contains(split))));
         let quoted: Vec<String> =
@@ -198,7 +198,7 @@ proptest! {
         prop_assert_eq!(script.unclear, []);
     }
 
-    /// Nothing that a model writes takes it out of the sandbox when nobody is asked.
+    /// Nothing that a model writes takes it out of the sandbox without approval.
     #[test]
     fn no_argument_widens(request in request(), mode in mode(), restrict in any::<bool>()) {
         let rules = if restrict { restricting_rules() } else { Vec::new() };
@@ -213,8 +213,8 @@ proptest! {
         }
     }
 
-    /// An escalation never makes a verdict milder where nobody is asked, and rules that restrict
-    /// never do so anywhere.
+    /// An escalation never makes a verdict more lenient if nobody is asked, and restricting rules never do at
+    /// all.
     #[test]
     fn wishes_and_restrictions_do_not_help(request in request(), mode in mode()) {
         let with = |approval, rules| Policy { profile: profile(mode), approval, rules };
@@ -230,7 +230,7 @@ proptest! {
         }
     }
 
-    /// What is explained is what is decided.
+    /// The explanation agrees with the decision.
     #[test]
     fn explanations_agree(request in request(), mode in mode()) {
         let policy =

@@ -1,8 +1,8 @@
-//! Rule files: what they say, and where they are refused.
+//! Rule files: what they mean, and where they are refused.
 
 use policy::{PatternToken, PrefixRule, RuleDecision, parse_rule_file, parse_rules};
 
-/// Shows rules as `decision word a|b — justification`.
+/// Formats rules as `decision word a|b — justification`.
 #[track_caller]
 fn check(text: &str, want: &[&str]) {
     let rules = parse_rules("r.rules", text).unwrap();

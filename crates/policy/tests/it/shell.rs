@@ -2,7 +2,7 @@
 
 use policy::shell::{HEREDOCS_MAX, NESTING_MAX, SCRIPT_BYTES_MAX, Script, Trouble, Word};
 
-/// Shows commands as `[word, word]`; unknown words as `known-prefix?Why`.
+/// Formats commands as `[word, word]`; unknown words as `known-prefix?Why`.
 fn commands(script: &Script) -> String {
     let word = |word: &Word| match word.unknown {
         None => word.text.clone(),
@@ -15,7 +15,7 @@ fn commands(script: &Script) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// The script is understood, and has these commands and features.
+/// Checks that the script is understood, and has these commands and features.
 #[track_caller]
 fn check(text: &str, want: &str, features: &str) {
     let script = Script::parse(text);
@@ -24,7 +24,7 @@ fn check(text: &str, want: &str, features: &str) {
     assert_eq!(script.unclear, [], "{text}");
 }
 
-/// The script is not understood, for this reason among others.
+/// Checks that the script is not understood, for this reason among others.
 #[track_caller]
 fn check_unclear(text: &str, want: Trouble) {
     let script = Script::parse(text);
@@ -183,7 +183,7 @@ fn not_understood() {
     check_unclear("$(echo rm) x", Name);
     check_unclear("{rm,-rf,x}", Syntax);
     check_unclear("~/bin/x", Name);
-    // Where bash reads otherwise than the grammar.
+    // Where bash parses differently from the grammar.
     check_unclear("echo $'a\\\\' ; rm -rf / ; echo 'x'", Quoting);
     check_unclear("echo \"${x:-'}\" ; rm -rf / ; echo \"'}\"", Quoting);
     check_unclear("echo \\ rm", Quoting);
@@ -288,7 +288,7 @@ fn hostile_texts_end() {
     }
 }
 
-/// The scanner of the grammar reads beyond its tables for these, and what it finds there may crash.
+/// The grammar's scanner reads beyond its tables for these, which may crash.
 #[test]
 fn characters_beyond_its_tables_do_not_reach_the_grammar() {
     for c in ['é', '\u{a0}', '\u{3000}', '\u{ffff}', '\u{10ffff}', '\u{1f600}'] {

@@ -1,4 +1,4 @@
-//! What is typed into commands that are running, whole and in pieces.
+//! Input to running commands, whole and in pieces.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn input(command: &str, text: &str) -> InputRequest {
     }
 }
 
-/// Types these pieces one after the other, each if it may be, and shows what became of each.
+/// Types these pieces one after the other, each if it is permitted, and returns the result of each.
 fn type_all(rules: &str, approval: ApprovalPolicy, command: &str, pieces: &[&str]) -> String {
     let policy = policy(WorkspaceWrite, approval, rules);
     let mut typed = Typed::default();
@@ -51,7 +51,7 @@ fn rules_and_the_guard_hold_for_what_is_typed() {
         check(command, &["sudo curl evil\n"], "refuse");
         check(command, &["git push\n"], "ask");
         check(command, &["rm -rf .\n"], "ask");
-        // No rule takes it out, and there is nothing to take out.
+        // No rule takes it out of the sandbox.
         check(command, &["ls\n"], "run");
         check(
             command,
@@ -60,10 +60,10 @@ fn rules_and_the_guard_hold_for_what_is_typed() {
         );
     }
     for command in ["bash", "ssh host", "$SHELL"] {
-        // What is not understood could be what a rule is about.
+        // A rule may apply to what is not understood.
         check(command, &["$x evil\n"], "ask");
     }
-    // Programs that ask for something get answers that are no scripts.
+    // Programs that ask for something get answers that are not scripts.
     for answer in ["don't\n", "https://a.b/?q=1\n", "~/src\n", "$5\n", "\u{1b}[A\n", "a*b\n"] {
         check("./setup", &[answer], "run");
         check("read x; echo got", &[answer], "run");
@@ -86,9 +86,9 @@ fn pieces_are_read_together() {
     }
     assert_eq!(type_all("", OnRequest, "bash", &["alias q=\"rm\"\n"]), "ask");
     check("bash", &["r", "m -r", "f .\n"], "run run ask");
-    // A line that is over is not held against the next.
+    // A finished line does not affect the next one.
     check("bash", &["echo cu\n", "rl\n", "echo\n"], "run run run");
-    // What was refused was not typed.
+    // Refused input was not typed.
     check("bash", &["curl evil\n", "echo\n"], "refuse run");
 }
 
@@ -97,7 +97,7 @@ fn keys_that_edit() {
     check("bash", &["cux\u{7f}rl evil\n"], "refuse");
     check("bash", &["xx\u{15}curl evil\n"], "refuse");
     check("bash", &["rx\u{8}m -rf .\n"], "ask");
-    // Terminals can be told that these mean nothing.
+    // Terminals can be configured to ignore these.
     for command in ["bash", "sh", "python3", "./tool"] {
         check(command, &["cu\u{3}", "rl evil\n"], "run refuse");
         check(command, &["cu", "\u{4}", "rl evil\n"], "run run refuse");
@@ -118,7 +118,7 @@ fn keys_that_edit() {
         "bind -x '\"q\":x'\n",
     ] {
         check("bash", &[text], "ask");
-        // Into a shell they ask whatever the rules; for other programs they are what keys are for.
+        // For a shell they need approval whatever the rules; other programs use keys as usual.
         assert_eq!(type_all("", OnRequest, "bash", &[text]), "ask", "{text:?}");
         assert_eq!(type_all("", Never, "./menu", &[text]), "run", "{text:?}");
     }
@@ -219,7 +219,7 @@ fn a_long_input_has_a_bound() {
 }
 
 proptest! {
-    /// However a forbidden line is cut into writes, one of them is not typed.
+    /// However a forbidden line is split into writes, one of them is not typed.
     #[test]
     fn no_cut_hides_a_command(
         before in "(echo [a-z]{0,8}\n){0,3}",

@@ -3,7 +3,7 @@
 use crate::{argv, policy, script};
 use policy::{ApprovalPolicy, CommandRequest, Grants, SandboxMode};
 
-/// Returns the texts of all commands but the first, or `unclear`.
+/// Returns the texts of all commands except the first, or `unclear`.
 fn inner(request: &CommandRequest) -> Vec<String> {
     let policy = policy(SandboxMode::WorkspaceWrite, ApprovalPolicy::OnRequest, "");
     let explained = policy.explain(request, &Grants::default());
@@ -147,7 +147,7 @@ fn wrappers() {
     check("git -C d push", &[]);
 }
 
-/// Programs of usual packages that run another, each in its plainest form and with an option.
+/// Programs of common packages that run another one, each in its simplest form and with an option.
 #[test]
 fn more_wrappers() {
     for text in [
@@ -238,7 +238,7 @@ fn unclear_wrappers() {
         "find . $x",
         "nice -n$x $y",
         "alias a=\"$x\"",
-        // With these, the scanner of the grammar reads beyond its tables.
+        // With these, the grammar's scanner reads beyond its tables.
         "parallel ::: zz",
         "source /dev/stdin",
         "source ./env.sh",
@@ -333,7 +333,7 @@ fn unclear_wrappers() {
     assert!(inner(&script(&deep)).contains(&"unclear".to_owned()));
 }
 
-/// A shell that is not bash, or may not be, reads only plain scripts as bash does.
+/// Shells other than bash read only plain scripts as bash does.
 #[test]
 fn other_shells() {
     for text in [
