@@ -1,19 +1,19 @@
-//! How much a command and everything that it starts may use together.
+//! Resource limits of a command and everything it starts.
 
 use std::fmt;
 
-/// The bounds of one command; none where nothing is set.
+/// The limits of one command; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Processes and threads at one time.
     pub processes: Option<u64>,
-    /// Bytes of memory that its processes hold. What they share counts once; files in memory that no
-    /// process has mapped do not count.
+    /// Memory used by its processes, in bytes. Shared memory counts once; files in memory that no process has
+    /// mapped do not count.
     pub memory_bytes: Option<u64>,
 }
 
 impl Limits {
-    /// Enough for large builds, too little to bring a machine down.
+    /// Enough for large builds, but not enough to bring a machine down.
     pub fn generous() -> Self {
         Self {
             processes: Some(PROCESSES_DEFAULT),
@@ -21,7 +21,7 @@ impl Limits {
         }
     }
 
-    /// Tells which bound a use goes beyond.
+    /// Returns which limit is exceeded.
     #[cfg(target_os = "linux")]
     pub(crate) fn exceeded(&self, processes: u64, memory_bytes: u64) -> Option<Resource> {
         let over = |bound: Option<u64>, used: u64| bound.is_some_and(|bound| used > bound);
@@ -41,41 +41,36 @@ fn share(total_bytes: u64) -> u64 {
     total_bytes / 100 * MEMORY_PERCENT_DEFAULT
 }
 
-/// Processes and threads that a command may have unless a setting says otherwise.
+/// Default number of processes and threads of a command.
 const PROCESSES_DEFAULT: u64 = 4096;
-/// Its share of the machine's memory, likewise.
+/// Default share of the machine's memory.
 const MEMORY_PERCENT_DEFAULT: u64 = 75;
 
-/// What is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a supervisor counts"))]
 pub(crate) enum Resource {
     Processes,
     Memory,
-    /// The directories that keep protected names from being made.
+    /// The directories that keep protected names from being created.
     Guards,
 }
 
-/// A command was ended because it went beyond one of its bounds, or because these did not hold any more.
+/// Why a command was killed: it exceeded a limit, or its protection was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overrun {
-    /// It had more processes and threads.
     Processes {
-        /// The bound.
         max: u64,
     },
-    /// Its processes held more memory.
     Memory {
-        /// The bound.
         bytes_max: u64,
     },
-    /// Another process removed or replaced what stood at a protected name, so it was protected no longer.
+    /// Another process removed or replaced something at a protected name, so it was no longer protected.
     Unprotected,
 }
 
 impl Overrun {
-    /// Tells whether it is a bound that a setting can change.
+    /// Tells whether this is a limit that a setting can change.
     pub fn is_limit(&self) -> bool {
         matches!(self, Self::Processes { .. } | Self::Memory { .. })
     }

@@ -1,13 +1,13 @@
-//! The sandbox of Linux.
+//! The sandbox on Linux.
 //!
 //! ```text
 //! agent ─exec▶ supervisor ─clone▶ first process of the namespaces ─fork▶ command
-//!              makes guards        makes the mounts, reaps orphans        drops what is left of its
-//!              passes signals on   ends ⇒ the kernel ends all inside      rights, then becomes it
+//!              creates guards      sets up mounts, reaps orphans          drops its remaining
+//!              forwards signals    exits ⇒ the kernel kills all inside    privileges, then execs
 //! ```
 //!
-//! With Landlock there is no first process: the command is the supervisor's own child, which reaps
-//! and ends whatever the command leaves behind.
+//! With Landlock there is no first process: the command is the supervisor's own child, and the supervisor
+//! reaps and kills whatever the command leaves behind.
 
 mod filter;
 mod guards;
@@ -31,22 +31,19 @@ pub(crate) use sys::{close_on_exec_from_3, memory_bytes};
 
 /// The name under which our program builds a sandbox.
 pub(crate) const HELPER_NAME: &str = "heddle-sandbox";
-/// What kept a command from beginning.
+/// Why a command could not be started.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub(crate) kind: TroubleKind,
-    /// What was being done.
+    /// The step that failed.
     pub(crate) what: String,
     pub(crate) error: io::Error,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TroubleKind {
-    /// The sandbox cannot be built.
     Setup,
-    /// The working directory cannot be used.
     Directory,
-    /// The program cannot be run.
     Program,
 }
 
@@ -55,7 +52,7 @@ impl Trouble {
         Self { kind: TroubleKind::Setup, what: what.into(), error }
     }
 
-    /// Writes it down for the agent: kind, number of the error, and what was being done.
+    /// Serializes it for the agent: kind, error number, and the step that failed.
     pub(crate) fn to_line(&self) -> String {
         let kind = match self.kind {
             TroubleKind::Setup => "setup",
@@ -68,7 +65,7 @@ impl Trouble {
         }
     }
 
-    /// Reads what [`Trouble::to_line`] has written.
+    /// Parses the output of [`Trouble::to_line`].
     pub(crate) fn from_line(line: &str) -> Self {
         let mut parts = line.splitn(3, ' ');
         let kind = match parts.next() {

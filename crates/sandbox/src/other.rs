@@ -1,4 +1,4 @@
-//! Systems that have no sandbox yet: nothing but full access can be had.
+//! Systems without a sandbox implementation: only full access is available.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -9,14 +9,14 @@ use crate::sandbox::{Level, Sandbox};
 
 const REASON: &str = "there is none for this operating system yet";
 
-/// What a supervisor would say.
+/// The report of a supervisor, which does not exist here.
 pub(crate) enum Word {}
 
 pub(crate) fn helper_main() -> Option<ExitCode> {
     None
 }
 
-/// No sandbox, no bounds.
+/// Without a sandbox there are no limits.
 pub(crate) fn resource_of(_signal: i32) -> Option<Resource> {
     None
 }

@@ -1,4 +1,4 @@
-//! A process, its output, its input, and its end.
+//! A process with its output, its input and its end.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,72 +20,50 @@ use crate::os;
 use crate::pty;
 use crate::sandbox::Sandbox;
 
-/// What to run and how.
 #[derive(Clone, Debug)]
 pub struct SpawnRequest {
-    /// Program and arguments.
     pub argv: Vec<String>,
-    /// Where.
     pub cwd: PathBuf,
-    /// The whole environment.
+    /// The complete environment.
     pub env: Vec<(String, String)>,
-    /// What it is connected to.
     pub io: Io,
-    /// The leave to run it, which also says what it may do.
+    /// The permit to run it, which also contains the profile.
     pub permit: Permit,
 }
 
-/// What a process is connected to.
+/// What a process's standard streams are connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// One pipe for both output streams, so that their order is kept; no input.
+    /// One pipe for both output streams, which keeps their order; no input.
     Pipe,
-    /// A terminal.
     Terminal,
     /// Our own standard streams.
     Inherit,
 }
 
-/// The process could not be started.
+/// Why a process could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
-    /// There is nothing to run.
     #[error("there is no command to run")]
     Empty,
     /// The system refused a pipe or a terminal.
     #[error("no {what} could be opened: {reason}")]
-    Connect {
-        /// What was asked for.
-        what: &'static str,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// The working directory is not there.
+    Connect { what: &'static str, reason: io::Error },
     #[error("the working directory {} cannot be used: {reason}", cwd.display())]
-    Directory {
-        /// The directory.
-        cwd: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// There is no sandbox that would keep the process to its profile.
+    Directory { cwd: PathBuf, reason: io::Error },
+    /// No sandbox can enforce the profile.
     #[error("the sandbox could not be built: {reason}")]
     Sandbox {
         /// What failed, and the system's reason.
         reason: String,
     },
-    /// The program is not there, or may not be run.
+    /// The program does not exist, or may not be executed.
     #[error("{program} could not be started: {reason}")]
-    Start {
-        /// The program.
-        program: String,
-        /// The system's reason.
-        reason: io::Error,
-    },
+    Start { program: String, reason: io::Error },
 }
 
-/// A running process. Dropping it ends the process and everything it started.
+/// A running process. Dropping it kills the process and everything it started.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -95,10 +73,10 @@ pub struct Process {
     connection: Arc<Connection>,
 }
 
-/// The other end of a process's output and input. It may be read while the process is waited for.
+/// Our end of a process's output and input. It can be read while the process is waited for.
 #[derive(Debug)]
 pub struct Connection {
-    /// None if the process uses our own streams.
+    /// `None` if the process uses our own streams.
     fd: Option<AsyncFd<OwnedFd>>,
     kind: Io,
 }
@@ -106,12 +84,12 @@ pub struct Connection {
 impl Process {
     /// Starts a process; returns once it runs under its profile.
     ///
-    /// The process ends with the thread of ours that starts it, so that must be one that stays.
+    /// The process is killed when the thread that started it ends, so that must be a long-lived one.
     pub async fn spawn(sandbox: &Sandbox, request: &SpawnRequest) -> Result<Self, SpawnError> {
         Self::spawn_reading(sandbox, request, None).await
     }
 
-    /// The same for a process on a pipe that also has something to read; [`Self::spawn`] gives it nothing.
+    /// Starts a process on a pipe with this stdin; with [`Self::spawn`] it gets none.
     pub async fn spawn_reading(
         sandbox: &Sandbox,
         request: &SpawnRequest,
@@ -168,10 +146,10 @@ impl Process {
         Arc::clone(&self.connection)
     }
 
-    /// Waits for the process to end, ends what it left behind, and returns its exit code.
+    /// Waits for the process to end, kills what it left behind, and returns its exit code.
     ///
-    /// A process ended by a signal has 128 and the number of the signal, as shells say it; on a
-    /// terminal it has 1, as clients of terminal sessions expect.
+    /// A process killed by a signal has 128 plus the signal number, as in shells; on a terminal it has 1, as
+    /// clients of terminal sessions expect.
     pub async fn wait(&mut self) -> io::Result<i32> {
         let status = self.child.wait().await?;
         if !self.group.supervised {
@@ -182,36 +160,36 @@ impl Process {
         Ok(match (status.code(), self.connection.kind) {
             (Some(code), _) => code,
             (None, Io::Terminal) => 1,
-            // By that signal everything in the sandbox was ended.
+            // This signal killed everything in the sandbox.
             _ if self.overrun.is_some() => 128 + Signal::KILL.as_raw(),
             (None, Io::Pipe | Io::Inherit) => 128 + status.signal().unwrap_or_default(),
         })
     }
 
-    /// Returns which of its bounds the process was ended for, once it has been waited for.
+    /// Returns which limit the process was killed for, once it has been waited for.
     pub fn overrun(&self) -> Option<Overrun> {
         self.overrun
     }
 
-    /// Returns the handle of everything that the process starts.
+    /// Returns a handle to everything the process starts.
     pub fn group(&self) -> Group {
         self.group
     }
 
-    /// Ends the process and everything in its group, at once.
+    /// Kills the process and everything in its group immediately.
     pub fn kill(&mut self) {
         self.group.kill();
         if !self.group.supervised {
-            // The group may be empty already; then this is what reaps the process itself.
+            // The group may already be empty; then this reaps the process itself.
             let _ = self.child.start_kill();
         }
     }
 }
 
-/// A process and what it started: in a sandbox all of it, else what has not left for a session of its
-/// own.
+/// A process and its descendants: in a sandbox all of them, otherwise those that have not started their own
+/// session.
 ///
-/// Good until the process has been waited for: after that its number may be given to another.
+/// Valid until the process has been waited for: after that its id may be reused.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     leader: Pid,
@@ -220,14 +198,14 @@ pub struct Group {
         expect(dead_code, reason = "sessions are found in /proc")
     )]
     kind: Io,
-    /// Whether the leader is a supervisor, which passes signals on and ends what it supervises.
+    /// Whether the leader is a supervisor, which forwards signals and kills what it supervises.
     supervised: bool,
 }
 
 impl Group {
-    /// Asks it to stop, as Ctrl-C does.
+    /// Interrupts it, as Ctrl-C does.
     pub fn interrupt(self) {
-        // Nobody left to ask is no concern of ours.
+        // It does not matter if no process is left.
         let _ = if self.supervised {
             kill_process(self.leader, Signal::INT)
         } else {
@@ -235,17 +213,17 @@ impl Group {
         };
     }
 
-    /// Ends it, at once.
+    /// Kills it immediately.
     pub fn kill(self) {
         if self.supervised {
-            // It ends everything first, and then itself: its end is the end of all.
+            // The supervisor kills everything first, and then exits: its end is the end of all.
             let _ = kill_process(self.leader, Signal::TERM);
             return;
         }
-        // Nobody left to end is the usual case. The number cannot have gone to another process yet:
-        // numbers are given out in a circle, and we come right after the end.
+        // Usually no process is left. The id cannot have been reused yet: ids are assigned cyclically, and
+        // this runs right after the end.
         let _ = kill_process_group(self.leader, Signal::KILL);
-        // An interactive shell gives each of its jobs a group, all in the session of its terminal.
+        // An interactive shell puts each job into its own group, all in the session of its terminal.
         #[cfg(target_os = "linux")]
         if self.kind == Io::Terminal {
             kill_session(self.leader);
@@ -253,7 +231,7 @@ impl Group {
     }
 }
 
-/// Ends every process whose session `leader` leads.
+/// Kills every process in the session of `leader`.
 #[cfg(target_os = "linux")]
 fn kill_session(leader: Pid) {
     let Ok(entries) = std::fs::read_dir("/proc") else { return };
@@ -270,8 +248,8 @@ fn kill_session(leader: Pid) {
     }
 }
 
-/// Finds the session in a line of `/proc/PID/stat`: the fourth word after the program's name, which
-/// may itself hold blanks and parentheses.
+/// Returns the session in a line of `/proc/PID/stat`: the fourth word after the program name, which may
+/// itself contain blanks and parentheses.
 #[cfg(target_os = "linux")]
 fn session_of(stat: &str) -> Option<i32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(3)?.parse().ok()
@@ -283,7 +261,8 @@ impl Connection {
         self.kind
     }
 
-    /// Tells whether Ctrl-C gives up what was typed: the terminal turns it into a signal, and drops the line.
+    /// Tells whether Ctrl-C discards the current line: the terminal turns it into a signal and drops the
+    /// line.
     pub fn drops_line_on_interrupt(&self) -> bool {
         let Some(fd) = self.fd.as_ref().filter(|_| self.kind == Io::Terminal) else { return false };
         tcgetattr(fd).is_ok_and(|settings| {
@@ -294,9 +273,9 @@ impl Connection {
         })
     }
 
-    /// Waits for output and appends it to `buffer`; false at its end.
+    /// Waits for output and appends it to `buffer`; returns false at the end.
     ///
-    /// Dropping the future loses nothing.
+    /// Cancel-safe.
     pub async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<bool> {
         let Some(fd) = &self.fd else { return Ok(false) };
         let mut chunk = [0; 16 * 1024];
@@ -308,7 +287,7 @@ impl Connection {
                 buffer.extend_from_slice(&chunk[..count]);
                 Ok(true)
             }
-            // Linux says so when the last process has closed the terminal.
+            // Linux returns this when the last process has closed the terminal.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
                 Ok(false)
             }
@@ -332,14 +311,14 @@ impl Connection {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // After `wait` the number may belong to somebody else; before it, it is ours.
+        // After `wait` the id may belong to another process; before it, it is ours.
         if self.child.id().is_some() {
             self.kill();
         }
     }
 }
 
-/// The command itself, without a sandbox.
+/// Builds the command without a sandbox.
 fn plain(request: &SpawnRequest) -> std::process::Command {
     let (program, arguments) = request.argv.split_first().expect("there is a program");
     let mut command = std::process::Command::new(program);
@@ -349,7 +328,7 @@ fn plain(request: &SpawnRequest) -> std::process::Command {
     command
 }
 
-/// Gives the process the usual signals, a session of its own, and a terminal if it has one to control.
+/// Gives the process default signal actions, its own session, and a controlling terminal if it has one.
 #[expect(unsafe_code, reason = "only between fork and exec can a process get a new session")]
 fn new_session(command: &mut std::process::Command, io: Io) {
     // SAFETY: the hook makes system calls only: it allocates nothing and takes no lock, which is
@@ -364,10 +343,10 @@ fn new_session(command: &mut std::process::Command, io: Io) {
             }
             #[cfg(target_os = "linux")]
             {
-                // What our own parent left open is not for commands.
+                // Descriptors that our own parent left open are not for commands.
                 crate::linux::close_on_exec_from_3()?;
-                // A killed agent takes the command itself with it; what the command started needs a
-                // namespace for that.
+                // Killing the agent kills the command itself; killing its children as well needs a
+                // namespace.
                 rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             }
             Ok(())
@@ -375,14 +354,14 @@ fn new_session(command: &mut std::process::Command, io: Io) {
     }
 }
 
-/// Gives the signals that end a program their usual effect.
+/// Restores the default action of the signals that end a program.
 ///
-/// An agent that was started in the background may itself ignore some; that is not for its commands to
-/// inherit, since nothing could interrupt them then.
+/// An agent that was started in the background may itself ignore some; its commands must not inherit that, or
+/// nothing could interrupt them.
 #[expect(unsafe_code, reason = "safe libraries leave out what must hold for handlers")]
 pub(crate) fn usual_signals() {
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the usual effect is no code of ours.
+        // SAFETY: the default action is not code of ours.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }

@@ -1,9 +1,9 @@
-//! What protected names stand for on the disk: one answer, for the sandbox and for patches.
+//! Resolves what protected names refer to on disk, in the same way for the sandbox and for patches.
 //!
-//! A name may be a link, and a `.git` may be a file that names the real directory; that one may have
-//! left its settings and hooks to another (`commondir`), have links inside, and have lent its working
-//! files to other directories: worktrees and submodules, each with a `.git` file that leads back. All
-//! of these decide what git will run, so all of them are protected with the name.
+//! A name may be a symbolic link, and a `.git` may be a file that names the real directory. That directory
+//! may delegate its settings and hooks to another one (`commondir`), contain links, and have worktrees and
+//! submodules elsewhere, each with a `.git` file that refers back. All of these decide what git will run, so
+//! all of them are protected with the name.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -15,42 +15,39 @@ use std::path::{Component, Path, PathBuf};
 use policy::{PROTECTED_NAMES, Profile};
 use rustix::fs::{Mode, OFlags, open};
 
-/// Links that are followed from one name, as many as the kernel follows.
+/// Links followed from one name, as many as the kernel follows.
 const LINKS_MAX: usize = 40;
-/// Bytes of a file that names a directory.
+/// Size limit of a file that names a directory.
 const POINTER_BYTES_MAX: u64 = 4096;
-/// Bytes of a submodule's settings that are searched for its directory.
+/// How much of a submodule's settings is searched for its directory.
 const CONFIG_BYTES_MAX: u64 = 64 * 1024;
-/// Entries of a git directory that are looked at, and worktrees and submodules of it.
+/// How many entries of a git directory are examined, and how many of its worktrees and submodules.
 const ENTRIES_MAX: usize = 1024;
 /// How deeply the names of submodules may be nested.
 const MODULE_DEPTH_MAX: usize = 8;
-/// How far below a root repositories are looked for, in how many directories, and how many entries
-/// and repositories there may be.
+/// How deep below a root repositories are searched for, in how many directories, and how many entries and
+/// repositories there may be.
 const NESTED_DEPTH_MAX: usize = 4;
 const NESTED_DIRECTORIES_MAX: usize = 1000;
 const NESTED_ENTRIES_MAX: usize = 20_000;
 const NESTED_MAX: usize = 128;
 
-/// What a protected name stands for cannot be found out.
+/// What a protected name refers to cannot be determined.
 #[derive(Debug, thiserror::Error)]
 #[error("what {} stands for cannot be found out: {reason}", path.display())]
 pub struct Unresolved {
-    /// The name.
     pub path: PathBuf,
-    /// The system's reason.
     pub reason: io::Error,
 }
 
-/// Finds everything that stays read-only under a profile, as it is on the disk now: the names
-/// themselves, every link on the way to what they stand for, and that. Of what does not exist, the
-/// first missing part.
+/// Finds everything that is read-only under a profile, as it is on disk now: the names themselves, every link
+/// on the way to their targets, and the targets. For a missing path, its first missing component.
 pub fn protected(profile: &Profile) -> Result<BTreeSet<PathBuf>, Unresolved> {
     resolve(&profile.protected_paths())
 }
 
-/// Finds what is below a directory, not too deep, that would be protected at its top: repositories
-/// inside of a workspace, and settings in them. Links are not followed.
+/// Finds names below a directory, not too deep, that would be protected at its top: repositories inside a
+/// workspace, and settings in them. Links are not followed.
 pub fn protected_below(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut ahead = VecDeque::from([(root.to_owned(), 0)]);
@@ -67,7 +64,7 @@ pub fn protected_below(root: &Path) -> Vec<PathBuf> {
             }
             let name = entry.file_name();
             if PROTECTED_NAMES.iter().any(|protected| name == *protected) {
-                // What is at the top is protected whether it exists or not.
+                // At the top they are protected whether they exist or not.
                 if depth > 0 {
                     found.push(entry.path());
                 }
@@ -82,7 +79,7 @@ pub fn protected_below(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// As [`protected`], of these names.
+/// Like [`protected`], for these names.
 pub(crate) fn resolve(names: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Unresolved> {
     let mut all = BTreeSet::new();
     for path in names {
@@ -95,7 +92,7 @@ pub(crate) fn resolve(names: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Unresolved
     Ok(all)
 }
 
-/// Notes what belongs to a repository besides `git`, its directory or the file that names it.
+/// Collects what belongs to a repository besides `git`, its directory or the file that names it.
 fn repository(git: &Path, noted: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     let named = pointer(git, POINTER_BYTES_MAX)
         .and_then(|text| Some(beside(git, text.strip_prefix(b"gitdir:")?)));
@@ -103,7 +100,7 @@ fn repository(git: &Path, noted: &mut BTreeSet<PathBuf>) -> io::Result<()> {
         Some(named) => follow(&named, noted)?,
         None => git.to_owned(),
     };
-    // A worktree has its own head and index; settings and hooks are those of the common directory.
+    // A worktree has its own head and index; settings and hooks are in the common directory.
     let pointer = pointer(&directory.join("commondir"), POINTER_BYTES_MAX);
     let common = match pointer {
         Some(text) => follow(&directory.join(OsStr::from_bytes(text.trim_ascii())), noted)?,
@@ -111,12 +108,12 @@ fn repository(git: &Path, noted: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     };
     for directory in BTreeSet::from([&directory, &common]) {
         for (link, _) in entries(directory).filter(|(_, kind)| kind.is_symlink()) {
-            // One that leads nowhere is safe where it is.
+            // A dangling link is safe where it is.
             let _ = follow(&link, noted);
         }
     }
     for back in worktrees(&common).into_iter().chain(modules(&common)) {
-        // One that was removed without telling git is no concern of anybody.
+        // A worktree that was removed without telling git does not matter.
         if back.symlink_metadata().is_ok() {
             follow(&back, noted)?;
         }
@@ -124,7 +121,7 @@ fn repository(git: &Path, noted: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The `.git` files of the worktrees that a git directory has lent out.
+/// Returns the `.git` files of the worktrees of a git directory.
 fn worktrees(common: &Path) -> Vec<PathBuf> {
     let all = entries(&common.join("worktrees")).filter_map(|(worktree, _)| {
         let text = pointer(&worktree.join("gitdir"), POINTER_BYTES_MAX)?;
@@ -133,7 +130,7 @@ fn worktrees(common: &Path) -> Vec<PathBuf> {
     all.collect()
 }
 
-/// The `.git` files of the submodules whose directories are inside of a git directory.
+/// Returns the `.git` files of the submodules whose directories are inside a git directory.
 fn modules(common: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut ahead = vec![(common.join("modules"), 0)];
@@ -143,7 +140,7 @@ fn modules(common: &Path) -> Vec<PathBuf> {
         if looked > ENTRIES_MAX {
             break;
         }
-        // A name may have slashes in it, so what has no head is on the way to one that has.
+        // A name may contain slashes, so a directory without a head may be a parent of one.
         if directory.join("HEAD").symlink_metadata().is_ok() {
             let config = pointer(&directory.join("config"), CONFIG_BYTES_MAX).unwrap_or_default();
             let worktree = worktree_of(&config).map(|worktree| directory.join(worktree));
@@ -157,7 +154,7 @@ fn modules(common: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Reads `core.worktree` in the settings that git itself has written for a submodule.
+/// Reads `core.worktree` from the settings that git itself has written for a submodule.
 fn worktree_of(config: &[u8]) -> Option<PathBuf> {
     let value = config.split(|byte| *byte == b'\n').find_map(|line| {
         let rest = line.trim_ascii().strip_prefix(b"worktree")?;
@@ -167,26 +164,26 @@ fn worktree_of(config: &[u8]) -> Option<PathBuf> {
     Some(OsStr::from_bytes(value).into())
 }
 
-/// Lists a directory, as far as it is looked at.
+/// Lists a directory, up to the limit.
 fn entries(directory: &Path) -> impl Iterator<Item = (PathBuf, fs::FileType)> + use<> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.take(ENTRIES_MAX).filter_map(|entry| Some((entry.path(), entry.file_type().ok()?)))
 }
 
-/// Reads a short regular file; nothing else is opened for longer than it takes to see what it is.
+/// Reads a short regular file; anything else is opened only long enough to see what it is.
 fn pointer(file: &Path, bytes_max: u64) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = open(file, flags, Mode::empty()).ok()?;
     files::read_opened(&files::regular(opened.into()).ok()?, bytes_max).ok()
 }
 
-/// A path as a file says it, which may begin where the file is.
+/// Resolves a path in a file, which may be relative to that file.
 fn beside(file: &Path, text: &[u8]) -> PathBuf {
     let named = OsStr::from_bytes(text.trim_ascii());
     file.parent().map_or_else(|| named.into(), |parent| parent.join(named))
 }
 
-/// Goes along a path one part at a time, notes every link on it and its end, and returns the end.
+/// Follows a path component by component, records every link and the target, and returns the target.
 pub(crate) fn follow(path: &Path, noted: &mut BTreeSet<PathBuf>) -> io::Result<PathBuf> {
     let mut parts: Vec<OsString> = reversed(path);
     let mut here = PathBuf::from("/");
@@ -200,7 +197,7 @@ pub(crate) fn follow(path: &Path, noted: &mut BTreeSet<PathBuf>) -> io::Result<P
         let found = match next.symlink_metadata() {
             Ok(found) => found,
             Err(error) => match error.kind() {
-                // Nothing can be below what is not there, or is no directory, or cannot be entered.
+                // Nothing can be below a path that does not exist, is not a directory, or cannot be entered.
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                     here = next;
                     break;
@@ -228,7 +225,7 @@ pub(crate) fn follow(path: &Path, noted: &mut BTreeSet<PathBuf>) -> io::Result<P
     Ok(here)
 }
 
-/// The parts of a path, the last first.
+/// Returns the components of a path, last first.
 fn reversed(path: &Path) -> Vec<OsString> {
     let parts = path.components().rev().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
@@ -238,7 +235,7 @@ fn reversed(path: &Path) -> Vec<OsString> {
     parts.collect()
 }
 
-/// Directories with many others in them that no person works in.
+/// Directories with many entries in which nobody works.
 const PASSED_OVER: [&str; 2] = ["node_modules", "__pycache__"];
 
 #[cfg(test)]
@@ -249,7 +246,7 @@ mod tests {
 
     use super::{protected_below, resolve};
 
-    /// Lays out a tree: `path = contents`, `path -> target`, or `path/`, one a line.
+    /// Creates a tree: `path = contents`, `path -> target`, or `path/`, one per line.
     fn lay_out(root: &Path, tree: &str) {
         for line in tree.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let link = line.split_once(" -> ");
@@ -285,12 +282,12 @@ mod tests {
         check("w/.git/HEAD = x", "w/.git");
         check("w/.git -> store\nw/store/HEAD = x", "w/.git w/store");
         check("w/.git -> ../a\na -> b\nb/HEAD = x", "a b w/.git");
-        // Missing parts are protected where they begin.
+        // A missing path is protected at its first missing component.
         check("w/.git = gitdir: sub/real", "w/.git w/sub");
         check("w/.git = gitdir: ../store\nstore/HEAD = x", "store w/.git");
         check("w/.git = gitdir: {root}/link\nlink -> store\nstore/x = x", "link store w/.git");
         check("w/.git = nothing", "w/.git");
-        // A worktree: settings and hooks are in the common directory, and others belong to it, too.
+        // A worktree: settings and hooks are in the common directory, and other worktrees belong to it, too.
         check(
             "w/.git = gitdir: {root}/main/.git/worktrees/w
              main/.git/HEAD = x
@@ -301,7 +298,7 @@ mod tests {
              v/.git = gitdir: x",
             "main/.git main/.git/worktrees/w v/.git w/.git",
         );
-        // Submodules: the file in each leads back into the repository.
+        // Submodules: the file in each refers back to the repository.
         check(
             "w/.git/modules/a/HEAD = x
              w/.git/modules/a/config = [core]\\n
@@ -315,7 +312,7 @@ mod tests {
              w/libs/b/c/.git = gitdir: x",
             "w/.git w/libs/b/.git w/libs/b/c/.git",
         );
-        // Links inside of the directory lead to what counts as much.
+        // Links inside the directory lead to files that matter as much.
         check(
             "w/.git/HEAD = x\nw/.git/hooks -> ../hooks\nw/.git/config -> {root}/config\nw/hooks/x = x\nconfig = x",
             "config w/.git w/.git/config w/.git/hooks w/hooks",

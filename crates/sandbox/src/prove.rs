@@ -1,9 +1,9 @@
-//! Proof that the sandbox holds: everything that is forbidden is tried inside of it.
+//! Proves that the sandbox holds: attempts everything that is forbidden inside it.
 //!
-//! [`run`] makes a ground for each attempt outside of the sandbox, starts our own program inside,
-//! which makes the attempt ([`attempt`]), and then looks at the ground again. An attempt has been
-//! held only if it says that it was refused and nothing on the ground has changed. Without a level
-//! the same attempts run without a sandbox: that is how we know that they try something.
+//! [`run`] creates a test ground for each attempt outside the sandbox, starts our own program inside, which
+//! makes the attempt ([`attempt`]), and then checks the ground again. An attempt is held only if it reports a
+//! refusal and nothing on the ground has changed. Without a level the same attempts run without a sandbox,
+//! which shows that they really attempt something.
 
 mod attempts;
 mod ground;
@@ -39,83 +39,71 @@ pub struct Proof {
     pub sandbox: Sandbox,
     /// Our own program, which makes the attempts.
     pub program: PathBuf,
-    /// The mode.
     pub mode: SandboxMode,
-    /// Where the grounds are made: a directory that the user may write in.
+    /// Where the grounds are created: a directory that the user may write to.
     pub base: PathBuf,
-    /// The environment that commands would get theirs from.
+    /// The environment from which the environment of commands is derived.
     pub env: Vec<(String, String)>,
-    /// The only attempts to make; all if it is empty.
+    /// The only attempts to make; all if empty.
     pub only: Vec<String>,
 }
 
-/// What came of one attempt.
+/// The result of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// What kind of thing was tried.
+    /// The category of the attempt.
     pub group: &'static str,
-    /// The attempt's name.
     pub name: &'static str,
-    /// What was tried.
+    /// What was attempted.
     pub what: &'static str,
-    /// How it ended.
     pub verdict: Finding,
-    /// What refused it, or what it managed.
+    /// What refused it, or what it achieved.
     pub by: String,
-    /// What is no longer as it was.
+    /// What has changed on the ground.
     pub damage: Vec<String>,
-    /// What it is said to come to without a sandbox.
+    /// The expected result without a sandbox.
     pub outside: &'static str,
 }
 
-/// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
-    /// As it must: what is forbidden was refused, what is allowed works.
+    /// As expected: what is forbidden was refused, or what is allowed works.
     Held,
     /// What is forbidden was possible.
     Escaped,
-    /// What is allowed was refused, or the attempt itself came to grief.
+    /// What is allowed was refused, or the attempt itself failed.
     Broken,
-    /// What is forbidden was possible, as this level is known to leave it: docs/safety.md says so.
+    /// What is forbidden was possible, as documented for this level in docs/safety.md.
     Known,
-    /// It could not be tried on this machine.
+    /// It could not be attempted on this machine.
     Void,
     /// Without a sandbox: it works.
     Works,
-    /// Without a sandbox: it does not work, and nobody said that it would.
+    /// Without a sandbox: it does not work, and was not expected to.
     Refused,
 }
 
 impl Finding {
-    /// Tells whether the attempt ended as it must not.
+    /// Tells whether this is a failure of the sandbox.
     pub fn is_bad(self) -> bool {
         matches!(self, Self::Escaped | Self::Broken)
     }
 }
 
-/// The attempts could not be made.
+/// Why the attempts could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProveError {
-    /// There is no such attempt.
     #[error("there is no attempt `{0}`")]
     Unknown(String),
-    /// The directory for the grounds cannot be used.
     #[error("no ground can be made in {}: {reason}", base.display())]
-    Ground {
-        /// The directory.
-        base: PathBuf,
-        /// The system's reason.
-        reason: std::io::Error,
-    },
-    /// The sandbox cannot be had on this machine.
+    Ground { base: PathBuf, reason: std::io::Error },
     #[error("this sandbox cannot be had here: {0}")]
     Unavailable(String),
 }
 
-/// What an attempt tells the prover, as one line of its output.
+/// What an attempt reports to the prover, as one line of its output.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Told {
@@ -124,7 +112,7 @@ enum Told {
     Void(String),
 }
 
-/// Makes one attempt, inside; returns the line that tells the prover what came of it.
+/// Makes one attempt, inside; returns the line that reports the result to the prover.
 pub fn attempt(name: &str, ground: &Path) -> Result<String, ProveError> {
     let unknown = || ProveError::Unknown(name.to_owned());
     if name == NOTHING {
@@ -143,7 +131,7 @@ pub fn attempt(name: &str, ground: &Path) -> Result<String, ProveError> {
     }))
 }
 
-/// Makes all attempts and gives each row to `report`, in the order of the table.
+/// Makes all attempts and passes each row to `report`, in the order of the table.
 pub async fn run(proof: Proof, mut report: impl FnMut(Row)) -> Result<(), ProveError> {
     let control = proof.sandbox.level.is_none();
     let rows: Vec<_> = attempts::all()
@@ -190,7 +178,7 @@ fn make_ground(proof: &Proof) -> Result<Live, ProveError> {
         .map_err(|reason| ProveError::Ground { base: proof.base.clone(), reason })
 }
 
-/// Makes one attempt; returns the ground too if it is as good as new.
+/// Makes one attempt; also returns the ground if it can be reused.
 async fn prove_one(
     proof: &Proof,
     mut live: Live,
@@ -214,7 +202,7 @@ async fn prove_one(
     (row, untouched.then_some(live))
 }
 
-/// Says how an attempt ended.
+/// Evaluates an attempt.
 fn judge(row: &Attempt, level: Level, told: Told, damage: &[String]) -> (Finding, String) {
     let intact = damage.is_empty();
     match (row.want, told) {
@@ -232,7 +220,7 @@ fn judge(row: &Attempt, level: Level, told: Told, damage: &[String]) -> (Finding
     }
 }
 
-/// Says how an attempt without a sandbox ended.
+/// Evaluates an attempt without a sandbox.
 fn judge_without(row: &Attempt, told: Told, damage: &[String], root: bool) -> (Finding, String) {
     let (done, by) = match told {
         Told::Done(by) => (row.want != Want::NoTrace, by),
@@ -249,7 +237,7 @@ fn judge_without(row: &Attempt, told: Told, damage: &[String], root: bool) -> (F
     }
 }
 
-/// Makes one attempt in a ground of its own; returns what it told and what it did to the ground.
+/// Makes one attempt on its own ground; returns its report and the damage to the ground.
 async fn try_once(
     proof: &Proof,
     live: &mut Live,
@@ -270,7 +258,7 @@ async fn try_once(
         let mut process = spawned.map_err(|error| error.to_string())?;
         let connection = process.connection();
         let work = async {
-            // Whoever holds the output open after the end is not waited for.
+            // A process that keeps the output open after the end is not waited for.
             let code = tokio::select! {
                 code = process.wait() => code,
                 () = async {
@@ -311,7 +299,7 @@ async fn try_once(
     Ok((told, damage))
 }
 
-/// Decides about what is asked for after an attempt, and does it as far as it is permitted.
+/// Asks the policy about the follow-up of an attempt, and performs it as far as it is permitted.
 async fn follow_up(proof: &Proof, ground: &Ground, then: Then) -> std::io::Result<()> {
     let profile = profile(proof, ground, false);
     let rules = parse_rules("prove", attempts::lifted::RULES).map_err(std::io::Error::other)?;
@@ -329,7 +317,7 @@ async fn follow_up(proof: &Proof, ground: &Ground, then: Then) -> std::io::Resul
                 None => Ok(()),
             }
         }
-        // No attempt leaves anything running that could be typed into.
+        // No attempt leaves a process running that reads input.
         Effect::Input(_) => Ok(()),
         Effect::Command(mut request) => {
             let names = policy.programs(&request);
@@ -345,7 +333,7 @@ async fn follow_up(proof: &Proof, ground: &Ground, then: Then) -> std::io::Resul
             };
             let CommandRequest { argv, cwd, .. } = request;
             let request = SpawnRequest { argv, cwd, env, io: crate::Io::Pipe, permit };
-            // One that cannot be started does nothing.
+            // A command that cannot be started does nothing.
             let Ok(mut process) = Process::spawn(&proof.sandbox, &request).await else {
                 return Ok(());
             };
@@ -355,7 +343,7 @@ async fn follow_up(proof: &Proof, ground: &Ground, then: Then) -> std::io::Resul
     }
 }
 
-/// The profile that an attempt is made under.
+/// Returns the profile of an attempt.
 fn profile(proof: &Proof, ground: &Ground, network: bool) -> Profile {
     match proof.sandbox.level {
         None => Profile::full_access(),
@@ -393,7 +381,7 @@ fn permit(profile: &Profile) -> Permit {
     verdict.permit(profile).expect("leave to run is a permit")
 }
 
-/// Reads what an attempt told, or makes it of how the attempt ended.
+/// Parses the report of an attempt, or derives it from how the attempt ended.
 fn read_told(output: &[u8], code: i32, row: Option<&Attempt>) -> Result<Told, String> {
     let text = String::from_utf8_lossy(output);
     let line = text.lines().find_map(|line| line.split_once(MARK)).map(|(_, line)| line);
@@ -412,21 +400,20 @@ fn read_told(output: &[u8], code: i32, row: Option<&Attempt>) -> Result<Told, St
 }
 
 fn tell(told: &Told) -> String {
-    // Encoding two words and a text cannot fail.
+    // Serializing two words and a text cannot fail.
     format!("{MARK}{}", serde_json::to_string(told).unwrap_or_default())
 }
 
-/// The attempt that tries nothing: if it cannot be made, the sandbox is not to be had.
+/// The attempt that does nothing: if it fails, there is no sandbox.
 const NOTHING: &str = "nothing";
-/// What the line of an attempt begins with, among whatever else it prints.
+/// Prefix of the report line, among other output of an attempt.
 const MARK: &str = "heddle-attempt:";
-/// What attempts may use: little, so that going beyond it does no harm where nothing keeps them from it.
+/// Limits of attempts: low, so that exceeding them does no harm if nothing enforces them.
 const LIMITS: Limits = Limits { processes: Some(256), memory_bytes: Some(256 << 20) };
-/// How many attempts are made at once.
+/// How many attempts run concurrently.
 const AT_ONCE: usize = 4;
-/// How long an attempt may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long output that is still on its way is waited for.
+/// How long to wait for output that is still on its way.
 const DRAIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -493,7 +480,7 @@ mod tests {
         assert!(matches!(told, Ok(Told::Refused(by)) if by == "EROFS"));
         let signal = read_told(b"", 128 + libc::SIGSYS, Some(row));
         assert!(matches!(signal, Ok(Told::Refused(by)) if by == "SIGSYS"));
-        // An attempt that crashes or says nothing has not been refused.
+        // An attempt that crashes or reports nothing has not been refused.
         for (output, code) in [(&b""[..], 128 + libc::SIGSEGV), (b"", 0), (b"heddle-attempt:{", 0)]
         {
             assert!(read_told(output, code, Some(row)).is_err(), "{output:?} {code}");

@@ -14,7 +14,8 @@ pub(crate) fn open_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     #[cfg(target_os = "linux")]
     let ours = openpt(flags | OpenptFlags::CLOEXEC)?;
-    // Elsewhere it cannot be asked for at once; a process that is started in between would inherit it.
+    // Elsewhere the flag cannot be set atomically; a process started in between would inherit the
+    // descriptor.
     #[cfg(not(target_os = "linux"))]
     let ours = {
         let ours = openpt(flags)?;

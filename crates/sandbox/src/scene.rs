@@ -1,5 +1,5 @@
-//! What has a say in what a command runs outside of the sandbox, found on the disk; and an environment
-//! for such commands in which nothing leads to where a model can write.
+//! Finds on disk what decides which program a command would run outside the sandbox, and builds an
+//! environment for such commands in which nothing refers to where a model can write.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,9 +9,9 @@ use policy::{Profile, Scene};
 
 use crate::protected::follow;
 
-/// What shells search where no `PATH` is set.
+/// What shells search if `PATH` is not set.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Variables that say something about the user, the terminal or the network, and name no file.
+/// Variables that describe the user, the terminal or the network, and name no file.
 const FACTS: [&str; 42] = [
     "ALL_PROXY",
     "AWS_DEFAULT_REGION",
@@ -56,11 +56,11 @@ const FACTS: [&str; 42] = [
     "XDG_VTNR",
     "_",
 ];
-/// Variables that name a place and have nothing run from there. The home is looked at by itself.
+/// Variables that name a place from which nothing is run. The home is checked separately.
 const PLACES: [&str; 9] =
     ["GPG_TTY", "HOME", "OLDPWD", "PWD", "SSH_AUTH_SOCK", "SSH_TTY", "TEMP", "TMP", "TMPDIR"];
-/// Variables with files or directories that programs read settings, libraries or programs from: all of
-/// them must be out of reach.
+/// Variables with files or directories from which programs read settings, libraries or programs: all of them
+/// must be out of the model's reach.
 const SOURCES: [&str; 37] = [
     "ANDROID_HOME",
     "CARGO_HOME",
@@ -100,13 +100,13 @@ const SOURCES: [&str; 37] = [
     "XDG_CONFIG_HOME",
     "XDG_DATA_DIRS",
 ];
-/// What stands between the parts of such a variable, for one program or another.
+/// Separators in such variables, for one program or another.
 const BETWEEN: [char; 6] = [':', ';', ',', ' ', '\t', '\n'];
 
-/// Looks for what decides what a command runs.
+/// Collects what decides which programs a command runs.
 ///
-/// `names` are the programs that [`policy::Policy::programs`] asks about, `own` is the directory of the
-/// thread, and `env` the environment of commands, of which [`outside_env`] is left outside.
+/// `names` are the programs from [`policy::Policy::programs`], `own` is the thread's directory, and `env` the
+/// environment of commands, which [`outside_env`] reduces for commands outside.
 pub fn scene(
     names: BTreeSet<String>,
     cwd: &Path,
@@ -133,12 +133,11 @@ pub fn scene(
     }
 }
 
-/// Makes an environment for commands that run outside of the sandbox of this profile: variables that are
-/// known to have nothing run, as far as no part of them leads to where a model can write, and those that
-/// the user has `set` for commands.
+/// Builds an environment for commands outside the sandbox of this profile: variables known to run nothing,
+/// unless a part of them refers to where a model can write, and those that the user has `set` for commands.
 ///
-/// A list of what may pass, since the variables that have something run (`LD_PRELOAD`, `NODE_OPTIONS`,
-/// `GIT_SSH_COMMAND`, `LESSOPEN`, …) are as many as there are programs.
+/// This is a list of what may pass, since variables that run something (`LD_PRELOAD`, `NODE_OPTIONS`,
+/// `GIT_SSH_COMMAND`, `LESSOPEN`, …) are as numerous as programs.
 pub fn outside_env(
     env: Vec<(String, String)>,
     set: &[String],
@@ -146,7 +145,7 @@ pub fn outside_env(
 ) -> Vec<(String, String)> {
     let reach: Vec<&Path> = profile.within_reach().collect();
     let is_open = |text: &str| {
-        // What these links stand for depends on who asks.
+        // What these links refer to depends on the process.
         let shifts = ["/proc", "/dev/fd"].iter().any(|of| Path::new(text).starts_with(of));
         let open =
             || places(Path::new(text)).iter().any(|at| reach.iter().any(|r| at.starts_with(r)));
@@ -166,13 +165,13 @@ pub fn outside_env(
             } else if is(&SOURCES) {
                 value.split(BETWEEN).all(|part| closed(&part))
             } else if known.starts_with("LC_") || matches!(known.as_str(), "LANG" | "LANGUAGE") {
-                // A locale is a name, and its files are looked for under it.
+                // A locale is a name under which its files are searched.
                 !value.contains('/')
             } else if known.ends_with("PAGER") {
-                // So we set it ourselves; any other value is a command.
+                // We set this value ourselves; any other one is a command.
                 value == "cat"
             } else {
-                // Those of the network are written in both ways.
+                // Network variables are written in both cases.
                 FACTS.contains(&known.as_str())
             };
             passes.then_some((name, value))
@@ -180,7 +179,7 @@ pub fn outside_env(
         .collect()
 }
 
-/// Finds a program as a shell would; returns every place that has a say in which one it is.
+/// Finds a program as a shell would; returns every path that decides which one it is.
 fn find(name: &str, path: &str) -> Option<Vec<PathBuf>> {
     if name.contains('/') {
         let file = Path::new(name);
@@ -202,7 +201,7 @@ fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Every link on a path, the path itself and its end.
+/// Returns every link on a path, the path itself and its target.
 fn places(path: &Path) -> BTreeSet<PathBuf> {
     let mut all = BTreeSet::from([path.to_owned()]);
     // A path that cannot be followed leads nowhere.
@@ -252,7 +251,7 @@ mod tests {
         let (_directory, root) = lab();
         for (name, path, want) in [
             ("a", "{}/s/bin", Some("s/bin s/bin/a")),
-            // What is within reach is not searched.
+            // Directories within reach are not searched.
             ("a", "{}/w/bin:.::bin:{}/w/way:{}/s/bin", Some("s/bin s/bin/a")),
             ("c", "{}/s/bin", Some("s/bin s/bin/c w/bin/c")),
             ("d", "{}/s/bin", Some("s/bin s/bin/d s/real/d")),

@@ -1,5 +1,5 @@
-//! What the agent tells the process that builds a sandbox: pairs of a key and a value, each ended by
-//! a NUL byte, which no path, argument or variable can hold.
+//! The description of a sandbox that the agent passes to the helper: key-value pairs, each ended by a NUL
+//! byte, which no path, argument or variable can contain.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -8,16 +8,15 @@ use std::path::PathBuf;
 use crate::limits::Limits;
 use crate::sandbox::Level;
 
-/// One sandboxed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
     pub(crate) level: Level,
     pub(crate) network: bool,
     /// Whether its standard streams are a terminal that it should control.
     pub(crate) terminal: bool,
-    /// Directories in which it may write.
+    /// Directories it may write to.
     pub(crate) writable: Vec<PathBuf>,
-    /// What stays read-only inside of them, whether it exists or not.
+    /// What is read-only inside them, whether it exists or not.
     pub(crate) protected: Vec<PathBuf>,
     /// Directories whose files it cannot open.
     pub(crate) hidden: Vec<PathBuf>,
@@ -29,13 +28,13 @@ pub(crate) struct Spec {
     pub(crate) argv: Vec<OsString>,
 }
 
-/// The text cannot be a specification.
+/// Why a text is not a valid description.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SpecError {
-    /// It is cut off, or something has a NUL byte in it.
+    /// It is truncated, or a value contains a NUL byte.
     #[error("a part of the command has a NUL byte in it")]
     Nul,
-    /// It was not written by this version of us.
+    /// It was not written by this version of heddle.
     #[error("the description of the sandbox cannot be read: {0}")]
     Unreadable(&'static str),
 }
@@ -133,7 +132,7 @@ impl Spec {
     }
 }
 
-/// A bound that cannot be read must not become none.
+/// A limit that cannot be parsed must not become "unlimited".
 fn number(value: &[u8]) -> Result<u64, SpecError> {
     let value = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
     value.ok_or(SpecError::Unreadable("a bound is no number"))

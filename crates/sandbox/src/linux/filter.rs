@@ -1,8 +1,8 @@
 //! Which system calls a sandboxed process may make.
 //!
-//! Everything is allowed but for what is listed: the list is about ways out of the sandbox and about
-//! parts of the kernel that no build or test needs. A call that is newer than this file is answered
-//! as an older kernel would, and so are the calls of other binary interfaces.
+//! Everything is allowed except the listed calls: ways out of the sandbox, and parts of the kernel that no
+//! build or test needs. A call that is newer than this file fails as on an older kernel, and so do calls of
+//! other ABIs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +15,7 @@ use seccompiler::{
 
 use crate::sandbox::Level;
 
-/// Installs the filter for this process and for everything it starts.
+/// Installs the filter for this process and everything it starts.
 pub(crate) fn install(level: Level, network: bool) -> io::Result<()> {
     for program in [absent()?, refused(level, network)?] {
         seccompiler::apply_filter(&program).map_err(io::Error::other)?;
@@ -23,16 +23,15 @@ pub(crate) fn install(level: Level, network: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// A condition on a call.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Calls that look as if the kernel had none of them: whoever uses them knows another way.
+/// Calls that fail as if the kernel did not have them: programs that use them have a fallback.
 fn absent() -> io::Result<BpfProgram> {
-    // The arguments of these are in memory, where no filter can look.
+    // The arguments of these are in memory, where a filter cannot look.
     let rules = [libc::SYS_clone3, libc::SYS_openat2].map(|call| (call, Vec::new()));
     let mut program = compile(Rules::from(rules), libc::ENOSYS)?;
-    // Before anything else: load the number of the call; from the first unknown one on, it is absent.
-    // This takes in the calls of the x32 interface, whose numbers begin far above.
+    // Before anything else: load the number of the call; everything from the first unknown one on is absent.
+    // This includes the calls of the x32 ABI, whose numbers are far above.
     let first_unknown = u32::try_from(FIRST_UNKNOWN).unwrap_or(u32::MAX);
     let error = u32::from(SeccompAction::Errno(libc::ENOSYS.unsigned_abs()));
     let head = [
@@ -69,7 +68,7 @@ fn compile(rules: Rules, errno: i32) -> io::Result<BpfProgram> {
         .map_err(io::Error::other)
 }
 
-/// New namespaces bring new privileges inside of them, and with these more of the kernel.
+/// New namespaces bring new privileges inside them, and so access to more of the kernel.
 fn new_namespaces(rules: &mut Rules) {
     let all = [
         libc::CLONE_NEWUSER,
@@ -84,11 +83,11 @@ fn new_namespaces(rules: &mut Rules) {
         add(rules, libc::SYS_unshare, &[has(0, flag)]);
         add(rules, libc::SYS_clone, &[has(0, flag)]);
     }
-    // Of `clone` this bit is a part of a signal's number.
+    // For `clone` this bit is part of a signal number.
     add(rules, libc::SYS_unshare, &[has(0, NEW_TIME)]);
 }
 
-/// A file that runs with the rights of its owner would give them to whoever finds it later.
+/// A set-user-id file would give its owner's rights to anyone who runs it later.
 fn privileged_files(rules: &mut Rules) {
     for bit in [libc::S_ISUID, libc::S_ISGID].map(u32::cast_signed) {
         add(rules, libc::SYS_fchmod, &[has(1, bit)]);
@@ -101,7 +100,7 @@ fn privileged_files(rules: &mut Rules) {
             add(rules, libc::SYS_mknod, &[has(1, bit)]);
             add(rules, libc::SYS_creat, &[has(1, bit)]);
         }
-        // Without one of these flags the mode means nothing, and may be anything.
+        // Without one of these flags the mode is ignored, and may be anything.
         for flag in [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY] {
             add(rules, libc::SYS_openat, &[has(2, flag), has(3, bit)]);
             #[cfg(target_arch = "x86_64")]
@@ -110,24 +109,24 @@ fn privileged_files(rules: &mut Rules) {
     }
 }
 
-/// Typing into a terminal from inside of it, and what else a console can be told.
+/// Injecting input into a terminal, and other console requests.
 fn terminals(rules: &mut Rules) {
     for request in [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD, libc::TIOCCONS] {
         add(rules, libc::SYS_ioctl, &[equals(1, request)]);
     }
 }
 
-/// Whoever opens a file for writing waits until its lease is given back, up to a minute, and a file that can
-/// be read can be leased.
+/// Opening a leased file for writing blocks until the lease is returned, up to a minute, and any readable
+/// file can be leased.
 fn leases(rules: &mut Rules) {
     for request in [libc::F_SETLEASE, F_SETDELEG] {
         add(rules, libc::SYS_fcntl, &[equals(1, request)]);
     }
 }
 
-/// Without a network there are no sockets but pairs of them. With one there are those of the
-/// Internet, and what asks the kernel for addresses. Unix sockets stay closed: behind them sit
-/// programs that do things for whoever asks.
+/// Without network access there are no sockets except pairs. With it there are Internet sockets, and those
+/// that query the kernel for addresses. Unix sockets stay blocked: the programs behind them act on behalf of
+/// any client.
 fn sockets(rules: &mut Rules, network: bool) {
     if network {
         let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
@@ -150,14 +149,14 @@ fn sockets(rules: &mut Rules, network: bool) {
         }
     }
     add(rules, libc::SYS_socketpair, &[differs(0, libc::AF_UNIX)]);
-    // These can send to any address, pair or not; a raw one is one of them under another name.
+    // These can send to any address, paired or not; a raw socket is an alias of one of them.
     for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
         add(rules, libc::SYS_socketpair, &[masked(1, 0xf, kind)]);
     }
 }
 
-/// What namespaces keep apart and Landlock does not look at: marks of files (owner, mode, times,
-/// attributes), other processes' limits and priorities, and shared memory.
+/// What namespaces isolate and Landlock does not cover: file metadata (owner, mode, times, attributes),
+/// limits and priorities of other processes, and shared memory.
 fn beyond_landlock(rules: &mut Rules) {
     for call in UNSEEN_BY_LANDLOCK {
         rules.insert(*call, Vec::new());
@@ -174,21 +173,21 @@ fn beyond_landlock(rules: &mut Rules) {
     for request in FILE_MARKS {
         add(rules, libc::SYS_ioctl, &[equals(1, request)]);
     }
-    // One process at a time, and oneself: zero stands for the caller only if processes are meant.
+    // One process at a time, and only itself: zero is the caller only if the call is about processes.
     for (call, process) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
         add(rules, call, &[differs(0, process)]);
         add(rules, call, &[differs(1, 0)]);
     }
 }
 
-/// Adds one way to be refused: all conditions hold.
+/// Adds one way to be refused: all conditions must hold.
 fn add(rules: &mut Rules, call: c_long, conditions: &[SeccompCondition]) {
     let rule = SeccompRule::new(conditions.to_vec()).expect("a rule here has conditions");
     match rules.entry(call) {
         std::collections::btree_map::Entry::Vacant(entry) => {
             entry.insert(vec![rule]);
         }
-        // No rules at all means that the call is refused whatever its arguments are.
+        // An empty list of rules refuses the call whatever its arguments.
         std::collections::btree_map::Entry::Occupied(mut entry) if !entry.get().is_empty() => {
             entry.get_mut().push(rule);
         }
@@ -219,21 +218,21 @@ fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> SeccompConditi
         .expect("a call has six arguments")
 }
 
-/// The newer form of a lease, for directories too.
-/// Of Linux 6.6; `libc` does not have it for every processor, and on all of them the number is the same.
+/// Present since Linux 6.6; `libc` does not define it for every architecture, but the number is the same on
+/// all of them.
 const FCHMODAT2: libc::c_long = 452;
 const F_SETDELEG: i32 = 1040;
 /// `CLONE_NEWTIME`.
 const NEW_TIME: i32 = 0x80;
 
-/// The first call that Linux 6.18 did not have. Numbers are the same everywhere from 424 on.
+/// The first call that Linux 6.18 does not have. Numbers are the same everywhere from 424 on.
 const FIRST_UNKNOWN: c_long = 471;
 const SYS_SETXATTRAT: c_long = 463;
 const SYS_REMOVEXATTRAT: c_long = 466;
 const SYS_OPEN_TREE_ATTR: c_long = 467;
 const SYS_FILE_SETATTR: c_long = 469;
 
-/// Instructions of the filter machine: load a word, compare, return.
+/// BPF instructions: load a word, compare, return.
 const LOAD_WORD: u16 = 0x20;
 const JUMP_IF_NOT_BELOW: u16 = 0x35;
 const RETURN: u16 = 0x06;
@@ -268,11 +267,11 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_quotactl_fd,
     libc::SYS_swapon,
     libc::SYS_swapoff,
-    // Files by number instead of by name, and watching those of others.
+    // File handles instead of paths, and watching files of others.
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
     libc::SYS_fanotify_init,
-    // Parts of the kernel with a history.
+    // Parts of the kernel with a history of vulnerabilities.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -307,8 +306,8 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// Requests that change marks of a file through a descriptor that is open for reading: flags, project,
-/// generation, verity and encryption, each in the forms of both word sizes.
+/// Requests that change file metadata through a descriptor that is open for reading: flags, project,
+/// generation, verity and encryption, each for both word sizes.
 const FILE_MARKS: [u32; 9] = [
     0x4004_6602,
     0x4008_6602,

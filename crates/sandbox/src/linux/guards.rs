@@ -1,12 +1,12 @@
-//! What is protected inside of the writable directories, and empty directories that stand where it
-//! does not exist yet, so that a mount can keep anything from being made there.
+//! Protected paths inside the writable directories, and empty placeholder directories ("guards") for those
+//! that do not exist yet, so that a read-only mount can keep anything from being created there.
 //!
-//! These guards exist while a command runs. Each is held by a shared lock of every supervisor that
-//! uses it, and removed by the last; one that a killed supervisor left behind is known by being empty
-//! and closed to its owner, and taken over. The locks are in a directory that commands cannot open, a few
-//! files for all guards, as a command could lock a guard itself and keep others from beginning. The guard
-//! is locked too, as far as that can be had, for supervisors that keep their locks elsewhere. A supervisor is not in the sandbox itself: it does
-//! everything relative to a directory that it holds open, so that no link can lead it elsewhere.
+//! Guards exist while a command runs. Every supervisor that uses one holds a shared lock on it, and the last
+//! one removes it. A guard left behind by a killed supervisor is recognized by being empty and closed to its
+//! owner, and reused. The locks are in a directory that commands cannot open, a few files for all guards,
+//! because a command could lock a guard itself and keep others from starting. The guard is locked as well, if
+//! possible, for supervisors that keep their locks elsewhere. A supervisor is not sandboxed itself: it does
+//! everything relative to an open directory, so that no symbolic link can redirect it.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,12 +31,12 @@ use crate::linux::plan::below;
 use crate::linux::sys;
 use crate::protected;
 
-/// No other program makes directories of this mode for its own use.
+/// No other program creates directories with this mode for its own use.
 const MODE: u32 = 0o555;
 /// How long another supervisor may take to remove a guard that is locked elsewhere.
 const REMOVAL: Duration = Duration::from_millis(50);
-/// How long others may take to remove a guard, and how long one that vanishes under our hands is made
-/// again: many sandboxes may share those in a temporary directory.
+/// How long others may take to remove a guard, and how long a vanishing one is recreated: many sandboxes may
+/// share those in a temporary directory.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The protected paths of one sandbox, all of which exist.
@@ -45,27 +45,26 @@ pub(crate) struct Guards {
     /// What must be mounted read-only.
     pub(crate) protected: Vec<PathBuf>,
     held: Vec<ActiveGuard>,
-    /// What stood at the names that no command can move, by device and number.
+    /// Files at protected names that no command can move, by device and inode.
     standing: Vec<(PathBuf, (u64, u64))>,
-    /// Where locks are, and those that are held, by their number.
+    /// Where locks are, and the ones we hold, by number.
     locks: Option<PathBuf>,
     taken: BTreeMap<u64, OwnedFd>,
 }
 
-/// A guard that is in use.
 #[derive(Debug)]
 struct ActiveGuard {
     path: PathBuf,
-    /// The directory that it is in.
+    /// Its parent directory.
     parent: OwnedFd,
     name: OsString,
     guard: OwnedFd,
-    /// The lock that it is held by; none if that is on the guard alone.
+    /// The lock that holds it; `None` if only the guard itself is locked.
     lock: Option<u64>,
 }
 
 impl Guards {
-    /// Finds what is protected inside of the writable directories, and makes what does not exist.
+    /// Finds the protected paths inside the writable directories, and creates the missing ones.
     pub(crate) fn place(
         writable: &[PathBuf],
         protected: &[PathBuf],
@@ -97,8 +96,8 @@ impl Guards {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     match self.hold(&path) {
                         Ok(()) => self.protected.push(path),
-                        // Its directory cannot be written; but its owner could change that. One with a
-                        // root in it must stay open for that root.
+                        // Its directory is not writable, but its owner could change that. A directory that
+                        // contains a root must stay open for that root.
                         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                             let parent = path.parent().unwrap_or(&path);
                             let around =
@@ -107,7 +106,7 @@ impl Guards {
                                 self.protected.push(parent.to_owned());
                             }
                         }
-                        // Nothing can be made there by anybody.
+                        // Nothing can be created there by anyone.
                         Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
                         Err(error) => return Err(trouble(error)),
                     }
@@ -118,8 +117,8 @@ impl Guards {
         Ok(())
     }
 
-    /// Notes what stands at protected names beside and above the writable directories. Those below may be moved
-    /// by the command, with the directory that they are in.
+    /// Records the files at protected names next to and above the writable directories. The command may move
+    /// those below, together with their directory.
     fn note_standing(&mut self, writable: &[PathBuf]) {
         let fixed = |path: &&PathBuf| {
             path.parent().is_some_and(|parent| writable.iter().any(|root| root.starts_with(parent)))
@@ -131,16 +130,16 @@ impl Guards {
         self.standing = standing.collect();
     }
 
-    /// Begins to look after them, if there are any. Another process can remove or replace what is protected, and
-    /// what was mounted over it inside of the sandbox goes with it: the name could be made or written from then
-    /// on.
+    /// Starts checking them periodically, if there are any. Another process can remove or replace a protected
+    /// path, which also removes the mount over it inside the sandbox: the name could be created or written
+    /// from then on.
     pub(crate) fn rounds(&self) -> Option<Rounds<'_>> {
         let next = Instant::now() + PAUSE;
         let any = !self.held.is_empty() || !self.standing.is_empty();
         any.then_some(Rounds { guards: self, next })
     }
 
-    /// Removes what was made, unless another sandbox uses it too.
+    /// Removes the guards we created, unless another sandbox uses them too.
     pub(crate) fn remove(self) {
         let alone = |lock: &OwnedFd| flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
         let free: BTreeSet<u64> =
@@ -148,12 +147,12 @@ impl Guards {
         for held in self.held {
             let unused = held.lock.is_none_or(|number| free.contains(&number));
             let alone = unused && alone(&held.guard);
-            // Not empty any more means that it is somebody's; then it stays.
+            // If it is no longer empty, it belongs to someone else and stays.
             if alone && held.is_in_place() {
                 let _ = unlinkat(&held.parent, &held.name, AtFlags::REMOVEDIR);
             }
         }
-        // Nobody else has them, and whoever has opened one meanwhile sees that it is gone.
+        // Nobody else holds them, and a process that has opened one meanwhile sees that it is gone.
         if let Some(folder) = &self.locks {
             for number in &free {
                 let _ = std::fs::remove_file(lock_file(folder, *number));
@@ -161,18 +160,19 @@ impl Guards {
         }
     }
 
-    /// Makes a guard, or takes part in one. A directory that turns out to be no guard is left alone.
+    /// Creates a guard, or shares an existing one. A directory that turns out not to be a guard is left
+    /// alone.
     fn hold(&mut self, path: &Path) -> io::Result<()> {
         if self.held.iter().any(|held| held.path == path) {
             return Ok(());
         }
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
         let parent = sys::open_place(parent)?;
-        // Before it is looked for, so that nobody removes it from now on.
+        // Lock first, so that nobody removes it from now on.
         let lock = self.lock(&parent, name)?;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            // The mask of new files is none in this process, so the mode is right from the start.
+            // The umask of this process is empty, so the mode is right from the start.
             match mkdirat(&parent, name, Mode::from_raw_mode(MODE)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
@@ -189,8 +189,8 @@ impl Guards {
                 Err(errno) => return Err(errno.into()),
             };
             match lock {
-                // A supervisor with another home may be about to remove it. A command may hold it, too; then
-                // it only stays for longer.
+                // A supervisor with another home may be about to remove it. If a command holds it, it just
+                // stays longer.
                 Some(_) => drop(lock_shared(&guard, REMOVAL)),
                 None => lock_shared(&guard, PATIENCE)?,
             }
@@ -208,7 +208,7 @@ impl Guards {
 }
 
 impl Guards {
-    /// Takes part in the lock of a guard, and returns its number; none if locks are on the guards alone.
+    /// Takes the shared lock of a guard and returns its number; `None` if only the guards are locked.
     fn lock(&mut self, parent: &OwnedFd, name: &OsStr) -> io::Result<Option<u64>> {
         let Some(folder) = &self.locks else { return Ok(None) };
         let number = lock_number(&fstat(parent)?, name);
@@ -216,8 +216,8 @@ impl Guards {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let path = lock_file(folder, number);
             let lock = loop {
-                // Where nothing can be made or locked, as in a home that is read-only or on some networks,
-                // the guard itself has to do.
+                // If nothing can be created or locked there, as in a read-only home or on some network file
+                // systems, locking the guard itself has to suffice.
                 let opened = open(&path, flags, Mode::from_raw_mode(0o600));
                 let Ok(lock) = opened.map_err(io::Error::from).and_then(|lock| {
                     lock_shared(&lock, PATIENCE)?;
@@ -225,7 +225,7 @@ impl Guards {
                 }) else {
                     return Ok(None);
                 };
-                // The last one to use it removes it, perhaps just now.
+                // The last user removes it, possibly just now.
                 if fstat(&lock)?.st_nlink > 0 {
                     break lock;
                 }
@@ -240,7 +240,7 @@ fn lock_file(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:016x}.lock"))
 }
 
-/// The number of a guard's lock, the same in every build: FNV-1a of where it is.
+/// Returns the number of a guard's lock, the same in every build: FNV-1a of its location.
 fn lock_number(parent: &Stat, name: &OsStr) -> u64 {
     let place = [parent.st_dev, parent.st_ino].into_iter().flat_map(u64::to_le_bytes);
     let bytes = place.chain(name.as_bytes().iter().copied());
@@ -249,7 +249,7 @@ fn lock_number(parent: &Stat, name: &OsStr) -> u64 {
     })
 }
 
-/// Looks now and then whether all guards are there.
+/// Checks periodically that all guards are in place.
 pub(crate) struct Rounds<'a> {
     guards: &'a Guards,
     next: Instant,
@@ -275,14 +275,14 @@ impl Lookout for Rounds<'_> {
 }
 
 impl ActiveGuard {
-    /// Tells whether the name still leads to what is held.
+    /// Tells whether the path still refers to what is held.
     fn is_in_place(&self) -> bool {
         let now = statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let held = fstat(&self.guard);
         matches!((now, held), (Ok(now), Ok(held)) if (now.st_dev, now.st_ino) == (held.st_dev, held.st_ino))
     }
 
-    /// Tells whether it looks like one of ours: empty, and of our mode.
+    /// Tells whether it looks like one of ours: empty, and with our mode.
     fn is_a_guard(&self) -> bool {
         let mode = fstat(&self.guard).map(|found| found.st_mode & 0o7777);
         let entries = Dir::read_from(&self.guard);
@@ -293,7 +293,8 @@ impl ActiveGuard {
     }
 }
 
-/// Takes part in a guard. Who holds it alone is about to remove it; nobody else has a reason to.
+/// Takes a shared lock on a guard. A process that holds it exclusively is about to remove it; nobody else has
+/// a reason to.
 fn lock_shared(guard: &OwnedFd, patience: Duration) -> io::Result<()> {
     let deadline = Instant::now() + patience;
     loop {
@@ -309,7 +310,7 @@ fn lock_shared(guard: &OwnedFd, patience: Duration) -> io::Result<()> {
     }
 }
 
-/// Finds the protected paths inside of the writable directories.
+/// Finds the protected paths inside the writable directories.
 pub(crate) fn meant(
     writable: &[PathBuf],
     protected: &[PathBuf],
@@ -318,7 +319,7 @@ pub(crate) fn meant(
     let mut all = protected::resolve(protected).map_err(|unresolved| {
         Trouble::setup(format!("protecting {}", unresolved.path.display()), unresolved.reason)
     })?;
-    // What cannot be written anyway needs no protection.
+    // What is not writable anyway needs no protection.
     all.retain(|path| below(path, &roots));
     Ok(all)
 }

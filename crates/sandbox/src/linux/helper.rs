@@ -1,4 +1,4 @@
-//! The process that builds a sandbox, runs the command in it, and sees to it that nothing is left.
+//! The helper process: builds a sandbox, runs the command in it, and leaves nothing behind.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -21,12 +21,12 @@ use crate::linux::{HELPER_NAME, Trouble, TroubleKind, filter, mounts, probe};
 use crate::sandbox::Level;
 use crate::spec::Spec;
 
-/// Exit code of a supervisor that could not do its work; the agent has been told why.
+/// Exit code of a supervisor that failed; the agent has been told why.
 const FAILED: u8 = 125;
 
-/// Does the work of the helper if this process was started for it; must come first in `main`.
+/// Runs the helper if this process was started for it; must come first in `main`.
 ///
-/// Other programs that embed the agent call this too, and are their own helper then.
+/// Programs that embed the agent call this too, and are their own helper.
 pub(crate) fn helper_main() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     let helper = arguments.next()? == OsStr::new(HELPER_NAME);
@@ -39,13 +39,14 @@ pub(crate) fn helper_main() -> Option<ExitCode> {
     supervise(spec, status)
 }
 
-/// Tells the agent what kept the command from beginning; closed without a word, that it has begun.
+/// The channel that tells the agent why the command could not be started; closing it without a message means
+/// that it has started.
 struct Status(OwnedFd);
 
 impl Status {
-    /// Tells it, and ends this process.
+    /// Sends the error and exits.
     fn fail(self, trouble: &Trouble) -> ! {
-        // The agent waits for this line. When it is gone, there is nobody to tell.
+        // The agent waits for this line. If the agent is gone, there is no one to tell.
         let _ = File::from(self.0).write_all(trouble.to_line().as_bytes());
         std::process::exit(FAILED.into());
     }
@@ -63,7 +64,7 @@ fn supervise(spec: RawFd, status: RawFd) -> ! {
         Ok(begun) => begun,
         Err(error) => status.fail(&Trouble::setup("reading what to build", error)),
     };
-    // An agent that went away before it could take us along.
+    // The agent died before we could tie our lifetime to it.
     if sys::hung_up(&status.0) {
         std::process::exit(FAILED.into());
     }
@@ -76,13 +77,13 @@ fn read(from: OwnedFd) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Goes on as the supervisor, which stays outside of the sandbox.
+/// Continues as the supervisor, which stays outside the sandbox.
 fn supervise_command(spec: &Spec, signals: &Signals, status: Status) -> ! {
-    // Stand-ins are made with the mode that they are known by.
+    // Guards are recognized by their mode, so the umask must not change it.
     let mask = rustix::process::umask(Mode::empty());
     let guards = match spec.level {
         Level::Namespaces => Guards::place(&spec.writable, &spec.protected, spec.locks.as_deref()),
-        // There is nothing to mount; what is not granted cannot be made.
+        // There is nothing to mount; what is not granted cannot be created.
         Level::Landlock => Ok(Guards::default()),
     };
     let guards = match guards {
@@ -117,7 +118,7 @@ fn supervise_command(spec: &Spec, signals: &Signals, status: Status) -> ! {
     let mut round = guards.rounds();
     let lookout = round.as_mut().map(|round| round as &mut dyn Lookout);
     let watched = watch(first, signals, lookout, |signal| match (signal, spec.level) {
-        // The kernel ends all others in the namespace with it.
+        // The kernel kills all other processes of the namespace with it.
         (libc::SIGTERM, Level::Namespaces) => sys::kill(first, libc::SIGKILL),
         (signal, _) => sys::kill(first, signal),
     });
@@ -129,14 +130,14 @@ fn supervise_command(spec: &Spec, signals: &Signals, status: Status) -> ! {
         sys::end_like(watched, signals);
     }
     guards.remove();
-    // The first process does not die of the signal that the command died of; so it tells.
+    // The first process does not die of the command's signal, so it reports it.
     let mut number = [0; size_of::<c_int>()];
     let told = File::from(OwnedFd::from(how)).read_exact(&mut number);
     let status = if told.is_ok() { c_int::from_ne_bytes(number) } else { libc::SIGKILL };
     sys::end_like(status, signals)
 }
 
-/// The namespaces that are new inside.
+/// Returns the namespaces to create.
 fn namespaces(spec: &Spec) -> c_int {
     if spec.level == Level::Landlock {
         return 0;
@@ -151,8 +152,8 @@ fn namespaces(spec: &Spec) -> c_int {
         | libc::CLONE_NEWCGROUP
 }
 
-/// Waits for `child` to end and passes on signals meanwhile; returns its status. If `lookout` finds a reason to
-/// end it, it is not waited for any longer, and the status says so.
+/// Waits for `child` to end while forwarding signals; returns its status. If `lookout` finds a reason to kill
+/// it, the wait ends and the status says so.
 fn watch(
     child: pid_t,
     signals: &Signals,
@@ -161,7 +162,7 @@ fn watch(
 ) -> c_int {
     loop {
         let signal = signals.wait(lookout.as_ref().map(|lookout| lookout.due_in()));
-        // Whatever woke us: children that end all the time must not keep us from looking.
+        // Whatever woke us: a stream of ending children must not keep us from checking.
         if let Some(resource) = lookout.as_mut().and_then(|lookout| lookout.look()) {
             return signal_of(resource);
         }
@@ -181,19 +182,19 @@ fn watch(
     }
 }
 
-/// Keeps the signals by which we say why a command was ended apart from those that it dies of by itself: of
-/// these it says what shells do.
+/// Keeps the signals that encode why a command was killed apart from those it dies of by itself, which are
+/// reported as shells do.
 fn said(status: c_int) -> c_int {
     let signal = libc::WTERMSIG(status);
     let ours = libc::WIFSIGNALED(status) && resource_of(signal).is_some();
     if ours { (128 + signal) << 8 } else { status }
 }
 
-/// Makes the new process the first of a sandbox.
+/// Makes the new process the first one of a sandbox.
 fn enter(spec: &Spec, guards: &Guards, ids: (u32, u32), parent: &OwnedFd) -> Result<(), Trouble> {
     let setup = |what: &'static str| move |error| Trouble::setup(what, error);
-    // A supervisor that is killed takes the sandbox along: the kernel ends a whole namespace, and
-    // without one this process does it.
+    // Killing the supervisor must end the sandbox: with a PID namespace the kernel does it, without one this
+    // process does.
     let (signal, rules) = match spec.level {
         Level::Namespaces => (libc::SIGKILL, None),
         Level::Landlock => {
@@ -219,11 +220,11 @@ fn enter(spec: &Spec, guards: &Guards, ids: (u32, u32), parent: &OwnedFd) -> Res
             rules.enforce()?;
         }
     }
-    // Our memory is not for the command to look at.
+    // The command must not read our memory.
     sys::prctl(libc::PR_SET_DUMPABLE, 0, 0).map_err(setup("closing our memory"))
 }
 
-/// Goes on as the first process of the sandbox: with it everything in it ends.
+/// Continues as the first process of the sandbox: everything in it ends with it.
 fn first_process(spec: &Spec, signals: &Signals, status: Status, ended: OwnedFd) -> ! {
     let command = match sys::fork(0) {
         Ok(Fork::Parent(command)) => command,
@@ -233,7 +234,7 @@ fn first_process(spec: &Spec, signals: &Signals, status: Status, ended: OwnedFd)
         }
         Err(error) => status.fail(&Trouble::setup("starting the command", error)),
     };
-    // From here on only the command holds the status open, and its streams.
+    // From here on only the command keeps the status channel and its streams open.
     drop(status);
     sys::let_go_of_standard_streams();
     let mut meter = Meter::new(spec.limits, spec.level);
@@ -246,13 +247,13 @@ fn first_process(spec: &Spec, signals: &Signals, status: Status, ended: OwnedFd)
         sys::kill(EVERYTHING, libc::SIGKILL);
         sys::reap_all();
     }
-    // The supervisor waits for this; when it is gone, nobody does.
+    // The supervisor waits for this; if it is gone, no one does.
     let _ = rustix::io::write(&ended, &how.to_ne_bytes());
     std::process::exit(0);
 }
 
-/// Everything that a process may signal but itself. Under Landlock that is what it has started, and
-/// the kernel looks at all of it in one go, so that nothing can fork its way out.
+/// Every process that we may signal, except ourselves. Under Landlock these are our descendants, and the
+/// kernel signals all of them in one pass, so nothing can escape by forking.
 const EVERYTHING: pid_t = -1;
 
 fn map_ids((user, group): (u32, u32)) -> io::Result<()> {
@@ -261,7 +262,7 @@ fn map_ids((user, group): (u32, u32)) -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Turns this process into the command; comes back only if that fails.
+/// Turns this process into the command; returns only if that fails.
 fn become_command(spec: &Spec, signals: &Signals) -> Trouble {
     let Err(trouble) = try_to_become(spec, signals);
     trouble
@@ -280,7 +281,7 @@ fn try_to_become(spec: &Spec, signals: &Signals) -> Result<Infallible, Trouble> 
     sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map_err(setup("refusing new privileges"))?;
     let rules = match spec.level {
         Level::Namespaces => Rules::beside_mounts(&spec.writable)?,
-        // In a domain of its own it cannot signal the first process.
+        // In its own domain it cannot signal the first process.
         Level::Landlock => Some(Rules::scopes()?),
     };
     if let Some(rules) = rules {

@@ -1,5 +1,5 @@
-//! Write rules and scopes of Landlock: all that there is on machines without namespaces, and on top of
-//! them a second lock on what mounts do not cover.
+//! Landlock rules and scopes: the whole sandbox on machines without namespaces, and otherwise a second layer
+//! for what mounts do not cover.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,21 +16,20 @@ use crate::linux::guards::meant;
 use crate::linux::plan::{Entry, grants};
 use crate::linux::sys;
 
-/// The first version that keeps signals and abstract sockets inside; with less, the promise of the
-/// sandbox cannot be kept.
+/// The first version that scopes signals and abstract sockets; older ones cannot give the sandbox's
+/// guarantees.
 const NEEDED: ABI = ABI::V6;
 
-/// Devices that may be written.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
-/// Devices that may only be read. Others are closed: what is typed into other terminals could be read there.
+/// Devices that may only be read. Others are closed, because reading another terminal would reveal what is
+/// typed there.
 const READABLE_DEVICES: [&str; 2] = ["/dev/random", "/dev/urandom"];
 
-/// Rules that are ready to be put into force.
 pub(crate) struct Rules(RulesetCreated);
 
 impl Rules {
-    /// Makes rules that let everything be read but what is hidden and other devices than those that every
-    /// program may use, and only what is granted be written.
+    /// Builds rules that allow reading everything except hidden directories and unusual devices, and writing
+    /// only what is granted.
     pub(crate) fn new(
         writable: &[PathBuf],
         protected: &[PathBuf],
@@ -64,7 +63,7 @@ impl Rules {
         let devices = DEVICES.iter().map(PathBuf::from);
         let protected: Vec<_> = meant(writable, protected)?.into_iter().collect();
         for path in grants(writable, &protected, &list).into_iter().chain(devices) {
-            // Below /dev, where shared memory is, nothing could be read otherwise.
+            // Otherwise nothing below /dev could be read, including shared memory.
             let access =
                 if path.starts_with("/dev/shm") { writes | AccessFs::ReadFile } else { writes };
             rules = grant(rules, &path, access).map_err(trouble)?;
@@ -72,11 +71,11 @@ impl Rules {
         Ok(Self(rules))
     }
 
-    /// Makes rules for a process whose mounts are arranged already, as far as this kernel has them;
-    /// none if it has none, or only such that keep files from being moved between directories.
+    /// Builds additional rules for a process whose mounts are already set up, as far as this kernel supports
+    /// them; `None` if it does not, or only with rules that prevent moving files between directories.
     ///
-    /// A read-only mount lets pipes and sockets be written, and says nothing about files that were
-    /// opened before it was made; this does.
+    /// A read-only mount does not block writing to pipes and sockets, nor to files that were opened before;
+    /// this does.
     pub(crate) fn beside_mounts(writable: &[PathBuf]) -> Result<Option<Self>, Trouble> {
         let trouble = |error| Trouble::setup("making Landlock rules", io(error));
         let writes = AccessFs::from_write(NEEDED);
@@ -92,11 +91,11 @@ impl Rules {
         for path in writable.iter().map(PathBuf::as_path).chain([Path::new("/dev")]) {
             rules = grant(rules, path, writes).map_err(trouble)?;
         }
-        // What the streams may write they may write under another name, too.
+        // What the streams may write, they may also write by path.
         for stream in [stdio::stdin(), stdio::stdout(), stdio::stderr()] {
             let mode = fcntl_getfl(stream).map(|flags| flags & OFlags::RWMODE);
             if mode.is_ok_and(|mode| mode != OFlags::RDONLY) {
-                // A pipe has no place in the file system, and needs no rule.
+                // A pipe is not in the file system and needs no rule.
                 let rule = PathBeneath::new(stream, writes & files());
                 rules = match rules.try_clone() {
                     Ok(copy) => copy.add_rule(rule).unwrap_or(rules),
@@ -107,10 +106,10 @@ impl Rules {
         Ok(Some(Self(rules)))
     }
 
-    /// Makes rules that only keep signals and abstract sockets inside.
+    /// Builds rules that only scope signals and abstract sockets.
     pub(crate) fn scopes() -> Result<Self, Trouble> {
         let trouble = |error| Trouble::setup("making Landlock scopes", io(error));
-        // Rules that do not mention this right take it away.
+        // Rules that do not mention this right would remove it.
         let rules = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
             .handle_access(AccessFs::Refer)
@@ -120,7 +119,7 @@ impl Rules {
         grant(rules, Path::new("/"), AccessFs::Refer.into()).map(Self).map_err(trouble)
     }
 
-    /// Puts the rules into force for this process and for everything it starts.
+    /// Enforces the rules for this process and everything it starts.
     pub(crate) fn enforce(self) -> Result<(), Trouble> {
         let status = self.0.restrict_self();
         status.map(drop).map_err(|error| Trouble::setup("enforcing Landlock rules", io(error)))
@@ -132,7 +131,7 @@ fn grant(
     path: &Path,
     writes: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
-    // What went away meanwhile, or cannot be seen, is simply not granted.
+    // What has disappeared meanwhile, or is not visible, is simply not granted.
     let Ok(opened) = sys::open_place(path) else { return Ok(rules) };
     let directory = fstat(&opened)
         .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);

@@ -1,8 +1,8 @@
-//! What a command and everything that it started use together.
+//! Measures what a command and everything it started use together.
 //!
-//! The kernel bounds single processes (`setrlimit`), or groups of them that only some users may make
-//! (control groups). This is for everybody: the first process of a sandbox looks at its descendants now
-//! and then. A command that is over before the first look costs nothing.
+//! The kernel limits single processes (`setrlimit`), or control groups, which only some users may create.
+//! This works for everyone: the first process of a sandbox checks its descendants periodically. A command
+//! that ends before the first check costs nothing.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -15,19 +15,18 @@ use libc::{c_int, pid_t};
 use crate::limits::{Limits, Resource};
 use crate::sandbox::Level;
 
-/// How long after a look the next one comes.
+/// Interval between checks.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-/// Looking takes at most one part in so many of the time.
+/// Checking takes at most this fraction of the time.
 const SHARE: u32 = 20;
-/// Bytes that are read of a file about a process.
+/// How much of a file in /proc is read.
 const ABOUT_BYTES_MAX: usize = 4096;
 
-/// Signals of which a sandbox dies to say what it was ended for. No command can send them to it, and what
-/// a command itself dies of is passed on under other numbers.
+/// Signals a sandbox kills itself with to report the reason. No command can send them to it, and the signals
+/// that a command dies of are reported under other numbers.
 const SIGNALS: [(c_int, Resource); 3] =
     [(62, Resource::Guards), (63, Resource::Processes), (64, Resource::Memory)];
 
-/// Returns the signal that tells of a resource.
 pub(crate) fn signal_of(resource: Resource) -> c_int {
     SIGNALS
         .iter()
@@ -35,21 +34,20 @@ pub(crate) fn signal_of(resource: Resource) -> c_int {
         .map_or(libc::SIGKILL, |(signal, _)| *signal)
 }
 
-/// Returns the resource that a signal tells of.
 pub(crate) fn resource_of(signal: c_int) -> Option<Resource> {
     SIGNALS.iter().find(|(other, _)| *other == signal).map(|(_, resource)| *resource)
 }
 
-/// Something that is looked at now and then while a command runs.
+/// A periodic check while a command runs.
 pub(crate) trait Lookout {
-    /// Returns how long it is until the next look.
+    /// Returns the time until the next check.
     fn due_in(&self) -> Duration;
 
-    /// Looks, if it is time; tells what the command has to be ended for.
+    /// Checks, if it is due; returns why the command must be killed.
     fn look(&mut self) -> Option<Resource>;
 }
 
-/// Looks at the descendants of this process now and then.
+/// Checks the descendants of this process periodically.
 pub(crate) struct Meter {
     limits: Limits,
     level: Level,
@@ -57,7 +55,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Begins to look, if there is anything to look for.
+    /// Starts checking, if there is anything to check.
     pub(crate) fn new(limits: Limits, level: Level) -> Option<Self> {
         (!limits.is_none()).then(|| Self { limits, level, next: Instant::now() + PAUSE })
     }
@@ -76,7 +74,7 @@ impl Lookout for Meter {
         let ourselves = std::process::id().cast_signed();
         let enough = self.limits.processes.unwrap_or(u64::MAX);
         let found = match self.level {
-            // Nobody else can be seen.
+            // Other processes are not visible.
             Level::Namespaces => None,
             Level::Landlock => walk(ourselves, enough),
         };
@@ -89,7 +87,6 @@ impl Lookout for Meter {
     }
 }
 
-/// One process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     pid: pid_t,
@@ -98,7 +95,7 @@ struct Process {
     pages: u64,
 }
 
-/// Reads a line of `/proc/PID/stat`. The name of the program stands in parentheses, and may hold any.
+/// Parses a line of `/proc/PID/stat`. The program name is in parentheses, and may contain any.
 fn parse(stat: &str) -> Option<Process> {
     let pid = stat.split_once(' ')?.0.parse().ok()?;
     // Counted from the state on: 1 parent, 17 threads, 21 pages.
@@ -109,14 +106,14 @@ fn parse(stat: &str) -> Option<Process> {
     Some(Process { pid, parent, threads, pages })
 }
 
-/// Reads a file that the kernel makes up about a process, as far as is looked at.
+/// Reads a /proc file, up to the limit.
 fn about(path: &Path) -> Option<String> {
     let mut bytes = [0; ABOUT_BYTES_MAX];
     let count = File::open(path).ok()?.read(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes[..count]).into_owned())
 }
 
-/// Lists the numbers that are names in a directory.
+/// Lists the directory entries that are numbers.
 fn numbers(path: &Path) -> impl Iterator<Item = pid_t> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -126,13 +123,13 @@ fn process(pid: pid_t) -> Option<Process> {
     parse(&about(Path::new(&format!("/proc/{pid}/stat")))?)
 }
 
-/// Lists all processes that can be seen.
+/// Lists all visible processes.
 fn all() -> Vec<Process> {
     numbers(Path::new("/proc")).filter_map(process).collect()
 }
 
-/// As [`descendants`], without a look at all others; stops where there are more than `enough`. None if the
-/// kernel does not tell whose children there are.
+/// Like [`descendants`], without looking at unrelated processes; stops if there are more than `enough`.
+/// `None` if the kernel does not report children.
 fn walk(root: pid_t, enough: u64) -> Option<Vec<Process>> {
     let mut found: Vec<Process> = Vec::new();
     let mut threads = 0;
@@ -161,7 +158,7 @@ fn walk(root: pid_t, enough: u64) -> Option<Vec<Process>> {
     Some(found)
 }
 
-/// Finds everything that a process has started, and what that has started.
+/// Finds all descendants of a process.
 fn descendants(all: &[Process], root: pid_t) -> Vec<Process> {
     let mut children: HashMap<pid_t, Vec<&Process>> = HashMap::new();
     for process in all {
@@ -170,7 +167,7 @@ fn descendants(all: &[Process], root: pid_t) -> Vec<Process> {
     let mut found = Vec::new();
     let mut open = vec![root];
     while let Some(pid) = open.pop() {
-        // Taken out, so that numbers that were given anew meanwhile lead nowhere twice.
+        // Removed from the map, so that a reused process id cannot be visited twice.
         for process in children.remove(&pid).unwrap_or_default() {
             found.push(*process);
             open.push(process.pid);
@@ -179,8 +176,8 @@ fn descendants(all: &[Process], root: pid_t) -> Vec<Process> {
     found
 }
 
-/// Adds up the memory. What is shared counts once; to find that out takes longer, so it is only done if
-/// counting it for each would come to more than `enough`.
+/// Adds up the memory. Shared memory counts once; determining that is expensive, so it is done only if
+/// counting it for each process would exceed `enough`.
 fn memory_bytes(processes: &[Process], enough: u64) -> u64 {
     let page = rustix::param::page_size() as u64;
     let resident = |process: &Process| process.pages.saturating_mul(page);
@@ -195,7 +192,7 @@ fn memory_bytes(processes: &[Process], enough: u64) -> u64 {
     processes.iter().map(|process| exact(process).unwrap_or_else(|| resident(process))).sum()
 }
 
-/// Finds a process's part of the memory in `/proc/PID/smaps_rollup`.
+/// Reads a process's proportional share of memory from `/proc/PID/smaps_rollup`.
 fn proportional(rollup: &str) -> Option<u64> {
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -230,7 +227,7 @@ mod tests {
     #[test]
     fn families() {
         let process = |pid, parent| Process { pid, parent, threads: 1, pages: 1 };
-        // A process that is its own ancestor cannot be, but numbers change hands while they are read.
+        // A process cannot be its own ancestor, but process ids can be reused while we read.
         let all = [process(2, 1), process(3, 2), process(4, 9), process(5, 3), process(1, 5)];
         let mut found: Vec<_> = descendants(&all, 1).iter().map(|process| process.pid).collect();
         found.sort_unstable();

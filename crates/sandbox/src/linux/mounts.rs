@@ -1,4 +1,4 @@
-//! The file system that a sandboxed process sees, made of ours.
+//! Builds the file system that a sandboxed process sees, from ours.
 
 use std::fs;
 use std::io;
@@ -16,11 +16,10 @@ use crate::linux::Trouble;
 use crate::linux::plan::Step;
 use crate::linux::sys::{self, MountAttributes, NO_DEVICES, NO_SUID, READ_ONLY};
 
-/// Devices that every program may use.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Makes everything read-only but for what `steps` say, and what is `hidden` unseen. The process must be the first of a new mount
-/// namespace and of a new process namespace.
+/// Makes everything read-only except for `steps`, and hides `hidden`. The process must be the first one of a
+/// new mount namespace and a new process namespace.
 pub(crate) fn arrange(steps: &[Step], hidden: &[PathBuf], terminal: bool) -> Result<(), Trouble> {
     let root = Path::new("/");
     mount_change(root, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
@@ -56,8 +55,7 @@ fn take(step: &Step) -> io::Result<()> {
             let change = MountAttributes { clear: READ_ONLY, ..MountAttributes::default() };
             match mount_on_itself(path, change) {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    // One mount below was read-only before us, and is for good. Then each is asked on
-                    // its own.
+                    // A mount below was already read-only, permanently. Then each one is tried separately.
                     mount_on_itself(path, MountAttributes::default())?;
                     open_what_can_be(path, change)
                 }
@@ -72,7 +70,7 @@ fn take(step: &Step) -> io::Result<()> {
     }
 }
 
-/// Makes a mount point of a path, be it a directory, a file or a link, and changes its attributes.
+/// Turns a path, be it a directory, a file or a link, into a mount point and changes its attributes.
 fn mount_on_itself(path: &Path, change: MountAttributes) -> io::Result<()> {
     let place = sys::open_place(path)?;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
@@ -85,8 +83,8 @@ fn mount_on_itself(path: &Path, change: MountAttributes) -> io::Result<()> {
     Ok(move_mount(tree, "", place, "", flags)?)
 }
 
-/// Puts an empty directory that cannot be entered over each of the hidden ones, made at `blank` for the
-/// moment. What is not there needs none.
+/// Mounts an empty, inaccessible directory over each hidden one; it is created at `blank` temporarily.
+/// Missing directories are skipped.
 fn hide(hidden: &[PathBuf], blank: &Path) -> Result<(), Trouble> {
     if hidden.is_empty() {
         return Ok(());
@@ -117,7 +115,7 @@ fn close(path: &Path) -> io::Result<()> {
     sys::set_mount(path, true, change)
 }
 
-/// Lets those mounts at and below a path be written that were not read-only all along.
+/// Makes the mounts at and below a path writable that were not read-only before.
 fn open_what_can_be(path: &Path, change: MountAttributes) -> io::Result<()> {
     let list = fs::read_to_string("/proc/self/mountinfo")?;
     for point in list.lines().filter_map(mount_point).filter(|point| point.starts_with(path)) {
@@ -129,8 +127,8 @@ fn open_what_can_be(path: &Path, change: MountAttributes) -> io::Result<()> {
     Ok(())
 }
 
-/// Finds the mount point in a line of `/proc/self/mountinfo`: its fifth word, in which blanks, tabs,
-/// line breaks and backslashes are written as a backslash and three octal digits.
+/// Returns the mount point of a line in `/proc/self/mountinfo`: its fifth word, in which blanks, tabs, line
+/// breaks and backslashes are escaped as three octal digits.
 fn mount_point(line: &str) -> Option<PathBuf> {
     let word = line.split(' ').nth(4)?;
     let mut path = String::new();
@@ -145,7 +143,7 @@ fn mount_point(line: &str) -> Option<PathBuf> {
     Some(path.into())
 }
 
-/// The devices of a private `/dev`, taken before it hides ours.
+/// The devices for a private `/dev`, opened before it hides ours.
 struct Devices {
     nodes: Vec<(&'static str, OwnedFd)>,
 }
@@ -158,7 +156,7 @@ impl Devices {
             let path = Path::new("/dev").join(name);
             match open_tree(CWD, &path, flags) {
                 Ok(tree) => nodes.push((name, tree)),
-                // A container may lack one; so will the sandbox.
+                // A container may lack one; then the sandbox does too.
                 Err(rustix::io::Errno::NOENT) => {}
                 Err(error) => {
                     return Err(Trouble::setup(format!("taking {}", path.display()), error.into()));
@@ -166,7 +164,7 @@ impl Devices {
             }
         }
         if terminal {
-            // Programs look for the name of their terminal; this one they will find.
+            // Programs look up the name of their terminal; this one they will find.
             let own = fs::read_link("/proc/self/fd/0");
             if let Some(tree) = own.ok().and_then(|path| open_tree(CWD, path, flags).ok()) {
                 nodes.push(("console", tree));
@@ -175,8 +173,8 @@ impl Devices {
         Ok(Self { nodes })
     }
 
-    /// Mounts a `/dev` that holds them and nothing else. Since it is the one place where anything can be made
-    /// that nobody outside sees, what stands for hidden directories is made there too.
+    /// Mounts a `/dev` with only these devices. Since it is the one place where something can be created that
+    /// nobody outside sees, the placeholder for hidden directories is created there too.
     fn place(self, hidden: &[PathBuf]) -> Result<(), Trouble> {
         let dev = Path::new("/dev");
         let trouble = |error: io::Error| Trouble::setup("making a private /dev", error);

@@ -1,31 +1,29 @@
-//! Which mounts and grants a profile comes to: decided here, made elsewhere.
+//! Decides which mounts and grants a profile requires; they are made elsewhere.
 //!
-//! With mount namespaces everything is read-only first. Then each writable directory is opened, and
-//! each protected path inside of one is closed again. A mount point can be neither renamed nor
-//! removed; so every directory between a writable one and a protected path becomes one too, or else
-//! it could be moved away and replaced by one with other contents.
+//! With mount namespaces everything is read-only first. Then each writable directory is opened, and each
+//! protected path inside it is closed again. A mount point can be neither renamed nor removed; so every
+//! directory between a writable one and a protected path becomes one too, because it could otherwise be moved
+//! away and replaced.
 //!
-//! Landlock only knows grants, and they reach to everything below. Where something protected lies
-//! below, its neighbours are granted one by one instead; then nothing new can be made beside them.
+//! Landlock has only grants, which extend to everything below. If something protected is below, its siblings
+//! are granted one by one instead; then nothing new can be created next to them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-/// One mount on itself.
+/// One bind mount of a path onto itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Can be written from here on down.
     Writable(PathBuf),
     /// Stays as it is, but cannot be moved away.
     Pinned(PathBuf),
-    /// Cannot be written from here on down.
     ReadOnly(PathBuf),
 }
 
 /// Returns the mounts in the order in which they must be made.
 pub(crate) fn steps(writable: &[PathBuf], protected: &[PathBuf]) -> Vec<Step> {
-    // A path sorts behind the directories it is in, so what lies deeper is mounted later, on top.
+    // A path sorts after its parents, so deeper mounts come later, on top.
     let writable: BTreeSet<&Path> = writable.iter().map(PathBuf::as_path).collect();
     let protected: BTreeSet<&Path> =
         protected.iter().map(PathBuf::as_path).filter(|path| below(path, &writable)).collect();
@@ -40,15 +38,14 @@ pub(crate) fn steps(writable: &[PathBuf], protected: &[PathBuf]) -> Vec<Step> {
     writable.chain(pinned).chain(protected).collect()
 }
 
-/// What is known of an entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) path: PathBuf,
-    /// A link is never granted: its target would be.
+    /// A link is never granted, since its target would be.
     pub(crate) link: bool,
 }
 
-/// Returns the paths at and below which writing is granted, so that nothing protected is.
+/// Returns the paths at and below which writing is granted, without granting anything protected.
 pub(crate) fn grants(
     writable: &[PathBuf],
     protected: &[PathBuf],
@@ -61,7 +58,7 @@ pub(crate) fn grants(
         if below(&path, &protected) {
             continue;
         }
-        // Sorted order puts everything that is below a path right behind it.
+        // In sorted order, everything below a path directly follows it.
         let from = (Bound::Included(path.as_path()), Bound::Unbounded);
         let next = protected.range::<Path, _>(from).next();
         if next.is_some_and(|protected| protected.starts_with(&path)) {
@@ -106,7 +103,7 @@ mod tests {
         check("", "/a/.git", "");
         check("/a", "/a/.git /b/.git", "w/a r/a/.git");
         check("/a /tmp", "/a/.git", "w/a w/tmp r/a/.git");
-        // A workspace inside of a temporary directory: neither it nor its parents can be moved away.
+        // A workspace inside a temporary directory: neither it nor its parents can be moved away.
         check("/tmp/x/ws /tmp", "/tmp/x/ws/.git", "w/tmp w/tmp/x/ws p/tmp/x r/tmp/x/ws/.git");
         check("/tmp", "/tmp/home", "w/tmp r/tmp/home");
         check("/tmp", "/tmp/a/b/home", "w/tmp p/tmp/a p/tmp/a/b r/tmp/a/b/home");

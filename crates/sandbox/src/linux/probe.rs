@@ -1,4 +1,4 @@
-//! Whether a level works here: a sandbox is built and tried out, and what was found is noted.
+//! Detects whether a level works here: builds a sandbox, tries it out and caches the result.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -17,9 +17,9 @@ use crate::linux::{HELPER_NAME, Trouble};
 use crate::sandbox::Level;
 use crate::spec::Spec;
 
-/// What tells our program that it is the one inside.
+/// The argument that tells our program that it runs inside.
 pub(crate) const INSIDE: &str = "heddle-sandbox-probe";
-/// The name of the directory that can be written.
+/// The name of the writable directory.
 const WRITABLE: &str = "writable-for-a-probe";
 /// Exit codes of the process inside: everything held, or what did not.
 const HELD: u8 = 0;
@@ -27,7 +27,7 @@ const WROTE: u8 = 61;
 const CONNECTED: u8 = 62;
 const NOT_WRITABLE: u8 = 63;
 
-/// Builds a sandbox of this level and tries the most important things inside of it.
+/// Builds a sandbox of this level and tries the most important operations inside it.
 pub(crate) fn probe(helper: &Path, level: Level) -> Result<(), String> {
     let ground = Ground::new().map_err(|error| format!("no directory to try it in: {error}"))?;
     let text = |error: &dyn std::fmt::Display| error.to_string();
@@ -75,7 +75,7 @@ pub(crate) fn probe(helper: &Path, level: Level) -> Result<(), String> {
 /// What the probe runs inside: tries to write outside, to open a socket, and to write where it may.
 pub(crate) fn inside() -> ExitCode {
     let here = Path::new(".");
-    // Typed by hand it would leave files behind.
+    // Run by hand, it would leave files behind.
     if !here.canonicalize().is_ok_and(|here| here.ends_with(WRITABLE)) {
         return ExitCode::FAILURE;
     }
@@ -95,12 +95,12 @@ pub(crate) fn inside() -> ExitCode {
     })
 }
 
-/// A directory for a trial, with a writable one in it.
+/// A directory for a trial, with a writable one inside.
 struct Ground(PathBuf);
 
 impl Ground {
     fn new() -> io::Result<Self> {
-        // Wherever `TMPDIR` leads, and if that is nowhere, the usual place.
+        // `TMPDIR`, or if that does not exist, the usual place.
         let usual = || Path::new("/tmp").canonicalize();
         let base = std::env::temp_dir().canonicalize().or_else(|_| usual())?;
         let path = base.join(format!("heddle-probe-{}-{}", std::process::id(), unique()));
@@ -117,7 +117,7 @@ impl Ground {
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        // It is in a temporary directory; what cannot be removed goes with it.
+        // It is in a temporary directory; what cannot be removed is cleaned up with it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -128,7 +128,7 @@ fn unique() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Puts bytes where a child can read them.
+/// Puts bytes into an anonymous file that a child can read.
 pub(crate) fn to_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
     let memory = memfd_create("heddle-sandbox", MemfdFlags::CLOEXEC)?;
     let mut file = File::from(memory);
@@ -137,7 +137,7 @@ pub(crate) fn to_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Lets the helper inherit these two descriptors, and nothing else but its standard streams.
+/// Passes these two descriptors to the helper, and nothing else except its standard streams.
 #[expect(unsafe_code, reason = "what a child inherits is settled between fork and exec")]
 pub(crate) fn hand_over(command: &mut Command, descriptors: [OwnedFd; 2]) {
     for descriptor in &descriptors {
@@ -155,10 +155,10 @@ pub(crate) fn hand_over(command: &mut Command, descriptors: [OwnedFd; 2]) {
     }
 }
 
-/// Bytes that a note may have.
+/// Size limit of the cache file.
 const NOTE_BYTES_MAX: u64 = 4096;
 
-/// Returns the level that was found since the machine was started, if the note is about this program.
+/// Returns the level found since the last boot, if the cache entry is about this program.
 pub(crate) fn recall(helper: &Path, cache: &Path) -> Option<Level> {
     let note = files::read_text(cache, NOTE_BYTES_MAX).ok()?;
     let (key, level) = note.trim_end().rsplit_once(' ')?;
@@ -166,11 +166,11 @@ pub(crate) fn recall(helper: &Path, cache: &Path) -> Option<Level> {
     Level::named(level.as_bytes())
 }
 
-/// Notes the level that was found. A note that cannot be written is made anew the next time.
+/// Caches the level that was found. If that fails, it is detected again next time.
 pub(crate) fn note(helper: &Path, cache: &Path, level: Level) {
     let Some(key) = key(helper) else { return };
     let Some(parent) = cache.parent() else { return };
-    // It may be the first that is made of a home, in which everything is private.
+    // This may be the first directory created in a home, in which everything is private.
     let _ = DirBuilder::new().recursive(true).mode(0o700).create(parent);
     let mut beside = OsString::from(cache);
     beside.push(format!(".{}", std::process::id()));
@@ -186,7 +186,7 @@ pub(crate) fn note(helper: &Path, cache: &Path, level: Level) {
     }
 }
 
-/// What a note is about: this start of this machine, this user, this program, these settings.
+/// Returns the cache key: this boot of this machine, this user, this program, these settings.
 fn key(helper: &Path) -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let program = fs::metadata(helper).ok()?;
@@ -197,7 +197,7 @@ fn key(helper: &Path) -> Option<String> {
     Some(format!("{} {user} {size} {at} {}", boot.trim(), switches.join(":")))
 }
 
-/// Says what the user can do so that a sandbox can be built.
+/// Returns what the user can do to make a sandbox possible.
 pub(crate) fn remedy() -> String {
     for (name, off, on) in SWITCHES {
         if setting(name).as_deref() == Some(off) {
@@ -215,7 +215,7 @@ pub(crate) fn remedy() -> String {
         .to_owned()
 }
 
-/// Settings of the system that close namespaces, each with the value that does and one that does not.
+/// System settings that disable namespaces, each with the value that does and one that does not.
 const SWITCHES: [(&str, &str, &str); 3] = [
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
     ("kernel.unprivileged_userns_clone", "0", "1"),

@@ -1,4 +1,4 @@
-//! The agent's side of starting a sandboxed command.
+//! Starts a sandboxed command, on the agent's side.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,13 +15,13 @@ use crate::process::{Io, SpawnError, SpawnRequest, nonblocking, usual_signals};
 use crate::sandbox::{Level, Sandbox};
 use crate::spec::Spec;
 
-/// Set for commands that have no network, so that tests can tell why theirs fail.
+/// Set for commands without network access, so that tests can tell why theirs fail.
 const NO_NETWORK: &str = "CODEX_SANDBOX_NETWORK_DISABLED";
 
-/// What a supervisor will say of the command's beginning.
+/// The supervisor's report on whether the command has started.
 pub(crate) struct Word(AsyncFd<OwnedFd>);
 
-/// Makes the command that builds the sandbox and runs the requested one in it.
+/// Builds the command line that builds the sandbox and runs the requested command in it.
 pub(crate) fn command(
     sandbox: &Sandbox,
     request: &SpawnRequest,
@@ -43,8 +43,8 @@ pub(crate) fn command(
         writable: profile.writable().into_iter().map(Into::into).collect(),
         protected: match level {
             Level::Namespaces => profile.protected_paths(),
-            // There, nothing new can be made beside something protected; and temporary directories are
-            // there to make things in.
+            // With Landlock, nothing new can be created next to something protected, and creating files is
+            // what temporary directories are for.
             Level::Landlock => profile.protected_around_roots(),
         },
         hidden: sandbox.hidden.clone(),
@@ -62,14 +62,14 @@ pub(crate) fn command(
     let spec = to_memory(&spec).map_err(connect)?;
     let (word, told) = io::pipe().map_err(connect)?;
     let mut command = Command::new(&sandbox.helper);
-    // Nothing of the command's environment is for the helper, least of all what a loader reads.
+    // The helper gets nothing of the command's environment, least of all what a dynamic loader reads.
     command.arg0(HELPER_NAME).env_clear();
     hand_over(&mut command, [spec, told.into()]);
     supervisor_session(&mut command);
     Ok((command, Word(nonblocking(word.into()).map_err(connect)?)))
 }
 
-/// Gives the supervisor a session of its own, and the news of our end.
+/// Puts the supervisor into its own session, and notifies it of our death.
 #[expect(unsafe_code, reason = "only between fork and exec can a process get a new session")]
 fn supervisor_session(command: &mut Command) {
     // SAFETY: the hook makes system calls only.
@@ -77,13 +77,13 @@ fn supervisor_session(command: &mut Command) {
         command.pre_exec(|| {
             usual_signals();
             rustix::process::setsid()?;
-            // It ends its commands then, and itself.
+            // It then kills its commands and exits.
             Ok(rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?)
         });
     }
 }
 
-/// Waits until the command runs, or for what kept it from running.
+/// Waits until the command runs, or returns why it could not be started.
 pub(crate) async fn begun(word: Word, request: &SpawnRequest) -> Result<(), SpawnError> {
     let mut line = Vec::new();
     let mut chunk = [0; 512];

@@ -1,4 +1,4 @@
-//! The system calls that no safe library has.
+//! System calls that no safe library wraps.
 
 use std::ffi::CString;
 use std::io;
@@ -25,7 +25,6 @@ pub(crate) const READ_ONLY: u64 = 0x1;
 pub(crate) const NO_SUID: u64 = 0x2;
 pub(crate) const NO_DEVICES: u64 = 0x4;
 
-/// How a forked process stands to its parent.
 pub(crate) enum Fork {
     Child,
     Parent(pid_t),
@@ -62,7 +61,7 @@ pub(crate) fn set_mount(path: &Path, recursive: bool, change: MountAttributes) -
     })
 }
 
-/// Closes every descriptor but the standard ones and one more.
+/// Closes every descriptor except the standard ones and one more.
 #[expect(unsafe_code, reason = "it closes what others may think they own")]
 pub(crate) fn close_all_but(kept: &OwnedFd) -> io::Result<()> {
     let kept = kept.as_raw_fd().unsigned_abs();
@@ -75,7 +74,7 @@ pub(crate) fn close_all_but(kept: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes our copies of the standard streams, so that their end is the end of the command's.
+/// Closes our copies of the standard streams, so that they end with the command.
 #[expect(unsafe_code, reason = "the standard streams belong to the whole program")]
 pub(crate) fn let_go_of_standard_streams() {
     for stream in 0..3 {
@@ -84,7 +83,7 @@ pub(crate) fn let_go_of_standard_streams() {
     }
 }
 
-/// Takes over a descriptor that was handed to this process under a number.
+/// Takes ownership of a descriptor that was passed to this process under a known number.
 #[expect(unsafe_code, reason = "a number says nothing about ownership")]
 pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: asked before the number is used; the parent has put the descriptor there for us.
@@ -93,11 +92,10 @@ pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// The signals that a supervisor waits for.
 pub(crate) struct Signals(libc::sigset_t);
 
 impl Signals {
-    /// Holds back every signal that can be, to be waited for.
+    /// Blocks every signal that can be blocked, to wait for them.
     #[expect(unsafe_code, reason = "signal sets are made by the C library")]
     pub(crate) fn hold() -> io::Result<Self> {
         let mut all = std::mem::MaybeUninit::uninit();
@@ -110,7 +108,7 @@ impl Signals {
         }
     }
 
-    /// Lets every signal through again and gives each its usual effect, for a program to begin with.
+    /// Unblocks every signal and restores the default actions, before running a program.
     #[expect(unsafe_code, reason = "signal sets are made by the C library")]
     pub(crate) fn release(&self) {
         for signal in 1..=64 {
@@ -121,7 +119,7 @@ impl Signals {
         unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &raw const self.0, std::ptr::null_mut()) };
     }
 
-    /// Waits for the next one, at most as long as is said; none if none came.
+    /// Waits for the next signal, at most this long; `None` on timeout.
     #[expect(unsafe_code, reason = "no safe library waits for signals")]
     pub(crate) fn wait(&self, at_most: Option<Duration>) -> Option<c_int> {
         let at_most = at_most.map(|time| libc::timespec {
@@ -135,13 +133,13 @@ impl Signals {
     }
 }
 
-/// Returns how much memory the machine has.
+/// Returns the memory of the machine.
 pub(crate) fn memory_bytes() -> Option<u64> {
     let found = rustix::system::sysinfo();
     Some(found.totalram.saturating_mul(found.mem_unit.into()))
 }
 
-/// Reaps one child that has ended, if there is one; its raw status comes along.
+/// Reaps one child that has ended, if there is one; also returns its raw status.
 #[expect(unsafe_code, reason = "the raw status is wanted")]
 pub(crate) fn reap() -> Option<(pid_t, c_int)> {
     let mut status = 0;
@@ -157,19 +155,19 @@ pub(crate) fn reap_all() {
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}
 }
 
-/// Sends a signal; that nobody is there is no concern.
+/// Sends a signal; it does not matter if the process is gone.
 #[expect(unsafe_code, reason = "negative numbers mean groups, which safe libraries keep apart")]
 pub(crate) fn kill(pid: pid_t, signal: c_int) {
     // SAFETY: no memory is involved.
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Ends this process the way a child of it has ended.
+/// Ends this process the same way a child of it has ended.
 #[expect(unsafe_code, reason = "ending by a signal is what safe libraries do not offer")]
 pub(crate) fn end_like(status: c_int, signals: &Signals) -> ! {
     if libc::WIFSIGNALED(status) {
         let signal = libc::WTERMSIG(status);
-        // The one that matters has dumped its core, if it was to.
+        // The process that matters has already dumped its core, if it was supposed to.
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the limits live through the call; raising a signal involves no memory.
         unsafe {
@@ -190,10 +188,10 @@ pub(crate) fn prctl(option: c_int, first: c_ulong, second: c_ulong) -> io::Resul
     check(unsafe { libc::prctl(option, first, second, none, none) }.into())
 }
 
-/// Gives up every capability, for this process and for every program it will run.
+/// Drops every capability, for this process and every program it will run.
 #[expect(unsafe_code, reason = "the safe call refuses capabilities newer than it knows")]
 pub(crate) fn drop_capabilities() -> io::Result<()> {
-    // Numbers from the first that this kernel does not know on are refused: that is the end.
+    // Numbers from the first one that this kernel does not know are refused: that is the end.
     for capability in 0..64 {
         if prctl(libc::PR_CAPBSET_DROP, capability, 0).is_err() {
             break;
@@ -207,10 +205,10 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) })
 }
 
-/// The third version of the call, which every kernel of the last fifteen years has.
+/// The third version of the call, which every kernel of the last fifteen years supports.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
-/// Begins a session, and makes the terminal at `fd` its own.
+/// Starts a session, and makes the terminal on stdin its controlling terminal.
 #[expect(unsafe_code, reason = "the descriptor is a standard one")]
 pub(crate) fn new_session(terminal: bool) -> io::Result<()> {
     // SAFETY: no memory is involved.
@@ -222,7 +220,7 @@ pub(crate) fn new_session(terminal: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells whether the other end of a pipe is gone, whichever end this is.
+/// Tells whether the peer of a pipe has closed it, whichever end this is.
 #[expect(unsafe_code, reason = "a poll of one descriptor")]
 pub(crate) fn hung_up(pipe: &OwnedFd) -> bool {
     let mut poll = libc::pollfd { fd: pipe.as_raw_fd(), events: 0, revents: 0 };
@@ -240,7 +238,7 @@ fn check(returned: i64) -> io::Result<()> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Changes attributes of a whole tree of mounts that is not attached anywhere yet.
+/// Changes attributes of a whole tree of mounts that is not attached yet.
 #[expect(unsafe_code, reason = "no library has this call")]
 pub(crate) fn set_tree(tree: &OwnedFd, change: MountAttributes) -> io::Result<()> {
     // SAFETY: both pointers are to values that live through the call, and the size is right.
@@ -256,16 +254,16 @@ pub(crate) fn set_tree(tree: &OwnedFd, change: MountAttributes) -> io::Result<()
     })
 }
 
-/// Opens a place without following any link on the way: paths were resolved when they were decided
-/// about, so one that leads through a link now has been tampered with.
+/// Opens a path without following any symbolic link: paths were resolved when they were approved, so one with
+/// a link in it has been tampered with.
 pub(crate) fn open_place(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
     let tampered = || io::Error::other("a link has taken the place of a directory");
     match opened {
         Err(Errno::LOOP) => Err(tampered()),
-        // Inside of another sandbox of ours there is no such call. What is looked up and then opened
-        // could be changed in between, but only by those who share that sandbox.
+        // Inside another sandbox of ours this call does not exist. A path could be changed between lookup
+        // and open, but only by processes that share that sandbox.
         Err(Errno::NOSYS) => {
             let parent = path.parent().unwrap_or(path);
             if parent.canonicalize()? != parent {
@@ -277,7 +275,7 @@ pub(crate) fn open_place(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Keeps every descriptor but the standard ones from the next program.
+/// Closes every descriptor except the standard ones on exec.
 #[expect(unsafe_code, reason = "no library has this call")]
 pub(crate) fn close_on_exec_from_3() -> io::Result<()> {
     let (first, last): (c_uint, c_uint) = (3, c_uint::MAX);

@@ -1,5 +1,5 @@
-//! The table of attempts: everything that must be refused inside of the sandbox, and what must
-//! still work there, since a sandbox that refuses everything proves nothing.
+//! The table of attempts: everything that must be refused inside the sandbox, and what must still work there,
+//! since a sandbox that refuses everything proves nothing.
 
 mod descriptors;
 mod files;
@@ -25,75 +25,72 @@ use super::ground::Ground;
 use super::sys::{Outcome, Refused, void};
 use crate::{Io, Level};
 
-/// Something to try.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt {
-    /// Its name, which no other has.
+    /// A unique name.
     pub(super) name: &'static str,
-    /// What is tried.
+    /// A description for the user.
     pub(super) what: &'static str,
-    /// Tries it, inside.
+    /// Makes the attempt, inside.
     pub(super) run: fn(&Ground) -> Outcome,
-    /// What must come of it.
+    /// The required result.
     pub(super) want: Want,
-    /// What comes of it without a sandbox.
+    /// The result without a sandbox.
     pub(super) outside: Outside,
-    /// The only mode it is about, if it is not about all.
+    /// The only mode it applies to, or all.
     pub(super) mode: Option<SandboxMode>,
-    /// The only level it is about, if it is not about all.
+    /// The only level it applies to, or all.
     pub(super) level: Option<Level>,
-    /// What it is connected to.
     pub(super) io: Io,
-    /// Whether it is tried with the network on.
+    /// Whether it is made with network access.
     pub(super) network: bool,
-    /// Whether somebody outside reads [`Ground::swapped`] meanwhile.
+    /// Whether a process outside reads [`Ground::swapped`] meanwhile.
     pub(super) reads: bool,
-    /// The level at which it is known to be possible, and written down as such.
+    /// The level at which it is documented to be possible.
     pub(super) known: Option<Level>,
-    /// Variables that are set for it.
+    /// Environment variables to set.
     pub(super) env: &'static [(&'static str, &'static str)],
-    /// Signals that refuse it by ending it.
+    /// Signals that count as a refusal.
     pub(super) signals: &'static [i32],
-    /// What is asked for afterwards, outside, as a model would ask for it.
+    /// What is requested afterwards, outside, as a model would.
     pub(super) then: Option<fn(&Ground) -> Then>,
     /// A file that is patched afterwards, likewise.
     pub(super) patch: Option<fn(&Ground) -> PathBuf>,
 }
 
-/// Something that a model asks for.
+/// A request of a model.
 pub(super) struct Then {
-    /// What is decided about, and done as far as it is permitted.
+    /// The effect to decide about, and to perform as far as it is permitted.
     pub(super) effect: Effect,
     /// The environment of a command.
     pub(super) env: Vec<(String, String)>,
 }
 
-/// What must come of an attempt.
+/// The required result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
     /// It is refused, and nothing on the ground has changed.
     Refused,
-    /// Whatever it says, nothing on the ground has changed and no process is left.
+    /// Whatever it reports, nothing on the ground has changed and no process is left.
     NoTrace,
-    /// It works.
     Works,
 }
 
-/// What comes of an attempt without a sandbox, on an ordinary Linux.
+/// The result of an attempt without a sandbox, on an ordinary Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outside {
-    /// It works for everybody.
+    /// It works for everyone.
     Works,
     /// It works for root; others may be refused.
     Root,
     /// It depends on the kernel and the machine.
     Unsaid,
-    /// It is not tried: it could do harm.
+    /// It is not attempted, because it could do harm.
     Never,
 }
 
 impl Outside {
-    /// Returns the name that users read.
+    /// Returns the name shown to users.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Works => "works",
@@ -104,7 +101,7 @@ impl Outside {
     }
 }
 
-/// Begins a row of something that must be refused, and works for everybody without a sandbox.
+/// Starts a row for something that must be refused, and works for everyone without a sandbox.
 const fn forbid(name: &'static str, what: &'static str, run: fn(&Ground) -> Outcome) -> Attempt {
     Attempt {
         name,
@@ -125,7 +122,7 @@ const fn forbid(name: &'static str, what: &'static str, run: fn(&Ground) -> Outc
     }
 }
 
-/// Begins a row of something that must work.
+/// Starts a row for something that must work.
 const fn allow(name: &'static str, what: &'static str, run: fn(&Ground) -> Outcome) -> Attempt {
     Attempt { want: Want::Works, ..forbid(name, what, run) }
 }

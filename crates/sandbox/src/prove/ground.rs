@@ -1,6 +1,6 @@
-//! The ground of one attempt: directories, files, processes and listeners that belong to it alone,
-//! made outside of the sandbox, and looked at again when the attempt is over. One on which nothing
-//! at all has changed is given to the next attempt.
+//! The test ground of one attempt: its own directories, files, processes and listeners, created outside the
+//! sandbox and checked again when the attempt is over. A ground on which nothing has changed is reused for
+//! the next attempt.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -23,18 +23,18 @@ use super::snapshot::Snapshot;
 use crate::protected_below;
 use crate::pty;
 
-/// What an attempt knows of its ground.
+/// What an attempt knows about its ground.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Ground {
-    /// The directory that holds all others.
+    /// The directory that contains all others.
     pub(super) root: PathBuf,
-    /// The process of whoever made the ground.
+    /// The process that created the ground.
     pub(super) prover: i32,
-    /// A process outside, whose environment holds [`VICTIM_SECRET`].
+    /// A process outside, whose environment contains [`VICTIM_SECRET`].
     pub(super) victim: i32,
-    /// The process group that it is in, which is that of the prover.
+    /// The process group of the victim, which is that of the prover.
     pub(super) group: i32,
-    /// An address in its memory that can be read and written.
+    /// A readable and writable address in its memory.
     pub(super) victim_address: u64,
     /// The port of a TCP listener on loopback.
     pub(super) tcp: u16,
@@ -42,17 +42,16 @@ pub(super) struct Ground {
     pub(super) udp: u16,
     /// The name of an abstract Unix listener.
     pub(super) abstract_name: String,
-    /// A descriptor that is open for writing in the prover and is not closed on exec.
+    /// A descriptor that is open for writing in the prover and not closed on exec.
     pub(super) inherited: i32,
-    /// A program that changes who runs it.
+    /// A set-user-id program.
     pub(super) suid: Option<PathBuf>,
-    /// The terminal of somebody else.
+    /// Another user's terminal.
     pub(super) terminal: Option<PathBuf>,
     /// A file in the machine's shared memory.
     pub(super) shared_memory: Option<PathBuf>,
     /// A disk of the machine and its device number.
     pub(super) disk: Option<(PathBuf, u64)>,
-    /// Objects of System V and POSIX IPC.
     pub(super) ipc: Ipc,
 }
 
@@ -82,42 +81,42 @@ impl Ground {
         self.root.join("tmp").join(path)
     }
 
-    /// Returns a path in a temporary directory that no writable root lies in.
+    /// Returns a path in a temporary directory that contains no writable root.
     pub(super) fn spare(&self, path: &str) -> PathBuf {
         self.root.join("spare").join(path)
     }
 
-    /// Returns a path in our own home, which lies in the temporary directory.
+    /// Returns a path in heddle's home, which is in the temporary directory.
     pub(super) fn home(&self, path: &str) -> PathBuf {
         self.temporary("area/home").join(path)
     }
 
-    /// Returns the lock that those take who write threads.
+    /// Returns the lock of the writers of threads.
     pub(super) fn thread_lock(&self) -> PathBuf {
         self.home("thread-writer-locks/.coordination.lock")
     }
 
-    /// Returns the lock that those take who start the daemon.
+    /// Returns the lock for starting the daemon.
     pub(super) fn start_lock(&self) -> PathBuf {
         self.home("daemon/start.lock")
     }
 
-    /// Returns the directories that no attempt may open a file of.
+    /// Returns the directories whose files no attempt may open.
     pub(super) fn hidden(&self) -> Vec<PathBuf> {
         vec![self.home("thread-writer-locks"), self.home("daemon")]
     }
 
-    /// Returns a file of the workspace that somebody outside may be reading.
+    /// Returns a file of the workspace that a process outside may be reading.
     pub(super) fn swapped(&self) -> PathBuf {
         self.work("src/swapped")
     }
 
-    /// Returns a path in a writable root that lies deep in the temporary directory.
+    /// Returns a path in a writable root deep inside the temporary directory.
     pub(super) fn nested(&self, path: &str) -> PathBuf {
         self.temporary("place/project").join(path)
     }
 
-    /// Returns a path around a writable root, in the temporary directory: a repository with settings.
+    /// Returns a path next to a writable root, in the temporary directory: a repository with settings.
     pub(super) fn around(&self, path: &str) -> PathBuf {
         self.temporary("around").join(path)
     }
@@ -132,22 +131,22 @@ impl Ground {
         self.temporary("main").join(path)
     }
 
-    /// Returns a path where nothing may be written.
+    /// Returns a path that must not be written.
     pub(super) fn outside(&self, path: &str) -> PathBuf {
         self.root.join("outside").join(path)
     }
 
-    /// Returns a file that is named as a library to load, and is none.
+    /// Returns a file that is named as a library to load, but is not one.
     pub(super) fn preload(&self) -> PathBuf {
         self.work("preload.so")
     }
 
-    /// Returns where the ground is written down.
+    /// Returns where the description of the ground is stored.
     pub(super) fn file(&self) -> PathBuf {
         self.root.join("ground.json")
     }
 
-    /// Returns the profile that the ground is made for.
+    /// Returns the profile that the ground is built for.
     pub(super) fn profile(&self, mode: SandboxMode, network: bool) -> Profile {
         let roots = [
             self.work(""),
@@ -162,7 +161,7 @@ impl Ground {
         protected.extend(protected_below(&self.work("")));
         Profile {
             mode,
-            // Joining nothing leaves a slash at the end.
+            // Joining an empty path leaves a trailing slash.
             writable_roots: roots.map(|root| root.components().collect()).into(),
             temporary_roots: vec![self.root.join("tmp"), self.spare("").components().collect()],
             scratch: None,
@@ -172,7 +171,7 @@ impl Ground {
     }
 }
 
-/// A ground with everything on it that is alive. Dropping it takes it away.
+/// A ground with its live processes and listeners. Dropping it removes it.
 pub(super) struct Live {
     pub(super) ground: Ground,
     victim: Child,
@@ -185,17 +184,17 @@ pub(super) struct Live {
     terminal: Option<(OwnedFd, OwnedFd)>,
     _inherited: File,
     before: Vec<(PathBuf, Snapshot)>,
-    /// All of the ground, with what may change too.
+    /// The whole ground, including what may change.
     whole: Snapshot,
     /// Whether no process is known to be left over.
     clean: bool,
 }
 
 impl Live {
-    /// Makes a ground below `base`.
+    /// Creates a ground below `base`.
     pub(super) fn make(base: &Path) -> io::Result<Self> {
         let root = fresh_directory(base)?;
-        // From here on a failure leaves a directory behind, which says what went wrong where.
+        // From here on a failure leaves a directory behind, which shows what went wrong.
         lay_out(&root)?;
         let outside = root.join("outside");
         let inherited = File::create(outside.join("inherited"))?;
@@ -233,7 +232,7 @@ impl Live {
             ipc: Ipc::make(&root),
             root,
         };
-        // A failure to encode would be a bug of ours; it is told like any other.
+        // A serialization error would be a bug of ours; it is reported like any other.
         fs::write(ground.file(), serde_json::to_vec(&ground)?)?;
         let mut before = Vec::new();
         for path in watched(&ground) {
@@ -258,7 +257,7 @@ impl Live {
         })
     }
 
-    /// Looks for everything that is not as it was, and for processes that are left over.
+    /// Finds everything that has changed, and processes that are left over.
     pub(super) fn damage(&mut self) -> Vec<String> {
         let mut found = Vec::new();
         for (path, before) in &self.before {
@@ -271,7 +270,7 @@ impl Live {
             for name in PROTECTED_NAMES {
                 let path = root.join(name);
                 let watched = self.before.iter().any(|(other, _)| *other == path);
-                // An empty directory is what a mount point of the sandbox may leave.
+                // The sandbox may leave an empty directory as a mount point.
                 if !watched && fs::symlink_metadata(&path).is_ok() && !is_empty(&path) {
                     found.push(format!("{} appeared", path.display()));
                 }
@@ -316,8 +315,8 @@ impl Live {
         found
     }
 
-    /// Tells whether the next attempt can have this ground: nothing that it may change has changed
-    /// either. Making one takes longer than most attempts.
+    /// Tells whether the ground can be reused: nothing has changed that attempts may change either. Creating
+    /// one takes longer than most attempts.
     pub(super) fn is_untouched(&self) -> bool {
         self.clean && self.whole.is_like(&Snapshot::take(&self.ground.root))
     }
@@ -337,7 +336,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // Nothing can be done about what does not go away.
+        // Nothing can be done about a process that does not go away.
         let _ = self.victim.kill();
         let _ = self.victim.wait();
         // Looking at every process takes longer than everything else here.
@@ -355,7 +354,7 @@ impl Drop for Live {
     }
 }
 
-/// Makes a directory that nobody has made before.
+/// Creates a new directory.
 fn fresh_directory(base: &Path) -> io::Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -363,7 +362,7 @@ fn fresh_directory(base: &Path) -> io::Result<PathBuf> {
         let path = base.join(format!("heddle-prove-{}-{count}", std::process::id()));
         match fs::create_dir(&path) {
             Ok(()) => return path.canonicalize(),
-            // An earlier process of the same number died before it could tidy up.
+            // An earlier process with the same id died before it could clean up.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
@@ -396,7 +395,7 @@ fn lay_out(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lists what must stay as it is.
+/// Lists what must not change.
 fn watched(ground: &Ground) -> Vec<PathBuf> {
     vec![
         ground.outside(""),
@@ -435,7 +434,7 @@ fn start_victim() -> io::Result<Child> {
     command.spawn()
 }
 
-/// Finds a place in the memory of a process that can be read and written: the top of its stack.
+/// Finds a readable and writable address in the memory of a process: the top of its stack.
 fn writable_address(pid: i32) -> io::Result<u64> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let stack = maps.lines().find(|line| line.ends_with("[stack]"));
@@ -452,13 +451,13 @@ fn state_of(pid: i32) -> String {
     // Counted from the state on: 15 priority, 16 nice, 37 real-time priority, 38 policy.
     let scheduling: Vec<_> = [15, 16, 37, 38].map(|at| words.get(at).copied()).into();
     let status = read("status");
-    // A signal that has been sent and not yet taken shows as pending.
+    // A signal that has been sent but not yet delivered shows as pending.
     let told = ["Cpus_allowed:", "SigPnd:", "ShdPnd:"];
     let told = status.lines().filter(|line| told.iter().any(|name| line.starts_with(name)));
     format!("{scheduling:?} {:?} {}", told.collect::<Vec<_>>(), read("limits"))
 }
 
-/// Finds a program that runs as somebody else. Root makes one; others look for one.
+/// Finds a set-user-id program. Root creates one; others search for one.
 fn find_suid(outside: &Path) -> io::Result<Option<PathBuf>> {
     if rustix::process::geteuid().is_root() {
         let Some(id) = ["/usr/bin/id", "/bin/id"].into_iter().find(|id| Path::new(id).exists())
@@ -495,7 +494,7 @@ fn find_disk() -> Option<(PathBuf, u64)> {
             Some((Path::new("/dev").join(entry.file_name()), device))
         })
         .collect();
-    // A real disk comes before loop devices, which may have nothing behind them.
+    // Prefer a real disk to loop devices, which may have no backing file.
     disks.sort_by_key(|(path, _)| (path.to_string_lossy().contains("loop"), path.clone()));
     disks.into_iter().next()
 }
@@ -507,7 +506,7 @@ fn readable(fd: &OwnedFd) -> bool {
         && rustix::io::read(fd, &mut [0; 64]).is_ok_and(|count| count > 0)
 }
 
-/// Finds the processes, other than ours, whose command line names `path`.
+/// Finds the processes, other than ours, whose command line contains `path`.
 fn processes_naming(path: &Path) -> Vec<i32> {
     let needle = path.as_os_str().as_encoded_bytes();
     let ours = std::process::id().cast_signed();
@@ -526,8 +525,8 @@ fn command_line(pid: i32) -> Vec<u8> {
         let mut line = Vec::new();
         let file = File::open(format!("/proc/{pid}/cmdline"));
         let read = file.and_then(|file| file.take(CMDLINE_BYTES_MAX).read_to_end(&mut line));
-        // In the midst of becoming another program a process has a program, but no arguments yet.
-        // One that has ended, or is a part of the kernel, has no program either.
+        // During exec a process already has its new program, but no arguments yet. A process that has ended,
+        // or belongs to the kernel, has no program either.
         let begins = line.is_empty() && fs::read_link(format!("/proc/{pid}/exe")).is_ok();
         if read.is_err() || !begins {
             return line;
@@ -537,7 +536,7 @@ fn command_line(pid: i32) -> Vec<u8> {
     Vec::new()
 }
 
-/// What lies on the ground.
+/// The files of the ground.
 const FILES: [(&str, &str); 35] = [
     ("workspace/.git/HEAD", "ref: refs/heads/main\n"),
     ("workspace/.git/config", "[core]\n"),
@@ -576,23 +575,21 @@ const FILES: [(&str, &str); 35] = [
     ("tree/store/config", "[core]\n"),
 ];
 
-/// What files of the ground hold that nobody may change.
+/// Content of files that must not be changed.
 const UNCHANGED: &[u8] = b"as it was\n";
-/// The variable of the victim that holds its secret.
+/// The variable of the victim that contains its secret.
 pub(super) const VICTIM_VARIABLE: &str = "HEDDLE_PROVE_VICTIM";
-/// The secret in the victim's environment.
 pub(super) const VICTIM_SECRET: &str = "the-victims-own-secret";
-/// The variable of ours that commands must not see; its name looks like that of a secret.
+/// A variable of ours that commands must not see; its name looks like that of a secret.
 pub(super) const OUR_VARIABLE: &str = "HEDDLE_PROVE_TOKEN";
-/// The secret in our environment.
 pub(super) const OUR_SECRET: &str = "our-own-secret";
-/// Who owns the program that root makes to change who runs it.
+/// The owner of the set-user-id program that root creates.
 const SUID_OWNER: u32 = 12_345;
-/// How much of a command line is looked at.
+/// How much of a command line is read.
 const CMDLINE_BYTES_MAX: u64 = 64 * 1024;
-/// How often a process that is becoming another program is looked at, a millisecond apart.
+/// How often to retry during exec, a millisecond apart.
 const EXEC_TRIES: usize = 20;
-/// How long the end of a call may take to reach what it started.
+/// How long it may take until descendants of a call are gone.
 const LEFT_OVER_GRACE: Duration = Duration::from_millis(300);
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sys::{Outcome, call, text, void};
 
-/// Objects that the prover makes; none where the kernel has no such thing.
+/// Objects that the prover creates; `None` if the kernel does not support the kind.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Ipc {
     memory: Option<i64>,
@@ -16,7 +16,7 @@ pub(super) struct Ipc {
 }
 
 impl Ipc {
-    /// Makes one object of each kind.
+    /// Creates one object of each kind.
     pub(super) fn make(root: &Path) -> Self {
         let private = libc::IPC_PRIVATE;
         let name = root.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -33,11 +33,11 @@ impl Ipc {
         }
     }
 
-    /// Finds out whether somebody else has used one of the objects.
+    /// Determines whether another process has used one of the objects.
     pub(super) fn damage(&self) -> Option<&'static str> {
         if let Some(id) = self.memory {
-            // In `shmid_ds` the time of the last attachment follows permissions and size; it is
-            // zero for as long as nobody has attached it.
+            // In `shmid_ds` the time of the last attachment follows permissions and size; it is zero until
+            // it is attached.
             let mut state = [0_u8; 512];
             let read = call!(libc::SYS_shmctl, id, libc::IPC_STAT, &mut state[..]);
             let at = std::mem::offset_of!(libc::shmid_ds, shm_atime);
@@ -55,9 +55,8 @@ impl Ipc {
         None
     }
 
-    /// Removes the objects.
     pub(super) fn remove(&self) {
-        // What is gone already needs no removal.
+        // What is already gone needs no removal.
         if let Some(id) = self.memory {
             let _ = call!(libc::SYS_shmctl, id, libc::IPC_RMID, 0);
         }
@@ -69,14 +68,12 @@ impl Ipc {
         }
     }
 
-    /// Attaches the shared memory.
     pub(super) fn attach(&self) -> Outcome {
         let Some(id) = self.memory else { return void("no System V shared memory here") };
         call!(libc::SYS_shmat, id, 0, 0)?;
         Ok("attached shared memory of the machine".into())
     }
 
-    /// Sends a message.
     pub(super) fn send(&self) -> Outcome {
         let Some(id) = self.messages else { return void("no System V messages here") };
         // A type, and then the text.
@@ -85,7 +82,6 @@ impl Ipc {
         Ok("sent a message to a queue of the machine".into())
     }
 
-    /// Opens the POSIX queue.
     pub(super) fn open(&self) -> Outcome {
         let Some(name) = &self.queue else { return void("no POSIX message queues here") };
         call!(libc::SYS_mq_open, &text(name), libc::O_WRONLY | libc::O_CLOEXEC, 0, 0)?;

@@ -1,4 +1,4 @@
-//! Somebody outside who reads a file over and over while an attempt changes what it is.
+//! A process outside that reads a file repeatedly while an attempt replaces it.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How much is read at most.
+/// Read limit.
 const BYTES_MAX: u64 = 64 * 1024;
-/// How long the last look may take.
+/// How long the last read may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct Reader {
@@ -20,14 +20,14 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Begins to read: as everything here does, or as a program does that trusts what it finds.
+    /// Starts reading: carefully, as heddle does, or like a program that trusts what it finds.
     pub(super) fn start(path: &Path, trusting: bool) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let (path, last) = (path.to_path_buf(), Arc::clone(&over));
         let name = path.clone();
         let thread = std::thread::spawn(move || {
             loop {
-                // What comes last is read too.
+                // The final state is read too.
                 let done = last.load(Ordering::Acquire);
                 let endless = if trusting { read_trusting(&name) } else { read(&name) };
                 if endless || done {
@@ -38,14 +38,14 @@ impl Reader {
         Self { path, over, thread }
     }
 
-    /// Stops; tells what went wrong for the reader.
+    /// Stops, and returns what went wrong for the reader.
     pub(super) fn stop(self) -> Option<&'static str> {
         self.over.store(true, Ordering::Release);
         let begun = Instant::now();
         while !self.thread.is_finished() {
             if begun.elapsed() > PATIENCE {
-                // The pipe that it waits at may have no name any more, so nobody can end its wait; it
-                // is left to end with this program.
+                // The pipe it waits for may have no name any more, so nothing can end its wait; it ends with
+                // this program.
                 let _ = fs::remove_file(&self.path);
                 return Some("whoever read the file was kept waiting");
             }
@@ -57,7 +57,7 @@ impl Reader {
     }
 }
 
-/// Reads as we do; tells whether it was more than there is.
+/// Reads as heddle does; returns whether it read more than there is.
 fn read(path: &Path) -> bool {
     files::read(path, BYTES_MAX).is_ok_and(|bytes| bytes.len() > 1024)
 }

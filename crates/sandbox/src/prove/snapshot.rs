@@ -1,4 +1,4 @@
-//! What a directory holds, in every respect that a change could show in.
+//! The state of a directory, in every respect in which a change could be visible.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,15 +16,14 @@ struct Entry {
     mode: u32,
     owner: (u32, u32),
     links: u64,
-    /// The time of the last change to anything about it, in nanoseconds: extended attributes and
-    /// flags show here too.
+    /// The ctime in nanoseconds, which extended attributes and flags change too.
     changed: (i64, i64),
     modified: (i64, i64),
     contents: Vec<u8>,
 }
 
 impl Snapshot {
-    /// Looks at `path` and everything below it.
+    /// Records `path` and everything below it.
     pub(super) fn take(path: &Path) -> Self {
         let mut entries = BTreeMap::new();
         let mut ahead = vec![path.to_path_buf()];
@@ -55,8 +54,8 @@ impl Snapshot {
         Self { entries }
     }
 
-    /// Tells whether nothing has changed but for the times of directories, in which something may
-    /// have come and gone.
+    /// Tells whether nothing has changed except the times of directories, in which something may have come
+    /// and gone.
     pub(super) fn is_like(&self, later: &Self) -> bool {
         let alike = |(one, other): (&Entry, &Entry)| {
             let directory = one.mode & libc::S_IFMT == libc::S_IFDIR;
@@ -66,7 +65,7 @@ impl Snapshot {
             && self.entries.values().zip(later.entries.values()).all(alike)
     }
 
-    /// Adds to `found` what is different in `later`.
+    /// Adds the differences in `later` to `found`.
     pub(super) fn differences(&self, later: &Self, found: &mut Vec<String>) {
         for (path, before) in &self.entries {
             match later.entries.get(path) {
@@ -89,5 +88,5 @@ impl Snapshot {
     }
 }
 
-/// Larger files are known by their times and size only; the ground has none but a program.
+/// Larger files are compared by times and size only; the ground has none except a program.
 const CONTENTS_BYTES_MAX: u64 = 64 * 1024;

@@ -1,4 +1,4 @@
-//! System calls as attempts make them: raw, since what a library refuses by itself proves nothing.
+//! System calls as attempts make them: raw, since a refusal by a library proves nothing.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -7,25 +7,25 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Why an attempt came to nothing.
+/// Why an attempt failed.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// The system said no with this number.
+    /// The system refused it with this error number.
     Errno(i32),
-    /// Something else said no, in these words.
+    /// It was refused otherwise, with this message.
     Said(String),
-    /// It cannot be tried here: what it needs is not on this machine.
+    /// It cannot be attempted here, because the machine lacks something.
     Void(String),
 }
 
-/// What an attempt comes to: what it managed, or why not.
+/// The result of an attempt: what it achieved, or why not.
 pub(super) type Outcome = Result<String, Refused>;
 
-/// One argument of a system call. What it points to lives as long as it does.
+/// One argument of a system call, which keeps what it points to alive.
 #[derive(Clone, Copy)]
 pub(super) struct Arg<'a>(usize, PhantomData<&'a ()>);
 
-/// Makes a system call from a number and up to six integers, texts and buffers.
+/// Makes a system call from a number and up to six integers, strings and buffers.
 macro_rules! call {
     ($number:expr $(, $argument:expr)* $(,)?) => {
         $crate::prove::sys::system_call($number, &[$($crate::prove::sys::Arg::from($argument)),*])
@@ -33,7 +33,6 @@ macro_rules! call {
 }
 pub(super) use call;
 
-/// Makes a system call.
 #[expect(unsafe_code, reason = "the system call itself is what is tried")]
 pub(super) fn system_call(number: i64, arguments: &[Arg<'_>]) -> Result<i64, Refused> {
     let at = |index: usize| arguments.get(index).map_or(0, |argument| argument.0);
@@ -43,21 +42,21 @@ pub(super) fn system_call(number: i64, arguments: &[Arg<'_>]) -> Result<i64, Ref
     if result < 0 { Err(io::Error::last_os_error().into()) } else { Ok(result) }
 }
 
-/// Takes a descriptor that a system call has just returned.
+/// Takes ownership of a descriptor that a system call has just returned.
 #[expect(unsafe_code, reason = "raw system calls return raw descriptors")]
 pub(super) fn own(fd: i64) -> OwnedFd {
     // SAFETY: the kernel has just made it, and nobody else knows its number.
     unsafe { OwnedFd::from_raw_fd(fd as RawFd) }
 }
 
-/// Starts a child that runs `child` and then ends; returns its number.
+/// Starts a child that runs `child` and exits; returns its process id.
 #[expect(unsafe_code, reason = "a daemon is made by forking twice, which no library does")]
 pub(super) fn fork(child: impl FnOnce()) -> Result<i32, Refused> {
     // SAFETY: an attempt is a process with one thread, so the child finds no lock taken.
     match unsafe { libc::fork() } {
         0 => {
             child();
-            // SAFETY: ends the process at once, without the handlers that belong to its parent.
+            // SAFETY: exits immediately, without running the parent's exit handlers.
             unsafe { libc::_exit(0) }
         }
         pid if pid > 0 => Ok(pid),
@@ -65,15 +64,15 @@ pub(super) fn fork(child: impl FnOnce()) -> Result<i32, Refused> {
     }
 }
 
-/// Waits for a child and returns its status as `waitpid` gives it.
+/// Waits for a child and returns its status as `waitpid` does.
 pub(super) fn wait(pid: i32) -> Result<i32, Refused> {
     let mut status = [0_u8; 4];
     call!(libc::SYS_wait4, pid, &mut status[..], 0, 0)?;
     Ok(i32::from_ne_bytes(status))
 }
 
-/// Calls a function of the kernel with arguments that it must find fault with: whoever hears of
-/// that fault, instead of being turned away, could have called it with better ones.
+/// Evaluates a call with invalid arguments: a process that gets the error about the arguments, instead of a
+/// refusal, could have called it with valid ones.
 pub(super) fn reached(result: Result<i64, Refused>) -> Outcome {
     match result {
         Ok(value) => Ok(format!("the kernel took it and returned {value}")),
@@ -84,17 +83,17 @@ pub(super) fn reached(result: Result<i64, Refused>) -> Outcome {
     }
 }
 
-/// Makes a path fit for a system call.
+/// Converts a path for a system call.
 pub(super) fn text(path: impl AsRef<Path>) -> CString {
     CString::new(path.as_ref().as_os_str().as_bytes()).unwrap_or_default()
 }
 
-/// Says that an attempt cannot be made here.
+/// Reports that an attempt cannot be made here.
 pub(super) fn void<T>(why: impl Into<String>) -> Result<T, Refused> {
     Err(Refused::Void(why.into()))
 }
 
-/// Says who refused, in words of an attempt.
+/// Reports a refusal with a message.
 pub(super) fn said<T>(why: impl Into<String>) -> Result<T, Refused> {
     Err(Refused::Said(why.into()))
 }
@@ -174,7 +173,7 @@ impl From<usize> for Arg<'_> {
     }
 }
 
-/// Names an error number as manuals do.
+/// Returns the symbolic name of an error number.
 pub(super) fn errno_name(number: i32) -> String {
     let known = ERRNO_NAMES.iter().find(|(known, _)| *known == number);
     known.map_or_else(|| format!("errno {number}"), |(_, name)| (*name).to_owned())

@@ -6,20 +6,19 @@ use std::path::Path;
 
 use rustix::fs::inotify;
 
-/// Counts how often a file is opened from now on, by whatever process and under whatever name.
+/// Counts how often a file is opened from now on, by any process and under any name.
 pub(super) struct Watch {
     fd: OwnedFd,
 }
 
 impl Watch {
-    /// Begins to count.
     pub(super) fn new(path: &Path) -> io::Result<Self> {
         let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         inotify::add_watch(&fd, path, inotify::WatchFlags::OPEN)?;
         Ok(Self { fd })
     }
 
-    /// Returns how often it has been opened since the last time.
+    /// Returns how often it has been opened since the last call.
     pub(super) fn opened(&self) -> usize {
         let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.fd, &mut buffer);

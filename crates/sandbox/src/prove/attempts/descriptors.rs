@@ -1,4 +1,4 @@
-//! What a command inherits: descriptors, variables; and system calls of other ABIs.
+//! What a command inherits: descriptors and variables; and system calls of other ABIs.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(super) const TABLE: &[Attempt] = &[
     // Commands without a sandbox get no descriptors of ours either.
     .unsaid(),
     forbid("other-descriptors", "have any descriptor but the standard ones", |_| {
-        // The directory that is being listed has one too, which its target tells.
+        // The directory being listed has one too, recognizable by its target.
         for entry in fs::read_dir("/proc/self/fd")?.flatten() {
             let number: i32 = entry.file_name().to_string_lossy().parse().unwrap_or(0);
             let target = fs::read_link(entry.path()).unwrap_or_default();
@@ -38,8 +38,8 @@ pub(super) const TABLE: &[Attempt] = &[
         super::shell(ground, "/bin/sh", &script)?;
         Ok("it is there".into())
     }),
-    // The variable is for the command alone. What builds the sandbox must not load what it names:
-    // the ground is told by an inotify watch how often the file was opened.
+    // The variable is for the command alone. What builds the sandbox must not load the file it names: an
+    // inotify watch counts how often the file was opened.
     Attempt {
         env: &[("LD_PRELOAD", PRELOAD)],
         ..forbid("preload", "have the sandbox's builder load a library", preload)
@@ -60,7 +60,7 @@ pub(super) const TABLE: &[Attempt] = &[
     .unsaid(),
     #[cfg(target_arch = "x86_64")]
     Attempt {
-        // A kernel without the ABI ends whoever tries.
+        // A kernel without the ABI kills the process.
         signals: &[libc::SIGSYS, libc::SIGSEGV],
         ..forbid("i386-socket", "make a socket by the 32-bit ABI", |_| {
             compat(359, libc::AF_INET as u32, libc::SOCK_STREAM as u32)
@@ -86,7 +86,7 @@ fn preload(_: &Ground) -> Outcome {
     Ok("the variable was set".into())
 }
 
-/// Makes a system call of 32-bit programs.
+/// Makes a 32-bit system call.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "no library makes system calls of another ABI")]
 fn compat(number: u32, first: u32, second: u32) -> Outcome {
@@ -114,8 +114,8 @@ fn compat(number: u32, first: u32, second: u32) -> Outcome {
     Ok("done".into())
 }
 
-/// What `LD_PRELOAD` names; the ground puts its own file there.
+/// The value of `LD_PRELOAD`; the ground puts its own file there.
 pub(super) const PRELOAD: &str = "{root}/workspace/preload.so";
-/// The bit of system calls of the x32 ABI.
+/// The flag of x32 system calls.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;

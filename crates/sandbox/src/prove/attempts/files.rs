@@ -1,4 +1,4 @@
-//! Ways around the check of a path: other names of the same file, and descriptors that are open.
+//! Ways around path checks: other names of the same file, and open descriptors.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -30,7 +30,7 @@ pub(super) const TABLE: &[Attempt] = &[
     forbid("through-init-root", "write by way of /proc/1/root", |ground| {
         write_below(Path::new("/proc/1/root"), ground)
     })
-    // Process 1 may hold more capabilities than we do.
+    // Process 1 may have more capabilities than we do.
     .unsaid(),
     forbid("through-parent-root", "write by way of /proc/PARENT/root", |ground| {
         let parent = rustix::process::getppid().map_or(1, rustix::process::Pid::as_raw_pid);

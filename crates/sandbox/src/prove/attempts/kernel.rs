@@ -1,5 +1,5 @@
-//! The kernel's own doors. Where a call could do harm, it is made with arguments that any kernel
-//! finds fault with: hearing of the fault is as good as being let in.
+//! Privileged kernel interfaces. If a call could do harm, it is made with arguments that every kernel
+//! rejects: getting that error is as good as being admitted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -55,7 +55,7 @@ pub(super) const TABLE: &[Attempt] = &[
     })
     .unsaid(),
     forbid("bpf", "load a program into the kernel", |_| {
-        // A map of one element; not a program, which every kernel checks for long.
+        // A map of one element; not a program, which kernels take long to verify.
         let attributes = [0x0000_0004_0000_0002_u64, 0x0000_0001_0000_0004, 0, 0, 0, 0, 0, 0, 0];
         own(call!(libc::SYS_bpf, 0, &attributes[..], 72)?);
         Ok("made a map".into())
@@ -63,7 +63,7 @@ pub(super) const TABLE: &[Attempt] = &[
     .unsaid(),
     forbid("perf", "watch the machine's performance", |_| {
         let mut attributes = [0_u64; 16];
-        // A software counter of the clock.
+        // A software clock counter.
         attributes[0] = 1 | 128 << 32;
         own(call!(libc::SYS_perf_event_open, &attributes[..], 0, -1, -1, 0)?);
         Ok("opened".into())
@@ -77,7 +77,7 @@ pub(super) const TABLE: &[Attempt] = &[
     })
     .unsaid(),
     forbid("keyctl", "use the session's keys", |_| {
-        // KEYCTL_GET_KEYRING_ID of the session, without making one.
+        // KEYCTL_GET_KEYRING_ID of the session, without creating one.
         reached(call!(libc::SYS_keyctl, 0, -3, 0))
     })
     .unsaid(),
@@ -122,12 +122,12 @@ pub(super) const TABLE: &[Attempt] = &[
     })
     .unsaid(),
     forbid("reboot", "restart the machine", |_| {
-        // Neither magic number is one.
+        // Neither magic number is valid.
         reached(call!(libc::SYS_reboot, 0, 0, 0, 0))
     })
     .root(),
     forbid("settimeofday", "set the clock", |_| {
-        // To nothing, which changes nothing, but asks for the same leave.
+        // With null pointers, which changes nothing but requires the same privilege.
         reached(call!(libc::SYS_settimeofday, 0, 0))
     })
     .root(),
@@ -137,7 +137,7 @@ pub(super) const TABLE: &[Attempt] = &[
         reached(call!(libc::SYS_clock_settime, libc::CLOCK_REALTIME, &time[..]))
     }),
     forbid("adjtimex", "make the clock run faster", |_| {
-        // A tick that no kernel takes.
+        // A tick that every kernel rejects.
         let mut timex = [0_u64; 26];
         timex[0] = 0x4000;
         timex[11] = 1;
@@ -177,7 +177,7 @@ pub(super) const TABLE: &[Attempt] = &[
     })
     .unsaid(),
     forbid("quotactl", "change quotas", |_| {
-        // Q_QUOTAON, users, on what is no device.
+        // Q_QUOTAON for users, on something that is not a device.
         reached(call!(libc::SYS_quotactl, 0x8000_0200_u32, c"/dev/null", 0, c""))
     })
     .unsaid(),
@@ -205,7 +205,7 @@ pub(super) const TABLE: &[Attempt] = &[
     forbid("dev-loop", "make disks of files", |_| open("/dev/loop-control")).unsaid(),
     forbid("dev-disk", "open a disk for writing", |ground| {
         let Some((path, _)) = &ground.disk else { return void("there is no disk") };
-        // Opened, and closed again; nothing is written.
+        // Opened and closed again; nothing is written.
         OpenOptions::new().read(true).write(true).open(path)?;
         Ok("opened".into())
     })
@@ -231,7 +231,7 @@ fn open(path: &str) -> Outcome {
     Ok("opened for writing".into())
 }
 
-/// Writes into a setting what it already holds.
+/// Writes the current value to a setting.
 fn rewrite(path: &str) -> Outcome {
     let value = fs::read(path)?;
     OpenOptions::new().write(true).open(path)?.write_all(&value)?;
@@ -245,10 +245,10 @@ fn device_node(ground: &Ground, kind: u32, device: u64) -> Outcome {
     Ok("made and opened".into())
 }
 
-/// Faults of user code only, which need no privilege.
+/// Only faults of user code, which need no privilege.
 const USER_MODE_ONLY: i32 = 1;
 
-/// Not named by the C library for every machine.
+/// The C library does not define it for every architecture.
 #[cfg(target_arch = "x86_64")]
 const SYS_KEXEC_FILE_LOAD: i64 = 320;
 #[cfg(not(target_arch = "x86_64"))]

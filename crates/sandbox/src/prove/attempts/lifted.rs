@@ -1,5 +1,5 @@
-//! What a model asks for after it has prepared the ground: commands that rules allow, which must not
-//! run its own work outside of the sandbox, and patches of what commands cannot write.
+//! What a model requests after it has prepared the ground: commands that rules allow, which must not run its
+//! own files outside the sandbox, and patches of files that commands cannot write.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use super::super::ground::Ground;
 use super::super::sys::{Outcome, void};
 use super::{Attempt, Then, forbid};
 
-/// The rules that hold for these commands; all of their programs are allowed.
+/// The rules for these commands; all of their programs are allowed.
 pub(in super::super) const RULES: &str = "
 prefix_rule(pattern=[[\"split\", \"heddle-tool\", \"./heddle-tool\", \"src/heddle-tool\"]], decision=\"allow\")
 prefix_rule(pattern=[\"cat\", \"/dev/null\"], decision=\"allow\")
@@ -121,18 +121,18 @@ pub(super) const TABLE: &[Attempt] = &[
     patched("patch-home", "patch our own rules", |ground| ground.home("rules/default.rules")),
 ];
 
-/// A row of which only what it leaves counts.
+/// Builds a row for which only the effects count.
 const fn lifted(name: &'static str, what: &'static str, run: fn(&Ground) -> Outcome) -> Attempt {
     forbid(name, what, run).no_trace().only(SandboxMode::WorkspaceWrite)
 }
 
-/// A row that tries nothing inside; then this file is patched.
+/// Builds a row that attempts nothing inside; then this file is patched.
 const fn patched(name: &'static str, what: &'static str, file: fn(&Ground) -> PathBuf) -> Attempt {
     let row = forbid(name, what, |_| Ok("nothing".into())).no_trace();
     Attempt { patch: Some(file), ..row }
 }
 
-/// Asks for a command, as tools do.
+/// Requests a command, as tools do.
 fn command(ground: &Ground, cwd: &str, script: &str, env: &[(&str, String)]) -> Then {
     let argv = ["/bin/bash", "-c", script].map(str::to_owned).to_vec();
     let cwd = ground.work(cwd);
@@ -140,19 +140,19 @@ fn command(ground: &Ground, cwd: &str, script: &str, env: &[(&str, String)]) -> 
         Effect::Command(CommandRequest { argv, cwd, escalation: None, scene: Scene::default() });
     let mut all = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
     all.extend(env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-    // The later of two is meant.
+    // The later of two duplicates wins.
     all.reverse();
     all.dedup_by(|later, earlier| later.0 == earlier.0);
     Then { effect, env: all }
 }
 
-/// Asks for a patch of a file.
+/// Requests a patch of a file.
 pub(in super::super) fn patch(file: PathBuf) -> Then {
     let effect = Effect::Write(WriteRequest { paths: vec![file], protected: Vec::new() });
     Then { effect, env: Vec::new() }
 }
 
-/// Makes the directory of a repository with these settings.
+/// Creates the directory of a repository with these settings.
 fn repository(git: &Path, config: &str) -> Outcome {
     if !Path::new("/usr/bin/git").exists() {
         return void("there is no git");
@@ -164,14 +164,14 @@ fn repository(git: &Path, config: &str) -> Outcome {
     Ok("made".into())
 }
 
-/// What shows that a command ran outside of the sandbox.
+/// Returns a command that shows that it ran outside the sandbox.
 fn touch(ground: &Ground) -> String {
     format!("echo changed > {}", ground.outside("victim").display())
 }
 
 /// Writes a program that shows that it ran outside.
 fn program(ground: &Ground, path: &str) -> Outcome {
-    // At some levels a mode can only be given when a file is made.
+    // At some levels a mode can be set only when a file is created.
     let file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(ground.work(path));
     file?.write_all(format!("#!/bin/sh\n{}\n", touch(ground)).as_bytes())?;
     Ok("written".into())

@@ -1,5 +1,5 @@
-//! Keeping heddle outside waiting: locks and leases on its files, and files that become something else
-//! while it reads them.
+//! Blocking heddle from inside: locks and leases on its files, and files that are replaced while it reads
+//! them.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
@@ -42,7 +42,7 @@ pub(super) const TABLE: &[Attempt] = &[
             flock(&file, libc::LOCK_EX)
         },
     )
-    // The kernel lets nobody.
+    // No kernel permits it.
     .unsaid(),
     forbid("lock-posix", "take a lock that databases use", |ground| {
         let file = File::open(ground.start_lock())?;
@@ -107,7 +107,7 @@ fn lease(path: &Path) -> Outcome {
     Ok("leased".into())
 }
 
-/// Puts a file and something else in each other's place for a while; in the end it is something else.
+/// Alternates between a file and something else for a while; in the end it is something else.
 fn swap(ground: &Ground, make: &dyn Fn(&Path) -> Result<(), Refused>) -> Outcome {
     let (place, beside) = (ground.swapped(), ground.work("src/beside"));
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Namespaces and mounts, with which a process would make itself a world of its own.
+//! Namespaces and mounts, with which a process could build its own environment.
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -52,7 +52,7 @@ pub(super) const TABLE: &[Attempt] = &[
         call!(libc::SYS_setns, file.as_raw_fd(), libc::CLONE_NEWUTS)?;
         Ok("entered".into())
     })
-    // Process 1 may hold more capabilities than we do.
+    // Process 1 may have more capabilities than we do.
     .unsaid(),
     forbid("setns-pidfd", "enter namespaces by a process descriptor", |ground| {
         let process = own(call!(libc::SYS_pidfd_open, ground.victim, 0)?);
@@ -97,7 +97,7 @@ pub(super) const TABLE: &[Attempt] = &[
     })
     .outside(Outside::Never),
     forbid("pivot-root", "change what everything lies in", |ground| {
-        // The same directory twice, and no mount point: refused by any kernel that looks at it.
+        // The same directory twice, and not a mount point: refused by any kernel that examines it.
         let path = text(ground.work("mount"));
         reached(call!(libc::SYS_pivot_root, &path, &path))
     })
@@ -144,7 +144,7 @@ fn clone(flags: i32) -> Outcome {
     finish_clone(call!(libc::SYS_clone, flags | libc::SIGCHLD, 0, 0, 0, 0)?)
 }
 
-/// Ends the child at once; the parent waits for it.
+/// Ends the child immediately; the parent waits for it.
 fn finish_clone(pid: i64) -> Result<String, Refused> {
     if pid == 0 {
         std::process::exit(0);
@@ -153,7 +153,7 @@ fn finish_clone(pid: i64) -> Result<String, Refused> {
     Ok("started".into())
 }
 
-/// Mounts something on an empty directory of the workspace, and takes it away again.
+/// Mounts something on an empty directory of the workspace, and unmounts it again.
 fn mount(ground: &Ground, source: &std::ffi::CStr, kind: &std::ffi::CStr, flags: u64) -> Outcome {
     let target = text(ground.work("mount"));
     call!(libc::SYS_mount, source, &target, kind, flags, 0)?;
@@ -161,5 +161,5 @@ fn mount(ground: &Ground, source: &std::ffi::CStr, kind: &std::ffi::CStr, flags:
     Ok("mounted".into())
 }
 
-/// Not named by the C library.
+/// Not defined by the C library.
 const CLONE_NEWTIME: i32 = 0x80;

@@ -58,7 +58,7 @@ pub(super) const TABLE: &[Attempt] = &[
         Ok("sent".into())
     }),
     forbid("dns", "look up a name", |_| {
-        // Ends at once without a network, and asks a name server with one.
+        // Fails immediately without a network, and queries a name server with one.
         let found = ("heddle-prove.invalid", 80).to_socket_addrs();
         match found {
             Ok(_) => Ok("found".into()),
@@ -206,7 +206,7 @@ fn netlink(protocol: i32) -> Outcome {
     socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)
 }
 
-/// Connects a socket that is connected already to the listener of the ground.
+/// Reconnects a connected socket to the listener of the ground.
 fn reconnect(socket: &OwnedFd, ground: &Ground) -> Result<String, Refused> {
     let path = text(ground.outside("stream.sock"));
     let mut address = [0_u8; 110];
@@ -220,7 +220,7 @@ fn reconnect(socket: &OwnedFd, ground: &Ground) -> Result<String, Refused> {
     Ok("connected".into())
 }
 
-/// Not named by the C library for every machine.
+/// The C library does not define it for every architecture.
 const IPPROTO_MPTCP: i32 = 262;
 const AF_XDP: i32 = 44;
 const AF_SMC: i32 = 43;

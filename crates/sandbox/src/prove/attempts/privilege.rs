@@ -1,4 +1,4 @@
-//! Ways to become more than the sandbox lets one be.
+//! Ways to gain more privileges than the sandbox grants.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -80,7 +80,7 @@ pub(super) const TABLE: &[Attempt] = &[
         let status = fs::read_to_string("/proc/self/status")?;
         let held = status.lines().find(|line| {
             let value = line.strip_prefix("Cap").and_then(|line| line.split_whitespace().last());
-            // What a file can give counts only without `no_new_privs`, which has its own row.
+            // File capabilities count only without `no_new_privs`, which has its own row.
             !line.starts_with("CapBnd")
                 && value.is_some_and(|value| !value.trim_matches('0').is_empty())
         });
@@ -130,7 +130,7 @@ pub(super) const TABLE: &[Attempt] = &[
     forbid("setfsuid", "open files as another user", |_| {
         let other = if rustix::process::getuid().is_root() { 12_345 } else { 0 };
         call!(libc::SYS_setfsuid, other)?;
-        // The call never fails: it says who one was, so that asking twice tells who one is.
+        // The call never fails: it returns the previous id, so a second call returns the current one.
         let now = call!(libc::SYS_setfsuid, -1)?;
         if now == other { Ok("became another".into()) } else { said("nothing changed") }
     })
@@ -144,7 +144,7 @@ fn has_suid(path: &Path) -> Outcome {
     }
 }
 
-/// Runs the ground's program and finds out as whom it runs.
+/// Runs the ground's program and determines its user id.
 fn suid_program(ground: &Ground) -> Outcome {
     let Some(program) = &ground.suid else { return void("there is no such program here") };
     let before = rustix::process::geteuid().as_raw();
@@ -157,7 +157,7 @@ fn suid_program(ground: &Ground) -> Outcome {
             Ok(format!("it ran as user {after}"))
         };
     }
-    // It waits for a password, which never comes; meanwhile the kernel says as whom it runs.
+    // It waits for a password that never comes; meanwhile the kernel reports its user id.
     let mut command = Command::new(program);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn()?;
@@ -174,7 +174,7 @@ fn suid_program(ground: &Ground) -> Outcome {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    // What runs as root cannot be ended by us; the end of its input ends it.
+    // We cannot kill what runs as root; the end of its input ends it.
     drop(child.stdin.take());
     let _ = child.kill();
     let _ = child.wait();
@@ -184,7 +184,7 @@ fn suid_program(ground: &Ground) -> Outcome {
     }
 }
 
-/// Not named by the C library.
+/// Not defined by the C library.
 const SYS_FCHMODAT2: i64 = 452;
-/// The version of the two structures; the process is the one that asks.
+/// The version of the two structures; the process is the caller.
 const LINUX_CAPABILITY_VERSION_3: u64 = 0x2008_0522;

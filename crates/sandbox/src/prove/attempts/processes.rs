@@ -33,20 +33,20 @@ pub(super) const TABLE: &[Attempt] = &[
     forbid("sigqueue", "end a process by a signal with a value", |ground| {
         let mut info = [0_u8; 128];
         info[..4].copy_from_slice(&libc::SIGTERM.to_ne_bytes());
-        // SI_QUEUE: what the kernel lets others send.
+        // SI_QUEUE, which processes may send.
         info[8..12].copy_from_slice(&(-1_i32).to_ne_bytes());
         call!(libc::SYS_rt_sigqueueinfo, ground.victim, libc::SIGTERM, &mut info[..])?;
         Ok("ended".into())
     }),
     forbid("sigio", "have the kernel signal a process when a pipe is written", sigio),
-    // SIGWINCH is ignored by default, so that nothing ends should it reach somebody.
+    // SIGWINCH is ignored by default, so nothing is killed if it reaches a process.
     forbid("kill-group", "signal the process group of somebody else", |ground| {
         call!(libc::SYS_kill, -ground.group, libc::SIGWINCH)?;
         Ok("signalled".into())
     }),
     forbid("kill-all", "signal every process there is", |ground| {
         match call!(libc::SYS_kill, -1, libc::SIGWINCH) {
-            // It may reach what belongs to the sandbox; somebody outside is another thing.
+            // It may reach processes of the sandbox, but not one outside.
             Ok(_) => {
                 call!(libc::SYS_kill, ground.victim, 0)?;
                 Ok("signalled".into())
@@ -95,7 +95,7 @@ pub(super) const TABLE: &[Attempt] = &[
             said("not there")
         }
     })
-    // Files of processes that do not exist yet can be granted to nobody, so all are granted.
+    // Files of future processes cannot be granted individually, so all of them are granted.
     .known(Level::Landlock),
     forbid("proc-environ", "read the environment of a process", |ground| {
         let found = fs::read(format!("/proc/{}/environ", ground.victim))?;
@@ -161,7 +161,7 @@ pub(super) const TABLE: &[Attempt] = &[
         OpenOptions::new().read(true).write(true).open("/proc/1/mem")?;
         Ok("opened".into())
     })
-    // Process 1 may hold more capabilities than we do.
+    // Process 1 may have more capabilities than we do.
     .unsaid(),
     forbid("pidfd-getfd", "take a descriptor of a process", |ground| {
         let process = own(call!(libc::SYS_pidfd_open, ground.prover, 0)?);
@@ -192,7 +192,7 @@ pub(super) const TABLE: &[Attempt] = &[
     forbid("affinity", "change the processors of a process", |ground| {
         let mut mask = [0_u64; 16];
         call!(libc::SYS_sched_getaffinity, 0, 128, &mask[..])?;
-        // The lowest of those that we may use.
+        // The lowest processor that we may use.
         let first = mask.iter().position(|word| *word != 0).unwrap_or_default();
         let lowest = 1 << mask[first].trailing_zeros();
         mask = [0; 16];
@@ -204,7 +204,7 @@ pub(super) const TABLE: &[Attempt] = &[
         signals: &[libc::SIGSYS, libc::SIGKILL],
         ..forbid("processes-many", "have more processes than a command may have", |_| {
             let started: Result<Vec<_>, _> = (0..600).map(|_| fork(linger)).collect();
-            // Time for whoever counts.
+            // Leaves time for the meter to count.
             std::thread::sleep(std::time::Duration::from_secs(3));
             for child in started? {
                 let _ = call!(libc::SYS_kill, child, libc::SIGKILL);
@@ -260,7 +260,7 @@ pub(super) const TABLE: &[Attempt] = &[
     })
     .no_trace(),
     forbid("daemon-nohup", "leave a process behind by nohup", |ground| {
-        // The shell waits until the output is let go of: before setsid it would be ended with its group.
+        // The shell waits until the output is closed: before setsid it would be killed with its group.
         let script = "up=$(nohup setsid sh -c 'exec >/dev/null; while :; do sleep 1; done' \"$0\" \
                       </dev/null 2>/dev/null &)";
         shell(ground, "/bin/sh", script)?;
@@ -268,7 +268,7 @@ pub(super) const TABLE: &[Attempt] = &[
     })
     .no_trace(),
     forbid("daemon-output", "leave a process behind that holds the output open", |_| {
-        // Forked once only, and in a session of its own.
+        // Forked only once, and in its own session.
         fork(|| {
             let _ = rustix::process::setsid();
             linger();
@@ -278,7 +278,7 @@ pub(super) const TABLE: &[Attempt] = &[
     .no_trace(),
     forbid("daemon-many", "leave processes behind faster than they can be ended", |_| {
         daemon(|| {
-            // Each generation starts the next and ends, a bounded number of times.
+            // Each generation starts the next one and exits, a bounded number of times.
             for _ in 0..20_000 {
                 match fork(|| std::thread::sleep(std::time::Duration::from_micros(50))) {
                     Ok(child) => drop(wait(child)),
@@ -301,7 +301,7 @@ pub(super) const TABLE: &[Attempt] = &[
     .no_trace()
     .unsaid(),
     Attempt {
-        // What watches may pass the signal on to the command, and so end it.
+        // The supervisor may forward the signal to the command and so kill it.
         signals: &[libc::SIGSYS, libc::SIGTERM],
         ..forbid("stop-parent", "ask what watches over the command to end, and stay", |ground| {
             let watcher = parent();
@@ -310,7 +310,7 @@ pub(super) const TABLE: &[Attempt] = &[
             }
             daemon(|| {})?;
             call!(libc::SYS_kill, watcher, libc::SIGTERM)?;
-            // Time for it to do so.
+            // Leaves time for it to do so.
             std::thread::sleep(std::time::Duration::from_millis(100));
             Ok("left".into())
         })
@@ -336,7 +336,7 @@ fn vm(ground: &Ground, number: i64) -> Outcome {
     Ok("done".into())
 }
 
-/// Makes the victim the owner of a pipe's signals, and the signal one that ends it.
+/// Makes the victim the owner of a pipe's signals, with a signal that kills it.
 fn sigio(ground: &Ground) -> Outcome {
     let (reader, writer) = std::io::pipe()?;
     let fd = reader.as_raw_fd();
@@ -344,7 +344,7 @@ fn sigio(ground: &Ground) -> Outcome {
     call!(libc::SYS_fcntl, fd, F_SETSIG, libc::SIGTERM)?;
     call!(libc::SYS_fcntl, fd, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK)?;
     rustix::io::write(&writer, b"x")?;
-    // The kernel tells nobody whether the signal came through, but the victim's end does.
+    // The kernel does not report whether the signal arrived, but the victim's end does.
     for _ in 0..20 {
         let gone = File::open(format!("/proc/{}/exe", ground.victim)).is_err();
         if gone && call!(libc::SYS_kill, ground.victim, 0).is_ok() {
@@ -355,12 +355,12 @@ fn sigio(ground: &Ground) -> Outcome {
     said("nothing happened")
 }
 
-/// Forks twice, with a new session between, and stays.
+/// Forks twice, with a new session in between, and stays.
 fn daemon(first: impl FnOnce()) -> Result<(), Refused> {
     let child = fork(|| {
         let _ = rustix::process::setsid();
         let _ = fork(|| {
-            // Nothing is kept that could tell anybody of it.
+            // No open descriptor could reveal it.
             let _ = call!(libc::SYS_close_range, 0, u32::MAX, 0);
             first();
             linger();
@@ -370,7 +370,7 @@ fn daemon(first: impl FnOnce()) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Fills so much memory, and holds it for a while.
+/// Fills this much memory, and holds it for a while.
 fn hold_memory(mib: usize) -> Result<(), Refused> {
     let held = vec![1_u8; mib << 20];
     std::thread::sleep(std::time::Duration::from_secs(3));
@@ -380,10 +380,10 @@ fn hold_memory(mib: usize) -> Result<(), Refused> {
     }
 }
 
-/// Stays for longer than any call.
+/// Stays longer than any call.
 fn linger() {
     std::thread::sleep(std::time::Duration::from_secs(120));
 }
 
-/// Not named by the C library.
+/// Not defined by the C library.
 const F_SETSIG: i32 = 10;

@@ -1,4 +1,4 @@
-//! Names at the top of a writable root that stay read-only, and our own home.
+//! Read-only names directly inside a writable root, and heddle's own home.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write as _;
@@ -216,13 +216,13 @@ fn write(path: impl AsRef<Path>) -> Outcome {
     Ok("written".into())
 }
 
-/// Makes a directory and a file in it: a directory alone could be what the sandbox put there.
+/// Creates a directory and a file in it: a directory alone could be a guard of the sandbox.
 fn make(directory: PathBuf) -> Outcome {
     fs::create_dir_all(&directory)?;
     write(directory.join("config"))
 }
 
-/// Makes sure that what was made is really there.
+/// Verifies that what was created is really there.
 fn stays(path: &Path) -> Outcome {
     fs::symlink_metadata(path)?;
     Ok("made".into())

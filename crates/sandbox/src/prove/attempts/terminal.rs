@@ -1,4 +1,4 @@
-//! Terminals: typing for the user, and writing where the user reads.
+//! Terminals: injecting input, and writing where the user reads.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -78,5 +78,5 @@ pub(super) const TABLE: &[Attempt] = &[
     .on_terminal(),
 ];
 
-/// Not named by the C library.
+/// Not defined by the C library.
 const TIOCLINUX: i32 = 0x541C;

@@ -1,4 +1,4 @@
-//! What must still work, so that the other rows mean something.
+//! What must still work, so that the other rows are meaningful.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -22,7 +22,7 @@ pub(super) const TABLE: &[Attempt] = &[
         fs::write(ground.work("new"), "ours")?;
         Ok("created".into())
     })
-    // Landlock can grant what is there, or everything that could be there.
+    // Landlock can grant only what exists, or everything that could exist.
     .at(Level::Namespaces)
     .only(WorkspaceWrite),
     allow("workspace-create-below", "create a file below the top of the workspace", |ground| {
@@ -125,7 +125,8 @@ pub(super) const TABLE: &[Attempt] = &[
     allow("own-limits", "limit and renice oneself", |_| {
         let limit = [0_u64, 0];
         call!(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, &limit[..], 0)?;
-        // From wherever it is: nobody may go back. The kernel counts the other way round.
+        // Relative to the current value, since it cannot be lowered again. The kernel counts the other way
+        // round.
         let nice = 20 - call!(libc::SYS_getpriority, libc::PRIO_PROCESS, 0)?;
         call!(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, (nice + 1).min(19))?;
         Ok("limited".into())
@@ -143,7 +144,7 @@ pub(super) const TABLE: &[Attempt] = &[
         Ok("ready".into())
     }),
     allow("here-document", "read a document in a shell", |ground| {
-        // Shells keep long ones in a temporary file, which a read-only sandbox has no room for.
+        // Shells keep long ones in a temporary file, for which a read-only sandbox has no room.
         let output = shell(ground, "/bin/sh", "cat <<EOF\nshort\nEOF\n")?;
         if output == b"short\n" { Ok("read".into()) } else { said("wrong output") }
     }),

@@ -1,4 +1,4 @@
-//! Writes outside of the workspace, one system call after the other.
+//! Writes outside the workspace, one system call after the other.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write as _;
@@ -47,7 +47,7 @@ pub(super) const TABLE: &[Attempt] = &[
         let Some(path) = &ground.shared_memory else {
             return super::void("no shared memory here");
         };
-        // Not created: a /dev/shm of its own is for a sandbox to fill.
+        // Not created: a private /dev/shm may be written.
         OpenOptions::new().write(true).open(path)?.write_all(b"changed")?;
         Ok("written".into())
     })
@@ -140,7 +140,7 @@ pub(super) const TABLE: &[Attempt] = &[
     })
     .unsaid(),
     forbid("chown", "change the owner of a file", |ground| {
-        // To who owns it already: even that is a change, and everybody may make it.
+        // To its current owner: even that is a change, and everyone may make it.
         let path = text(ground.outside("victim"));
         let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
         let (user, group) = (user.as_raw(), group.as_raw());
@@ -191,7 +191,7 @@ pub(super) const TABLE: &[Attempt] = &[
     .unsaid(),
     forbid("chattr-extended", "change the project of a file open for reading", |ground| {
         let file = File::open(ground.outside("victim"))?;
-        // `struct fsxattr`: no flags but "no dump", 0x80.
+        // `struct fsxattr`: no flags except "no dump", 0x80.
         let mut attributes = [0_u8; 28];
         attributes[0] = 0x80;
         call!(libc::SYS_ioctl, file.as_raw_fd(), FS_IOC_FSSETXATTR, &attributes[..])?;
@@ -265,7 +265,7 @@ fn tmpfile_linked(ground: &Ground) -> Outcome {
     Ok("linked".into())
 }
 
-/// Numbers that are the same on every machine, as those of all newer calls are.
+/// Numbers that are the same on every architecture, as for all newer calls.
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
 const SYS_FILE_SETATTR: i64 = 469;

@@ -1,4 +1,4 @@
-//! Whatever is done to a ground is noticed.
+//! Every change to a ground is detected.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 
 use super::{Ground, Live};
 
-/// Does something to a fresh ground, and expects it to be noticed in these words.
+/// Changes a fresh ground, and expects these reports.
 #[track_caller]
 fn check(change: impl FnOnce(&Ground), want: &[&str]) {
     let mut live = Live::make(&std::env::temp_dir()).unwrap();
@@ -39,7 +39,7 @@ fn untouched() {
 #[test]
 fn nothing() {
     check(|_| {}, &[]);
-    // The workspace is there to be written.
+    // The workspace may be written.
     check(|ground| fs::write(ground.work("new"), "new").unwrap(), &[]);
     check(|ground| fs::create_dir(ground.work(".heddle")).unwrap(), &[]);
 }
@@ -100,7 +100,7 @@ fn processes() {
         |ground| {
             let signal = rustix::process::Signal::KILL;
             rustix::process::kill_process(kill(ground.victim), signal).unwrap();
-            // Killed is not yet ended; that it has ended shows as `Z`.
+            // A killed process has not necessarily ended; `Z` shows that it has.
             let stat = format!("/proc/{}/stat", ground.victim);
             while !fs::read_to_string(&stat).unwrap().contains(") Z ") {}
         },
@@ -116,7 +116,7 @@ fn processes() {
         |ground| {
             let mut command = std::process::Command::new("sleep");
             command.arg0(&ground.root).arg("60").stdout(std::process::Stdio::null());
-            // Ended by the ground, which finds it by its name.
+            // Killed by the ground, which finds it by its name.
             drop(command.stderr(std::process::Stdio::null()).spawn().unwrap());
         },
         &["a process outlived the call"],
