@@ -1,4 +1,4 @@
-//! Requests of Chat Completions.
+//! Parses requests of the Chat Completions API.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -70,7 +70,8 @@ struct WireStream<'a> {
     include_usage: Option<&'a RawValue>,
 }
 
-/// Reads a request. Tools that run where it is answered cannot be had, as no field would show what came of a call.
+/// Parses a request. The daemon's own tools are not available here, because no field could show the result of
+/// a call.
 pub fn read(body: &[u8]) -> Result<Request, Refusal> {
     let root = Node::whole(body)?;
     let wire: Wire<'_> = root.object()?;
@@ -121,7 +122,7 @@ pub fn read(body: &[u8]) -> Result<Request, Refusal> {
             options::top_p(root.field("top_p", wire.top_p))?,
             root.field("seed", wire.seed),
         )?,
-        // The newer of the two names counts.
+        // The newer of the two names takes precedence.
         output_tokens_max: all_tokens.or(tokens),
         effort: options::effort(root.field("reasoning_effort", wire.reasoning_effort))?,
         stop: stop(root.field("stop", wire.stop))?,
@@ -133,7 +134,7 @@ pub fn read(body: &[u8]) -> Result<Request, Refusal> {
     })
 }
 
-/// Refuses what cannot be done, before anything is done.
+/// Refuses unsupported requests before anything is done.
 fn refuse(root: Node<'_>, wire: &Wire<'_>) -> Read<()> {
     const NOT_HERE: &str = "cannot be had here; leave it out";
     if let Some(node) = root.field("n", wire.n).get()
@@ -153,7 +154,7 @@ fn refuse(root: Node<'_>, wire: &Wire<'_>) -> Read<()> {
     }
     if let Some(node) = root.field("logit_bias", wire.logit_bias).get() {
         let Empty {} = node.object()?;
-        // An object that has a field has a colon.
+        // An object with at least one field contains a colon.
         if node.json().bytes().any(|byte| byte == b':') {
             return Err(node.invalid(NOT_HERE));
         }
@@ -247,7 +248,7 @@ fn message(node: Node<'_>, messages: &mut Vec<Message>) -> Read<()> {
             messages.push(Message::Output { call_id, text: content.need()?.content()? });
             return Ok(());
         }
-        // Calls had no ids when outputs came like this.
+        // Calls had no ids in this older form.
         "function" => {
             let text = content.opt(Node::content)?.unwrap_or_default();
             messages.push(Message::Output { call_id: name.need()?.name()?, text });
@@ -263,7 +264,7 @@ fn message(node: Node<'_>, messages: &mut Vec<Message>) -> Read<()> {
     Ok(())
 }
 
-/// One message of the model is what it thought, said and called, in this order.
+/// Splits one assistant message into reasoning, text and calls, in this order.
 fn assistant(node: Node<'_>, wire: &WireMessage<'_>, messages: &mut Vec<Message>) -> Read<()> {
     let thought = node.field("reasoning_content", wire.reasoning_content).opt(Node::content)?;
     let thought = match thought {
@@ -293,7 +294,7 @@ fn call(node: Node<'_>) -> Read<Message> {
     let id = node.field("id", wire.id).need()?.string()?;
     let kind = node.field("type", wire.kind);
     let free = match kind.opt(Node::text)?.as_deref() {
-        // Many leave it out, since there was only one kind for long.
+        // Many clients omit it, since there was only one kind for a long time.
         None | Some("function") => false,
         Some("custom") => true,
         Some(other) => {

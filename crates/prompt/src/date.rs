@@ -1,4 +1,4 @@
-//! A day, as prompts name it: given by whoever has a clock.
+//! A calendar day for prompts; the caller supplies the clock.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ pub struct Date {
 }
 
 impl Date {
-    /// Makes a day; returns none if there is no such month or day.
+    /// Creates a day; `None` if the month or day does not exist.
     pub fn new(year: i32, month: u32, day: u32) -> Option<Self> {
         let valid = (1..=12).contains(&month) && (1..=31).contains(&day);
         valid.then_some(Self { year, month, day })
     }
 
-    /// Returns the day that a number of seconds after 1970 falls on, in UTC.
+    /// Returns the UTC day of a Unix timestamp.
     pub fn from_unix_seconds(seconds: u64) -> Self {
         // Howard Hinnant's `civil_from_days`: years begin in March, so that leap days come last.
         let days = (seconds / 86_400) as i64 + 719_468;
@@ -33,7 +33,7 @@ impl Date {
         Self { year, month, day }
     }
 
-    /// Writes the day in the notation of `strftime`; times are midnight, unknown letters stay.
+    /// Formats the day in the notation of `strftime`; times are midnight, unknown letters stay.
     pub fn format(self, pattern: &str) -> String {
         let mut out = String::new();
         let mut letters = pattern.chars();

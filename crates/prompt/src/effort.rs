@@ -1,17 +1,16 @@
-//! What whoever reads a grammar may spend on it.
+//! Limits for processing a grammar.
 //!
-//! Schemas that would cost more than these allow are refused when they are read, by what can be counted in them; these
-//! are for what remains. Fuel is the unit of `llguidance`: about ten to a microsecond.
+//! Schemas that would exceed these are refused when they are parsed, as far as that can be counted in
+//! advance; these limits are for the rest. Fuel is the unit of `llguidance`: about ten per microsecond.
 
-/// Fuel to read a grammar: about a fifth of a second.
+/// Fuel to compile a grammar: about a fifth of a second.
 pub const COMPILE_FUEL: u64 = 1_000_000;
-/// Fuel to find out which tokens may follow.
+/// Fuel to compute which tokens may follow.
 pub const STEP_FUEL: u64 = 200_000;
-/// Items of the parser while that is found out.
+/// Parser items for one such step.
 pub const STEP_ITEMS_MAX: usize = 50_000;
-/// Items of one row of the parser: properties of an object and alternatives of a value that can follow.
+/// Parser items in one row: properties of an object and alternatives of a value that can follow.
 pub const ROW_ITEMS_MAX: usize = 8_192;
-/// States of the lexer, of one or two kilobytes each.
+/// Lexer states, of one or two kilobytes each.
 pub const STATES_MAX: usize = 100_000;
-/// Symbols of a grammar.
 pub const SYMBOLS_MAX: usize = 200_000;

@@ -1,9 +1,9 @@
-//! What a model may say, as a grammar in Lark's notation for `llguidance`.
+//! Builds the grammar that constrains a model's answer, in Lark notation for `llguidance`.
 //!
-//! Text is free but for what would open a call; a call is held to one of the tools and to the schema of
-//! its arguments; an answer can be held to a schema, too. Marks are matched by the id of their token where
-//! that is known, since a vocabulary may have them as special tokens or as ordinary ones, and by their
-//! letters otherwise.
+//! Text is free except for what would open a call; a call is constrained to one of the tools and to the
+//! schema of its arguments; an answer can be constrained to a schema, too. Marks are matched by token id if
+//! it is known, since a vocabulary may have them as special or as ordinary tokens, and by their characters
+//! otherwise.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,24 +18,22 @@ use crate::turns::parameters;
 
 mod fields;
 
-/// Messages of reasoning and the like before the one that counts, where a family has messages.
+/// Messages of reasoning and the like before the final one, in families that have messages.
 const ASIDES_MAX: u32 = 8;
 
-/// The ids of special tokens, by name.
 pub(crate) type Ids = HashMap<String, u32>;
 
-/// How an answer begins, as far as reasoning goes.
+/// How an answer begins with respect to reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thinking {
-    /// There is none.
     Never,
     /// The model may open it with the first mark, and closes it with the second.
     May(&'static str, &'static str),
-    /// The prompt has opened it.
+    /// The prompt has already opened it.
     Open(&'static str),
 }
 
-/// What is offered, and what must come of it.
+/// The tools and formats of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrammarRequest<'a> {
     pub(crate) tools: &'a [Tool],
@@ -54,7 +52,7 @@ impl<'a> GrammarRequest<'a> {
         }
     }
 
-    /// Returns the tools that can be called.
+    /// Returns the tools that may be called.
     pub(crate) fn callable(&self) -> Vec<&'a Tool> {
         match self.choice {
             Choice::None => Vec::new(),
@@ -63,12 +61,12 @@ impl<'a> GrammarRequest<'a> {
         }
     }
 
-    /// Tells whether there must be a call.
+    /// Tells whether a call is required.
     fn forced(&self) -> bool {
         matches!(self.choice, Choice::Required | Choice::Named(_))
     }
 
-    /// Returns the schema of an answer, if it has one.
+    /// Returns the schema of the answer, if it has one.
     fn answer(&self) -> Option<Value> {
         match self.format {
             Format::Text => None,
@@ -78,7 +76,7 @@ impl<'a> GrammarRequest<'a> {
     }
 }
 
-/// Bounds the answers of a family that writes text; none if they are free.
+/// Builds the grammar for families that write plain text; `None` if answers are unconstrained.
 pub(crate) fn of_text(
     wanted: &GrammarRequest<'_>,
     style: Style,
@@ -135,7 +133,7 @@ pub(crate) fn of_text(
     Some(lark.out)
 }
 
-/// Bounds the answers of the Harmony family, which begin after `<|start|>assistant`.
+/// Builds the grammar for the Harmony family, whose answers begin after `<|start|>assistant`.
 pub(crate) fn of_harmony(wanted: &GrammarRequest<'_>, ids: &Ids) -> String {
     let tools = wanted.callable();
     let mut lark = Lark::new(ids);
@@ -189,7 +187,7 @@ pub(crate) fn of_harmony(wanted: &GrammarRequest<'_>, ids: &Ids) -> String {
     lark.out
 }
 
-/// Bounds an answer to one call of one tool, written as nothing but its arguments.
+/// Builds the grammar for one call of one tool, written as nothing but its arguments.
 pub(crate) fn of_arguments(schema: &Value) -> String {
     let mut lark = Lark { out: String::new(), ids: &Ids::new() };
     let args = lark.json("args", schema, Blanks::None);
@@ -197,12 +195,12 @@ pub(crate) fn of_arguments(schema: &Value) -> String {
     lark.out
 }
 
-/// Blanks that JSON may have.
+/// Whitespace allowed in JSON.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blanks {
-    /// A line and its indentation.
+    /// Line breaks and indentation.
     Some,
-    /// One after a comma or a colon, as in Python.
+    /// One blank after a comma or a colon, as in Python.
     None,
 }
 
@@ -221,7 +219,7 @@ impl<'a> Lark<'a> {
         self.out.push('\n');
     }
 
-    /// Matches a mark, spelled or as its token.
+    /// Matches a mark, by token id or by its characters.
     fn mark(&self, name: &str) -> String {
         match self.ids.get(name) {
             Some(id) => format!("({} | <[{id}]>)", literal(name)),
@@ -229,7 +227,7 @@ impl<'a> Lark<'a> {
         }
     }
 
-    /// Matches text in which nothing is special.
+    /// Matches text without special tokens.
     fn free(&mut self) -> String {
         let mut ids: Vec<_> = self.ids.values().collect();
         if ids.is_empty() {
@@ -242,7 +240,7 @@ impl<'a> Lark<'a> {
         "free".to_owned()
     }
 
-    /// Matches reasoning as it may begin an answer.
+    /// Matches reasoning at the beginning of an answer.
     fn think(&mut self, thinking: Thinking) -> String {
         let (open, close) = match thinking {
             Thinking::Never => return String::new(),
@@ -262,7 +260,7 @@ impl<'a> Lark<'a> {
         }
     }
 
-    /// Matches a value after a schema.
+    /// Matches a JSON value that follows a schema.
     fn json(&mut self, rule: &str, schema: &Value, blanks: Blanks) -> String {
         let mut schema = match schema {
             Value::Object(_) => schema.clone(),
@@ -304,7 +302,6 @@ impl<'a> Lark<'a> {
         if parallel { format!("{one} {more}") } else { one }
     }
 
-    /// Matches one call of one tool.
     fn body(&mut self, style: Style, at: usize, tool: &Tool) -> String {
         let schema = schema::arguments(&parameters(&tool.input));
         let name = Value::from(tool.name.as_str()).to_string();
@@ -327,7 +324,7 @@ impl<'a> Lark<'a> {
 
     /// Matches a call with tagged parameters, in the order of the schema.
     fn tagged(&mut self, at: usize, tool: &Tool, schema: &Value) -> String {
-        // The reader decides what is text by the schema as it came.
+        // The reader decides which values are text by the original schema.
         let known = json!([{"name": tool.name, "parameters": parameters(&tool.input)}]);
         let known = Tools::from_json(&known).expect("it has a name");
         let mut bodies = Vec::new();
@@ -348,7 +345,7 @@ impl<'a> Lark<'a> {
         bodies.iter().map(one).collect::<Vec<_>>().join(" | ")
     }
 
-    /// Matches a parameter's value up to its closing tag: text as it is, everything else as JSON.
+    /// Matches a parameter's value up to its close tag: text verbatim, everything else as JSON.
     fn raw_value(&mut self, rule: &str, property: &Value, root: &Value, is_text: bool) -> String {
         let close = "</parameter>";
         if is_text {
@@ -362,7 +359,7 @@ impl<'a> Lark<'a> {
         }
         let mut schema = property.clone();
         if let Value::Object(fields) = &mut schema {
-            // What it refers to stands at the root.
+            // References resolve against the root.
             for key in ["$defs", "definitions"] {
                 if let Some(definitions) = root.get(key) {
                     fields.insert(key.to_owned(), definitions.clone());
@@ -374,15 +371,14 @@ impl<'a> Lark<'a> {
     }
 }
 
-/// Puts a client's grammar into ours.
+/// Embeds a client's grammar into ours.
 fn nested(grammar: &str) -> String {
     format!("%lark {{\n{grammar}\n}}")
 }
 
-/// Matches all text.
 const ANYTHING: &str = "/(.|\\n)*/";
 
-/// Matches all text that has `word` in it.
+/// Matches any text that contains `word`.
 fn containing(word: &str) -> String {
     let mut out = String::from("/(.|\\n)*");
     for letter in word.chars() {

@@ -1,9 +1,9 @@
-//! Names of special tokens in what people, tools and models said.
+//! Keeps names of special tokens in conversation text from becoming special tokens.
 //!
-//! Such a name is broken by a [`BREAK`] before the text goes through a template, and what comes out is cut
-//! there into pieces. Half a name is no name, so nothing that was said becomes a special token, whichever
-//! way a template trims, splits or joins it; and text without such a name stays one piece with the
-//! template around it, which is tokenised as the model was trained.
+//! A [`BREAK`] is inserted into every such name before the text goes through a template, and the output is
+//! cut into pieces there. Half a name is not a name, so nothing in the conversation becomes a special token,
+//! however a template trims, splits or joins it. Text without such a name stays in one piece with the
+//! template around it, and is tokenized as in training.
 
 use std::collections::HashSet;
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::Piece;
 
-/// Stands inside of a name of a special token. A noncharacter: no text has it for a purpose, and none keeps it.
+/// The character inserted into a special token's name. A noncharacter, which no text contains legitimately.
 pub(crate) const BREAK: char = '\u{fdd0}';
 
-/// The names of special tokens, made ready to be found.
+/// The names of special tokens, indexed for searching.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     names: HashSet<String>,
@@ -24,7 +24,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Takes all names that could be mistaken: runs of blanks and short words are text in any case.
+    /// Collects all names that could be mistaken; runs of blanks and short words are always text.
     pub(crate) fn new(names: impl IntoIterator<Item = String>) -> Self {
         let is_mark = |name: &String| {
             name.len() >= 3 && name.chars().any(|c| !c.is_alphanumeric() && !c.is_whitespace())
@@ -37,7 +37,7 @@ impl Names {
         Self { names, firsts, lengths }
     }
 
-    /// Returns where a name at this place can be broken, if there is one.
+    /// Returns where to break a name at this position, if there is one.
     fn at(&self, text: &str, from: usize) -> Option<usize> {
         if !self.firsts.contains(&text.as_bytes()[from]) {
             return None;
@@ -46,13 +46,13 @@ impl Names {
             let word = text.get(from..from + length)?;
             self.names.get(word)
         })?;
-        // After `<|` a word begins for every tokeniser, so that text is tokenised as if it were not cut.
+        // Every tokenizer starts a new word after `<|`, so the cut does not change how text is tokenized.
         let head = if name.starts_with("<|") { 2 } else { 1 };
         let head = (head..).find(|at| name.is_char_boundary(*at)).expect("the end is a boundary");
         Some(from + head)
     }
 
-    /// Returns the text with all names broken.
+    /// Breaks all names in a text.
     pub(crate) fn guard(&self, text: &str) -> String {
         let text = text.replace(BREAK, "");
         let mut out = String::with_capacity(text.len());
@@ -83,7 +83,7 @@ impl Names {
         }
     }
 
-    /// Returns text in which nothing is special, cut so that no piece has a whole name.
+    /// Appends text without special tokens, cut so that no piece contains a whole name.
     pub(crate) fn text_pieces(&self, text: &str, pieces: &mut Vec<Piece>) {
         let guarded = self.guard(text);
         let parts = guarded.split(BREAK).filter(|part| !part.is_empty());
@@ -91,7 +91,7 @@ impl Names {
     }
 }
 
-/// Cuts what came out of a template where names were broken.
+/// Cuts the output of a template where names were broken.
 pub(crate) fn cut(rendered: &str) -> Vec<Piece> {
     let parts = rendered.split(BREAK).filter(|part| !part.is_empty());
     parts.map(|part| Piece::Template(part.to_owned())).collect()

@@ -1,14 +1,14 @@
-//! Harmony: what models of the gpt-oss family read.
+//! Renders Harmony, the prompt format of the gpt-oss family.
 //!
 //! ```text
-//! system      who the model is, the day, how long to think, the channels
+//! system      identity, date, reasoning effort, channels
 //! developer   instructions, how to call tools, the tools
-//! user, assistant, tool outputs, in the order they were said
+//! user, assistant and tool messages, in order
 //! <|start|>assistant
 //! ```
 //!
-//! Reasoning that led to an answer is left out once that answer was given; while calls are going on, it
-//! stays. The tokens are those of OpenAI's own renderer (`tests/data/harmony`).
+//! Reasoning is dropped once its answer was given, but kept while calls are in progress. The tokens match
+//! OpenAI's own renderer (`tests/data/harmony`).
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::guard::Names;
 use crate::request::{Message, Tool};
 use crate::typescript::tools_section;
 
-/// What a vocabulary must have.
+/// Special tokens that a vocabulary must have.
 pub const MARKERS: [&str; 7] = [
     "<|start|>",
     "<|channel|>",
@@ -29,10 +29,10 @@ pub const MARKERS: [&str; 7] = [
     "<|return|>",
 ];
 
-/// How tools are called, in our words: stands after the instructions where tools are on offer.
+/// Our instructions for calling tools, placed after the user's if tools are available.
 pub const CALLING: &str = include_str!("calling.md");
 
-/// Renders a conversation, and what opens the answer.
+/// Renders a conversation, and the beginning of the answer.
 pub(crate) fn render(
     messages: &[Message],
     tools: &[Tool],
@@ -59,7 +59,7 @@ pub(crate) fn render(
             }
             Message::User(text) => out.message("user", None, None, text),
             Message::Assistant(text) => {
-                // What was said before a call was no answer.
+                // Text before a call was not an answer.
                 let channel = if finals[at] { "final" } else { "commentary" };
                 out.message("assistant", None, Some(channel), text);
             }
@@ -82,7 +82,7 @@ pub(crate) fn render(
     out.pieces
 }
 
-/// Tells for each message whether it is an answer: what goes on with a call is none.
+/// Tells for each message whether it is a final answer; one followed by a call is not.
 fn finals(messages: &[Message]) -> Vec<bool> {
     let mut finals = vec![false; messages.len()];
     let mut calls_next = false;
@@ -110,7 +110,7 @@ fn system(tools: &[Tool], effort: Option<&str>, today: Option<Date>) -> String {
     )
 }
 
-/// Returns how long to think in one of the three words that models know.
+/// Maps the reasoning effort to one of the three words that models know.
 pub(crate) fn known_effort(word: Option<&str>) -> &'static str {
     match word {
         Some("none" | "minimal" | "low") => "low",

@@ -1,13 +1,13 @@
-//! What a client's own grammar would cost, as far as that can be counted in its text.
+//! Estimates the cost of a client's own grammar from its text.
 //!
-//! Rules cost as much as they are long. Terminals are patterns: one that others are parts of is written out in each of
-//! them, and those that must or must not match together run side by side, as patterns of a schema do.
+//! Rules cost as much as they are long. Terminals are patterns: one that is part of others is expanded in
+//! each of them, and those that must or must not match together run side by side, like patterns of a schema.
 
 use std::collections::HashMap;
 
 use crate::schema::{CHOICES_MAX, choices_of};
 
-/// Says why a grammar costs too much.
+/// Returns why a grammar is too expensive.
 pub(crate) fn check(text: &str) -> Result<(), String> {
     if text.len() > BYTES_MAX {
         return Err(format!("has {} bytes; a grammar can have {BYTES_MAX}", text.len()));
@@ -28,7 +28,7 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
 
 #[derive(Default)]
 struct Scan<'a> {
-    /// Terminals: how long they are, and what they are made of.
+    /// Terminals: their length, and the terminals they contain.
     terminals: HashMap<&'a str, (usize, Vec<&'a str>)>,
     current: Option<&'a str>,
     conjunctions: u32,
@@ -68,7 +68,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Writes all terminals out, as far as the bounds reach, counting only their length.
+    /// Expands all terminals, up to the limits, counting only their length.
     fn expand(&self) -> Result<(), String> {
         let mut sizes: HashMap<&str, usize> =
             self.terminals.iter().map(|(name, (own, _))| (*name, *own)).collect();
@@ -95,7 +95,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Finds the name that a line gives a definition to, and what follows the colon.
+/// Returns the name that a line defines, and what follows the colon.
 fn definition(line: &str) -> Option<(&str, &str)> {
     let line = line.trim_start().trim_start_matches(['?', '!']);
     let end = line.find(|c| !is_of_name(c))?;
@@ -107,7 +107,7 @@ fn definition(line: &str) -> Option<(&str, &str)> {
     (begins && is_head).then(|| (name, &rest[colon + 1..]))
 }
 
-/// Returns how long a literal is.
+/// Returns the length of a literal.
 fn literal(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, letter) in text.char_indices().skip(1) {
@@ -127,11 +127,11 @@ fn is_terminal(name: &str) -> bool {
     name.trim_start_matches('_').starts_with(|c: char| c.is_ascii_uppercase())
 }
 
-/// Bytes of a grammar.
+/// Largest grammar, in bytes.
 const BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a terminal with all its parts written out.
+/// Largest expanded terminal, in bytes.
 const TERMINAL_BYTES_MAX: usize = 16 * 1024;
-/// How deep terminals may be parts of each other.
+/// Deepest nesting of terminals.
 const NESTED_MAX: usize = 32;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! What a local model reads, and what its tokens come to.
+//! Builds prompts for a local model, and turns its tokens into answers.
 //!
-//! A request of the Responses API or of Chat Completions becomes a [`Request`](request::Request); with what is known of
-//! the model, that becomes a [`Prompt`](model::Prompt): pieces to tokenise, a grammar that bounds what can be said, and
-//! how to sample. The tokens that come back go through a dialect of `stream` and become the frames of the
-//! API that was asked. Nothing here loads a model, opens a socket or reads a clock.
+//! A request of the Responses API or Chat Completions becomes a [`Request`](request::Request); together with
+//! the model's metadata, that becomes a [`Prompt`](model::Prompt): pieces to tokenize, a grammar that constrains
+//! the answer, and sampling parameters. The generated tokens are parsed with a dialect of `stream` and become
+//! the frames of the API that was used. Nothing here loads a model, opens a socket or reads a clock.
 //!
-//! * [`request`]: what is asked for, whichever API it came by;
-//! * [`responses`] and [`chat`]: the bytes of a request to that;
-//! * [`refusal`]: why it is not done, in the words and with the status of the API;
-//! * [`model`]: how a model is spoken to, and a request made into a prompt for it;
-//! * [`reader`]: what it said, as pieces of an answer;
-//! * [`reply`]: those, to the bytes of an answer.
+//! * [`request`]: a request, independent of the API;
+//! * [`responses`] and [`chat`]: parse the bytes of a request;
+//! * [`refusal`]: why a request is refused, with the error body and status of the API;
+//! * [`model`]: how a model is prompted, and requests turned into prompts;
+//! * [`reader`]: decodes tokens into pieces of an answer;
+//! * [`reply`]: serializes those pieces as the bytes of an answer.
 
 pub mod chat;
 pub mod date;
@@ -33,40 +33,39 @@ pub mod template;
 mod turns;
 pub mod typescript;
 
-/// A stretch of what a model reads.
+/// A piece of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Text in which nothing is special, whatever it looks like: what people, tools and models said.
+    /// Text without special tokens, whatever it looks like: what people, tools and models said.
     Text(String),
-    /// Text of a template, in which the names of special tokens stand for those tokens.
+    /// Template text, in which the names of special tokens stand for those tokens.
     Template(String),
-    /// One special token, by its name.
+    /// One special token, by name.
     Special(String),
 }
 
-/// How the next token is chosen.
+/// Sampling parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// 0 takes the likeliest token.
+    /// 0 is greedy sampling.
     pub temperature: f32,
-    /// The share of the likeliest tokens that are considered.
+    /// Cumulative probability of the tokens considered.
     pub top_p: f32,
-    /// How many of the likeliest tokens are considered; 0 for all.
+    /// How many of the most likely tokens are considered; 0 for all.
     pub top_k: u32,
-    /// What a token must be likelier than, as a share of the likeliest.
+    /// Minimum probability relative to the most likely token.
     pub min_p: f32,
-    /// How much less likely a token gets that came before; 1 for not at all.
+    /// Penalty for repeated tokens; 1 for none.
     pub repeat_penalty: f32,
-    /// How many tokens count as before.
+    /// How many recent tokens the penalty considers.
     pub repeat_tokens: u32,
-    /// Where the random numbers begin.
     pub seed: u32,
-    /// Whether nobody cares where, so that every answer has a seed of its own.
+    /// Whether the client set no seed, so that every answer gets its own.
     pub any_seed: bool,
 }
 
 impl Default for Sampling {
-    /// Takes the likeliest token.
+    /// Greedy sampling.
     fn default() -> Self {
         Self {
             temperature: 0.0,
@@ -81,7 +80,7 @@ impl Default for Sampling {
     }
 }
 
-/// What a model file says about its model.
+/// Metadata of a model file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// `general.architecture`: `llama`, `qwen3`, `gpt-oss`, …
@@ -90,66 +89,58 @@ pub struct Facts {
     pub name: Option<String>,
     /// The chat template, if it has one.
     pub template: Option<String>,
-    /// How many weights it has.
+    /// Number of weights.
     pub parameters: u64,
-    /// How many tokens it was trained to look at.
+    /// Context size the model was trained with, in tokens.
     pub context_tokens: u32,
-    /// The names of its special tokens, as they stand in templates.
+    /// Names of its special tokens, as templates write them.
     pub specials: Vec<String>,
-    /// The name of the token that every text begins with, where one is to be added.
+    /// Name of the token to add at the beginning of every text, if any.
     pub begin: Option<String>,
-    /// The name of the token that ends a text.
+    /// Name of the end-of-text token.
     pub end: Option<String>,
 }
 
-/// A token that a model said.
+/// A generated token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// Its number.
     pub id: u32,
-    /// What it stands for; for a special token its name.
+    /// Its bytes; for a special token, its name.
     pub bytes: &'a [u8],
-    /// Whether it is a special one.
     pub special: bool,
 }
 
-/// A piece of an answer, as the reader of a family makes it of tokens.
+/// A piece of an answer, as decoded from tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delta<'a> {
-    /// Of what the model thinks.
+    /// Reasoning text.
     Reasoning(&'a str),
-    /// Of what it says on the way, such as before a call: progress, and never the answer.
+    /// Text on the way to the answer, such as before a call: progress, never the answer.
     Commentary(&'a str),
-    /// Of what it says.
+    /// Answer text.
     Text(&'a str),
-    /// A call begins.
+    /// The beginning of a call.
     Call {
-        /// Counts the calls of an answer from zero.
+        /// Numbers the calls of an answer from zero.
         index: u32,
-        /// The tool.
+        /// The name of the tool.
         name: &'a str,
     },
-    /// Of a call's arguments.
-    Arguments {
-        /// The call.
-        index: u32,
-        /// The piece.
-        text: &'a str,
-    },
-    /// A call ends.
+    /// A part of a call's arguments.
+    Arguments { index: u32, text: &'a str },
+    /// The end of a call.
     CallEnd {
-        /// The call.
         index: u32,
-        /// Whether it came whole; half a call must not be run.
+        /// Whether the call is complete; an incomplete one must not be run.
         complete: bool,
     },
 }
 
-/// How an answer ended.
+/// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The model said all it had to say.
+    /// The model finished.
     Stop,
-    /// It had no tokens left.
+    /// The token limit was reached.
     Length,
 }

@@ -1,4 +1,4 @@
-//! A model that can be asked: from what its file says to what it reads, may say, and how that is read.
+//! A loaded model: from its metadata to prompts, grammars and readers for its answers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::template::{self, Template};
 use crate::turns::{tool_list, tool_words, turns};
 use crate::{Facts, Piece, Sampling};
 
-/// What whoever loads a model says about it.
+/// Options for loading a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelOptions {
-    /// Takes the model as it is, without a template: what it reads is what was said, what it writes is text.
+    /// Ignores the template: the prompt is the text of the conversation, the answer is plain text.
     pub raw: bool,
-    /// The day it is, for prompts that name it.
+    /// The current day, for prompts that contain it.
     pub today: Option<Date>,
-    /// The ids of special tokens, by name. Where they are known, grammars name marks by them, and a mark that is
-    /// spelled by other tokens is not taken for one.
+    /// Ids of special tokens, by name. If they are known, grammars match marks by id, and a mark spelled with
+    /// other tokens is not one.
     pub ids: HashMap<String, u32>,
 }
 
 impl ModelOptions {
-    /// Finds the ids of a model's special tokens with whatever makes tokens of pieces.
+    /// Looks up the ids of a model's special tokens with a tokenizer.
     ///
-    /// Without them a model of the Harmony family cannot be held to a grammar by llama.cpp, which has some of its
+    /// Without them, a grammar cannot constrain the Harmony family in llama.cpp, which has some of its
     /// markers as ordinary tokens.
     #[must_use]
     pub fn with_ids(mut self, facts: &Facts, tokenise: impl Fn(&[Piece]) -> Vec<u32>) -> Self {
@@ -48,31 +48,25 @@ impl ModelOptions {
     }
 }
 
-/// Why a model cannot be asked.
+/// Why a model cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// Get another file of the model, or ask for raw decoding.
+    /// Special tokens are missing: get another file of the model, or use raw decoding.
     #[error(
         "this is a model of the gpt-oss family, and its vocabulary has no {}; get another file of it, or \
          load it with raw decoding", missing.join(", ")
     )]
-    Harmony {
-        /// The special tokens that are not there.
-        missing: Vec<String>,
-    },
-    /// Get another file of the model, or ask for raw decoding.
+    Harmony { missing: Vec<String> },
+    /// The chat template is invalid: get another file of the model, or use raw decoding.
     #[error(
         "the model's chat template cannot be used: {reason}; get another file of the model, or load it with \
          raw decoding"
     )]
-    Template {
-        /// What is wrong with it.
-        reason: String,
-    },
+    Template { reason: String },
 }
 
-/// A model that can be asked.
+/// A model that can answer requests.
 #[derive(Clone, Debug)]
 pub struct Model {
     facts: Facts,
@@ -83,46 +77,45 @@ pub struct Model {
     today: Option<Date>,
 }
 
-/// How a model is spoken to.
+/// How prompts are rendered.
 #[derive(Clone, Debug)]
 enum Family {
     Harmony,
-    /// A template; calls in a style of its own, or in that of Hermes in our words.
+    /// A chat template; calls in its own style, or in the Hermes format with our instructions.
     Template(Box<Template>, Option<Style>),
     Raw,
 }
 
-/// What a model is asked.
+/// A prompt with everything needed to generate the answer.
 #[derive(Clone, Debug)]
 pub struct Prompt {
-    /// What it reads.
+    /// What the model reads.
     pub pieces: Vec<Piece>,
-    /// What it may say, in Lark's notation as `llguidance` reads it; anything if there is none.
+    /// The grammar of the answer, in Lark notation for `llguidance`; `None` if unconstrained.
     pub grammar: Option<String>,
-    /// How tokens are chosen.
     pub sampling: Sampling,
-    /// How the request was put to the model: `harmony`, `template`, `small` or `raw`.
+    /// How the prompt was built: `harmony`, `template`, `small` or `raw`.
     pub profile: &'static str,
-    /// What of the request the model does not see, in words for a log.
+    /// What parts of the request the model does not see, described for the log.
     pub left_out: Vec<String>,
-    /// How long the answer may get, where the profile bounds it.
+    /// Limit for the answer, if the profile has one.
     pub output_tokens_max: Option<u32>,
     pub(crate) plan: Plan,
 }
 
 impl Prompt {
-    /// Makes the reader of the answer.
+    /// Creates the reader for the answer.
     pub fn reader(&self, model: &Model) -> Reader {
         Reader::new(&self.plan, Arc::clone(&model.special))
     }
 }
 
 impl Model {
-    /// Finds out how a model is spoken to.
+    /// Determines how to prompt a model.
     ///
     /// # Errors
     ///
-    /// [`ModelError`] if it cannot be, unless `raw` is set.
+    /// [`ModelError`] if the model cannot be used, unless `raw` is set.
     pub fn new(facts: Facts, options: ModelOptions) -> Result<Self, ModelError> {
         let names = Names::new(facts.specials.iter().chain(options.ids.keys()).cloned());
         let family = if options.raw { Family::Raw } else { find_family(&facts)? };
@@ -130,17 +123,16 @@ impl Model {
         Ok(Self { facts, family, names, ids: options.ids, special, today: options.today })
     }
 
-    /// Says what day it is.
     pub fn set_today(&mut self, today: Date) {
         self.today = Some(today);
     }
 
-    /// Returns what the model's file says.
+    /// Returns the metadata of the model's file.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// Returns how the model is spoken to, in a word.
+    /// Returns the name of the model's family.
     pub fn family(&self) -> &'static str {
         match &self.family {
             Family::Harmony => "harmony",
@@ -150,12 +142,12 @@ impl Model {
         }
     }
 
-    /// Makes a prompt of a request.
+    /// Builds the prompt for a request.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Invalid`] if the request names a tool that it does not offer, forces a call without one, or is
-    /// one that the model's template refuses.
+    /// [`Refusal::Invalid`] if the request names a tool that it does not offer, requires a call without
+    /// having tools, or is refused by the model's template.
     pub fn compose(&self, request: &Request) -> Result<Prompt, Refusal> {
         check_choice(request)?;
         let noted = with_note(request);
@@ -259,7 +251,7 @@ impl Model {
     }
 }
 
-/// How tokens are chosen where neither the client nor the family says.
+/// Sampling parameters if neither the client nor the family sets them.
 const SAMPLING: Sampling = Sampling {
     temperature: 0.7,
     top_p: 0.95,
@@ -271,12 +263,12 @@ const SAMPLING: Sampling = Sampling {
     any_seed: true,
 };
 
-/// What is spoken where a file has no template and its vocabulary has the marks of ChatML.
+/// The template for files without one whose vocabulary has the ChatML marks.
 const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + \
     message['content'] + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ \
     '<|im_start|>assistant\n' }}{% endif %}";
 
-/// What is spoken where a file has neither.
+/// The template for files with neither.
 const PLAIN: &str = "{{ bos_token }}{% for message in messages %}{{ message['role'].capitalize() + ': ' + \
     message['content'] + '\n\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
 
@@ -305,7 +297,7 @@ fn find_family(facts: &Facts) -> Result<Family, ModelError> {
     Ok(Family::Template(Box::new(template), style))
 }
 
-/// Tells whether the name of a token is a mark that is known here, so that it never stands for text.
+/// Tells whether a token name is a mark known here, which never stands for text.
 pub fn is_mark(name: &str) -> bool {
     let mut think = THINK.iter().flat_map(|(open, close)| [open, close]);
     MARKERS.contains(&name)
@@ -314,14 +306,14 @@ pub fn is_mark(name: &str) -> bool {
         || name.len() > 4 && name.starts_with("<|") && name.ends_with("|>")
 }
 
-/// Tells how an answer begins that follows this prompt.
+/// Returns how an answer to this prompt begins.
 pub(crate) fn thinking(prompt: &str, template: &Template) -> Thinking {
     let end = prompt.trim_end();
     for (open, close) in THINK {
         if end.ends_with(open) {
             return Thinking::Open(close);
         }
-        // The prompt says that there is no reasoning.
+        // The prompt contains an empty reasoning section.
         if end.ends_with(close) {
             return Thinking::Never;
         }
@@ -347,7 +339,7 @@ fn check_choice(request: &Request) -> Result<(), Refusal> {
     }
 }
 
-/// Tells the model that something of the conversation was left out, once and among its rules; none if nothing was.
+/// Adds a note to the instructions that something was left out of the conversation; `None` if nothing was.
 fn with_note(request: &Request) -> Option<Request> {
     let is_noted = |message: &Message| match message {
         Message::System(text)
@@ -368,7 +360,7 @@ fn with_note(request: &Request) -> Option<Request> {
     Some(request)
 }
 
-/// What a model is told about pictures, recordings and files that it cannot have.
+/// The note about images, audio and files that the model cannot read.
 const LEFT_OUT: &str = "Pictures, recordings and files were left out of this conversation, because you cannot open \
     them. Where one was, a note in brackets says so. If the answer depends on one, say that you cannot see it.";
 

@@ -1,7 +1,7 @@
-//! Fields of a request that know where they stand, so that what is wrong with one is said by its path.
+//! Fields of a request that know their path, so that errors name it.
 //!
-//! A request is borrowed text until somebody needs a value of it: what is not read costs nothing,
-//! however large it is, and every text is copied once. `null` counts as missing everywhere.
+//! A request is borrowed text until a value is needed: unread fields cost nothing, however large, and every
+//! text is copied once. `null` counts as missing everywhere.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,10 +18,9 @@ use crate::request::{DEPTH_MAX, NAME_BYTES_MAX, PARTS_MAX, REQUEST_BYTES_MAX};
 pub(crate) mod options;
 pub(crate) mod tools;
 
-/// What reading comes to.
 pub(crate) type Read<T> = Result<T, Refusal>;
 
-/// Where a value stands, from the innermost step outwards.
+/// The path of a value, from the innermost step outwards.
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -59,40 +58,40 @@ pub(crate) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Returns what is there, if anything is.
+    /// Returns the value, if it is present.
     pub(crate) fn get(self) -> Option<Node<'a>> {
         self.raw.map(|raw| Node { raw, path: self.path })
     }
 
-    /// Returns what must be there.
+    /// Returns the value, which is required.
     pub(crate) fn need(self) -> Read<Node<'a>> {
         self.get().ok_or_else(|| invalid(&self.path, format_args!("is missing")))
     }
 
-    /// Reads what is there, if anything is.
+    /// Reads the value, if it is present.
     pub(crate) fn opt<T>(self, read: impl FnOnce(Node<'a>) -> Read<T>) -> Read<Option<T>> {
         self.get().map(read).transpose()
     }
 
-    /// Refuses it, if it is there.
+    /// Refuses the field, if it is present.
     pub(crate) fn refuse(self, why: &str) -> Read<()> {
         self.get().map_or(Ok(()), |node| Err(node.invalid(why)))
     }
 }
 
-/// A value that is there.
+/// A value that is present.
 #[derive(Clone, Copy)]
 pub(crate) struct Node<'a> {
     raw: &'a RawValue,
     path: Path<'a>,
 }
 
-/// Text that borrows from the request unless it has escapes.
+/// Text that borrows from the request unless it contains escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> Node<'a> {
-    /// Takes the body of a request.
+    /// Parses the body of a request.
     pub(crate) fn whole(body: &'a [u8]) -> Read<Self> {
         if body.len() > REQUEST_BYTES_MAX {
             return Err(Refusal::TooLarge { limit: REQUEST_BYTES_MAX });
@@ -107,7 +106,7 @@ impl<'a> Node<'a> {
         Ok(Self { raw, path })
     }
 
-    /// Names a field of this object, which must live as long as the path.
+    /// Returns a field of this object, which must live as long as the path.
     pub(crate) fn field<'b>(&'b self, name: &'b str, raw: Option<&'b RawValue>) -> Field<'b>
     where
         'a: 'b,
@@ -115,7 +114,7 @@ impl<'a> Node<'a> {
         Field { raw, path: Path { parent: Some(&self.path), step: Step::Field(name) } }
     }
 
-    /// Names an element of this list, likewise.
+    /// Returns an element of this list, which must live as long as the path.
     pub(crate) fn element<'b>(&'b self, index: usize, raw: &'b RawValue) -> Node<'b>
     where
         'a: 'b,
@@ -123,42 +122,41 @@ impl<'a> Node<'a> {
         Node { raw, path: Path { parent: Some(&self.path), step: Step::Index(index) } }
     }
 
-    /// Makes a refusal of it.
+    /// Builds a refusal of this value.
     pub(crate) fn invalid(&self, why: impl fmt::Display) -> Refusal {
         invalid(&self.path, why)
     }
 
-    /// Makes a refusal of something in it, at this path from here.
+    /// Builds a refusal of something inside it, at this relative path.
     pub(crate) fn invalid_at(&self, rest: &str, why: impl fmt::Display) -> Refusal {
         let path = format!("{}{}", self.path, rest);
         Refusal::Invalid { message: format!("`{path}` {why}"), param: Some(path) }
     }
 
-    /// Returns where it stands in the request.
+    /// Returns the path in the request.
     pub(crate) fn path(&self) -> String {
         self.path.to_string()
     }
 
-    /// Returns the JSON as it was written.
+    /// Returns the JSON source.
     pub(crate) fn json(&self) -> &'a str {
         self.raw.get()
     }
 
-    /// Tells whether it is a text.
     pub(crate) fn is_text(&self) -> bool {
         self.json().starts_with('"')
     }
 
-    /// Reads an object; fields that it has besides are left alone.
+    /// Reads an object; unknown fields are ignored.
     pub(crate) fn object<T: Deserialize<'a>>(self) -> Read<T> {
-        // A list of the values would pass for the object.
+        // Serde would also accept a list of the values.
         if !self.json().starts_with('{') {
             return Err(self.wrong("an object"));
         }
         serde_json::from_str(self.json()).map_err(|error| self.invalid(unreadable(&error)))
     }
 
-    /// Reads a list of at most so many values.
+    /// Reads a list of at most `max` values.
     pub(crate) fn list(self, max: usize) -> Read<Vec<&'a RawValue>> {
         if !self.json().starts_with('[') {
             return Err(self.wrong("a list"));
@@ -171,7 +169,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Reads a text.
     pub(crate) fn text(self) -> Read<Cow<'a, str>> {
         if !self.is_text() {
             return Err(self.wrong("a string"));
@@ -180,12 +177,12 @@ impl<'a> Node<'a> {
         read.map(|Text(text)| text).map_err(|error| self.invalid(unreadable(&error)))
     }
 
-    /// Reads a text to keep.
+    /// Reads an owned string.
     pub(crate) fn string(self) -> Read<String> {
         self.text().map(Cow::into_owned)
     }
 
-    /// Reads a name: a short text that is not empty.
+    /// Reads a name: a short string that is not empty.
     pub(crate) fn name(self) -> Read<String> {
         let name = self.text()?;
         if name.is_empty() {
@@ -198,18 +195,17 @@ impl<'a> Node<'a> {
         Ok(name.into_owned())
     }
 
-    /// Reads a boolean.
     pub(crate) fn flag(self) -> Read<bool> {
         serde_json::from_str(self.json()).map_err(|_| self.wrong("a boolean"))
     }
 
-    /// Reads a number within bounds.
+    /// Reads a number within a range.
     pub(crate) fn number(self, range: RangeInclusive<f64>) -> Read<f64> {
         let number: f64 = serde_json::from_str(self.json()).map_err(|_| self.wrong("a number"))?;
         self.within(number, range)
     }
 
-    /// Reads a whole number within bounds.
+    /// Reads an integer within a range.
     pub(crate) fn integer(self, range: RangeInclusive<i64>) -> Read<i64> {
         let number: i64 =
             serde_json::from_str(self.json()).map_err(|_| self.wrong("an integer"))?;
@@ -224,7 +220,7 @@ impl<'a> Node<'a> {
         Err(self.invalid(format_args!("must be from {low} to {high}")))
     }
 
-    /// Reads an object whose form is somebody else's business, such as a schema.
+    /// Reads an object whose structure is checked elsewhere, such as a schema.
     pub(crate) fn value(self) -> Read<Value> {
         if !self.json().starts_with('{') {
             return Err(self.wrong("an object"));
@@ -235,7 +231,7 @@ impl<'a> Node<'a> {
         serde_json::from_str(self.json()).map_err(|error| self.invalid(unreadable(&error)))
     }
 
-    /// Reads what was said: a text, or parts, each of which begins on a line of its own.
+    /// Reads message content: a text, or parts, each of which starts on its own line.
     pub(crate) fn content(self) -> Read<String> {
         if self.is_text() {
             return self.string();
@@ -281,7 +277,7 @@ impl<'a> Node<'a> {
             Some(b'"') => "a string",
             Some(b't' | b'f') => "a boolean",
             Some(b'n') => "null",
-            // What is a number, but not of the wanted kind, shows in what was wanted.
+            // A number of the wrong kind is described by what was expected.
             _ => "this number",
         };
         self.invalid(format_args!("must be {want}, not {got}"))
@@ -308,18 +304,18 @@ struct WireFile<'a> {
     filename: Option<&'a RawValue>,
 }
 
-/// Tells whether a text has a note in it that stands for what a model cannot see, hear or open.
+/// Tells whether a text contains a note about something that a model cannot see, hear or open.
 pub(crate) fn is_left_out(text: &str) -> bool {
     [NO_PICTURE, NO_SOUND, NO_FILE_END].iter().any(|note| text.contains(note))
 }
 
-/// What a model reads in the place of a picture.
+/// The note in place of an image.
 pub(crate) const NO_PICTURE: &str = "[a picture was here, which this model cannot see]";
 
-/// What a model reads in the place of a recording.
+/// The note in place of audio.
 pub(crate) const NO_SOUND: &str = "[a recording was here, which this model cannot hear]";
 
-/// How the note ends that a model reads in the place of a file.
+/// The end of the note in place of a file.
 const NO_FILE_END: &str = " was here, which this model cannot open]";
 
 fn no_file(name: Field<'_>, said: &mut String) -> Read<()> {
@@ -343,13 +339,13 @@ fn unreadable(error: &serde_json::Error) -> String {
     format!("cannot be read: {error}")
 }
 
-/// Returns as much of a word as a message can quote.
+/// Truncates a word so that a message can quote it.
 pub(crate) fn short(word: &str) -> &str {
     const QUOTED_BYTES_MAX: usize = 64;
     &word[..word.floor_char_boundary(QUOTED_BYTES_MAX)]
 }
 
-/// Counts how deep valid JSON nests.
+/// Returns the nesting depth of valid JSON.
 fn depth(json: &str) -> usize {
     let (mut now, mut max, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in json.bytes() {
@@ -368,7 +364,7 @@ fn depth(json: &str) -> usize {
     max
 }
 
-/// Reads a list, unless it is too long.
+/// Reads a list up to a length limit.
 struct List {
     max: usize,
 }

@@ -1,4 +1,4 @@
-//! What a model said, as pieces of an answer: reasoning, text and calls.
+//! Decodes tokens into pieces of an answer: reasoning, text and calls.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -16,16 +16,16 @@ use crate::style::{Style, THINK};
 use crate::turns::{FREE, parameters};
 use crate::{Delta, Ending, Token};
 
-/// The most bytes of blanks that are held back before a text.
+/// How many blanks are held back before a text, in bytes.
 const BLANKS_BYTES_MAX: usize = 4096;
 
-/// The most bytes of free text in JSON that are held back until they are whole.
+/// How much free text inside JSON is held back until it is complete, in bytes.
 pub const HELD_BYTES_MAX: usize = 8 << 20;
 
-/// Reads the tokens of one answer.
+/// Decodes the tokens of one answer.
 pub struct Reader {
     source: Source,
-    /// The ids of special tokens: a library may not say that they are.
+    /// Ids of special tokens, since the engine may not mark them as such.
     ids: Arc<HashSet<u32>>,
     out: Out,
     reasoning_tokens: u64,
@@ -41,7 +41,7 @@ enum Source {
     Raw(Plain),
 }
 
-/// What is known of an answer that is either arguments or text.
+/// What is known about an answer that is either arguments or text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bare {
     Unknown,
@@ -49,11 +49,11 @@ enum Bare {
     Text,
 }
 
-/// What an answer may be; kept with a prompt until its reader is made.
+/// How to decode an answer; kept with a prompt until its reader is created.
 #[derive(Clone, Debug)]
 pub(crate) enum Plan {
     Harmony {
-        /// The tools that take free text.
+        /// Tools that take free text.
         free: Vec<String>,
     },
     Dialect {
@@ -80,7 +80,7 @@ impl Reader {
                 unwrapped = tools.iter().filter(is_free).map(|tool| tool.name.clone()).collect();
                 let options = Options {
                     start_in_reasoning: matches!(thinking, Thinking::Open(_)),
-                    // Later on the model speaks of the mark.
+                    // Later in the answer, the model is only talking about the mark.
                     reasoning_at_start: true,
                     reasoning: (*thinking == Thinking::Never).then(|| "none".to_owned()),
                     ..Options::default()
@@ -101,11 +101,11 @@ impl Reader {
         Self { source, ids, out: Out { unwrapped, ..Out::default() }, reasoning_tokens: 0 }
     }
 
-    /// Takes the next token.
+    /// Decodes the next token.
     pub fn push(&mut self, token: Token<'_>, sink: &mut dyn FnMut(Delta<'_>)) {
         let mut thought = false;
         let mut sink = |delta: Delta<'_>| {
-            // Whatever is no answer counts as reasoning.
+            // Everything that is not the answer counts as reasoning.
             thought |= matches!(delta, Delta::Reasoning(_) | Delta::Commentary(_));
             sink(delta);
         };
@@ -115,7 +115,7 @@ impl Reader {
         out.between |= ends_message && matches!(source, Source::Harmony(_));
         let mut events = |event: Event<'_>, _: Range<u64>| out.event(event, &mut sink);
         match source {
-            // A special token that is no marker says nothing.
+            // A special token that is not a marker has no meaning.
             Source::Harmony(tokens) if is_special => {
                 tokens.push_named(token.bytes, &mut events);
             }
@@ -140,8 +140,8 @@ impl Reader {
         self.reasoning_tokens += u64::from(thought);
     }
 
-    /// Says how the answer ended, before it is finished: a model that stopped has ended its call, though the token
-    /// that says so is not among those that are pushed.
+    /// Records why the answer ended, before it is finished: a model that stopped has ended its call, although
+    /// the end token itself is not pushed.
     pub fn ended(&mut self, ending: Ending, sink: &mut dyn FnMut(Delta<'_>)) {
         let Self { source, out, .. } = self;
         if let (Source::Harmony(tokens), Ending::Stop) = (source, ending) {
@@ -151,7 +151,7 @@ impl Reader {
         out.stopped = ending == Ending::Stop;
     }
 
-    /// Ends the answer: whatever was held back comes out, and a call that is open ends.
+    /// Ends the answer: held-back text is emitted, and an open call ends.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Delta<'_>)) {
         let Self { source, out, .. } = self;
         let stopped = out.stopped;
@@ -164,7 +164,7 @@ impl Reader {
         }
     }
 
-    /// Returns how many tokens were reasoning, so far.
+    /// Returns how many tokens were reasoning so far.
     pub fn reasoning_tokens(&self) -> u64 {
         self.reasoning_tokens
     }
@@ -184,14 +184,13 @@ fn means_something(name: &[u8], marks: &[&str]) -> bool {
     think || marks.iter().any(|mark| mark.as_bytes() == name)
 }
 
-/// Makes deltas of events.
+/// Turns events into deltas.
 #[derive(Default)]
 struct Out {
-    /// Tools of free text, which comes as a field of an object.
+    /// Tools with free text, which arrives as a field of an object.
     unwrapped: Vec<String>,
-    /// The arguments of such a call, as far as they have come.
+    /// The arguments of such a call so far.
     held: Option<String>,
-    /// What came last.
     last: Option<Kind>,
     /// Whether a message has ended since.
     between: bool,
@@ -206,11 +205,11 @@ enum Kind {
     Call,
 }
 
-/// Stands between two messages of one kind, which become one.
+/// Separates two messages of the same kind, which are joined.
 pub(crate) const GAP: &str = "\n\n";
 
 impl Out {
-    /// Notes an event, and tells whether it goes on with another message of the same kind.
+    /// Records an event, and tells whether it continues with another message of the same kind.
     fn follows(&mut self, event: &Event<'_>) -> bool {
         let kind = match event {
             Event::Text(_) => Kind::Text,
@@ -267,13 +266,13 @@ impl Out {
                 }
                 sink(Delta::CallEnd { index, complete });
             }
-            // What is wrong shows in what the call or the text has become.
+            // The error is visible in what the call or the text has become.
             _ => {}
         }
     }
 }
 
-/// Puts characters together that tokens cut.
+/// Reassembles characters that tokens split.
 #[derive(Clone, Debug, Default)]
 struct Utf8(Vec<u8>);
 
@@ -358,11 +357,11 @@ struct Plain {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing but blanks came: reasoning may open.
+    /// Only blanks so far: reasoning may begin.
     Start,
-    /// Inside of the reasoning that this mark closes.
+    /// Inside reasoning that this mark closes.
     Reasoning(&'static str),
-    /// After reasoning: blanks are left out.
+    /// After reasoning: leading blanks are dropped.
     After,
     Text,
 }

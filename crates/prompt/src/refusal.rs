@@ -1,17 +1,17 @@
-//! Why a request is not done, in the words and with the status of the API.
+//! Why a request is refused, with the error body and status of the API.
 
 use serde::Serialize;
 
-/// How long to stay away when too many are waiting.
+/// The value of `Retry-After` if the queue is full.
 pub const RETRY_AFTER_SECONDS: u64 = 2;
 
-/// Why a request is not done.
+/// Why a request is refused.
 ///
-/// One variant per thing a client does about it.
+/// One variant per action that a client can take.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Send something else: a field is missing, has the wrong type, or asks for what is not here.
+    /// Fix the request: a field is missing, has the wrong type, or asks for something unsupported.
     #[error("{message}")]
     Invalid {
         /// What is wrong, and what would be right.
@@ -19,48 +19,38 @@ pub enum Refusal {
         /// The path of the field, such as `tools[0].name`.
         param: Option<String>,
     },
-    /// Send less.
+    /// Send fewer tokens.
     #[error(
         "the request has {used} tokens and asks for at least {wanted} more; this model takes {limit} in all"
     )]
     ContextFull {
-        /// The tokens of the prompt.
+        /// Tokens of the prompt.
         used: u64,
-        /// The tokens that must be left for the answer.
+        /// Tokens that must be left for the answer.
         wanted: u64,
-        /// What the model takes.
+        /// The model's context size.
         limit: u64,
     },
-    /// Send far less: nobody counted to the end.
+    /// Send far fewer tokens: counting was stopped early.
     #[error("the request has more than {counted} tokens; this model takes {limit} in all")]
     FarTooLong {
-        /// The tokens that were counted.
+        /// Tokens counted so far.
         counted: u64,
-        /// What the model takes.
+        /// The model's context size.
         limit: u64,
     },
     /// Send fewer bytes.
     #[error("the request is larger than {limit} bytes")]
-    TooLarge {
-        /// What is taken.
-        limit: usize,
-    },
-    /// Ask for a model that is here.
+    TooLarge { limit: usize },
+    /// Use a model that is available.
     #[error("there is no model `{model}` here; `heddle models list` shows those that are")]
-    UnknownModel {
-        /// What was asked for.
-        model: String,
-    },
-    /// Come back later.
+    UnknownModel { model: String },
+    /// Retry later.
     #[error("{waiting} requests are waiting already; try again in {RETRY_AFTER_SECONDS}s")]
-    Busy {
-        /// How many.
-        waiting: usize,
-    },
+    Busy { waiting: usize },
 }
 
 impl Refusal {
-    /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         match self {
             Self::Invalid { .. } | Self::ContextFull { .. } | Self::FarTooLong { .. } => 400,
@@ -70,12 +60,12 @@ impl Refusal {
         }
     }
 
-    /// Returns what `Retry-After` says, where coming back helps.
+    /// Returns the value of `Retry-After`, if a retry can help.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         matches!(self, Self::Busy { .. }).then_some(RETRY_AFTER_SECONDS)
     }
 
-    /// Returns the code by which programs know it; what is only invalid has none.
+    /// Returns the machine-readable code; a merely invalid request has none.
     fn code(&self) -> Option<&'static str> {
         match self {
             Self::Invalid { .. } | Self::TooLarge { .. } => None,
@@ -85,7 +75,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the body of the answer.
+    /// Returns the body of the response.
     pub fn to_body(&self) -> Vec<u8> {
         let param = match self {
             Self::Invalid { param, .. } => param.as_deref(),
@@ -103,7 +93,7 @@ impl Refusal {
     }
 }
 
-/// Writes the body of an answer that is an error.
+/// Serializes the body of an error response.
 pub fn error_body(message: &str, kind: &str, param: Option<&str>, code: Option<&str>) -> Vec<u8> {
     let body = Body { error: WireError { message, kind, param, code } };
     serde_json::to_vec(&body).expect("strings can be written as JSON")

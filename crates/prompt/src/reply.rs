@@ -1,14 +1,14 @@
-//! What a model says, to the bytes of an answer.
+//! Serializes a model's answer.
 //!
-//! A [`Reply`] gathers the items of an answer and tells of them in the API that was asked: in frames of
-//! an event stream as they come, or in one body at the end.
+//! A [`Reply`] collects the items of an answer and reports them in the format of the API that was used: as
+//! frames of an event stream while they arrive, or as one body at the end.
 //!
 //! ```text
 //! begin ──▶ push, tool_output … ──▶ finish | fail ──▶ into_body
 //! ```
 //!
-//! Whatever comes after the end is dropped, and so is what belongs to no call that is open. A call that
-//! did not come whole says so, and the answer with it, unless somebody has answered that call already.
+//! Anything after the end is dropped, and so are deltas without an open call. An incomplete call is marked as
+//! such, and so is the answer, unless the call already has an output.
 
 use std::collections::HashMap;
 use std::mem;
@@ -22,78 +22,74 @@ use crate::{Delta, Ending};
 mod chat;
 mod responses;
 
-/// A frame that says nothing, for streams that are slow: a comment.
+/// A frame without content, to keep a slow stream alive: a comment.
 pub const KEEP_ALIVE: &[u8] = b": still here\n\n";
 
-/// Which API was asked.
+/// Which API the request used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
-    /// `/v1/responses`.
     Responses,
-    /// `/v1/chat/completions`.
     Chat,
 }
 
-/// What distinguishes an answer from others.
+/// What identifies an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// A random word; all ids of the answer are made of it.
+    /// A random word that all ids of the answer contain.
     pub id: String,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     pub created_at: u64,
-    /// The model that answers.
     pub model: String,
 }
 
 /// A call that the model made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Called {
-    /// What its output must name.
+    /// The id that its output must refer to.
     pub id: String,
     /// The tool, by its name in the request.
     pub name: String,
     /// The arguments so far.
     pub arguments: String,
-    /// Whether it came whole; half a call must not be run.
+    /// Whether the call is complete; an incomplete one must not be run.
     pub complete: bool,
 }
 
-/// An answer.
+/// An answer under construction.
 #[derive(Debug)]
 pub struct Reply {
     api: Api,
     stream: bool,
     stream_usage: bool,
     stamp: Stamp,
-    /// What an answer of the Responses API repeats of its request.
+    /// Fields of the request that an answer of the Responses API repeats.
     echo: Map<String, Value>,
-    /// Which of the tools take free text.
+    /// Which tools take free text.
     tools: HashMap<String, Free>,
     entries: Vec<Entry>,
     calls: Vec<Called>,
-    /// What is known of a call besides, in the same order.
+    /// Further state of each call, in the same order.
     slots: Vec<Slot>,
-    /// The calls that are open, by number.
+    /// Indices of the open calls.
     open: Vec<usize>,
-    /// The message or the reasoning that is open.
+    /// The open message or reasoning item.
     open_text: Option<usize>,
     begun: bool,
     end: Option<End>,
     usage: Usage,
-    /// Counts the frames.
     sequence: u64,
 }
 
-/// Whether a tool takes free text, and not JSON.
+/// Whether a tool takes free text instead of JSON.
 type Free = bool;
 
 #[derive(Debug)]
 struct Slot {
-    /// How the deltas name it.
+    /// The index used by deltas.
     index: u32,
     entry: usize,
     free: Free,
-    /// Whether its output is known already.
+    /// Whether its output is already known.
     answered: bool,
 }
 
@@ -107,13 +103,13 @@ struct Entry {
 enum Item {
     Message(String),
     Reasoning(String),
-    /// What was said on the way: an item of its own, so that nobody takes it for the answer.
+    /// Text on the way to the answer: a separate item, so that it is not mistaken for the answer.
     Commentary(String),
-    /// A call, by number.
+    /// A call, by index.
     Call(usize),
     Output {
         call_id: String,
-        /// The tool, as far as the call is known.
+        /// The name of the tool, as far as the call is known.
         name: Option<String>,
         text: String,
     },
@@ -135,7 +131,7 @@ enum End {
     Failed(String),
 }
 
-/// What frames tell of; items by their place.
+/// What a frame reports; items by position.
 #[derive(Clone, Copy)]
 enum FrameEvent<'a> {
     Began,
@@ -146,7 +142,7 @@ enum FrameEvent<'a> {
 }
 
 impl Reply {
-    /// Makes an answer to a request.
+    /// Creates the answer to a request.
     pub fn new(api: Api, request: &Request, stamp: Stamp) -> Self {
         let tools = request.tools.iter();
         Self {
@@ -171,14 +167,14 @@ impl Reply {
         }
     }
 
-    /// Begins, unless that was done.
+    /// Writes the first frames, once.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if !mem::replace(&mut self.begun, true) {
             self.tell(FrameEvent::Began, out);
         }
     }
 
-    /// Takes a piece of what the model says.
+    /// Appends a piece of the answer.
     pub fn push(&mut self, delta: Delta<'_>, out: &mut Vec<u8>) {
         self.begin(out);
         if self.end.is_some() {
@@ -212,7 +208,7 @@ impl Reply {
         }
     }
 
-    /// Takes the output of a tool that was run here; Chat Completions has no place to show it.
+    /// Adds the output of one of the daemon's tools; Chat Completions has no field for it.
     pub fn tool_output(&mut self, call_id: &str, text: &str, completed: bool, out: &mut Vec<u8>) {
         self.begin(out);
         if self.end.is_some() {
@@ -230,7 +226,7 @@ impl Reply {
         self.done(entry, status, out);
     }
 
-    /// Ends an answer.
+    /// Finishes the answer.
     pub fn finish(&mut self, ending: Ending, usage: Usage, out: &mut Vec<u8>) {
         self.begin(out);
         if self.end.is_some() {
@@ -254,7 +250,7 @@ impl Reply {
         self.tell(FrameEvent::Ended, out);
     }
 
-    /// Ends an answer that cannot go on. Items that are open stay so, since nobody should keep them.
+    /// Ends an answer with an error. Open items stay open, since clients should not keep them.
     pub fn fail(&mut self, message: &str, out: &mut Vec<u8>) {
         self.begin(out);
         if self.end.is_some() {
@@ -269,7 +265,7 @@ impl Reply {
         self.tell(FrameEvent::Ended, out);
     }
 
-    /// Returns the whole answer, as it is sent where nothing is streamed.
+    /// Returns the whole answer, for requests without streaming.
     pub fn into_body(self) -> Vec<u8> {
         match self.api {
             Api::Responses => responses::body(&self),
@@ -330,7 +326,7 @@ impl Reply {
 
     fn end_call(&mut self, call: usize, complete: bool, out: &mut Vec<u8>) {
         self.open.retain(|open| *open != call);
-        // A tool that takes nothing is called with nothing, which is no JSON.
+        // A call without arguments has an empty text, which is not JSON.
         if complete && self.calls[call].arguments.is_empty() && !self.slots[call].free {
             self.arguments(call, "{}", out);
         }
@@ -339,7 +335,7 @@ impl Reply {
         self.done(self.slots[call].entry, status, out);
     }
 
-    /// Finds the open call that a delta means.
+    /// Finds the open call that a delta refers to.
     fn find(&self, index: u32) -> Option<usize> {
         self.open.iter().copied().rfind(|call| self.slots[*call].index == index)
     }
@@ -367,7 +363,7 @@ impl Reply {
     }
 }
 
-/// An id made of a prefix, the word of the answer, and the number of an item if it has one.
+/// An id made of a prefix, the word of the answer, and optionally the number of an item.
 struct Id<'a>(&'static str, &'a str, Option<usize>);
 
 impl Serialize for Id<'_> {
@@ -389,7 +385,7 @@ fn to_json(value: &impl Serialize, out: &mut Vec<u8>) {
     serde_json::to_writer(out, value).expect("memory takes whatever has only strings as keys");
 }
 
-/// Returns what an answer of the Responses API repeats of its request, and clients expect to find.
+/// Returns the request fields that an answer of the Responses API repeats, as clients expect.
 fn echo(request: &Request) -> Map<String, Value> {
     let asked = &request.asked;
     let format = match &request.format {
@@ -397,7 +393,7 @@ fn echo(request: &Request) -> Map<String, Value> {
         Format::Json => json!({"type": "json_object"}),
         Format::Schema(schema) => json!({
             "type": "json_schema",
-            // Clients take it for granted; whoever sends none has no use for it.
+            // Clients expect it; those that send none do not use it.
             "name": asked.title.name.as_deref().unwrap_or("answer"),
             "description": asked.title.description,
             "schema": schema,
@@ -417,7 +413,7 @@ fn echo(request: &Request) -> Map<String, Value> {
         "temperature": asked.temperature,
         "text": {"format": format},
         "tool_choice": choice(request),
-        // Those who sent them know them, and they would come three times.
+        // The client knows its own tools, and a stream would repeat them three times.
         "tools": [],
         "top_p": asked.top_p,
         "truncation": "disabled",
@@ -428,7 +424,7 @@ fn echo(request: &Request) -> Map<String, Value> {
     }
 }
 
-/// Returns what must be called, in the words of the Responses API.
+/// Returns the tool choice in the format of the Responses API.
 fn choice(request: &Request) -> Value {
     let mode = match &request.choice {
         Choice::Auto => "auto",
@@ -446,7 +442,7 @@ fn choice(request: &Request) -> Value {
     json!({"type": "allowed_tools", "mode": mode, "tools": tools})
 }
 
-/// Names a tool as choices do.
+/// References a tool as choices do.
 fn reference(tool: &Tool) -> Value {
     let kind = if is_free(tool) { "custom" } else { "function" };
     match tool.name.split_once('.') {
@@ -455,18 +451,18 @@ fn reference(tool: &Tool) -> Value {
     }
 }
 
-/// A model that can be asked.
+/// A model that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelCard {
     /// Its name in requests.
     pub id: String,
-    /// When its file was made, in seconds since 1970.
+    /// When its file was created, in Unix seconds.
     pub created_at: u64,
-    /// How many tokens it looks at.
+    /// Its context size, in tokens.
     pub context_tokens: u32,
 }
 
-/// Writes the answer to `/v1/models`.
+/// Serializes the answer to `/v1/models`.
 pub fn models_body(cards: &[ModelCard]) -> Vec<u8> {
     #[derive(Serialize)]
     struct List<'a> {

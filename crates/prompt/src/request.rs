@@ -1,4 +1,4 @@
-//! What is asked for, whichever API it came by, and how much can be.
+//! A request, independent of the API it came through, and its limits.
 
 use std::collections::BTreeSet;
 
@@ -9,197 +9,170 @@ use crate::Sampling;
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The model, by name.
     pub model: String,
-    /// What was said so far, oldest first.
+    /// The conversation, oldest message first.
     pub messages: Vec<Message>,
-    /// What can be called.
     pub tools: Vec<Tool>,
-    /// The names of those among them that run where the request is answered, and not at the client.
+    /// The names of the daemon's own tools among them.
     pub own: BTreeSet<String>,
-    /// The kinds of tools that were offered and are not among them, since they run at a hosted endpoint.
+    /// Kinds of tools that were offered and left out, since they run at a hosted endpoint.
     pub left_out: Vec<String>,
-    /// Whether something must be, or must not.
     pub choice: Choice,
-    /// Whether one answer may have several calls.
+    /// Whether one answer may contain several calls.
     pub parallel_calls: bool,
-    /// The form of the answer.
     pub format: Format,
-    /// What of its schemas and grammars can be tried out before a model is held to it.
+    /// Grammars of this request that can be tried out before they constrain a model.
     pub trials: Vec<Trial>,
-    /// How tokens are chosen; none where the client leaves it to us.
+    /// Sampling parameters; `None` if the client sets none.
     pub sampling: Option<Sampling>,
-    /// How long the answer may get.
     pub output_tokens_max: Option<u32>,
-    /// How long to think, in the client's word: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`.
+    /// The client's reasoning effort: `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`.
     pub effort: Option<String>,
-    /// Words that end the answer.
+    /// Strings that end the answer.
     pub stop: Vec<String>,
-    /// Whether the answer is streamed.
     pub stream: bool,
-    /// Whether a stream of Chat Completions ends with the token counts.
+    /// Whether a stream of Chat Completions ends with token counts.
     pub stream_usage: bool,
-    /// What requests of the same thread have in common.
+    /// A key shared by requests of the same thread.
     pub cache_key: Option<String>,
-    /// What the client wants back as it is; all values are strings.
+    /// Returned unchanged; all values are strings.
     pub metadata: Map<String, Value>,
-    /// What answers repeat besides.
+    /// Other fields that answers repeat.
     pub asked: EchoedRequest,
 }
 
-/// A part of what a model is held to, as a grammar of its own.
+/// A part of what constrains a model, as a grammar of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// The field that it comes from.
     pub param: String,
-    /// The grammar, in Lark's notation.
+    /// The grammar, in Lark notation.
     pub grammar: String,
-    /// Whether what it costs shows only when it is followed for a while.
+    /// Whether its cost becomes apparent only when it is followed for a while.
     pub is_hard: bool,
 }
 
-/// What an answer of the Responses API repeats in the client's own words; nothing is done after it.
+/// What an answer of the Responses API repeats verbatim; it has no other effect.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EchoedRequest {
-    /// The instructions, which are the first message as well; none if they are longer than [`REPEATED_BYTES_MAX`].
+    /// The instructions, which are also the first message; `None` if longer than [`REPEATED_BYTES_MAX`].
     pub instructions: Option<String>,
-    /// The temperature, as precise as it came.
+    /// The temperature, in its original precision.
     pub temperature: Option<f64>,
-    /// The share of the likeliest tokens, likewise.
+    /// `top_p`, in its original precision.
     pub top_p: Option<f64>,
     /// Whether the client has listed the tools that may be called, so that the others are gone.
     pub is_listed: bool,
-    /// What is said about the schema of the answer, if it has one.
+    /// Name and description of the answer's schema, if it has one.
     pub title: Title,
 }
 
 /// What a client says about a schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Title {
-    /// Its name.
     pub name: Option<String>,
-    /// What it is for; none if that is longer than [`REPEATED_BYTES_MAX`].
     pub description: Option<String>,
-    /// Whether it is a promise, which it is here in any case.
+    /// The `strict` flag; schemas are always enforced here.
     pub strict: Option<bool>,
 }
 
-/// The most bytes that a request may have.
+/// Largest request, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The most items, or messages, that it may have.
+/// Most items, or messages, in a request.
 pub const ITEMS_MAX: usize = 65_536;
-/// The most parts that one of them may have.
+/// Most parts of one item.
 pub const PARTS_MAX: usize = 4096;
-/// The most tools that may be offered.
+/// Most tools in a request.
 pub const TOOLS_MAX: usize = 1024;
-/// The most bytes of schemas and grammars, all together: they cost many times that when compiled.
+/// Total size of schemas and grammars, in bytes: compiling them costs many times that.
 pub const SCHEMA_BYTES_MAX: usize = 1024 * 1024;
-/// The most levels of a schema.
+/// Deepest nesting of a schema.
 pub const DEPTH_MAX: usize = 64;
-/// The most bytes of a name, a key or a stop word.
+/// Longest name, key or stop string, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
-/// The most stop words.
+/// Most stop strings.
 pub const STOPS_MAX: usize = 16;
-/// The most bytes of a text that an answer repeats: a stream has it three times.
+/// Longest text that an answer repeats, in bytes: a stream contains it three times.
 pub const REPEATED_BYTES_MAX: usize = 256 * 1024;
-/// The most entries of metadata.
 pub const METADATA_MAX: usize = 16;
-/// The most bytes of metadata.
 pub const METADATA_BYTES_MAX: usize = 16 * 1024;
 
-/// Something that was said.
+/// A message of the conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// By whoever set things up.
     System(String),
-    /// By the program.
     Developer(String),
-    /// By the user; pictures are noted as text, since no model here sees them.
+    /// From the user; images are replaced by a note, since no model here sees them.
     User(String),
-    /// By the model.
     Assistant(String),
-    /// By the model to itself.
     Reasoning(String),
-    /// By the model on the way to its answer, such as before a call.
+    /// From the model on the way to its answer, such as before a call.
     Commentary(String),
     /// A call that the model made.
     Call {
-        /// Its id.
         id: String,
-        /// The tool.
         name: String,
         /// The arguments, as the model wrote them.
         arguments: String,
-        /// Whether they are free text, and not JSON.
+        /// Whether they are free text instead of JSON.
         free: bool,
     },
-    /// What came back.
+    /// The output of a call.
     Output {
-        /// The call.
         call_id: String,
-        /// The text.
         text: String,
     },
 }
 
-/// Something that can be called.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
-    /// Its name, with its namespace before a dot if it has one.
+    /// Its name, preceded by its namespace and a dot if it has one.
     pub name: String,
-    /// What it does.
     pub description: String,
-    /// What it takes.
     pub input: Input,
 }
 
-/// What a tool takes.
+/// What a tool takes as arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// JSON after this schema.
+    /// JSON that follows this schema.
     Json(Value),
-    /// Free text, after a grammar if there is one.
+    /// Free text, optionally constrained by a grammar.
     Text {
-        /// A grammar in Lark's notation.
+        /// A grammar in Lark notation.
         lark: Option<String>,
     },
 }
 
-/// Whether something must be called.
+/// Whether a call is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// As the model likes.
     #[default]
     Auto,
-    /// Something.
     Required,
-    /// Nothing.
     None,
-    /// This one.
     Named(String),
 }
 
-/// The form of an answer.
+/// The format of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Format {
-    /// Any text.
     #[default]
     Text,
-    /// Any JSON object.
     Json,
-    /// JSON after this schema.
+    /// JSON that follows this schema.
     Schema(Value),
 }
 
-/// Tokens that a request took.
+/// Token counts of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Those of the prompt.
+    /// Prompt tokens.
     pub input: u64,
-    /// Those of them that did not have to be read again.
+    /// Prompt tokens found in the KV cache.
     pub cached: u64,
-    /// Those of the answer.
+    /// Generated tokens.
     pub output: u64,
-    /// Those of them that were reasoning.
+    /// Generated tokens that were reasoning.
     pub reasoning: u64,
 }

@@ -1,7 +1,7 @@
-//! Requests of the Responses API.
+//! Parses requests of the Responses API.
 //!
-//! Nothing is kept between requests, so whatever would need that is refused, and says what to do
-//! instead. Fields that only matter to whoever runs a hosted endpoint are left alone.
+//! Nothing is stored between requests, so whatever would need that is refused with advice. Fields that matter
+//! only to hosted endpoints are ignored.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -71,7 +71,7 @@ struct WireReasoning<'a> {
     effort: Option<&'a RawValue>,
 }
 
-/// Reads a request. Besides the client's tools those of `own` are on offer, which run where it is answered.
+/// Parses a request. Besides the client's tools it offers those of `own`, which run in the daemon.
 pub fn read(body: &[u8], own: &[Tool]) -> Result<Request, Refusal> {
     let root = Node::whole(body)?;
     let wire: Wire<'_> = root.object()?;
@@ -146,7 +146,7 @@ pub fn read(body: &[u8], own: &[Tool]) -> Result<Request, Refusal> {
 
 const SEND_ALL: &str = "is of no use, since nothing is kept here; send the whole `input`";
 
-/// Refuses what cannot be done, before anything is done.
+/// Refuses unsupported requests before anything is done.
 fn refuse(root: Node<'_>, wire: &Wire<'_>) -> Read<()> {
     root.field("previous_response_id", wire.previous_response_id).refuse(SEND_ALL)?;
     root.field("conversation", wire.conversation).refuse(SEND_ALL)?;
@@ -226,8 +226,8 @@ struct WireItem<'a> {
     tools: Option<&'a RawValue>,
 }
 
-/// Kinds of items that hold nothing that a model here could read: what a hosted endpoint did itself
-/// or has locked up.
+/// Kinds of items that contain nothing a local model could read: what a hosted endpoint did itself or has
+/// encrypted.
 const SILENT: &[&str] = &[
     "code_interpreter_call",
     "compaction",
@@ -285,7 +285,7 @@ fn item(node: Node<'_>, messages: &mut Vec<Message>, tools: &mut Tools) -> Read<
         }
         "local_shell_call_output" | "shell_call_output" | "apply_patch_call_output" => {
             let output = node.field("output", wire.output).get();
-            // Of a patch often nothing is said but whether it worked.
+            // For a patch, often only its status is given.
             let said = output.or(node.field("status", wire.status).get());
             let text = said.map(text_or_json).transpose()?.unwrap_or_default();
             Message::Output { call_id: call_id(node, &wire)?, text }
@@ -321,15 +321,15 @@ fn message(node: Node<'_>, wire: &WireItem<'_>) -> Read<Message> {
     content.content().map(of)
 }
 
-/// Tells whether a message was said on the way to an answer.
+/// Tells whether a message is commentary on the way to an answer.
 fn is_commentary(node: Node<'_>, wire: &WireItem<'_>) -> Read<bool> {
     let phase = node.field("phase", wire.phase).opt(Node::string)?;
     Ok(phase.as_deref() == Some("commentary"))
 }
 
-/// Returns the reasoning in the clear, or what is said of it; what is locked up says nothing here.
+/// Returns reasoning in plain text, or its summary; encrypted reasoning is dropped.
 ///
-/// Our own commentary is an item with nothing but a summary, and comes back as what it was.
+/// Our own commentary is an item with only a summary, and becomes commentary again.
 fn reasoning(node: Node<'_>, wire: &WireItem<'_>) -> Read<Option<Message>> {
     let content = node.field("content", wire.content).opt(Node::content)?;
     let summary = node.field("summary", wire.summary).opt(Node::content)?;
@@ -369,7 +369,7 @@ fn free(call: Message) -> Message {
     }
 }
 
-/// Returns what a call and its output share. The output of a local shell has it as its own id.
+/// Returns the id that a call and its output share. The output of a local shell has it as its own id.
 fn call_id(node: Node<'_>, wire: &WireItem<'_>) -> Read<String> {
     match node.field("call_id", wire.call_id).opt(Node::string)? {
         Some(id) => Ok(id),
@@ -382,7 +382,7 @@ fn text_or_json(node: Node<'_>) -> Read<String> {
     if node.is_text() { node.string() } else { Ok(node.json().to_owned()) }
 }
 
-/// A call that a hosted endpoint made holds its own output.
+/// A call made by a hosted endpoint contains its own output.
 fn mcp_call(node: Node<'_>, wire: &WireItem<'_>, messages: &mut Vec<Message>) -> Read<()> {
     let id = call_id(node, wire)?;
     let server = node.field("server_label", wire.server_label).need()?.name()?;

@@ -1,10 +1,10 @@
-//! Schemas of clients, reduced to what bounds a value.
+//! Reduces client schemas to what constrains a value.
 //!
-//! What only describes is dropped, and so is what endpoints put beside it (`$schema`, `strict`, formats
-//! that nobody checks), and what allows everything. What bounds a value stays even if a grammar cannot be made of
-//! it: that is refused ([`check`]), not ignored, where a schema is a promise. Arguments of tools that are not strict
-//! are bound as far as a grammar can bind them; whoever runs the tool looks at them in any case. Objects whose
-//! fields are listed get no others: what follows the narrower schema follows the wider one.
+//! Annotations are dropped, along with what endpoints put next to them (`$schema`, `strict`, formats that are
+//! not checked), and what allows everything. Constraints are kept even if no grammar can express them: where
+//! a schema is a promise, they are refused ([`check`]), not ignored. Arguments of tools that are not strict
+//! are constrained as far as a grammar can; whoever runs the tool validates them anyway. Objects with listed
+//! properties get no others: what satisfies the narrower schema satisfies the wider one.
 
 use serde_json::{Map, Value, json};
 
@@ -16,8 +16,7 @@ mod cost;
 mod cycle;
 mod endless;
 
-/// Returns what a grammar can bind of the schema of a tool's arguments, which are an object whatever the client
-/// says.
+/// Returns what a grammar can enforce of the schema of a tool's arguments, which are always an object.
 pub(crate) fn arguments(schema: &Value) -> Value {
     let mut schema = match walk(schema, Place::Value, Unbound::Dropped) {
         Value::Object(fields) => fields,
@@ -31,12 +30,12 @@ pub(crate) fn arguments(schema: &Value) -> Value {
     Value::Object(schema)
 }
 
-/// Returns a schema without what bounds nothing.
+/// Removes everything from a schema that constrains nothing.
 pub(crate) fn normalise(schema: &Value) -> Value {
     walk(schema, Place::Value, Unbound::Kept)
 }
 
-/// Returns the part of a schema that only its required fields are left of.
+/// Reduces a schema to its required properties.
 pub(crate) fn required_only(schema: &Value) -> Value {
     let mut schema = arguments(schema);
     let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -46,16 +45,16 @@ pub(crate) fn required_only(schema: &Value) -> Value {
     schema
 }
 
-/// Where a schema stands.
+/// Where a schema applies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// It alone says what a value is.
+    /// It alone describes the value.
     Value,
-    /// Others may say more about the same value.
+    /// Other schemas may also describe the same value.
     Part,
 }
 
-/// What becomes of keywords that bound a value in ways that no grammar can.
+/// What to do with keywords that no grammar can enforce.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unbound {
     Kept,
@@ -102,7 +101,7 @@ fn walk(schema: &Value, place: Place, unbound: Unbound) -> Value {
     Value::Object(out)
 }
 
-/// Tells whether a keyword bounds nothing beside the others; what is null counts as missing.
+/// Tells whether a keyword constrains nothing next to the others; null counts as missing.
 fn is_vacuous(key: &str, value: &Value, beside: &Map<String, Value>) -> bool {
     let is_none = |value: &Value| value.as_f64() == Some(0.0);
     let has = |key: &str| beside.get(key).is_some_and(|value| !value.is_null());
@@ -111,9 +110,9 @@ fn is_vacuous(key: &str, value: &Value, beside: &Map<String, Value>) -> bool {
         "const" => false,
         _ if value.is_null() => true,
         "uniqueItems" => *value == Value::Bool(false),
-        // Keys are strings.
+        // Keys are always strings.
         "propertyNames" => allows_all(value) || *value == json!({"type": "string"}),
-        // It was once said of a field, not of its object.
+        // Older drafts put it on the property instead of the object.
         "required" => value.is_boolean(),
         "unevaluatedProperties" | "unevaluatedItems" => allows_all(value),
         "minItems" | "minLength" | "minProperties" => is_none(value),
@@ -135,7 +134,7 @@ fn allows_all(schema: &Value) -> bool {
     }
 }
 
-/// Writes a count that has a point as one without.
+/// Rewrites a count with a decimal point as an integer.
 fn count(value: &Value) -> Value {
     match value.as_f64() {
         Some(number)
@@ -158,7 +157,7 @@ fn list(schemas: &Value, place: Place, unbound: Unbound) -> Value {
     list.iter().map(|schema| walk(schema, place, unbound)).collect()
 }
 
-/// Lets no other fields into an object that lists them.
+/// Disallows further properties in an object that lists its own.
 fn close(schema: &mut Map<String, Value>) {
     const OPEN: [&str; 7] = [
         "additionalProperties",
@@ -171,7 +170,7 @@ fn close(schema: &mut Map<String, Value>) {
     ];
     let properties = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array);
-    // Without those that it requires besides, there would be no such object.
+    // Without the required properties that are not listed, no such object would exist.
     let is_listed = properties.is_some_and(|properties| {
         let mut required = required.into_iter().flatten().filter_map(Value::as_str);
         required.all(|key| properties.contains_key(key))
@@ -181,7 +180,7 @@ fn close(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Formats that grammars are made of.
+/// Formats that grammars support.
 const FORMATS: [&str; 11] = [
     "date-time",
     "time",
@@ -196,11 +195,11 @@ const FORMATS: [&str; 11] = [
     "unknown",
 ];
 
-/// Keywords that are counts.
+/// Keywords whose values are counts.
 const COUNTS: [&str; 6] =
     ["minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"];
 
-/// Keywords that bound a value, and that no grammar can be made of.
+/// Keywords that constrain a value, but that no grammar can express.
 const UNBOUND: [&str; 13] = [
     "not",
     "if",
@@ -217,7 +216,7 @@ const UNBOUND: [&str; 13] = [
     "dependentSchemas",
 ];
 
-/// Keywords that bound a value and hold no schema.
+/// Keywords that constrain a value and contain no schema.
 const KEPT: [&str; 17] = [
     "$ref",
     "$id",

@@ -1,8 +1,9 @@
-//! The profile of small models: few tools, a few worked calls, the newest part of the conversation.
+//! The prompt profile for small models: few tools, a few examples, and the newest part of the conversation.
 //!
-//! A model of less than a billion weights cannot follow pages of instructions, but it can go on with a pattern.
-//! So it sees a handful of requests like the newest one with the call that answers each ([`worked`]), then that one;
-//! what it writes is bound to the arguments of one tool, or to a short text. Everything it does not see is named.
+//! A model with less than a billion weights cannot follow pages of instructions, but it can continue a
+//! pattern. So it sees a handful of requests like the newest one, each with the call that answers it
+//! ([`worked`]), then the request itself; its answer is constrained to the arguments of one tool, or to a
+//! short text. Everything it does not see is reported.
 
 use serde_json::{Value, json};
 
@@ -24,25 +25,25 @@ mod worked;
 /// Models with fewer weights are small.
 pub const PARAMETERS_MAX: u64 = 1_000_000_000;
 
-/// The most tools that a small model is offered.
+/// Most tools that a small model is offered.
 pub const TOOLS_MAX: usize = 3;
 
-/// The most characters of a tool's output that a small model sees.
+/// Most characters of a tool's output that a small model sees.
 pub const OUTPUT_CHARS_MAX: usize = 800;
 
-/// The most characters that a small model says about an output.
+/// Most characters that a small model says about an output.
 pub const WORDS_MAX: usize = 140;
 
-/// The most tokens that it may say in all.
+/// Token limit of its answer.
 pub const TOKENS_MAX: u32 = 256;
 
-/// Tells whether a request is put to a model in this way.
+/// Tells whether this profile applies to a request.
 pub(crate) fn applies(facts: &Facts, request: &Request) -> bool {
     let small = (1..PARAMETERS_MAX).contains(&facts.parameters);
     small && !request.tools.is_empty() && request.choice != Choice::None
 }
 
-/// Makes a prompt of a request.
+/// Builds the prompt for a request.
 pub(crate) fn compose(
     model: &Model,
     template: &Template,
@@ -63,7 +64,7 @@ pub(crate) fn compose(
 /// A tool that runs commands.
 struct Runner<'a> {
     tool: &'a Tool,
-    /// The field of the command.
+    /// The field with the command.
     field: &'a str,
     /// Whether it is a list of words.
     is_list: bool,
@@ -71,7 +72,7 @@ struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// Recognises a tool that requires one thing, a command.
+    /// Recognizes a tool whose only required field is a command.
     fn from_tool(tool: &'a Tool) -> Option<Self> {
         let Input::Json(schema) = &tool.input else { return None };
         let [required] = schema.get("required")?.as_array()?.as_slice() else { return None };
@@ -96,7 +97,7 @@ impl<'a> Runner<'a> {
         out
     }
 
-    /// Binds the command to a pattern.
+    /// Constrains the command to a pattern.
     fn schema(&self, pattern: &str) -> Value {
         let Input::Json(schema) = &self.tool.input else { return Value::Null };
         let mut schema = schema::required_only(schema);
@@ -115,7 +116,7 @@ impl<'a> Runner<'a> {
 
 const FIELDS: [&str; 2] = ["cmd", "command"];
 
-/// Tools that run commands, the likeliest first.
+/// Tools that run commands, most likely first.
 const NAMES: [&str; 9] = [
     "exec_command",
     "shell_command",
@@ -128,7 +129,7 @@ const NAMES: [&str; 9] = [
     "exec",
 ];
 
-/// What a command looks like where one is wanted and no worked call is like the request.
+/// The pattern of a command if one is required and no example is similar to the request.
 const COMMAND: &str = "^[a-z][ -~]{0,79}$";
 
 const RULES: &str = "You turn requests into shell commands.";
@@ -147,7 +148,7 @@ fn with_runner(
     }
     let alike = alike(newest.asked);
     if !alike.is_like && !forced(request) {
-        // Nothing that it knows how to do: it says something.
+        // It does not know how to do this, so it answers in text.
         let asked = [Message::User(newest.asked.to_owned())];
         return talking(model, template, request, &asked, None, left_out);
     }
@@ -165,7 +166,7 @@ fn with_runner(
     Ok(prompt(&text, Some(grammar), left_out, plan))
 }
 
-/// Lets the model say what came of a call.
+/// Makes the model report the result of a call.
 fn telling(
     model: &Model,
     template: &Template,
@@ -182,7 +183,7 @@ fn telling(
     talking(model, template, request, &messages, Some(one_sentence()), left_out)
 }
 
-/// Lets the model answer in text, or in the form that the request wants.
+/// Makes the model answer in text, or in the format of the request.
 fn talking(
     model: &Model,
     template: &Template,
@@ -199,7 +200,7 @@ fn talking(
         parallel: false,
         format: &request.format,
     };
-    // Some templates think whatever they are told; a grammar of ours leaves no room for it.
+    // Some templates always open reasoning; our grammar leaves no room for it.
     let thinking = match grammar {
         Some(_) => Thinking::Never,
         None => thinking(&text, template),
@@ -242,7 +243,7 @@ fn with_few(model: &Model, template: &Template, request: &Request) -> Result<Pro
     Ok(prompt(&text, grammar, left_out, plan))
 }
 
-/// Leaves of a tool what its calls need.
+/// Reduces a tool to what its calls need.
 fn reduced(tool: &Tool) -> Tool {
     let input = match &tool.input {
         Input::Json(schema) => Input::Json(schema::required_only(schema)),
@@ -269,7 +270,7 @@ fn forced(request: &Request) -> bool {
     matches!(request.choice, Choice::Required | Choice::Named(_))
 }
 
-/// Holds an answer to one short sentence.
+/// Constrains an answer to one short sentence.
 fn one_sentence() -> String {
     format!("start: /[A-Z]([ -\\-\\/-~]|\\.[a-z]){{0,{WORDS_MAX}}}\\./\n")
 }
@@ -277,7 +278,7 @@ fn one_sentence() -> String {
 /// The newest part of a conversation.
 struct Newest<'a> {
     asked: &'a str,
-    /// The last call after that, and what came back.
+    /// The last call after that, and its output.
     call: Option<&'a str>,
     output: Option<&'a str>,
     rules: usize,
@@ -320,7 +321,7 @@ impl<'a> Newest<'a> {
         left_out
     }
 
-    /// Puts what was run and what came back into words, as in [`TOLD`].
+    /// Describes what was run and what came back, as in [`TOLD`].
     fn happened(&self, left_out: &mut Vec<String>) -> String {
         let (code, output) = outcome(self.output.unwrap_or_default());
         let shown: String = output.chars().take(OUTPUT_CHARS_MAX).collect();
@@ -336,7 +337,7 @@ impl<'a> Newest<'a> {
     }
 }
 
-/// Takes apart what tools of ours say of a command: how it ended, and what it printed.
+/// Parses what our tools report about a command: its exit code, and its output.
 fn outcome(output: &str) -> (Option<i32>, &str) {
     let apart = output.split_once("\nOutput:\n").and_then(|(facts, printed)| {
         let code = facts.lines().find_map(|line| line.strip_prefix("Process exited with code "))?;
@@ -347,7 +348,7 @@ fn outcome(output: &str) -> (Option<i32>, &str) {
 
 const TELLING_RULES: &str = "You say in one short sentence what a command did.";
 
-/// What commands did, and how that is told.
+/// Results of commands, and how to report them.
 const TOLD: [(&str, &str); 5] = [
     ("`ls` ended well and printed:\na.txt\nsrc", "There are a.txt and src."),
     (
@@ -359,7 +360,7 @@ const TOLD: [(&str, &str); 5] = [
     ("`mkdir docs` ended well and printed nothing.", "I made the folder docs."),
 ];
 
-/// Returns what was run: the last text of a call's arguments.
+/// Returns what was run: the last string in a call's arguments.
 fn command(arguments: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(arguments).ok()?;
     let field = FIELDS.into_iter().find_map(|field| arguments.get(field))?;

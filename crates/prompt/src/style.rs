@@ -1,13 +1,12 @@
-//! The ways in which models write calls that a grammar can hold them to.
+//! The call formats that a grammar can enforce.
 //!
-//! A template is recognised by the marks that it writes itself. Where it shows no tools, or writes calls in a
-//! way that is not listed here, tools are described in our own words and calls take the form of Hermes.
+//! A template is recognized by the marks it writes itself. If it shows no tools, or uses a call format that
+//! is not listed here, tools are described in our own words and calls use the Hermes format.
 
 use stream::dialect::Format;
 
 use crate::template::Template;
 
-/// A way to write calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// `<tool_call>` around an object with `name` and `arguments`: Hermes, Qwen 2.5 and 3, SmolLM3, Granite 4.
@@ -34,7 +33,7 @@ impl Style {
         Self::Granite,
     ];
 
-    /// Recognises what a template writes; none if it shows no tools, or in no way that is known here.
+    /// Recognizes the call format of a template; `None` if it shows no tools, or uses an unknown format.
     pub(crate) fn from_template(template: &Template) -> Option<Self> {
         if !template.can.tools {
             return None;
@@ -58,7 +57,7 @@ impl Style {
         Some(style)
     }
 
-    /// Returns the dialect that reads it.
+    /// Returns the dialect that parses it.
     pub(crate) fn format(self) -> &'static Format {
         let name = match self {
             Self::Hermes => "hermes",
@@ -71,7 +70,7 @@ impl Style {
         Format::named(name).expect("the table has all of these")
     }
 
-    /// Returns what opens a call; with Llama 3 an answer that is an object is one, too.
+    /// Returns what opens a call; with Llama 3, an answer that is an object is one, too.
     pub(crate) fn opener(self) -> &'static str {
         match self {
             Self::Hermes | Self::Qwen3Coder => "<tool_call>",
@@ -81,7 +80,7 @@ impl Style {
         }
     }
 
-    /// Returns everything that the dialect takes for the beginning of a call in the middle of text.
+    /// Returns everything that the dialect treats as the beginning of a call inside text.
     pub(crate) fn openers(self) -> &'static [&'static str] {
         match self {
             Self::Hermes => &["<tool_call>"],
@@ -92,7 +91,7 @@ impl Style {
         }
     }
 
-    /// Returns the special tokens that mean something in an answer; all others are left out of it.
+    /// Returns the special tokens with a meaning in an answer; all others are dropped.
     pub(crate) fn marks(self) -> &'static [&'static str] {
         match self {
             Self::Hermes | Self::Qwen3Coder => &["<tool_call>", "</tool_call>"],
@@ -103,5 +102,5 @@ impl Style {
     }
 }
 
-/// The marks of reasoning: what opens and closes it.
+/// The opening and closing marks of reasoning.
 pub(crate) const THINK: [(&str, &str); 2] = [("<think>", "</think>"), ("[THINK]", "[/THINK]")];

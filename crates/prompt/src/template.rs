@@ -1,8 +1,8 @@
-//! Chat templates of model files, run as the library runs them that they were written for.
+//! Chat templates of model files, rendered as in the library they were written for.
 //!
-//! A template is tried out once when it is read: whether it shows tools, calls and outputs, where it takes
-//! a system message, whether it knows developers. What it cannot show is said in another way
-//! ([`crate::turns`]).
+//! A template is tried out once when it is loaded: whether it shows tools, calls and outputs, where it
+//! accepts a system message, and whether it has a developer role. What it cannot show is expressed in another
+//! way ([`crate::turns`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use serde_json::json;
 
 use crate::date::Date;
 
-/// Steps that a template may take for each byte of what it renders, and at least: an endless loop is an error.
+/// Steps that a template may take per byte of input, and at least: an endless loop is an error.
 const FUEL_PER_BYTE: u64 = 64;
 const FUEL_MIN: u64 = 1 << 22;
 
-/// The longest template that is read.
+/// Longest template, in bytes.
 pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
 
-/// A chat template, and what it can show.
+/// A chat template, and what it supports.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     environment: Arc<Environment<'static>>,
@@ -31,28 +31,28 @@ pub(crate) struct Template {
     pub(crate) can: Abilities,
 }
 
-/// What a template was seen to do.
+/// What a template was found to support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Abilities {
-    /// It shows the tools on offer, calls and outputs.
+    /// Tools, calls and outputs.
     pub(crate) tools: bool,
-    /// It takes a system message at the beginning.
+    /// A system message at the beginning.
     pub(crate) system: bool,
-    /// It takes one later on.
+    /// A system message later on.
     pub(crate) system_later: bool,
-    /// It knows developers.
+    /// The developer role.
     pub(crate) developer: bool,
-    /// It takes several calls in one turn.
+    /// Several calls in one turn.
     pub(crate) several: bool,
-    /// It takes arguments that are not an object.
+    /// Arguments that are not an object.
     pub(crate) odd_arguments: bool,
-    /// It takes the user's words after an output.
+    /// A user message after an output.
     pub(crate) user_after_output: bool,
-    /// It thinks before it answers, or can be told to.
+    /// Reasoning before the answer, always or on request.
     pub(crate) thinks: bool,
 }
 
-/// What a template is given.
+/// The input of a template.
 #[derive(Clone, Debug)]
 pub(crate) struct Input<'a> {
     pub(crate) messages: &'a [serde_json::Value],
@@ -63,7 +63,7 @@ pub(crate) struct Input<'a> {
 }
 
 impl Template {
-    /// Reads a template and tries it out.
+    /// Parses a template and tries it out.
     pub(crate) fn new(source: &str, begin: &str, end: &str) -> Result<Self, String> {
         if source.len() > TEMPLATE_BYTES_MAX {
             return Err(format!("it has more than {TEMPLATE_BYTES_MAX} bytes"));
@@ -92,12 +92,11 @@ impl Template {
         Ok(template)
     }
 
-    /// Returns the text of the template.
     pub(crate) fn source(&self) -> &str {
         &self.source
     }
 
-    /// Renders messages, and what opens the answer.
+    /// Renders messages, and the beginning of the answer.
     pub(crate) fn render(&self, input: &Input<'_>) -> Result<String, String> {
         let mut context = BTreeMap::new();
         let messages = Value::from(Serde(input.messages));
@@ -112,21 +111,21 @@ impl Template {
         context.insert("enable_thinking", Value::from(input.thinking));
         context.insert("thinking", Value::from(input.thinking));
         context.insert("reasoning_effort", Value::from(input.effort));
-        // Llama 3 puts tools into the first user message unless it is told not to.
+        // Llama 3 puts tools into the first user message unless this is set.
         context.insert("tools_in_user_message", Value::from(false));
         if let Some(today) = input.today {
             let now = Value::from_function(move |format: &str| today.format(format));
             context.insert("strftime_now", now);
             context.insert("date_string", Value::from(today.format("%d %b %Y")));
         }
-        // The bound depends on the input, and belongs to an environment.
+        // The limit depends on the input, and is a property of an environment.
         let mut environment = (*self.environment).clone();
         environment.set_fuel(Some(FUEL_MIN + FUEL_PER_BYTE * size as u64));
         let template = environment.get_template("chat").map_err(|error| describe(&error))?;
         template.render(context).map_err(|error| describe(&error))
     }
 
-    /// Finds out what the template can show.
+    /// Determines what the template supports.
     fn try_out(&self) -> Result<Abilities, String> {
         let render = |messages: &[serde_json::Value], tools: Option<&serde_json::Value>| {
             let today = Date::new(2026, 1, 1);
@@ -176,9 +175,9 @@ impl Template {
     }
 }
 
-/// Some templates hold what Jinja ignores and we cannot read.
+/// Removes constructs that Jinja ignores and our engine cannot parse.
 fn rewrite(source: &str) -> String {
-    // Marks what a model said, for training.
+    // These mark the model's messages, for training.
     source.replace("{% generation %}", "").replace("{% endgeneration %}", "")
 }
 
@@ -186,7 +185,7 @@ fn describe(error: &Error) -> String {
     let detail = error.detail().unwrap_or_default();
     match (error.kind(), error.line()) {
         (ErrorKind::OutOfFuel, _) => "it takes more steps than its input can need".to_owned(),
-        // What the template itself says about its input.
+        // An error that the template itself raises about its input.
         (ErrorKind::InvalidOperation, _) if !detail.is_empty() => detail.to_owned(),
         (kind, Some(line)) if detail.is_empty() => format!("{kind} in line {line}"),
         (kind, Some(line)) => format!("{kind} in line {line}: {detail}"),
@@ -194,7 +193,7 @@ fn describe(error: &Error) -> String {
     }
 }
 
-/// Writes JSON as Python does: a blank after commas and colons, nothing escaped that need not be.
+/// Serializes JSON as Python does: a blank after commas and colons, minimal escaping.
 fn to_json(value: &Value, indent: Rest<Value>, options: Kwargs) -> Result<Value, Error> {
     let given: Option<Value> = options.get("indent")?;
     for known in ["ensure_ascii", "sort_keys", "separators"] {
@@ -213,7 +212,7 @@ fn to_json(value: &Value, indent: Rest<Value>, options: Kwargs) -> Result<Value,
     Ok(Value::from_safe_string(out))
 }
 
-/// Writes a value as Python's `json.dumps` does.
+/// Serializes a value like Python's `json.dumps`.
 pub(crate) fn write_json(
     value: &serde_json::Value,
     indent: Option<usize>,

@@ -1,7 +1,7 @@
-//! What was said, in the order and the shape that chat templates take.
+//! Arranges a conversation in the order and form that chat templates accept.
 //!
-//! Neighbours of one kind become one turn. What a template cannot show is said in another way: rules as
-//! the user's words, tools and calls as text in the form of Hermes.
+//! Adjacent messages of one kind become one turn. What a template cannot show is expressed in another way:
+//! instructions as a user message, tools and calls as text in the Hermes format.
 
 use std::collections::HashMap;
 use std::mem;
@@ -12,7 +12,7 @@ use crate::guard::Names;
 use crate::request::{Input, Message, Tool};
 use crate::template::{Abilities, write_json};
 
-/// Turns messages into what a template takes; with `words` about tools where it does not show them.
+/// Converts messages to template input; `words` describes tools if the template does not show them.
 pub(crate) fn turns(
     messages: &[Message],
     words: &str,
@@ -29,7 +29,7 @@ pub(crate) fn turns(
     turns.finish(words)
 }
 
-/// Says what can be called, for templates that have no place for it.
+/// Describes the available tools, for templates without support for them.
 pub(crate) fn tool_words(tools: &[Tool], names: &Names) -> String {
     if tools.is_empty() {
         return String::new();
@@ -55,7 +55,7 @@ pub(crate) fn tool_words(tools: &[Tool], names: &Names) -> String {
     words
 }
 
-/// Returns the list of tools as templates take it.
+/// Returns the list of tools as templates expect it.
 pub(crate) fn tool_list(tools: &[Tool], names: &Names) -> Value {
     let function = |tool: &Tool| {
         names.guard_value(&json!({"type": "function", "function": {
@@ -67,8 +67,8 @@ pub(crate) fn tool_list(tools: &[Tool], names: &Names) -> Value {
     tools.iter().map(function).collect()
 }
 
-/// Makes sure that a schema lists fields, which templates go through without asking: those of what it refers to,
-/// or none.
+/// Ensures that a schema lists properties, which templates iterate over unconditionally: those of its
+/// reference, or none.
 fn listed(mut schema: Value) -> Value {
     if schema.get("properties").is_some_and(Value::is_object) {
         return schema;
@@ -86,7 +86,7 @@ fn listed(mut schema: Value) -> Value {
     schema
 }
 
-/// Returns the schema of what a tool takes; free text is a field of its own.
+/// Returns the schema of a tool's arguments; free text becomes a field.
 pub(crate) fn parameters(input: &Input) -> Value {
     match input {
         Input::Json(schema) => schema.clone(),
@@ -99,19 +99,19 @@ pub(crate) fn parameters(input: &Input) -> Value {
     }
 }
 
-/// The field that holds free text where a dialect has only JSON.
+/// The field that holds free text in dialects that only have JSON.
 pub(crate) const FREE: &str = "input";
 
 struct Turns<'a> {
     list: Vec<Turn>,
-    /// The id that templates see, and the tool, by the id of the call.
+    /// By call id, the id that templates see and the name of the tool.
     calls: HashMap<&'a str, (String, &'a str)>,
     can: Abilities,
     names: &'a Names,
 }
 
 enum Turn {
-    /// By `system` or `developer`.
+    /// From `system` or `developer`.
     Rules {
         role: &'static str,
         text: String,
@@ -138,7 +138,7 @@ impl<'a> Turns<'a> {
                 self.rules(self.names.guard(text), role);
             }
             Message::User(text) => self.user(self.names.guard(text)),
-            // Templates know no other place for what was said on the way.
+            // Templates have no other place for commentary.
             Message::Assistant(more) | Message::Commentary(more) => {
                 let more = self.names.guard(more);
                 let (text, _, _) = self.assistant();
@@ -154,7 +154,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Rules later on are the user's words where a template takes them at the beginning only.
+    /// Later instructions become a user message if a template accepts them only at the beginning.
     fn rules(&mut self, more: String, role: &'static str) {
         match self.list.last_mut() {
             Some(Turn::Rules { role: last, text }) if *last == role || !self.can.system_later => {
@@ -185,13 +185,13 @@ impl<'a> Turns<'a> {
     }
 
     fn call(&mut self, id: &'a str, name: &'a str, arguments: &str, free: bool) {
-        // Some templates take ids of exactly nine letters and digits.
+        // Some templates require ids of exactly nine letters and digits.
         let shown = format!("call{:05}", self.calls.len() % 100_000);
         self.calls.insert(id, (shown.clone(), name));
         let arguments = match serde_json::from_str::<Value>(arguments) {
             _ if free => json!({ FREE: arguments }),
             Ok(arguments @ Value::Object(_)) => arguments,
-            // What an earlier model got wrong is shown as it was, if that can be.
+            // Invalid arguments of an earlier model are shown unchanged, if possible.
             _ if self.can.odd_arguments || !self.can.tools => Value::from(arguments),
             _ if arguments.trim().is_empty() => json!({}),
             _ => json!({"arguments": arguments}),
@@ -250,7 +250,7 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Puts every call into a turn of its own, before its output.
+/// Puts every call into its own turn, before its output.
 fn one_by_one(turns: Vec<Turn>) -> Vec<Turn> {
     let mut list = Vec::new();
     let mut turns = turns.into_iter().peekable();
@@ -285,7 +285,7 @@ fn one_by_one(turns: Vec<Turn>) -> Vec<Turn> {
     list
 }
 
-/// Lets the assistant say something before the user speaks again.
+/// Inserts an assistant message before the user speaks again.
 fn bridged(turns: Vec<Turn>) -> Vec<Turn> {
     let mut list: Vec<Turn> = Vec::new();
     for turn in turns {
@@ -303,7 +303,7 @@ fn bridged(turns: Vec<Turn>) -> Vec<Turn> {
     list
 }
 
-/// What the assistant says where a template does not let the user speak after an output.
+/// What the assistant says if a template does not accept a user message after an output.
 const BRIDGE: &str = "I see.";
 
 impl Turn {
@@ -328,7 +328,7 @@ impl Turn {
     }
 }
 
-/// Puts a blank line between what was said one after the other.
+/// Joins consecutive texts with a blank line.
 fn join(text: &mut String, more: &str) {
     if !text.is_empty() && !more.is_empty() {
         text.push_str("\n\n");

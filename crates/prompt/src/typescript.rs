@@ -1,6 +1,6 @@
-//! Schemas of tools as types in the manner of TypeScript, as models of the Harmony family were trained on.
+//! Renders tool schemas as TypeScript-like types, which the Harmony family was trained on.
 //!
-//! Every blank and comment is that of OpenAI's own renderer; `tests/data/harmony` has what it writes.
+//! Every blank and comment matches OpenAI's own renderer; `tests/data/harmony` contains its output.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::request::{Input, Tool};
 
-/// Levels of a schema that are shown; what lies deeper is `any`.
+/// Levels of a schema that are shown; anything deeper is `any`.
 pub const DEPTH_MAX: usize = 64;
 
-/// Writes the section that offers tools.
+/// Renders the section that describes tools.
 pub(crate) fn tools_section(tools: &[Tool]) -> String {
     let mut out = String::from("# Tools\n\n## functions\n\nnamespace functions {\n");
     for tool in tools {
@@ -22,7 +22,7 @@ pub(crate) fn tools_section(tools: &[Tool]) -> String {
             Input::Json(schema) => {
                 write!(out, "\ntype {} = (_: {}) => any;\n", tool.name, of(schema, "", 0))
             }
-            // A function of a string: what is written to it is the string itself.
+            // A function of a string, which is the input itself.
             Input::Text { .. } => write!(out, "\ntype {} = (_: string) => any;\n", tool.name),
         };
     }
@@ -30,7 +30,7 @@ pub(crate) fn tools_section(tools: &[Tool]) -> String {
     out
 }
 
-/// Returns the type of a schema whose lines begin with `indent`.
+/// Returns the type of a schema; lines are indented by `indent`.
 fn of(schema: &Value, indent: &str, depth: usize) -> String {
     if depth > DEPTH_MAX {
         return "any".to_owned();
@@ -105,7 +105,7 @@ fn object(schema: &Value, indent: &str, depth: usize) -> String {
     out + indent + "}"
 }
 
-/// Writes a property that is one of several things, one to a line.
+/// Renders a property with several alternatives, one per line.
 fn union(
     key: &str,
     mark: &str,
@@ -117,7 +117,7 @@ fn union(
     let mut out = String::new();
     let about = text(property, "description");
     let first = variants.first().and_then(|first| text(first, "description"));
-    // What the first variant says as well is said there.
+    // If the first variant has the same description, it is shown there.
     let above = about.is_some() && about != first;
     if above {
         out += &comment(property, "description", indent);
@@ -150,7 +150,7 @@ fn examples(property: &Value, indent: &str) -> String {
     out
 }
 
-/// Where a default that is text stands without quotes.
+/// Where a string default is written without quotes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bare {
     Never,

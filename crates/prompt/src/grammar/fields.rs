@@ -1,18 +1,17 @@
-//! The fields of a call whose parameters are written one by one, as its schema has them: of its own, of what it
-//! refers to, and of its parts.
+//! The fields of a call with tagged parameters, collected from its schema, from references and from its
+//! parts.
 
 use serde_json::{Value, json};
 
-/// How many references and parts are followed, as many as the reader follows.
+/// How many references and parts are followed; the reader follows as many.
 const DEPTH_MAX: usize = 16;
 
-/// The most schemas that are looked at: parts can refer to what they are parts of.
+/// Most schemas that are visited: parts can refer to what contains them.
 const STEPS_MAX: usize = 1024;
 
-/// The most ways to choose among the parts of a schema; the first ones are as good as all.
+/// Most combinations of the parts of a schema; the first ones are as good as all.
 const FORMS_MAX: usize = 16;
 
-/// A field of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Field {
     pub(super) key: String,
@@ -20,11 +19,11 @@ pub(super) struct Field {
     pub(super) required: bool,
 }
 
-/// Returns the lists of fields that a call can have; at least one, which may be empty.
+/// Returns the possible lists of fields of a call; at least one, which may be empty.
 pub(super) fn forms(schema: &Value) -> Vec<Vec<Field>> {
     let mut forms = of(schema, schema, 0, &mut 0);
     for form in &mut forms {
-        // What is required without being described is anything.
+        // A field that is required but not described may be anything.
         for field in form.iter_mut().filter(|field| field.schema.is_null()) {
             field.schema = json!({});
         }
@@ -65,7 +64,7 @@ fn of(schema: &Value, root: &Value, depth: usize, steps: &mut usize) -> Vec<Vec<
     forms
 }
 
-/// Joins every list of fields with every other.
+/// Combines every list of fields with every other.
 fn both(left: &[Vec<Field>], right: &[Vec<Field>]) -> Vec<Vec<Field>> {
     let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
     let joined = pairs.take(FORMS_MAX).map(|(left, right)| {
@@ -88,7 +87,7 @@ fn both(left: &[Vec<Field>], right: &[Vec<Field>]) -> Vec<Vec<Field>> {
     joined.collect()
 }
 
-/// Returns the words that a text can be, if it cannot be others.
+/// Returns the strings a text is limited to, if it is.
 pub(super) fn allowed_words(schema: &Value, root: &Value) -> Option<Vec<String>> {
     allowed_words_at(schema, root, 0, &mut 0)
 }
@@ -106,7 +105,7 @@ fn allowed_words_at(
     let word = |value: &Value| match value {
         Value::String(word) => Some(word.clone()),
         Value::Null => Some("null".to_owned()),
-        // The reader would take it for text.
+        // The reader would treat it as text.
         _ => None,
     };
     if let Some(value) = schema.get("const") {
@@ -148,7 +147,7 @@ mod tests {
 
     use super::{allowed_words, forms};
 
-    /// Checks the names of fields; those that must be there end with `!`.
+    /// Checks the names of fields; required ones end with `!`.
     #[track_caller]
     fn check(schema: Value, want: &[&[&str]]) {
         let got: Vec<Vec<String>> = forms(&schema)

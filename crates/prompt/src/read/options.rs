@@ -1,4 +1,4 @@
-//! What both APIs ask for in the same words.
+//! Options with the same fields in both APIs.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,17 +9,15 @@ use super::{Field, Node, Read, short};
 use crate::Sampling;
 use crate::request::{Format, METADATA_BYTES_MAX, METADATA_MAX, REPEATED_BYTES_MAX, Title};
 
-/// Reads how even the odds of tokens are.
 pub(crate) fn temperature(field: Field<'_>) -> Read<Option<f64>> {
     field.opt(|node| node.number(0.0..=2.0))
 }
 
-/// Reads which share of the likeliest tokens is considered.
 pub(crate) fn top_p(field: Field<'_>) -> Read<Option<f64>> {
     field.opt(|node| node.number(0.0..=1.0))
 }
 
-/// Returns how tokens are chosen; what is not said is as hosted endpoints have it.
+/// Returns the sampling parameters; missing ones default as in hosted endpoints.
 pub(crate) fn sampling(
     temperature: Option<f64>,
     top_p: Option<f64>,
@@ -32,20 +30,20 @@ pub(crate) fn sampling(
     Ok(Some(Sampling {
         temperature: temperature.unwrap_or(1.0) as f32,
         top_p: top_p.unwrap_or(1.0) as f32,
-        // Its low bits are as good a beginning as all of them.
+        // The low bits are as good a seed as all of them.
         seed: seed.unwrap_or_default() as u32,
         any_seed: seed.is_none(),
         ..Sampling::default()
     }))
 }
 
-/// Reads how many tokens an answer may have.
+/// Reads the token limit of an answer.
 pub(crate) fn tokens(field: Field<'_>) -> Read<Option<u32>> {
     let tokens = field.opt(|node| node.integer(1..=i64::from(u32::MAX)))?;
     Ok(tokens.and_then(|tokens| u32::try_from(tokens).ok()))
 }
 
-/// Reads how long to think: seven words, which are kept, though the models here know fewer.
+/// Reads the reasoning effort: seven words, all of which are kept, though models know fewer.
 pub(crate) fn effort(field: Field<'_>) -> Read<Option<String>> {
     field.opt(|node| {
         let word = node.string()?;
@@ -56,7 +54,7 @@ pub(crate) fn effort(field: Field<'_>) -> Read<Option<String>> {
     })
 }
 
-/// Reads what the client wants back as it is.
+/// Reads metadata that the client wants back unchanged.
 pub(crate) fn metadata(node: Node<'_>) -> Read<Map<String, Value>> {
     if node.json().len() > METADATA_BYTES_MAX {
         return Err(node.invalid(format_args!("is longer than {METADATA_BYTES_MAX} bytes")));
@@ -87,7 +85,8 @@ struct WireFormat<'a> {
     json_schema: Option<&'a RawValue>,
 }
 
-/// Reads the form of the answer, and what is said about it; Chat Completions wraps the schema once more.
+/// Reads the format of the answer, and the schema's name and description; Chat Completions wraps the schema
+/// once more.
 pub(crate) fn format(node: Node<'_>, is_wrapped: bool, tools: &mut Tools) -> Read<(Format, Title)> {
     let wire: WireFormat<'_> = node.object()?;
     let kind = node.field("type", wire.kind).need()?;
@@ -120,7 +119,7 @@ fn titled_schema(
     Ok((Format::Schema(schema), title))
 }
 
-/// Leaves out what is too long to be repeated.
+/// Drops a text that is too long to be repeated in the answer.
 pub(crate) fn repeated(text: Option<String>) -> Option<String> {
     text.filter(|text| text.len() <= REPEATED_BYTES_MAX)
 }

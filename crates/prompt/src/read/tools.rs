@@ -1,4 +1,4 @@
-//! The tools of a request, and which of them is wanted.
+//! Parses the tools of a request, and the choice among them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,32 +12,32 @@ use crate::lark;
 use crate::request::{Choice, Input, SCHEMA_BYTES_MAX, TOOLS_MAX, Tool, Trial};
 use crate::schema::{self, Budget, Fault};
 
-/// The tools of a request, as they are found.
+/// The tools of a request, collected while parsing.
 #[derive(Default)]
 pub(crate) struct Tools {
     list: Vec<Tool>,
     places: HashMap<String, usize>,
-    /// The names of those that run here.
+    /// The names of the daemon's own tools.
     own: BTreeSet<String>,
     left_out: Vec<String>,
     is_listed: bool,
     schema_bytes: usize,
     budget: Budget,
     trials: Vec<Trial>,
-    /// Those that were offered, whether they are left out or not.
+    /// How many were offered, including those left out.
     seen: usize,
 }
 
-/// What to do about a tool whose name is taken.
+/// What to do about a duplicate tool name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// It is a mistake.
+    /// Report an error.
     Refuse,
-    /// It is news about the same tool: those who search for tools find some twice.
+    /// Replace the earlier definition, since tool search can return a tool twice.
     Replace,
 }
 
-/// A tool, or a choice of one, in the words of either API.
+/// A tool, or a choice of one, in the format of either API.
 #[derive(Deserialize)]
 struct WireTool<'a> {
     #[serde(rename = "type", borrow)]
@@ -78,12 +78,12 @@ struct WireGrammar<'a> {
     grammar: Option<&'a RawValue>,
 }
 
-/// Which API's words a tool is written in.
+/// The API format of a tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Words {
     /// Name and schema are fields of the tool.
     Flat,
-    /// They are fields of an object named after the kind, as in Chat Completions.
+    /// They are in an object named after the kind, as in Chat Completions.
     Wrapped,
 }
 
@@ -127,14 +127,14 @@ impl Tools {
                     let inner = node.field("tools", wire.tools).need()?;
                     self.read_in(inner, Some(&name), words, again)?;
                 }
-                // Whoever offers what runs elsewhere must be told that it does not run here.
+                // A client that offers hosted tools must learn that they do not run here.
                 _ => self.leave_out(&kind.name()?),
             }
         }
         Ok(())
     }
 
-    /// Notes something that was offered and cannot be had.
+    /// Records a tool that was offered but is not available.
     pub(crate) fn leave_out(&mut self, name: &str) {
         if !self.left_out.iter().any(|known| known == name) {
             self.left_out.push(name.to_owned());
@@ -148,8 +148,8 @@ impl Tools {
         namespace: Option<&str>,
         again: Again,
     ) -> Read<()> {
-        // Arguments follow their schema whether that is asked for or not; what no grammar can bind is only in the
-        // way of those who asked.
+        // Arguments follow their schema in any case; keywords that no grammar can enforce matter only to
+        // clients that ask for `strict`.
         let bounds = match node.field("strict", wire.strict).opt(Node::flag)? {
             Some(true) => schema::normalise,
             _ => schema::arguments,
@@ -197,7 +197,7 @@ impl Tools {
         let text = definition.string()?;
         let syntax = node.field("syntax", wire.syntax).need()?;
         match &*syntax.text()? {
-            // A schema in it would come to whoever makes the grammar without being looked at.
+            // A schema in it would reach the grammar compiler without being checked.
             "lark" if text.contains("%json") => Err(definition
                 .invalid("cannot have `%json` in it; offer a function with that schema instead")),
             "lark" => self.lark(definition, text),
@@ -209,7 +209,7 @@ impl Tools {
         }
     }
 
-    /// Refuses a grammar that would cost too much.
+    /// Refuses a grammar that is too expensive.
     fn lark(&mut self, node: Node<'_>, grammar: String) -> Read<String> {
         lark::check(&grammar).map_err(|why| node.invalid(why))?;
         let (param, grammar_of) = (node.path(), grammar.clone());
@@ -240,7 +240,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Adds tools that run here. A tool of the same name that the client brings stays the client's.
+    /// Adds the daemon's own tools. A client's tool of the same name takes precedence.
     pub(crate) fn add_own(&mut self, own: &[Tool]) {
         for tool in own {
             if !self.places.contains_key(&tool.name) {
@@ -251,12 +251,13 @@ impl Tools {
         }
     }
 
-    /// Reads a schema that whatever is said under it follows.
+    /// Reads a schema that is fully enforced.
     pub(crate) fn schema(&mut self, node: Node<'_>) -> Read<Value> {
         self.bound_schema(node, schema::normalise)
     }
 
-    /// Reads a schema, and refuses it if no grammar can be made of its bounds; all of a request have room together.
+    /// Reads a schema, and refuses it if it cannot become a grammar; all schemas of a request share one
+    /// budget.
     fn bound_schema(&mut self, node: Node<'_>, bounds: fn(&Value) -> Value) -> Read<Value> {
         self.room_for(node)?;
         let schema = node.value()?;
@@ -284,7 +285,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Returns the tools that can be called, whether one must be, and what is left out.
+    /// Returns the tools that may be called, whether one is required, and what is left out.
     pub(crate) fn choose(mut self, choice: Field<'_>, words: Words) -> Read<Chosen> {
         let choice = match choice.get() {
             None => Choice::Auto,
@@ -293,7 +294,7 @@ impl Tools {
         };
         let Self { list: mut tools, mut own, left_out, is_listed, trials, .. } = self;
         if choice == Choice::None {
-            // A client that wants no calls reads of none of ours.
+            // A client that wants no calls does not learn about ours.
             tools.retain(|tool| !own.contains(&tool.name));
         }
         let left: BTreeSet<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -340,7 +341,7 @@ impl Tools {
         mode(node.field("mode", wire.mode).need()?, false)
     }
 
-    /// Reads the name of a tool that must be there.
+    /// Reads the name of a tool that must exist.
     fn named(&self, node: Node<'_>, wire: &WireTool<'_>, words: Words) -> Read<String> {
         let find = |node: Node<'_>, wire: &WireTool<'_>| {
             let at = node.field("name", wire.name).need()?;
@@ -377,7 +378,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Refuses to make a model call something where there is nothing to call.
+    /// Refuses a required call if there is no tool to call.
     pub(crate) fn check(self, choice: Field<'_>) -> Read<Self> {
         match choice.get() {
             Some(node) if self.choice == Choice::Required && self.tools.is_empty() => {
@@ -404,7 +405,7 @@ fn mode(node: Node<'_>, can_be_none: bool) -> Read<Choice> {
     }
 }
 
-/// Reads the name of a tool or a namespace; a dot goes between the two, and so cannot be in either.
+/// Reads the name of a tool or a namespace; a dot separates the two, so neither may contain one.
 fn word(node: Node<'_>) -> Read<String> {
     let name = node.name()?;
     match name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')) {
@@ -413,7 +414,7 @@ fn word(node: Node<'_>) -> Read<String> {
     }
 }
 
-/// Returns the name by which a tool is known here.
+/// Returns the internal name of a tool.
 pub(crate) fn qualified(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         Some(namespace) => format!("{namespace}.{name}"),
@@ -421,14 +422,14 @@ pub(crate) fn qualified(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// Writes a regular expression as a grammar that has nothing else.
+/// Turns a regular expression into a grammar that consists of nothing else.
 fn lark_of_regex(regex: &str) -> String {
     let mut lark = String::from("start: /");
     let mut escaped = false;
     for letter in regex.chars() {
         match letter {
             '/' if !escaped => lark.push_str("\\/"),
-            // A line end would end the rule.
+            // A line break would end the rule.
             '\n' if escaped => lark.push('n'),
             '\n' => lark.push_str("\\n"),
             letter => lark.push(letter),

@@ -1,5 +1,5 @@
-//! An answer in the words of Chat Completions. Commentary is part of `reasoning_content`: there is no other place for what
-//! is not the answer.
+//! Serializes an answer for Chat Completions. Commentary is part of `reasoning_content`, the only field for
+//! what is not the answer.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::reader::GAP;
 use crate::refusal::error_body;
 use crate::request::Usage;
 
-/// Writes the chunks that tell of something.
+/// Writes the chunks for an event.
 pub(super) fn write(reply: &Reply, said: FrameEvent<'_>, out: &mut Vec<u8>) {
     let delta = match said {
         FrameEvent::Began => {
@@ -90,7 +90,7 @@ pub(super) fn body(reply: &Reply) -> Vec<u8> {
     out
 }
 
-/// Returns what an item says that is not the answer.
+/// Returns the text of an item that is not part of the answer.
 fn thought(item: &Item) -> Option<&str> {
     match item {
         Item::Reasoning(text) | Item::Commentary(text) => Some(text),
@@ -128,7 +128,7 @@ fn chunk(reply: &Reply, choice: Option<Choice<'_>>, usage: Option<WireUsage>, ou
         created: reply.stamp.created_at,
         model: &reply.stamp.model,
         choices: choice.as_slice(),
-        // Whoever wants it at the end gets the field everywhere.
+        // A client that wants usage at the end gets the field in every chunk.
         usage: reply.stream_usage.then_some(usage),
     };
     frame(|out| to_json(&chunk, out), out);

@@ -1,7 +1,7 @@
-//! An answer in the words of the Responses API.
+//! Serializes an answer for the Responses API.
 //!
-//! Commentary is an item of reasoning whose text is its summary: the part of reasoning that clients show while an answer
-//! is made, and none takes for the answer.
+//! Commentary is a reasoning item whose text is its summary: clients show summaries as progress, and do not
+//! mistake them for the answer.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{End, Entry, FrameEvent, Id, Item, Reply, Status, to_json};
 use crate::request::Usage;
 
-/// Writes the frames that tell of something; returns the number of the next frame.
+/// Writes the frames for an event; returns the number of the next frame.
 pub(super) fn write(reply: &Reply, sequence: u64, said: FrameEvent<'_>, out: &mut Vec<u8>) -> u64 {
     let mut frames = Frames { sequence, out };
     match said {
@@ -141,7 +141,7 @@ impl Frames<'_> {
     }
 }
 
-/// An event of any kind; each has some of the fields.
+/// An event of any kind; each uses some of the fields.
 #[derive(Default, Serialize)]
 struct Event<'a> {
     #[serde(rename = "type")]
@@ -178,7 +178,7 @@ impl<'a> Event<'a> {
         Self { kind, ..Self::default() }
     }
 
-    /// Tells of the only part of an item; parts of contents and of summaries are told of by different words.
+    /// Reports the only part of an item; content and summary parts have different event names.
     fn of_part(part: WirePart<'a>, [content, summary]: [&'static str; 2]) -> Self {
         let is_summary = matches!(part, WirePart::Summary { .. });
         Self {
@@ -189,7 +189,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Says which item it is about.
+    /// Sets the item that the event is about.
     fn of(self, reply: &'a Reply, at: usize) -> Self {
         Self { item_id: Some(item_id(reply, at)), output_index: Some(at), ..self }
     }
@@ -243,8 +243,8 @@ enum WireItem<'a> {
         id: Id<'a>,
         status: Status,
         call_id: &'a str,
-        /// No field of the API, whose clients leave what they do not know alone: a call and what came of it can be shown
-        /// without looking the call up.
+        /// Not a field of the API; clients ignore unknown fields. It lets a client show a call with its
+        /// output without looking the call up.
         #[serde(skip_serializing_if = "Option::is_none")]
         name: Option<&'a str>,
         output: &'a str,
@@ -262,7 +262,7 @@ fn item_id(reply: &Reply, at: usize) -> Id<'_> {
     Id(prefix, &reply.stamp.id, Some(at))
 }
 
-/// Shows an item as it is, or as it was when it began: without what was said since.
+/// Serializes an item in its current state, or as it was at the beginning, without any text.
 fn item(reply: &Reply, at: usize, is_new: bool) -> WireItem<'_> {
     let entry = &reply.entries[at];
     let (id, status) = (item_id(reply, at), entry.status);
@@ -278,7 +278,7 @@ fn item(reply: &Reply, at: usize, is_new: bool) -> WireItem<'_> {
         Item::Call(number) => {
             let (call, slot) = (&reply.calls[*number], &reply.slots[*number]);
             let call_id = &*call.id;
-            // The client knows the two apart, where it has put one into the other.
+            // The client knows the namespace and the name separately.
             let split = call.name.split_once('.').filter(|_| reply.tools.contains_key(&call.name));
             let (namespace, name) = match split {
                 Some((namespace, name)) => (Some(namespace), name),

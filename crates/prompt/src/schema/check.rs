@@ -1,7 +1,7 @@
-//! Whether a grammar can be made of a schema, found out before anybody tries.
+//! Checks in advance whether a grammar can be built from a schema.
 //!
-//! Whoever makes the grammar takes the forms of keywords for granted in places, and knows tools only as parts of
-//! one text. So what is wrong is said here, with its place in the schema.
+//! The grammar compiler relies on well-formed keywords in places, and sees all tools as parts of one text. So
+//! errors are reported here, with their path in the schema.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -11,16 +11,15 @@ use serde_json::{Map, Value};
 use super::cycle::{Same, path_of};
 use super::endless;
 
-/// What is wrong with a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Where, from the schema on, such as `.properties.a.minimum`.
+    /// The path relative to the schema, such as `.properties.a.minimum`.
     pub(crate) path: String,
-    /// What, in words that follow the path.
+    /// The problem, phrased to follow the path.
     pub(crate) why: String,
 }
 
-/// Looks through a schema of which only that is left which bounds a value.
+/// Checks a schema that has been reduced to its constraints.
 pub(crate) fn check(schema: &Value) -> Result<(), Fault> {
     let mut checker = Checker {
         root: schema,
@@ -53,13 +52,13 @@ pub(crate) fn check(schema: &Value) -> Result<(), Fault> {
 
 struct Checker<'a> {
     root: &'a Value,
-    /// The schemas that were looked at: references may lead to the same one again and again.
+    /// Schemas that were visited: references may lead to the same one repeatedly.
     seen: HashSet<*const Value>,
-    /// Those among them that references lead to.
+    /// Those that are targets of references.
     targets: HashSet<*const Value>,
-    /// What references lead to, and is still to be looked at: a chain of them may be long.
+    /// Targets of references still to be visited, since a chain of them may be long.
     pending: Vec<(String, &'a Value)>,
-    /// Which of them are about the same value.
+    /// Which schemas apply to the same value.
     same: Same<'a>,
     path: String,
 }
@@ -118,7 +117,7 @@ impl<'a> Checker<'a> {
                 self.need(fits, &format!("at most {COUNT_MAX}"))
             }
             "minimum" | "maximum" => self.bound(value),
-            // A boolean makes the other bound exclusive, as it once was written.
+            // In older drafts a boolean makes the other limit exclusive.
             "exclusiveMinimum" | "exclusiveMaximum" if value.is_boolean() => Ok(()),
             "exclusiveMinimum" | "exclusiveMaximum" => self.bound(value),
             "multipleOf" => {
@@ -139,7 +138,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Looks at a bound of numbers.
+    /// Checks a numeric limit.
     fn bound(&self, value: &Value) -> Result<(), Fault> {
         self.need(value.is_number(), "a number")?;
         let size = value.as_f64().unwrap_or_default().abs();
@@ -176,7 +175,7 @@ impl<'a> Checker<'a> {
         self.need(is_fine, &format!("one or a list of `{}`", KINDS.join("`, `")))
     }
 
-    /// Follows a reference: what it leads to need not stand where a schema does.
+    /// Follows a reference, whose target may be anywhere in the document.
     fn reference(&mut self, schema: &'a Value, value: &'a Value) -> Result<(), Fault> {
         let Some(reference) = value.as_str() else { return self.need(false, "a string") };
         if !self.is_within(reference) {
@@ -197,7 +196,7 @@ impl<'a> Checker<'a> {
                     false => Ok(()),
                 }
             }
-            // A name that a schema has given itself is found by whoever makes the grammar.
+            // The grammar compiler resolves a name that a schema gives itself.
             None if !pointer.starts_with('/') => {
                 self.same.reference_by_name(schema, name);
                 Ok(())
@@ -206,7 +205,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Tells whether a reference is to something in this schema: it names no document, or this one.
+    /// Tells whether a reference is local: it names no document, or this one.
     fn is_within(&self, reference: &str) -> bool {
         let document = reference.split('#').next().unwrap_or_default();
         let own = self.root.get("$id").and_then(Value::as_str);
@@ -224,12 +223,12 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Returns what a reference names in its schema: a pointer, or a name.
+/// Returns the target of a reference within its schema: a pointer, or a name.
 pub(super) fn name_of(reference: &str) -> &str {
     reference.split_once('#').map_or("", |(_, name)| name)
 }
 
-/// Undoes the escapes of addresses.
+/// Decodes percent escapes.
 pub(super) fn unescaped(pointer: &str) -> String {
     let mut parts = pointer.split('%');
     let mut out = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -250,16 +249,16 @@ pub(super) fn unescaped(pointer: &str) -> String {
 
 const KINDS: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
 
-/// The most schemas that references may lead to: whoever makes the grammar follows them all the way down.
+/// Most schemas that references may lead to: the grammar compiler follows them recursively.
 pub(crate) const REFERENCES_MAX: usize = 256;
 
-/// The most that can be counted to.
+/// Largest count.
 const COUNT_MAX: u64 = 1_000_000_000;
 
-/// Bounds of numbers between which whoever makes the grammar can write them digit by digit.
+/// Numeric limits between which the grammar compiler can express numbers digit by digit.
 const BOUND_MIN: f64 = 1e-9;
 const BOUND_MAX: f64 = 9e18;
 
-/// Steps of numbers between which whoever makes the grammar can count.
+/// Step sizes that the grammar compiler supports.
 const STEP_MIN: f64 = 1e-6;
 const STEP_MAX: f64 = 1e9;

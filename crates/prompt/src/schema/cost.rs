@@ -1,8 +1,9 @@
-//! What it would cost to make a grammar of a schema, found out before anybody pays it.
+//! Estimates the cost of building a grammar from a schema, before it is built.
 //!
-//! Whoever makes the grammar takes conjunctions apart: the alternatives of one part are multiplied by those of the
-//! others, and patterns about the same value run side by side, in the worst case with every choice of one beside every
-//! choice of the others. This goes the same way with nothing but counts, as far as a [`Budget`] reaches.
+//! The grammar compiler expands conjunctions: the alternatives of one part are multiplied by those of the
+//! others, and patterns for the same value run side by side, in the worst case with every choice of one next
+//! to every choice of the others. This follows the same steps with nothing but counts, as far as a [`Budget`]
+//! allows.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -17,11 +18,11 @@ use super::cycle::path_of;
 pub(crate) struct Budget {
     steps: usize,
     patterns: usize,
-    /// Letters of texts that are written as they stand.
+    /// Characters of literal texts.
     letters: usize,
-    /// Remainders that numbers are counted by.
+    /// Remainders by which numbers are counted.
     remainders: u64,
-    /// Values whose cost shows only when they are tried out: where, and what they are held to.
+    /// Values whose cost becomes apparent only when tried: their path, and their schema.
     pub(crate) hard: Vec<(String, Value)>,
 }
 
@@ -38,7 +39,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Pays for a schema that was checked.
+    /// Charges the budget for a schema that was checked.
     pub(crate) fn pay(&mut self, schema: &Value) -> Result<(), Fault> {
         let mut bill = Bill {
             root: schema,
@@ -61,21 +62,21 @@ impl Budget {
 struct Bill<'a, 'b> {
     root: &'a Value,
     budget: &'b mut Budget,
-    /// How many values each schema has in it.
+    /// How many values each schema contains.
     sizes: HashMap<*const Value, usize>,
-    /// Names that schemas have given themselves.
+    /// Names that schemas give themselves.
     names: HashMap<&'a str, &'a Value>,
-    /// Those that are gone through on their own, once.
+    /// Schemas that were visited separately, once each.
     seen: HashSet<*const Value>,
-    /// Those of them that are still to be gone through: a chain of them may be long.
+    /// Schemas still to be visited, since a chain of them may be long.
     pending: Vec<&'a Value>,
 }
 
-/// Schemas that are about the same value, none of which has alternatives.
+/// Schemas for the same value, none of which has alternatives.
 type Parts<'a> = Vec<&'a Value>;
 
 impl<'a> Bill<'a, '_> {
-    /// Counts the values in a value; what is kept for a schema is without its alternatives.
+    /// Counts the values in a value; the cached count of a schema excludes its alternatives.
     fn size(&mut self, value: &'a Value) -> usize {
         let (mut own, mut rest) = (1, 0);
         match value {
@@ -95,7 +96,7 @@ impl<'a> Bill<'a, '_> {
         own + rest
     }
 
-    /// Counts the letters of constants and names in a schema and all that are in it.
+    /// Counts the characters of constants and names in a schema and everything inside it.
     fn literals(&mut self, schema: &'a Value) -> Result<(), Fault> {
         match schema {
             Value::Array(list) => return list.iter().try_for_each(|inner| self.literals(inner)),
@@ -131,13 +132,13 @@ impl<'a> Bill<'a, '_> {
         Ok(())
     }
 
-    /// Goes through a schema that alone says what a value is.
+    /// Visits a schema that alone describes a value.
     fn one(&mut self, schema: &'a Value) -> Result<(), Fault> {
         if let Some(target) = self.lone_reference(schema) {
             return self.value(&[target], 0);
         }
         if let Some(options) = only_options(schema) {
-            // Each stays as it is, references among them.
+            // Each is kept as it is, including references.
             self.few(options.len(), schema)?;
             return options.iter().try_for_each(|option| self.value(&[option], 0));
         }
@@ -147,7 +148,7 @@ impl<'a> Bill<'a, '_> {
         ways.iter().try_for_each(|parts| self.way(parts, schema, is_plain, 0))
     }
 
-    /// Goes through what several schemas say of one value.
+    /// Visits several schemas that describe the same value.
     fn value(&mut self, schemas: &[&'a Value], depth: usize) -> Result<(), Fault> {
         if depth > DEPTH_MAX {
             return Err(self.fault(schemas[0], "", "leads too deep into conjunctions"));
@@ -166,7 +167,7 @@ impl<'a> Bill<'a, '_> {
         ways.iter().try_for_each(|parts| self.way(parts, schemas[0], false, depth))
     }
 
-    /// Goes through one of the alternatives for a value; what is not plain is copied for each of them.
+    /// Visits one alternative for a value; anything that is not plain is copied for each of them.
     fn way(
         &mut self,
         parts: &[&'a Value],
@@ -180,7 +181,7 @@ impl<'a> Bill<'a, '_> {
         self.parts(parts, depth)
     }
 
-    /// Returns the schema that another stands for and adds nothing to.
+    /// Returns the target of a schema that is just a reference.
     fn lone_reference(&self, schema: &'a Value) -> Option<&'a Value> {
         let fields = schema.as_object()?;
         let is_alone = fields.keys().all(|key| ASIDE.contains(&key.as_str()) || key == "$ref");
@@ -193,7 +194,7 @@ impl<'a> Bill<'a, '_> {
         self.root.pointer(&unescaped(name)).or_else(named)
     }
 
-    /// Takes the alternatives of a schema apart.
+    /// Expands the alternatives of a schema.
     fn ways(&mut self, schema: &'a Value, level: usize) -> Result<Vec<Parts<'a>>, Fault> {
         let Value::Object(fields) = schema else { return Ok(vec![Vec::new()]) };
         self.step(1, schema)?;
@@ -241,7 +242,7 @@ impl<'a> Bill<'a, '_> {
         Ok(pairs.map(|(left, right)| [&left[..], right].concat()).collect())
     }
 
-    /// Goes through what parts say together.
+    /// Visits what several parts require together.
     fn parts(&mut self, parts: &[&'a Value], depth: usize) -> Result<(), Fault> {
         let parts: Vec<(&'a Value, &'a Map<String, Value>)> =
             parts.iter().filter_map(|part| Some((*part, part.as_object()?))).collect();
@@ -251,7 +252,7 @@ impl<'a> Bill<'a, '_> {
         self.lists(&parts, depth)
     }
 
-    /// Multiplies the choices of all patterns of a text.
+    /// Multiplies the choices of all patterns of a string.
     fn texts(&mut self, parts: &[(&'a Value, &'a Map<String, Value>)]) -> Result<(), Fault> {
         let mut choices = 1_u64;
         let mut words = 1_usize;
@@ -305,7 +306,7 @@ impl<'a> Bill<'a, '_> {
         self.patterns(words, part)
     }
 
-    /// Notes a value that has to be tried out.
+    /// Records a value that has to be tried out.
     fn hard(
         &mut self,
         at: &'a Value,
@@ -326,7 +327,7 @@ impl<'a> Bill<'a, '_> {
         self.budget.hard.push((path, schema));
     }
 
-    /// Finds the step that is a multiple of all steps of a number.
+    /// Computes the common multiple of all steps of a number.
     fn numbers(&mut self, parts: &[(&'a Value, &'a Map<String, Value>)]) -> Result<(), Fault> {
         let mut whole = 1_u64;
         let mut digits = 0;
@@ -351,7 +352,7 @@ impl<'a> Bill<'a, '_> {
         }
         if let Some((part, _)) = parts.iter().find(|(_, fields)| fields.contains_key("multipleOf"))
         {
-            // They are counted anew for every digit of a bound.
+            // They are counted again for every digit of a limit.
             let bounds = parts.iter().flat_map(|(_, fields)| BOUNDS.map(|key| fields.get(key)));
             let bounds = bounds.flatten().filter_map(Value::as_f64);
             let digits = bounds.map(|bound| format!("{:.0}", bound.abs()).len()).max();
@@ -406,7 +407,7 @@ impl<'a> Bill<'a, '_> {
                     &format!("has a pattern of more than {PATTERN_BYTES_MAX} bytes"),
                 ));
             }
-            // Each is held against all others, and against all names.
+            // Each is compared with all others, and with all names.
             self.patterns(at + 1, part)?;
             self.step(names.len(), part)?;
             let before = patterns[..at].iter().map(|(_, other, _)| choices_of(other)).max();
@@ -536,7 +537,7 @@ impl<'a> Bill<'a, '_> {
     }
 }
 
-/// Returns the alternatives of a schema that says nothing besides.
+/// Returns the alternatives of a schema that contains nothing else.
 fn only_options(schema: &Value) -> Option<&[Value]> {
     let mut own = schema.as_object()?.iter().filter(|(key, _)| !ASIDE.contains(&key.as_str()));
     let (key, options) = own.next()?;
@@ -544,7 +545,7 @@ fn only_options(schema: &Value) -> Option<&[Value]> {
     if is_only { options.as_array().map(Vec::as_slice) } else { None }
 }
 
-/// Gathers the texts that a value is written with.
+/// Collects the strings that a value is written with.
 fn gather<'a>(value: &'a Value, texts: &mut Vec<Cow<'a, str>>) {
     match value {
         Value::String(text) => texts.push(Cow::Borrowed(text)),
@@ -559,7 +560,7 @@ fn gather<'a>(value: &'a Value, texts: &mut Vec<Cow<'a, str>>) {
     }
 }
 
-/// Counts the letters of texts; what several begin with counts once, as it does for whoever follows them.
+/// Counts the characters of strings; a shared prefix counts once, as in the automaton.
 fn letters_of(texts: &mut [Cow<'_, str>]) -> usize {
     texts.sort_unstable();
     let mut before = &[][..];
@@ -580,13 +581,13 @@ fn list<'a>(
     fields.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Counts the places of a pattern where one letter can lead to more than one thing.
+/// Counts the positions of a pattern where one character can lead to more than one state.
 pub(crate) fn choices_of(pattern: &str) -> u64 {
     let count = pattern.bytes().filter(|byte| b"|*+?{[.\\".contains(byte)).count();
     count as u64
 }
 
-/// Writes a step as a whole number and how many of its digits come after the point.
+/// Splits a step into an integer and its number of decimal places.
 fn decimal(step: f64) -> Option<(u64, u32)> {
     let mut step = step;
     let mut digits = 0;
@@ -604,35 +605,33 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a.max(1) } else { gcd(b, a % b) }
 }
 
-/// Keywords whose schemas are taken apart on their own.
+/// Keywords whose schemas are expanded separately.
 const APART: [&str; 5] = ["allOf", "anyOf", "oneOf", "$defs", "definitions"];
 
-/// Keywords that say nothing of a value.
+/// Keywords that do not constrain a value.
 const ASIDE: [&str; 4] = ["$defs", "definitions", "$id", "$anchor"];
 
-/// Values, and alternatives of values, that are gone through for one request.
+/// Values, and alternatives of values, visited for one request.
 const STEPS_MAX: usize = 200_000;
 /// Patterns of one request, in all their combinations: each may take a millisecond or two.
 pub(crate) const PATTERNS_MAX: usize = 256;
-/// Letters of the constants and names of one request, each of which is a state of whoever follows them.
+/// Characters of the constants and names of one request, each of which is a state of the automaton.
 const LETTERS_MAX: usize = 1 << 16;
-/// Alternatives for one value where several lists of them meet.
+/// Alternatives for one value when several lists are combined.
 const WAYS_MAX: usize = 1024;
 /// The product of the choices of the patterns of one value.
 pub(crate) const CHOICES_MAX: u64 = 1 << 16;
-/// How many choices count for a format.
+/// How many choices a format counts for.
 const FORMAT_CHOICES: u64 = 15;
-/// Bytes of one pattern.
 pub(crate) const PATTERN_BYTES_MAX: usize = 4096;
-/// Properties of one object, and items that are listed one by one: whoever makes the grammar goes through them by
-/// recursion.
+/// Properties of one object, and items listed one by one: the grammar compiler visits them recursively.
 pub(crate) const PROPERTIES_MAX: usize = 1024;
-/// Numbers are counted by their remainders; so many there may be.
+/// Numbers are counted by their remainders; this is how many there may be.
 const STEP_MAX: u64 = 10_000;
 const DIGITS_MAX: u32 = 6;
 /// The same for all numbers of a request.
 const REMAINDERS_MAX: u64 = 20_000;
 const BOUNDS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
-/// How deep conjunctions may lead.
+/// Deepest nesting of conjunctions.
 const DEPTH_MAX: usize = 64;
 const TOO_MUCH: &str = "is more than a grammar can be made of; use fewer alternatives";

@@ -1,23 +1,23 @@
-//! Schemas that refer to themselves with nothing in between.
+//! Detects schemas that refer to themselves with nothing in between.
 //!
-//! A list may have lists in it, so its schema may refer to itself. But what a reference, `allOf`, `anyOf` and `oneOf`
-//! lead to is about the same value: a schema that comes back to itself by these alone says nothing of any value, and no
-//! grammar can be made of it.
+//! A list may contain lists, so its schema may refer to itself. But what a reference, `allOf`, `anyOf` and
+//! `oneOf` lead to applies to the same value: a schema that returns to itself through these alone constrains
+//! nothing, and cannot become a grammar.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// Which schemas are about the same value as another.
+/// Which schemas apply to the same value as another.
 #[derive(Default)]
 pub(super) struct Same<'a> {
-    /// All that lead somewhere, in the order in which they were found.
+    /// All schemas with outgoing edges, in the order in which they were found.
     from: Vec<&'a Value>,
     to: HashMap<*const Value, Vec<Step<'a>>>,
-    /// Names that schemas have given themselves.
+    /// Names that schemas give themselves.
     names: HashMap<&'a str, &'a Value>,
-    /// Who refers to such a name; it may be given later.
+    /// References to such a name, which may be defined later.
     named: Vec<(&'a Value, &'a str)>,
 }
 
@@ -28,22 +28,22 @@ struct Step<'a> {
 }
 
 impl<'a> Same<'a> {
-    /// Notes a part of a schema.
+    /// Records a part of a schema.
     pub(super) fn part(&mut self, from: &'a Value, to: &'a Value) {
         self.step(from, Step { to, is_reference: false });
     }
 
-    /// Notes what a schema refers to.
+    /// Records the target of a reference.
     pub(super) fn reference(&mut self, from: &'a Value, to: &'a Value) {
         self.step(from, Step { to, is_reference: true });
     }
 
-    /// Notes that a schema refers to another by its name.
+    /// Records a reference by name.
     pub(super) fn reference_by_name(&mut self, from: &'a Value, name: &'a str) {
         self.named.push((from, name));
     }
 
-    /// Notes the name of a schema.
+    /// Records the name of a schema.
     pub(super) fn name(&mut self, name: &'a str, schema: &'a Value) {
         self.names.insert(name, schema);
     }
@@ -67,7 +67,7 @@ impl<'a> Same<'a> {
         self.from.iter().find_map(|from| self.cycle_from(from, &mut seen))
     }
 
-    /// Looks at all that can be reached and was not seen before; a chain may be long, so it is no recursion.
+    /// Visits everything reachable that was not seen before; iterative, since a chain may be long.
     fn cycle_from(
         &self,
         from: &'a Value,
@@ -77,7 +77,7 @@ impl<'a> Same<'a> {
             return None;
         }
         seen.insert(from, Visit::Open);
-        // Each schema on the way, with the number of the step after the one that was taken.
+        // Each schema on the path, with the index of its next edge.
         let mut way = vec![(from, 0)];
         while let Some((at, next)) = way.last_mut() {
             let Some(step) = self.steps(at).get(*next) else {
@@ -94,7 +94,7 @@ impl<'a> Same<'a> {
                 Some(Visit::Done) => {}
                 Some(Visit::Open) => {
                     let begin = way.iter().rposition(|(at, _)| std::ptr::eq(*at, step.to));
-                    // Parts lie inside of each other, so a reference must have led back.
+                    // Parts are nested, so a reference must have closed the cycle.
                     let is_reference = |(at, next): &&(&'a Value, usize)| {
                         self.steps(at).get(next - 1).is_some_and(|step| step.is_reference)
                     };
@@ -113,19 +113,19 @@ impl<'a> Same<'a> {
 
 #[derive(Clone, Copy)]
 enum Visit {
-    /// It is on the way.
+    /// It is on the current path.
     Open,
-    /// No cycle is behind it.
+    /// No cycle is reachable from it.
     Done,
 }
 
-/// Writes where a part of a value is.
+/// Returns the path of a part of a value.
 pub(super) fn path_of(part: &Value, whole: &Value) -> Option<String> {
     let mut path = String::new();
     search(part, whole, &mut path).then_some(path)
 }
 
-/// Values are no deeper than what could be read, which has a bound.
+/// Recursion is safe: the depth of values is limited when they are parsed.
 fn search(part: &Value, whole: &Value, path: &mut String) -> bool {
     if std::ptr::eq(part, whole) {
         return true;

@@ -1,7 +1,8 @@
-//! Schemas that no value follows which comes to an end, since each has another of the same schema in it.
+//! Detects schemas that no finite value satisfies, because each value contains another one of the same
+//! schema.
 //!
-//! A grammar can be made of them, and whoever is held to it talks until it is cut off. What several schemas of an `allOf`
-//! only say together is not looked through.
+//! Such a schema can become a grammar, but a model constrained by it never stops. Constraints that only arise
+//! from several schemas of an `allOf` together are not considered.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,14 +10,15 @@ use serde_json::{Map, Value};
 
 use super::check::{name_of, unescaped};
 
-/// Finds a schema whose values would have no end, the outermost if there are several.
+/// Finds a schema without finite values, the outermost if there are several.
 pub(super) fn find(root: &Value) -> Option<&Value> {
     let mut names = HashMap::new();
     gather_names(root, &mut names);
     let schemas = Schemas { root, names };
     let mut pending = schemas.reachable();
     let mut ending: HashSet<*const Value> = HashSet::new();
-    // From the innermost outwards, as those end that have nothing in them; once more only where one refers back.
+    // From the innermost outwards, since schemas without nested ones are finite; repeated only if one refers
+    // back.
     loop {
         let before = pending.len();
         let mut left = Vec::new();
@@ -35,7 +37,7 @@ pub(super) fn find(root: &Value) -> Option<&Value> {
     }
 }
 
-/// Finds the names that schemas have given themselves. No value is deeper than what can be read.
+/// Collects the names that schemas give themselves. Recursion is safe, since the depth is limited.
 fn gather_names<'a>(value: &'a Value, names: &mut HashMap<&'a str, &'a Value>) {
     match value {
         Value::Array(list) => list.iter().for_each(|inner| gather_names(inner, names)),
@@ -55,7 +57,7 @@ struct Schemas<'a> {
 }
 
 impl<'a> Schemas<'a> {
-    /// Lists all schemas that are about values or parts of them, each once, the outer ones first.
+    /// Lists all schemas that apply to values or parts of them, each once, the outer ones first.
     fn reachable(&self) -> Vec<&'a Value> {
         let mut found = Vec::new();
         let mut seen: HashSet<*const Value> = HashSet::new();
@@ -87,10 +89,10 @@ impl<'a> Schemas<'a> {
         self.root.pointer(&unescaped(name)).or_else(|| self.names.get(name).copied())
     }
 
-    /// Tells whether a value can follow a schema and end, as far as that is known of the schemas in it.
+    /// Tells whether a finite value can satisfy a schema, given which nested schemas are known to be finite.
     fn ends(&self, schema: &Value, ending: &HashSet<*const Value>) -> bool {
         let Some(fields) = schema.as_object() else { return true };
-        // What allows nothing at all is found by whoever makes the grammar.
+        // The grammar compiler detects schemas that allow nothing at all.
         let is_ending =
             |inner: &Value| !inner.is_object() || ending.contains(&std::ptr::from_ref(inner));
         let list =
@@ -177,19 +179,19 @@ mod tests {
         check(first(1), None);
         check(first(2), Some(""));
         check(json!({"type": "array", "items": [{}, again()], "minItems": 2}), Some(""));
-        // One way out is enough.
+        // One finite alternative is enough.
         check(json!({"anyOf": [object(json!(["t"])), {"type": "null"}]}), None);
         check(json!({"anyOf": [object(json!(["t"])), items(json!(1))]}), Some(""));
         check(json!({"allOf": [object(json!(["t"])), {"type": "object"}]}), Some(""));
         check(json!({"enum": [1], "anyOf": [{"type": "integer"}, object(json!(["t"]))]}), None);
-        // One that is never used does no harm; one that may be used does.
+        // An unused one is harmless; one that may be used is not.
         let node = json!({"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "required": ["n"]});
         check(json!({"type": "string", "$defs": {"n": node}}), None);
         check(
             json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}}),
             Some(".properties.a"),
         );
-        // A tree, a list, a value: what people write.
+        // A tree, a list, a value: common schemas.
         check(
             json!({"type": "object", "required": ["value", "children"], "properties": {
             "value": {"type": "string"}, "children": {"type": "array", "items": again()}}}),
@@ -206,7 +208,7 @@ mod tests {
             "b": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"]}}}),
             Some(""),
         );
-        // By a name that it has given itself.
+        // Through a name that it gives itself.
         check(
             json!({"$anchor": "a", "type": "array", "minItems": 1, "items": {"$ref": "#a"}}),
             Some(""),

@@ -1,44 +1,43 @@
-//! Worked calls: requests and the commands that answer them, found by the words they share with a request.
+//! Examples for small models: requests and the commands that answer them, selected by the words they share
+//! with a request.
 //!
-//! A small model goes on with a pattern if the last one it sees is like what is asked, and invents programs if it may.
-//! So it sees the six that are most alike, the likest last, and its command begins with a program of one of them. What
-//! follows is the model's own.
+//! A small model continues a pattern if the last one it sees is similar to the request, and invents programs
+//! if it may. So it sees the six most similar examples, the best match last, and its command must begin with
+//! a program from one of them. The rest of the command is up to the model.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// A worked call.
+/// An example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Worked {
-    /// What was asked.
     pub(crate) asked: &'static str,
-    /// The command.
     pub(crate) command: &'static str,
 }
 
-/// What of the worked calls helps with a request.
+/// The examples for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Alike {
-    /// Worked calls, the likest last.
+    /// Examples, the most similar last.
     pub(crate) shown: Vec<Worked>,
-    /// Whether any of them is like the request.
+    /// Whether any of them is similar to the request.
     pub(crate) is_like: bool,
-    /// A regular expression of the commands that may be written.
+    /// A regular expression for the commands that may be written.
     pub(crate) pattern: String,
 }
 
-/// How many worked calls are shown.
+/// How many examples are shown.
 const SHOWN: usize = 6;
 
-/// The least likeness that counts.
+/// Lowest similarity that counts.
 const LEAST: f64 = 0.25;
 
-/// The most characters of a command behind its program.
+/// Most characters of a command after its program.
 const REST_MAX: usize = 60;
 
-/// The longest request that is looked at for words.
+/// How many words of a request are compared.
 const WORDS_MAX: usize = 64;
 
-/// Finds the worked calls that are like a request.
+/// Selects the examples that are similar to a request.
 pub(crate) fn alike(request: &str) -> Alike {
     let request: Vec<&str> = request
         .split_whitespace()
@@ -71,7 +70,7 @@ pub(crate) fn alike(request: &str) -> Alike {
     Alike { pattern: programs(&shown), is_like: best >= LEAST, shown }
 }
 
-/// Makes a regular expression of commands that begin like one of these.
+/// Builds a regular expression for commands that begin with one of these programs.
 fn programs(shown: &[Worked]) -> String {
     let programs: BTreeSet<&str> =
         shown.iter().filter_map(|worked| worked.command.split(' ').next()).collect();
@@ -87,7 +86,7 @@ fn bare(word: &str) -> &str {
     word.trim_matches(['.', ',', '?', '!', '"', '\'', '`', ':', ';'])
 }
 
-/// Returns what a word counts as; none if it says nothing.
+/// Normalizes a word; `None` if it carries no meaning.
 fn meaning(word: &str) -> Option<String> {
     let mut word = word.to_lowercase();
     if word.is_empty() || SILENT.contains(&word.as_str()) {
@@ -103,7 +102,7 @@ fn meaning(word: &str) -> Option<String> {
     Some(same.map_or(word, |(_, to)| (*to).to_owned()))
 }
 
-/// What every name of a file counts as.
+/// What every file name is normalized to.
 const FILE: &str = "<file>";
 
 const SILENT: [&str; 29] = [
@@ -112,7 +111,7 @@ const SILENT: [&str; 29] = [
     "and", "do", "does", "then",
 ];
 
-/// Words that count as another.
+/// Synonyms.
 const SAME: [(&str, &str); 16] = [
     ("directory", "folder"),
     ("remove", "delete"),

@@ -1,5 +1,5 @@
-//! Every request in `tests/data` reads as is written beside it. To add a case, drop in a `.json` and run
-//! with `UPDATE=1`. Those named after the reference are what it sends, with other texts.
+//! Every request in `tests/data` parses to what is next to it. To add a case, add a `.json` file and run with
+//! `UPDATE=1`. Those named after the reference are what it sends, with other texts.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Requests with anything in the place of anything: read or refused, never a panic.
+//! Requests with arbitrary values in arbitrary places are parsed or refused, without a panic.
 
 use prompt::refusal::Refusal;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::accepted::requests;
 use crate::{BOTH, read};
 
-/// Something that may stand where something else should.
+/// Returns a value that may replace another one.
 fn odd() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(json!(null)),

@@ -1,7 +1,7 @@
-//! Whatever a grammar allows is a call that validates; what models write is allowed; what is wrong is not.
+//! Everything a grammar allows is a valid call; what models write is allowed; invalid calls are not.
 //!
-//! Two vocabularies of bytes: one has the marks as special tokens, the other as ordinary ones, as llama.cpp
-//! has some of them.
+//! There are two byte-level vocabularies: one has the marks as special tokens, the other as ordinary ones, as
+//! llama.cpp has some of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::ours::{SPECIALS, model, read, request_of, tokens};
 const STYLES: [&str; 8] =
     ["harmony", "qwen", "qwen_coder", "llama3", "mistral", "mistral_v11", "granite", "smollm2"];
 
-/// How a vocabulary has the marks.
+/// How a vocabulary represents the marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Marks {
     Special,
@@ -68,7 +68,7 @@ fn tools() -> Value {
     ])
 }
 
-/// A few keywords of JSON schema, enough for the tools here.
+/// Validates a few JSON Schema keywords, enough for the tools here.
 fn validates(value: &Value, schema: &Value) -> bool {
     let kind = match schema["type"].as_str() {
         Some("object") => value.is_object(),
@@ -109,7 +109,7 @@ impl Random {
     }
 }
 
-/// Walks over what a grammar allows, with a hint now and then of what ends things.
+/// Walks randomly through what a grammar allows, with occasional hints towards an end.
 fn walk(
     matcher: &mut Matcher,
     trie: &TokTrie,
@@ -155,7 +155,7 @@ fn words(said: &[u32]) -> Vec<(u32, Vec<u8>, bool)> {
     said.iter().map(word).collect()
 }
 
-/// Random answers under a forced choice come to whole calls that validate, and to no text.
+/// Random answers with a required call produce complete, valid calls and no text.
 #[test]
 fn forced_calls() {
     for style in STYLES {
@@ -199,7 +199,7 @@ fn check_calls(answer: &crate::ours::Answer, what: &str) {
     }
 }
 
-/// Tells how much of an answer a grammar takes: all of it and it may end, all of it, or not all.
+/// Tells how much of an answer a grammar accepts: all of it with a possible end, all of it, or not all.
 fn takes(environment: &TokEnv, prompt: &Prompt, answer: &str) -> &'static str {
     let mut matcher = matcher(environment, prompt);
     let tokens: Vec<u32> = tokens(answer).iter().map(|(id, ..)| *id).collect();
@@ -226,7 +226,7 @@ fn check(style: &str, about: Value, answer: &str, want: &str) {
     }
 }
 
-/// What models write, in their own forms.
+/// Answers in the formats that models use.
 #[test]
 fn known_answers() {
     let call = r#"{"name": "run", "arguments": {"cmd": "ls", "shell": "sh"}}"#;
@@ -287,13 +287,13 @@ fn known_answers() {
     check("harmony", json!({}), &first, "whole");
 }
 
-/// Text in which the reader would see a call is no text.
+/// Text that the reader would parse as a call is not allowed as text.
 #[test]
 fn what_opens_a_call_is_no_text() {
     for (style, opener) in [("qwen_coder", "<function="), ("granite", "<tool_call>")] {
         check(style, json!({}), &format!("See {opener}x"), "refused");
         check(style, json!({}), "See <b", "whole");
-        // Also where marks are known by their letters only.
+        // Also if marks are known only by their characters.
         let prompt =
             model(style, HashMap::new()).compose(&request_of(json!({"tools": tools()}))).unwrap();
         let mut matcher = matcher(&environment(Marks::Special), &prompt);
@@ -302,7 +302,7 @@ fn what_opens_a_call_is_no_text() {
     }
 }
 
-/// Tagged parameters are text or JSON by the same rule for the grammar and the reader.
+/// The grammar and the reader agree on which tagged parameters are text and which are JSON.
 #[test]
 fn tagged_parameters() {
     let check = |schema: Value, said: &[(&str, &str)], want: Option<Value>| {
@@ -385,7 +385,7 @@ fn answers_under_a_schema() {
     }
 }
 
-/// Free text goes to its tool as it is, under the client's grammar if there is one.
+/// Free text reaches its tool unchanged, constrained by the client's grammar if there is one.
 #[test]
 fn free_text() {
     let about = json!({"choice": "required", "tools": [
@@ -412,7 +412,7 @@ fn free_text() {
     assert_eq!(answer.calls, [("patch".to_owned(), "a\nb".to_owned(), true)]);
 }
 
-/// Without ids marks are matched by their letters.
+/// Without ids, marks are matched by their characters.
 #[test]
 fn without_ids() {
     let tools = json!({"tools": tools()});
@@ -431,7 +431,7 @@ fn without_ids() {
     assert_eq!(answer.text.trim(), "Well.");
 }
 
-/// What small models may say: commands that begin like worked calls, or one short sentence.
+/// Small models may write commands that begin like examples, or one short sentence.
 #[test]
 fn small_models() {
     use prompt::model::ModelOptions;

@@ -23,7 +23,7 @@ fn conversations() {
     assert!(rows.len() >= 80);
     for (at, row) in rows.iter().enumerate() {
         let want: Vec<u32> = serde_json::from_value(row["tokens"].clone()).unwrap();
-        // What is said before a call is commentary, whether or not the client says so.
+        // Text before a call is commentary, whether or not the client says so.
         for preamble in [Message::Assistant, Message::Commentary] {
             let got = render(row, preamble, &vocabulary);
             if got != want {
@@ -93,7 +93,7 @@ fn message(said: &Value, preamble: fn(String) -> Message) -> Message {
     }
 }
 
-/// No name of a special token is whole in any text.
+/// No text contains a whole name of a special token.
 #[test]
 fn nothing_said_is_special() {
     let rows: Vec<Value> = serde_json::from_str(CONVERSATIONS).unwrap();
@@ -136,16 +136,16 @@ fn streams() {
             let calls = answer.calls.iter().map(|(name, text, _)| (name.clone(), text.clone()));
             calls.collect::<Vec<_>>()
         };
-        // What we put between messages of one kind is not in the fixtures.
+        // The separator between messages of one kind is not in the fixtures.
         let joined = |text: &str| text.replace("\n\n", "");
         assert_eq!(joined(&got.text), joined(&want.text), "stream {at}");
-        // Nor which of the rest is commentary: none of it is the answer.
+        // Nor which part is commentary; none of it is the answer.
         assert_eq!(joined(&got.aside), joined(&want.reasoning), "stream {at}");
         assert_eq!(calls(&got), calls(&want), "stream {at}");
     }
 }
 
-/// The four markers that llama.cpp has as ordinary tokens may stand in a string of arguments.
+/// The four markers that are ordinary tokens in llama.cpp may occur in a string of arguments.
 #[test]
 fn markers_in_strings_are_text() {
     let model = Model::new(facts("harmony"), ModelOptions::default()).unwrap();
@@ -158,7 +158,7 @@ fn markers_in_strings_are_text() {
     assert_eq!(answer.text, "");
 }
 
-/// Markers count by their ids where a library does not call them special.
+/// Markers are recognized by id if the library does not mark them as special.
 #[test]
 fn markers_by_id() {
     let ids = ModelOptions::default().with_ids(&facts("harmony"), |pieces| match pieces {
@@ -179,7 +179,7 @@ fn markers_by_id() {
     assert_eq!((answer.reasoning.as_str(), answer.text.as_str()), ("hm", "Yes"));
 }
 
-/// A model that stops has ended its call, and one that ran out of tokens has not.
+/// A model that stops has ended its call; one that ran out of tokens has not.
 #[test]
 fn free_calls_end_with_the_answer() {
     let model = Model::new(

@@ -1,5 +1,5 @@
-//! Requests of both APIs are read or refused, never more than that, and answers told in both; requests become
-//! what models were trained on, answers cannot be malformed, and nothing leaks into text.
+//! Requests of both APIs are parsed or refused, and answers are serialized for both; prompts match what
+//! models were trained on, answers cannot be malformed, and special tokens never leak into text.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

@@ -1,4 +1,4 @@
-//! Every model is spoken to in its way, or the error says what to do.
+//! Every model gets prompts in its own format, or the error says what to do.
 
 use std::collections::HashMap;
 
@@ -46,7 +46,7 @@ fn without_a_template() {
     assert_eq!(compose(facts), "<s>User: hello\n\nAssistant:");
 }
 
-/// A mark of reasoning is one where reasoning can begin, and text elsewhere.
+/// A reasoning mark counts only where reasoning can begin, and is text elsewhere.
 #[test]
 fn where_reasoning_begins() {
     let check = |effort: Option<&str>, said: &str, reasoning: &str, text: &str| {
@@ -63,7 +63,7 @@ fn where_reasoning_begins() {
     check(Some("minimal"), "So: <think>", "", "So: <think>");
 }
 
-/// Messages that follow each other do not run together.
+/// Consecutive messages do not run together.
 #[test]
 fn messages_stay_apart() {
     let check = |said: &str, reasoning: &str, commentary: &str, text: &str| {
@@ -85,7 +85,7 @@ fn messages_stay_apart() {
     check(&done, "", "", "Done.");
 }
 
-/// A model is told among its rules that something was left out, whatever it was and however it is spoken to.
+/// The instructions tell a model once that something was left out, whatever it was and whatever the family.
 #[test]
 fn what_was_left_out_is_said_once() {
     let compose = |name: &str, messages: Vec<Message>| {
@@ -123,7 +123,7 @@ fn what_was_left_out_is_said_once() {
 
 const NO_PICTURE: &str = "[a picture was here, which this model cannot see]";
 
-/// Tags of HTML are text, marks are not.
+/// HTML tags are text, marks are not.
 #[test]
 fn marks() {
     for (name, want) in [
@@ -141,7 +141,7 @@ fn marks() {
     }
 }
 
-/// An answer is drawn anew unless the client names a seed.
+/// Every answer gets a new seed unless the client sets one.
 #[test]
 fn seeds() {
     let check = |fields: serde_json::Value, want: (u32, bool)| {
@@ -194,7 +194,7 @@ fn refusals() {
     }
 }
 
-/// Without tools nothing is a call, and reasoning is told from text.
+/// Without tools nothing is a call, and reasoning is separated from text.
 #[test]
 fn plain_answers() {
     let model = model("qwen", HashMap::new());

@@ -1,4 +1,4 @@
-//! Models, requests and answers for the tests here.
+//! Models, requests and answers for these tests.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,7 +7,7 @@ use prompt::request::{Choice, EchoedRequest, Format, Input, Message, Request, To
 use prompt::{Delta, Ending, Facts, Piece, Token};
 use serde_json::{Value, json};
 
-/// Templates by name; all but SmolLM2's are written for these tests, after the constructs of the originals.
+/// Templates by name; all except SmolLM2's were written for these tests, modeled on the originals.
 pub(crate) fn template(name: &str) -> &'static str {
     match name {
         "smollm2" => include_str!("../data/templates/smollm2.jinja"),
@@ -70,7 +70,7 @@ pub(crate) fn request(messages: Vec<Message>) -> Request {
     Request { messages, ..request_of(json!({})) }
 }
 
-/// Makes a request of what it says about tools: `tools`, `choice`, `parallel`, `schema`.
+/// Builds a request from a description of its tools: `tools`, `choice`, `parallel`, `schema`.
 pub(crate) fn request_of(about: Value) -> Request {
     let tools =
         about.get("tools").and_then(Value::as_array).into_iter().flatten().map(|tool| Tool {
@@ -111,7 +111,7 @@ pub(crate) fn request_of(about: Value) -> Request {
     }
 }
 
-/// Joins the text of pieces; where they were cut stands `‖`.
+/// Joins the text of pieces; `‖` marks the cuts.
 pub(crate) fn shown(pieces: &[Piece]) -> String {
     let texts: Vec<&str> = pieces
         .iter()
@@ -122,15 +122,15 @@ pub(crate) fn shown(pieces: &[Piece]) -> String {
     texts.join("‖")
 }
 
-/// What an answer came to.
+/// A decoded answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) reasoning: String,
     pub(crate) commentary: String,
-    /// Both of them, in the order in which they came.
+    /// Both of them, in order.
     pub(crate) aside: String,
     pub(crate) text: String,
-    /// Name, arguments, and whether it came whole.
+    /// Name, arguments, and whether it is complete.
     pub(crate) calls: Vec<(String, String, bool)>,
 }
 
@@ -156,7 +156,7 @@ impl Answer {
     }
 }
 
-/// Reads tokens: `(id, bytes, whether special)`.
+/// Decodes tokens: `(id, bytes, whether special)`.
 pub(crate) fn read<'a>(
     model: &Model,
     prompt: &Prompt,
@@ -173,7 +173,7 @@ pub(crate) fn read<'a>(
     answer
 }
 
-/// Cuts text into tokens: the names of special tokens, and single bytes.
+/// Splits text into tokens: the names of special tokens, and single bytes.
 pub(crate) fn tokens(text: &str) -> Vec<(u32, &[u8], bool)> {
     let mut tokens = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Tools that run where a request is answered are chosen like those of its client.
+//! The daemon's own tools are chosen like those of the client.
 
 use prompt::refusal::Refusal;
 use prompt::request::{Choice, Input, Tool};
@@ -9,8 +9,8 @@ fn own(name: &str) -> Tool {
     Tool { name: name.to_owned(), description: "Ours.".to_owned(), input }
 }
 
-/// Checks what a request with these fields offers, what of that is ours, and what must be called; or the path of what
-/// is wrong with it.
+/// Checks which tools a request with these fields offers, which of them are the daemon's, and what must be
+/// called; or the path of the error.
 #[track_caller]
 fn check(fields: Value, want: Result<(&[&str], &[&str], Choice), &str>) {
     let mut body = json!({"model": "m", "input": "hi"});
@@ -74,7 +74,7 @@ fn a_tool_of_the_client_stays_the_clients() {
     let tools = json!([function("echo"), function("shell")]);
     let all = &["echo", "shell", "upper"][..];
     check(json!({"tools": tools}), Ok((all, &["upper"], Choice::Auto)));
-    // Not even then does ours take its place.
+    // Not even then does the daemon's tool replace it.
     let fields = json!({"tools": tools, "tool_choice": allowed("auto", &["shell"])});
     check(fields, Ok((&["shell"], &[], Choice::Auto)));
     let later = json!([{"type": "additional_tools", "tools": [function("echo")]},

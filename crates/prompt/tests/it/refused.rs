@@ -1,4 +1,4 @@
-//! What is wrong with a request is said with the path of the field.
+//! Errors in a request are reported with the path of the field.
 
 use prompt::refusal::Refusal;
 use prompt::reply::Api::{self, Chat, Responses};
@@ -21,7 +21,7 @@ fn check_body(api: Api, body: &str, param: Option<&str>, words: &str) {
     assert_eq!(refusal.status(), 400);
 }
 
-/// Checks a request that is fine but for these fields.
+/// Checks a request that is valid except for these fields.
 #[track_caller]
 fn check(api: Api, fields: Value, param: &str, words: &str) {
     let mut body = match api {
@@ -158,7 +158,7 @@ fn tools_of_the_responses_api() {
     check(search, "tool_choice", "`web_search` cannot be had");
 }
 
-/// What no grammar can be made of is said before one is tried.
+/// Unsupported schemas are reported before a grammar is built.
 #[test]
 fn schemas() {
     let long = "é".repeat(60);
@@ -220,7 +220,7 @@ fn schemas() {
     }
     let endless = json!({"type": "array", "minItems": 1, "items": {"$ref": "#"}});
     check(endless, "", "has no end");
-    // A reference can lead to what is no schema where it stands.
+    // A reference can lead to something that is not a schema where it is.
     for reference in ["#/const", "#/%63onst"] {
         let schema = json!({"const": {"minimum": long}, "anyOf": [{"$ref": reference}]});
         check(schema, ".const.minimum", "a number");
@@ -238,7 +238,7 @@ fn schemas() {
     read(Responses, fine.as_bytes()).expect("as many as can be");
 }
 
-/// A schema may come back to itself inside of a value, and not for the same value.
+/// A schema may refer to itself inside a value, but not for the same value.
 #[test]
 fn schemas_that_refer_to_themselves() {
     let format = |schema: &Value| json!({"text": {"format": {"type": "json_schema", "name": "n", "schema": schema}}});
@@ -263,7 +263,7 @@ fn schemas_that_refer_to_themselves() {
     let to = |name: &str| json!({"$ref": format!("#/$defs/{name}")});
     check(defs(to("b"), to("a")), ".$defs.a.$ref");
     check(defs(json!({"allOf": [to("b")]}), json!({"anyOf": [to("a")]})), ".$defs.a.allOf[0].$ref");
-    // Nobody leads there, but it is there.
+    // Unreachable, but present.
     check(json!({"$defs": {"a": to("a")}}), ".$defs.a.$ref");
     check(json!({"items": {"$anchor": "x", "$ref": "#x"}}), ".items.$ref");
     check(
@@ -278,7 +278,7 @@ fn schemas_that_refer_to_themselves() {
     fine(
         json!({"items": {"$ref": "#x"}, "$defs": {"a": {"$anchor": "x", "items": {"$ref": "#x"}}}}),
     );
-    // A schema with many ways through it is looked at once.
+    // A schema with many paths through it is visited once.
     let step = |at: usize| {
         let next = to(&(at + 1).to_string());
         (at.to_string(), json!({"anyOf": [next, next, next]}))
@@ -290,7 +290,7 @@ fn schemas_that_refer_to_themselves() {
     check(json!({"$ref": "#/$defs/0", "$defs": ways}), ".$defs.0.anyOf[0].$ref");
 }
 
-/// Tools of many servers have such schemas, and look at their arguments themselves.
+/// Tools of many servers have such schemas, and validate their arguments themselves.
 #[test]
 fn tools_that_are_not_strict_are_bound_as_far_as_can_be() {
     let tags = json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true});

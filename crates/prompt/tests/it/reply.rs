@@ -9,7 +9,7 @@ use crate::{read, stamp};
 
 pub(crate) const USAGE: Usage = Usage { input: 100, cached: 80, output: 20, reasoning: 5 };
 
-/// A request that offers a plain tool, one in a namespace and one that takes free text.
+/// Builds a request with a plain tool, one in a namespace and one that takes free text.
 pub(crate) fn request(api: Api) -> Request {
     let body = match api {
         Api::Responses => {
@@ -69,7 +69,7 @@ fn play(api: Api, deltas: &[Delta<'_>], ending: Ending) -> (Reply, Vec<Value>) {
         reply.push(*delta, &mut out);
     }
     reply.finish(ending, USAGE, &mut out);
-    // Whatever comes now comes too late.
+    // Anything after the end is ignored.
     let length = out.len();
     reply.push(Delta::Text("more"), &mut out);
     reply.tool_output("call_7f_0", "x", true, &mut out);
@@ -154,7 +154,7 @@ fn events_of_the_responses_api() {
     assert_eq!(&serde_json::from_slice::<Value>(&reply.into_body()).unwrap(), response);
 }
 
-/// What is said on the way is an item of its own, never a message; what a client sends back of it is what it was.
+/// Commentary is a separate item, never a message; when a client sends it back, it is commentary again.
 #[test]
 fn commentary_is_never_the_answer() {
     let deltas = [
@@ -215,13 +215,13 @@ fn commentary_is_never_the_answer() {
     let message = &body["choices"][0]["message"];
     assert_eq!(message["content"], "Done.");
     assert_eq!(message["reasoning_content"], thought);
-    // Nothing but commentary is no answer.
+    // Commentary alone is not an answer.
     let (reply, _) = play(Api::Chat, &deltas[1..3], Ending::Stop);
     let body: Value = serde_json::from_slice(&reply.into_body()).unwrap();
     assert_eq!(body["choices"][0]["message"]["content"], json!(null));
 }
 
-/// What an answer repeats of a request with these fields.
+/// Checks what an answer repeats of a request with these fields.
 #[track_caller]
 fn check_repeated(fields: Value, want: Value) {
     let mut body = json!({"model": "m", "input": "hi", "tools": [
@@ -318,7 +318,7 @@ fn chunks_of_chat_completions() {
     );
 }
 
-/// How an answer ends: the status or the reason, and the status of its last item.
+/// Checks how an answer ends: the status or the reason, and the status of its last item.
 #[track_caller]
 fn check_end(deltas: &[Delta<'_>], ending: Ending, status: &str, item: &str, reason: &str) {
     let (_, frames) = play(Api::Responses, deltas, ending);
@@ -350,7 +350,7 @@ fn ends() {
     check_end(&[call, piece, half], stop, "incomplete", "incomplete", "length");
     check_end(&[call, piece], stop, "incomplete", "incomplete", "length");
     check_end(&[call, piece, call, whole], stop, "incomplete", "completed", "length");
-    // What belongs to no open call is nothing.
+    // A delta without an open call is ignored.
     check_end(&[piece, whole], stop, "completed", "", "stop");
 }
 
@@ -368,7 +368,7 @@ fn outputs_of_own_tools() {
     for (api, completed) in [(Api::Responses, true), (Api::Responses, false), (Api::Chat, true)] {
         let (mut reply, mut out) = (Reply::new(api, &request(api), stamp()), Vec::new());
         reply.push(Delta::Call { index: 0, name: "ls" }, &mut out);
-        // A call that is not whole was answered: that it is not matters no more.
+        // An incomplete call that was answered no longer matters.
         reply.push(Delta::CallEnd { index: 0, complete: completed }, &mut out);
         let id = reply.calls()[0].id.clone();
         let length = out.len();

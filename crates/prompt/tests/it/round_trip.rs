@@ -1,4 +1,4 @@
-//! Our own client reads what an answer tells, whatever the model says.
+//! Our own client decodes every answer to what the model said.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ enum Piece {
     Output(bool),
 }
 
-/// Words that do not begin or end with a space: our client of Chat Completions drops items of blanks.
+/// Words that do not begin or end with a space: our Chat Completions client drops blank items.
 const WORDS: &str = "[a-zé\"\\\\{}<>|]{0,6}";
 
 fn piece() -> impl Strategy<Value = Piece> {
@@ -64,7 +64,8 @@ fn play(api: Api, pieces: &[Piece], ending: Ending, usage: Usage) -> (Reply, Vec
     (reply, out)
 }
 
-/// Checks that every item that begins ends, that pieces come to the whole, and that frames count up.
+/// Checks that every item that begins ends, that pieces add up to the whole, and that frames are numbered
+/// consecutively.
 fn check_events(frames: &[Value], body: &Value) {
     let mut open: BTreeMap<u64, (Value, String)> = BTreeMap::new();
     let mut done = Vec::new();
@@ -100,7 +101,7 @@ fn check_events(frames: &[Value], body: &Value) {
     assert_eq!(&frames.last().unwrap()["response"], body);
 }
 
-/// Adds chunks up, and compares with the message that is sent when nothing is streamed.
+/// Adds up chunks, and compares them with the message that is sent without streaming.
 fn check_chunks(frames: &[Value], body: &Value) {
     let (mut content, mut thought, mut calls) = (String::new(), String::new(), Vec::<Value>::new());
     let (last, frames) = frames.split_last().unwrap();
@@ -134,7 +135,7 @@ fn check_chunks(frames: &[Value], body: &Value) {
     assert_eq!(usage["usage"], body["usage"]);
 }
 
-/// What our client makes of an answer: text, calls with their ids and whether they are whole.
+/// What our client decodes: text, calls with their ids and whether they are complete.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     text: String,

@@ -1,4 +1,4 @@
-//! Small models see a few worked calls and the newest request, and what they do not see is named.
+//! Small models see a few examples and the newest request, and what they do not see is reported.
 
 use std::collections::HashMap;
 
@@ -81,7 +81,7 @@ fn no_command() {
     assert!(compose(&forced).grammar.is_some());
 }
 
-/// What a model thinks is not what it says, also where its template cannot be told not to think.
+/// Reasoning is not part of the answer, even if the template cannot disable it.
 #[test]
 fn no_reasoning_in_the_answer() {
     let always = crate::ours::template("smollm2")
@@ -117,7 +117,7 @@ fn after_an_output() {
     let text = shown(&prompt.pieces);
     assert!(text.contains("`ls` ended well and printed:\naaa"), "{text}");
     assert!(prompt.left_out.iter().any(|left| left.contains("output")), "{:?}", prompt.left_out);
-    // What our own tools say of a command is read, and not shown.
+    // What our own tools report about a command is parsed, not shown.
     let facts = "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code";
     for (output, want) in [
         (

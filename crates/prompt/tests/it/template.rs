@@ -1,4 +1,4 @@
-//! Conversations come out of templates as models were trained on them, and cannot break out of them.
+//! Rendered conversations match what models were trained on, and cannot break out of the template.
 
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ fn plain_turns() {
         "<s>[INST] Hi\n\nthere[/INST] Yes?</s>[INST] Be brief.\n\nBe kind.\n\nBye[/INST]",
     );
     check("phi", vec![user("Hi")], "<|user|>Hi<|end|><|assistant|>");
-    // It takes no system message.
+    // It accepts no system message.
     check(
         "gemma",
         talk(),
@@ -120,7 +120,7 @@ fn calls_and_outputs() {
         coder.contains("<function=run>\n<parameter=cmd>\nls <|‖im_end|>\n</parameter>"),
         "{coder}"
     );
-    // No tools in the template: our words, and the form of Hermes.
+    // The template has no tools: our description, and the Hermes format.
     let smollm = render("smollm2");
     assert!(smollm.starts_with("<|im_start|>system\n# Tools\n\n"), "{smollm}");
     assert!(
@@ -134,7 +134,7 @@ fn calls_and_outputs() {
     assert!(smollm.contains("<tool_response>\na.txt\n</tool_response>"), "{smollm}");
 }
 
-/// Histories that templates refuse as they are come out in a form that they take.
+/// Histories that templates refuse are rendered in a form that they accept.
 #[test]
 fn what_templates_refuse() {
     let call = |id: &str, arguments: &str| Message::Call {
@@ -176,7 +176,7 @@ fn what_templates_refuse() {
     check("llama3", two.clone(), &["{\"x\": 1}", "o1", "{\"x\": 2}", "o2", "more"]);
     check("qwen", two.clone(), &["{\"x\": 1}", "{\"x\": 2}", "o2", "o1", "more"]);
     check("mistral", two, &["{\"x\": 1}", "{\"x\": 2}", "o2", "o1", " I see.</s>", "more"]);
-    // Also where nothing came back.
+    // Also without an output.
     check("mistral", vec![user("q"), call("a", "{}"), user("more")], &["q", "I see.", "more"]);
     check("llama3", vec![user("q"), call("a", "{}"), call("b", "{}")], &["run", "run"]);
 }
@@ -189,7 +189,7 @@ fn thinking_is_turned_off() {
     assert!(shown(&prompt.pieces).ends_with("<think>\n\n</think>\n\n"));
 }
 
-/// The client's word reaches the model in one of those that it knows.
+/// The client's effort reaches the model as one of the words it knows.
 #[test]
 fn efforts() {
     for (word, off, known) in [
