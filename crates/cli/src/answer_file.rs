@@ -13,8 +13,6 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags};
 
-use crate::bootstrap::random;
-
 /// Where the last message goes.
 #[derive(Debug)]
 pub(crate) struct AnswerFile {
@@ -165,6 +163,13 @@ fn resolve(directory: &Path, writable: &[PathBuf], links_max: u32) -> Result<Pat
 
 fn is_within(directory: &Path, roots: &[PathBuf]) -> bool {
     roots.iter().any(|root| directory.starts_with(root))
+}
+
+/// Returns a number that nobody can guess.
+fn random() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::getrandom(&mut bytes).map_err(|error| anyhow!("no random numbers: {error}"))?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 #[cfg(test)]

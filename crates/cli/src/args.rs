@@ -9,6 +9,8 @@ pub(crate) mod threads;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use heddle::SandboxMode;
+use heddle::session::settings::Preferences;
 
 /// Short alias of `--dangerously-bypass-approvals-and-sandbox`, which disables the sandbox.
 pub(crate) const BYPASS_ALIAS: &str = "yolo";
@@ -533,6 +535,24 @@ pub(crate) struct SharedArgs {
 }
 
 impl SharedArgs {
+    /// Returns what the flags say about settings.
+    pub(crate) fn preferences(&self) -> Preferences {
+        let sandbox = match self.dangerously_bypass_approvals_and_sandbox {
+            true => Some(SandboxMode::DangerFullAccess),
+            false => self.sandbox.map(Into::into),
+        };
+        Preferences {
+            profile: self.profile.clone(),
+            overrides: self.overrides.clone(),
+            model: self.model.clone(),
+            local_model: self.oss,
+            strict: self.strict_config,
+            ignore_file: false,
+            sandbox,
+            writable_dirs: self.add_dir.clone(),
+        }
+    }
+
     /// Merges options given before the subcommand into these, which take precedence.
     pub(crate) fn merge_over(self, before: Self) -> Self {
         let join = |mut first: Vec<_>, second| {
@@ -566,6 +586,16 @@ pub(crate) enum SandboxArg {
     WorkspaceWrite,
     /// Commands run without a sandbox.
     DangerFullAccess,
+}
+
+impl From<SandboxArg> for SandboxMode {
+    fn from(mode: SandboxArg) -> Self {
+        match mode {
+            SandboxArg::ReadOnly => Self::ReadOnly,
+            SandboxArg::WorkspaceWrite => Self::WorkspaceWrite,
+            SandboxArg::DangerFullAccess => Self::DangerFullAccess,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -46,3 +46,15 @@ impl Failure {
         Self { code: code::FAILED, error: error.into() }
     }
 }
+
+impl From<heddle::Error> for Failure {
+    fn from(error: heddle::Error) -> Self {
+        use heddle::Error;
+        let code = match &error {
+            Error::Settings(_) | Error::NoSuchThread { .. } => code::USAGE,
+            Error::Sandbox(_) => code::SANDBOX,
+            _ => code::FAILED,
+        };
+        Self { code, error: error.into() }
+    }
+}

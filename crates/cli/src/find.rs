@@ -1,35 +1,35 @@
 //! Finding the thread that a user means.
 
 use anyhow::anyhow;
+use heddle::Heddle;
 use protocol::id::ThreadId;
-use store::index::{self, Index, IndexError, ResolveError};
+use store::index::{Index, IndexError, ResolveError};
 
-use crate::bootstrap::HostEnv;
 use crate::failure::Failure;
 use crate::progress;
 
 /// Opens the index; making it anew shows how far it has come.
-pub(crate) fn index(host: &HostEnv) -> Result<Index, Failure> {
-    Index::open(&host.home, progress::bar("reading threads")).map_err(index_failure)
+pub(crate) fn index(heddle: &Heddle) -> Result<Index, Failure> {
+    heddle.threads().index(progress::bar("reading threads")).map_err(index_failure)
 }
 
 /// Finds a thread by its id, the beginning of its id, or its name.
-pub(crate) fn thread(host: &HostEnv, text: &str) -> Result<ThreadId, Failure> {
+pub(crate) fn thread(heddle: &Heddle, text: &str) -> Result<ThreadId, Failure> {
     // A whole id needs no index.
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
-    index(host)?.resolve(text).map_err(|error| match error {
+    index(heddle)?.resolve(text).map_err(|error| match error {
         ResolveError::Index(error) => index_failure(error),
         error => Failure::usage(error),
     })
 }
 
 /// Finds the thread that was last written to: of the working directory, or of all.
-pub(crate) fn last(host: &HostEnv, all: bool) -> Result<ThreadId, Failure> {
-    let directory = host.directory.display().to_string();
+pub(crate) fn last(heddle: &Heddle, all: bool) -> Result<ThreadId, Failure> {
+    let directory = heddle.directory().display().to_string();
     let cwd = (!all).then_some(directory.as_str());
-    index::last(&host.home, cwd).ok_or_else(|| {
+    heddle.threads().last(cwd).ok_or_else(|| {
         Failure::usage(match all {
             true => anyhow!("there is no thread yet"),
             false => anyhow!("there is no thread of {directory} yet; --all takes those of others"),

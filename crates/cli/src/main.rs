@@ -2,15 +2,11 @@
 
 mod answer_file;
 mod args;
-mod bootstrap;
 mod command;
 mod failure;
 mod find;
-mod local;
-mod past;
+mod host;
 mod progress;
-mod provider;
-mod safety;
 mod signals;
 mod terminal;
 mod user_input;
@@ -26,7 +22,7 @@ use crate::failure::Failure;
 fn main() -> ExitCode {
     infer::panics::abort_unless_contained();
     // A copy of us that was started to build a sandbox does that and nothing else.
-    if let Some(code) = sandbox::helper_main() {
+    if let Some(code) = heddle::sandbox_helper() {
         return code;
     }
     let args = match Args::try_parse() {

@@ -7,10 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use runtime::Control;
+use heddle::{Thread, TurnHandle};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
-use tools::Sessions;
 
 use crate::failure::code;
 
@@ -23,13 +21,8 @@ pub(crate) struct Signals(Arc<AtomicU8>);
 impl Signals {
     /// Begins to listen: the first signal interrupts the turn; a second one, or too long a wait, ends
     /// the commands and the program on the spot.
-    pub(crate) fn listen(
-        control: mpsc::Sender<Control>,
-        sessions: Arc<Sessions>,
-    ) -> std::io::Result<Self> {
-        // A full queue holds an interruption already.
-        let first = move || drop(control.try_send(Control::Interrupt));
-        Self::watch(first, move || sessions.kill_all())
+    pub(crate) fn listen(turn: TurnHandle, thread: Thread) -> std::io::Result<Self> {
+        Self::watch(move || turn.interrupt(), move || thread.kill_commands())
     }
 
     /// Begins to listen: does one thing at the first signal, and the other before the program is ended

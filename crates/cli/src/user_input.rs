@@ -1,12 +1,9 @@
-//! What the user wants: the prompt, what was piped in, and images.
+//! What the user wants: the prompt, and what was piped in.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
-use protocol::open::Open;
-use protocol::responses::{ContentPart, KnownPart};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long piped input may take to begin when there is a prompt already. A program that starts us
@@ -79,47 +76,6 @@ pub(crate) fn drain() {
             return;
         }
     }
-}
-
-/// Makes the parts of the user's message: images first, then the text.
-pub(crate) fn parts(prompt: String, images: &[PathBuf]) -> Vec<ContentPart> {
-    let mut parts = Vec::new();
-    for (index, path) in images.iter().enumerate() {
-        parts.extend(image(index + 1, path));
-    }
-    parts.push(KnownPart::input_text(prompt));
-    parts
-}
-
-/// An image that cannot be sent becomes words, so that the model and the user both learn of it.
-pub(crate) fn image(number: usize, path: &Path) -> Vec<ContentPart> {
-    let name = path.display();
-    let content = match tools::load_image(path) {
-        Ok(image) => Open::Known(KnownPart::InputImage {
-            image_url: image.url,
-            detail: Some("high".to_owned()),
-        }),
-        Err(tools::ImageError::Unreadable(error)) => {
-            warn(&format!("the image {name} could not be read: {error}"));
-            return vec![KnownPart::input_text(format!(
-                "The image at `{name}` could not be read: {error}"
-            ))];
-        }
-        Err(error) => {
-            warn(&format!("the image {name} is not sent: {error}"));
-            KnownPart::input_text(format!("[the image was left out: {error}]"))
-        }
-    };
-    vec![
-        KnownPart::input_text(format!("<image name=[Image #{number}] path=\"{name}\">")),
-        content,
-        KnownPart::input_text("</image>"),
-    ]
-}
-
-fn warn(text: &str) {
-    // With nobody to read it, there is nobody to tell that either.
-    crate::terminal::note(&format!("warning: {text}"));
 }
 
 fn has_input(stdin: &std::io::StdinLock<'_>, patience: Duration) -> bool {

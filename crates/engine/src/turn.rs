@@ -484,9 +484,9 @@ impl Turn {
     }
 
     /// Ends the turn's hold on the history and hands it back, with what the next turn must know.
-    pub fn into_parts(self) -> TurnParts {
+    pub fn take_parts(&mut self) -> TurnParts {
         TurnParts {
-            context: self.context,
+            context: std::mem::take(&mut self.context),
             usage: self.usage,
             context_tokens: self.context_tokens,
             numbers: self.numbers,

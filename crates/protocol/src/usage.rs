@@ -21,6 +21,26 @@ pub struct Usage {
     pub reasoning_output_tokens: u64,
 }
 
+impl Usage {
+    /// Returns what came on top of what was used `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(before.input_tokens),
+            cached_input_tokens: self
+                .cached_input_tokens
+                .saturating_sub(before.cached_input_tokens),
+            cache_write_input_tokens: self
+                .cache_write_input_tokens
+                .saturating_sub(before.cache_write_input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(before.output_tokens),
+            reasoning_output_tokens: self
+                .reasoning_output_tokens
+                .saturating_sub(before.reasoning_output_tokens),
+        }
+    }
+}
+
 impl AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         // A provider may send any number; a sum that wraps or panics would be worse than a stuck one.

@@ -16,4 +16,4 @@ pub trait Approver: Send + Sync {
 }
 
 /// An answer that is waited for.
-pub type ApprovalFuture<'a> = Pin<Box<dyn Future<Output = Answer> + 'a>>;
+pub type ApprovalFuture<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;

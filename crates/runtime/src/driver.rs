@@ -6,25 +6,23 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Bytes;
 use engine::{Action, Call, Input, Outbox, Outcome, Payload, Question, Report, Turn};
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use protocol::approval::Answer;
-use protocol::error::{ErrorClass, SampleError, TurnErrorCause};
+use protocol::error::{SampleError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey};
 use protocol::responses::{KnownItem, OutputBody};
-use providers::ByteStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tools::{Progress, ProgressSender, Reply, ToolCall, ToolInput, progress_channel};
 
-use crate::decoder::Decoder;
 use crate::journal::Journal;
-use crate::thread::Thread;
+use crate::model::{AnswerPart, AnswerStream, SampleFuture, cut_short};
+use crate::thread::{ThreadParts, ThreadState};
 
 /// What the user does while a turn runs.
 #[derive(Clone, Debug)]
@@ -44,8 +42,8 @@ enum Wake {
     WaitOver,
     Silence(Duration),
     Synced(u64, std::io::Result<()>),
-    Opened(Result<ByteStream, SampleError>),
-    Bytes(Result<Option<Bytes>, SampleError>),
+    Opened(Result<AnswerStream, SampleError>),
+    Answer(Option<Result<AnswerPart, SampleError>>),
 }
 
 /// After how long a person is told that nothing has come; again when twice as long has passed.
@@ -57,14 +55,8 @@ const STREAM_IN_A_ROW_MAX: u32 = 64;
 /// Where the answer comes from.
 enum Source<'a> {
     Closed,
-    Opening(Pin<Box<dyn Future<Output = Result<ByteStream, SampleError>> + 'a>>),
-    Open(Box<Open>),
-}
-
-/// An answer that is coming.
-struct Open {
-    stream: ByteStream,
-    decoder: Decoder,
+    Opening(SampleFuture<'a>),
+    Open(AnswerStream),
 }
 
 /// A request of whose answer nothing has come yet.
@@ -82,22 +74,26 @@ struct Syncing {
     sync: JoinHandle<std::io::Result<()>>,
 }
 
-type RunningCall<'a> = Pin<Box<dyn Future<Output = Option<(CallKey, OutputBody)>> + 'a>>;
+type RunningCall<'a> = Pin<Box<dyn Future<Output = Option<(CallKey, OutputBody)>> + Send + 'a>>;
 
-type OpenQuestion<'a> = Pin<Box<dyn Future<Output = Option<(ApprovalId, Answer)>> + 'a>>;
+type OpenQuestion<'a> = Pin<Box<dyn Future<Output = Option<(ApprovalId, Answer)>> + Send + 'a>>;
 
-/// Drives `turn` to its end.
+/// Drives a turn to its end.
+///
+/// Dropping the future interrupts the turn: what it had begun is stopped, its end is written down, and the thread has
+/// its history back.
 pub(crate) async fn drive(
-    thread: &Thread,
-    journal: Option<&mut Journal>,
-    turn: &mut Turn,
+    parts: &ThreadParts,
+    state: &mut ThreadState,
+    turn: Turn,
     control: &mut mpsc::Receiver<Control>,
     sink: &mut Sink<'_>,
 ) -> Outcome {
     let (progress, mut reports) = progress_channel();
     let mut driver = Driver {
-        thread,
-        journal,
+        parts,
+        state,
+        turn,
         outbox: Outbox::default(),
         syncing: None,
         finished: None,
@@ -115,7 +111,7 @@ pub(crate) async fn drive(
         silence: None,
         began: Instant::now(),
     };
-    driver.perform(turn, sink);
+    driver.perform(sink);
     loop {
         if let Some(outcome) = driver.finished
             && !driver.outbox.waits()
@@ -128,7 +124,7 @@ pub(crate) async fn drive(
             None => driver.wake(control, &mut reports).await,
         };
         if let Wake::Synced(written, synced) = wake {
-            driver.synced(turn, sink, written, synced);
+            driver.synced(sink, written, synced);
             continue;
         }
         let answer = driver.answer;
@@ -141,19 +137,19 @@ pub(crate) async fn drive(
             if of_answer && driver.answer != answer {
                 break;
             }
-            turn.handle(driver.now_ms(), input)
-                .expect("the driver reports only what the engine asked for");
-            driver.perform(turn, sink);
+            driver.handle(input);
+            driver.perform(sink);
         }
     }
 }
 
 /// Takes events; breaks off when nobody can see them any more.
-pub(crate) type Sink<'s> = dyn FnMut(&Event) -> ControlFlow<()> + 's;
+pub(crate) type Sink<'s> = dyn FnMut(Event) -> ControlFlow<()> + Send + 's;
 
 struct Driver<'a> {
-    thread: &'a Thread,
-    journal: Option<&'a mut Journal>,
+    parts: &'a ThreadParts,
+    state: &'a mut ThreadState,
+    turn: Turn,
     /// Events on their way out.
     outbox: Outbox,
     syncing: Option<Syncing>,
@@ -178,12 +174,17 @@ struct Driver<'a> {
     began: Instant,
 }
 
-impl<'a> Driver<'a> {
+impl Driver<'_> {
+    fn handle(&mut self, input: Input) {
+        let now_ms = self.now_ms();
+        self.turn.handle(now_ms, input).expect("the driver reports only what the engine asked for");
+    }
+
     /// Does everything the turn wants done now.
-    fn perform(&mut self, turn: &mut Turn, sink: &mut Sink<'_>) {
-        while let Some(action) = turn.poll() {
+    fn perform(&mut self, sink: &mut Sink<'_>) {
+        while let Some(action) = self.turn.poll() {
             let performs = !matches!(action, Action::Emit(_) | Action::Persist(_));
-            if performs && !self.write(turn) {
+            if performs && !self.write() {
                 // Nothing more is begun, and what is begun is stopped when the turn is over.
                 if matches!(action, Action::Finish(_)) {
                     self.finished = Some(Outcome::Failed(TurnErrorCause::Storage));
@@ -193,17 +194,17 @@ impl<'a> Driver<'a> {
             match action {
                 Action::Emit(event) => {
                     self.tell(event);
-                    self.write_long(turn);
+                    self.write_long();
                 }
                 Action::Persist(keep) => {
-                    if let Some(journal) = &mut self.journal {
+                    if let Some(journal) = &mut self.state.journal {
                         journal.keep(keep);
                     }
-                    self.write_long(turn);
+                    self.write_long();
                 }
                 Action::Sample(purpose) => {
-                    let body = self.thread.request(turn, purpose);
-                    self.source = Source::Opening(Box::pin(self.thread.client.open(body)));
+                    let sample = self.parts.sample(&self.turn, purpose);
+                    self.source = Source::Opening(sample);
                     self.silence = Some(Silence::begin());
                 }
                 Action::CloseStream => {
@@ -228,7 +229,7 @@ impl<'a> Driver<'a> {
                     if let Some(handle) = self.handles.remove(&key) {
                         handle.abort();
                     }
-                    self.thread.tools.sessions.stop(key);
+                    self.parts.tools.sessions.stop(key);
                 }
                 Action::Wait(delay) => self.timer = Some(Box::pin(sleep(delay))),
                 Action::Finish(_) if self.outbox.has_failed() => {
@@ -237,16 +238,16 @@ impl<'a> Driver<'a> {
                 Action::Finish(outcome) => self.finished = Some(outcome),
             }
         }
-        if self.write(turn) {
-            self.show(turn, sink);
+        if self.write() {
+            self.show(sink);
         } else {
-            self.perform(turn, sink);
+            self.perform(sink);
         }
     }
 
     /// Puts an event on its way out, behind what must be on disk before it is seen.
     fn tell(&mut self, event: Event) {
-        let written = match &mut self.journal {
+        let written = match &mut self.state.journal {
             Some(journal) => {
                 journal.event(&event);
                 journal.next_write()
@@ -257,72 +258,68 @@ impl<'a> Driver<'a> {
     }
 
     /// Writes down what was gathered. If that fails the turn is told, and false is returned.
-    fn write(&mut self, turn: &mut Turn) -> bool {
-        let Some(journal) = &mut self.journal else { return true };
+    fn write(&mut self) -> bool {
+        let Some(journal) = &mut self.state.journal else { return true };
         let Err(why) = journal.flush() else { return true };
-        self.give_up(turn, why);
+        self.give_up(why);
         false
     }
 
     /// Writes down at once what is too long to be gathered with more.
-    fn write_long(&mut self, turn: &mut Turn) {
-        if self.journal.as_ref().is_some_and(|journal| journal.is_long()) {
+    fn write_long(&mut self) {
+        if self.state.journal.as_ref().is_some_and(Journal::is_long) {
             // If it fails the turn is told, and what it does about that is the next action.
-            self.write(turn);
+            self.write();
         }
     }
 
     /// Ends the turn, because what happens in it cannot be kept.
-    fn give_up(&mut self, turn: &mut Turn, why: String) {
+    fn give_up(&mut self, why: String) {
         self.outbox.fail(&why);
         if let Some(outcome) = &mut self.finished {
             *outcome = Outcome::Failed(TurnErrorCause::Storage);
         }
-        turn.handle(self.now_ms(), Input::StoreFailed(why)).expect("a turn can always fail");
+        // A turn can always fail.
+        self.handle(Input::StoreFailed(why));
     }
 
     /// Shows what may be seen, and has the rest synced.
-    fn show(&mut self, turn: &mut Turn, sink: &mut Sink<'_>) {
+    fn show(&mut self, sink: &mut Sink<'_>) {
         let mut unseen = false;
         while let Some(event) = self.outbox.pop() {
-            unseen |= sink(&event).is_break() && !event.is_terminal();
+            let terminal = event.is_terminal();
+            unseen |= sink(event).is_break() && !terminal;
         }
         if self.outbox.waits()
             && self.syncing.is_none()
-            && let Some(journal) = &self.journal
+            && let Some(journal) = &self.state.journal
         {
             let (syncer, written) = journal.syncer();
             let sync = tokio::task::spawn_blocking(move || syncer.sync());
             self.syncing = Some(Syncing { written, sync });
         }
         if unseen {
-            let interrupted = turn.handle(self.now_ms(), Input::Interrupt);
-            interrupted.expect("a turn can always be interrupted");
-            self.perform(turn, sink);
+            // A turn can always be interrupted.
+            self.handle(Input::Interrupt);
+            self.perform(sink);
         }
     }
 
     /// Goes on after a sync.
-    fn synced(
-        &mut self,
-        turn: &mut Turn,
-        sink: &mut Sink<'_>,
-        written: u64,
-        synced: std::io::Result<()>,
-    ) {
-        match (synced, &mut self.journal) {
+    fn synced(&mut self, sink: &mut Sink<'_>, written: u64, synced: std::io::Result<()>) {
+        match (synced, &mut self.state.journal) {
             (Err(error), Some(journal)) => {
                 let why = journal.break_off(error.to_string());
-                self.give_up(turn, why);
+                self.give_up(why);
             }
             _ => self.outbox.synced(written),
         }
-        self.perform(turn, sink);
+        self.perform(sink);
     }
 
     fn run(&mut self, call: Call) {
         let key = call.key;
-        let Some(tool) = self.thread.tools.find(&call.name) else {
+        let Some(tool) = self.parts.tools.find(&call.name) else {
             unreachable!("the engine refuses calls of tools that it was not told of");
         };
         let input = match call.payload {
@@ -340,7 +337,7 @@ impl<'a> Driver<'a> {
     /// Puts a question; it stays open beside everything else, for as long as it may.
     fn ask(&mut self, question: Question) {
         let (id, patience) = (question.id, question.timeout);
-        let approver = self.thread.approver.as_deref();
+        let approver = self.parts.approver.as_deref();
         let (handle, registration) = AbortHandle::new_pair();
         self.withdrawals.insert(id, handle);
         let answer = async move {
@@ -436,18 +433,20 @@ impl<'a> Driver<'a> {
             Wake::WaitOver => vec![Input::WaitOver],
             Wake::Silence(since) => vec![Input::Silence(since)],
             Wake::Synced(..) => Vec::new(),
-            Wake::Opened(Ok(stream)) => {
-                let decoder = self.thread.reader.decoder();
-                self.source = Source::Open(Box::new(Open { stream, decoder }));
+            Wake::Opened(Ok(answer)) => {
+                self.source = Source::Open(answer);
                 Vec::new()
             }
-            Wake::Opened(Err(error)) => vec![Input::SampleFailed(error)],
-            Wake::Bytes(bytes) => {
-                let (inputs, heard) = self.source.decode(bytes);
+            Wake::Opened(Err(error)) | Wake::Answer(Some(Err(error))) => {
+                vec![Input::SampleFailed(error)]
+            }
+            Wake::Answer(None) => vec![Input::SampleFailed(cut_short(0))],
+            Wake::Answer(Some(Ok(AnswerPart { bytes, heard, events }))) => {
                 if heard {
                     self.silence = None;
                 }
-                inputs
+                let events = events.into_iter().map(Input::Stream);
+                std::iter::once(Input::Bytes(bytes)).chain(events).collect()
             }
         }
     }
@@ -485,52 +484,43 @@ impl Source<'_> {
         match self {
             Self::Closed => pending().await,
             Self::Opening(opening) => Wake::Opened(opening.await),
-            Self::Open(open) => Wake::Bytes(open.stream.next().await),
+            Self::Open(answer) => Wake::Answer(answer.next().await),
         }
-    }
-
-    /// Reads bytes, and tells whether an event was in them.
-    fn decode(&mut self, bytes: Result<Option<Bytes>, SampleError>) -> (Vec<Input>, bool) {
-        let Self::Open(open) = self else { return (Vec::new(), false) };
-        let Open { stream, decoder } = &mut **open;
-        let mut events = Vec::new();
-        let frames = decoder.frames();
-        let count = bytes.as_ref().ok().and_then(Option::as_ref).map(Bytes::len);
-        let count = count.map(|count| Input::Bytes(count.try_into().unwrap_or(u64::MAX)));
-        let failure = match bytes {
-            Ok(Some(bytes)) => decoder
-                .push(&bytes, &mut events)
-                .err()
-                .map(|error| SampleError::new(ErrorClass::NotAnEndpoint, error.to_string())),
-            Ok(None) => {
-                decoder.finish(&mut events);
-                Some(cut_short(decoder.unreadable()))
-            }
-            Err(error) => {
-                decoder.finish(&mut events);
-                Some(error)
-            }
-        };
-        let heard = decoder.frames() > frames;
-        if heard {
-            stream.heard();
-        }
-        // What comes after the end of an answer, its connection's included, is dropped by the loop.
-        let failure = failure.map(Input::SampleFailed);
-        let inputs = count.into_iter().chain(events.into_iter().map(Input::Stream)).chain(failure);
-        (inputs.collect(), heard)
     }
 }
 
-fn cut_short(unreadable: u64) -> SampleError {
-    let more = match unreadable {
-        0 => String::new(),
-        count => format!(" ({count} events could not be read)"),
-    };
-    SampleError::new(
-        ErrorClass::Disconnected,
-        format!("the answer broke off: the stream closed before it was complete{more}"),
-    )
+impl Drop for Driver<'_> {
+    fn drop(&mut self) {
+        if self.finished.is_none() {
+            self.abandon();
+        }
+        self.state.take_back(&mut self.turn);
+    }
+}
+
+impl Driver<'_> {
+    /// Ends a turn that nobody waits for any more, as an interruption would. Everything is done at once, as nothing can
+    /// be waited for.
+    fn abandon(&mut self) {
+        let now_ms = self.now_ms();
+        // It is refused only by a turn that is over, and then there is nothing to end.
+        let _ = self.turn.handle(now_ms, Input::Interrupt);
+        while let Some(action) = self.turn.poll() {
+            match (action, &mut self.state.journal) {
+                (Action::Emit(event), Some(journal)) => journal.event(&event),
+                (Action::Persist(keep), Some(journal)) => journal.keep(keep),
+                (Action::Stop(key), _) => self.parts.tools.sessions.stop(key),
+                // Streams, calls, timers and questions end with the driver.
+                _ => {}
+            }
+        }
+        let Some(journal) = &mut self.state.journal else { return };
+        // If it cannot be written, the next who opens the thread finds that the turn has no end.
+        if journal.flush().is_ok() && tokio::runtime::Handle::try_current().is_ok() {
+            let (syncer, _) = journal.syncer();
+            drop(tokio::task::spawn_blocking(move || syncer.sync()));
+        }
+    }
 }
 
 /// Waits for the sync that is under way; for ever while there is none.

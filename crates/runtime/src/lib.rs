@@ -10,12 +10,14 @@ mod driver;
 pub mod id;
 mod journal;
 pub mod judge;
+mod model;
 pub mod project;
 mod thread;
 
 pub use approver::{ApprovalFuture, Approver};
 pub use driver::Control;
 pub use journal::Journal;
+pub use model::{AnswerPart, AnswerStream, EndpointModel, Model, SampleFuture};
 pub use thread::{
     OutputSchema, RequestOptions, ResumeState, TextDialect, Thread, ThreadOptions, Toolset,
 };

@@ -1,10 +1,10 @@
 //! What outlives a turn.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use engine::retry::RetryLimits;
 use engine::{
     AnswerCheck, Context, Limits, Numbers, Outcome, Purpose, ToolTable, ToolTraits, Turn,
@@ -18,27 +18,35 @@ use protocol::responses::{
 };
 use protocol::rollout::TurnContext;
 use protocol::usage::Usage;
-use providers::Client;
 use serde_json::value::RawValue;
 use stream::dialect::Format;
 use tokio::sync::mpsc;
 use tools::{Sessions, Tool};
 
 use crate::approver::Approver;
-use crate::decoder::Reader;
 use crate::driver::{self, Control};
 use crate::id;
 use crate::journal::Journal;
+use crate::model::{Model, SampleFuture};
 
 /// A thread that is loaded.
 pub struct Thread {
-    pub(crate) id: ThreadId,
-    pub(crate) client: Client,
+    parts: ThreadParts,
+    state: ThreadState,
+}
+
+/// What a turn uses and does not change.
+pub(crate) struct ThreadParts {
+    id: ThreadId,
+    model: Box<dyn Model>,
     pub(crate) tools: Toolset,
-    pub(crate) options: ThreadOptions,
-    pub(crate) reader: Reader,
+    options: ThreadOptions,
     pub(crate) approver: Option<Arc<dyn Approver>>,
-    journal: Option<Journal>,
+}
+
+/// What turns change.
+pub(crate) struct ThreadState {
+    pub(crate) journal: Option<Journal>,
     context: Context,
     /// What the model must be told of where it is before the user speaks.
     setup: Vec<KnownItem>,
@@ -72,8 +80,6 @@ pub struct TextDialect {
 pub struct ThreadOptions {
     /// What every request carries.
     pub request: RequestOptions,
-    /// How the model writes calls into text, for endpoints of Chat Completions that leave them there.
-    pub dialect: Option<TextDialect>,
     /// The bounds of a turn.
     pub limits: Limits,
     /// How often to retry.
@@ -132,6 +138,11 @@ impl Toolset {
         Self { tools: tools.collect(), specs, sessions }
     }
 
+    /// Returns what the model is offered.
+    pub fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<&dyn Tool> {
         self.tools.get(name).map(|tool| &**tool)
     }
@@ -148,7 +159,7 @@ impl Thread {
     /// Makes a thread that goes on from its `past`. Of `setup` the model is told what it does not know.
     pub fn new(
         id: ThreadId,
-        client: Client,
+        model: Box<dyn Model>,
         tools: Toolset,
         options: ThreadOptions,
         setup: Vec<KnownItem>,
@@ -157,62 +168,53 @@ impl Thread {
         let ResumeState { entries, usage, context_tokens } = past;
         let context = Context::resume(entries);
         let setup = context.news(setup, &options.turn_context.cwd);
-        let reader = Reader::new(client.wire_api(), options.dialect.as_ref(), &tools.specs);
+        let numbers = Numbers::default();
         Self {
-            id,
-            client,
-            tools,
-            options,
-            reader,
-            approver: None,
-            journal: None,
-            context,
-            setup,
-            usage,
-            context_tokens,
-            numbers: Numbers::default(),
+            parts: ThreadParts { id, model, tools, options, approver: None },
+            state: ThreadState { journal: None, context, setup, usage, context_tokens, numbers },
         }
     }
 
     /// Puts questions to `approver` from now on. Without one there is nobody to ask: what would need leave
     /// is not done, and the model is told that the question failed.
     pub fn set_approver(&mut self, approver: Arc<dyn Approver>) {
-        self.approver = Some(approver);
+        self.parts.approver = Some(approver);
     }
 
     /// Writes down what happens from now on. Without a journal nothing of the thread is kept.
     pub fn set_journal(&mut self, journal: Journal) {
-        self.journal = Some(journal);
+        self.state.journal = Some(journal);
     }
 
     /// Has the answers of turns from now on follow a schema, or none.
     pub fn set_output_schema(&mut self, schema: Option<OutputSchema>) {
-        self.options.request.output_schema = schema;
+        self.parts.options.request.output_schema = schema;
     }
 
     /// Returns how many items the history has.
     pub fn items(&self) -> usize {
-        self.context.len()
+        self.state.context.len()
     }
 
     /// Returns the tokens that were used so far.
     pub fn usage(&self) -> Usage {
-        self.usage
+        self.state.usage
     }
 
     /// Returns the id.
     pub fn id(&self) -> ThreadId {
-        self.id
+        self.parts.id
     }
 
     /// Runs one turn to its end and gives every event to `sink`.
     ///
-    /// A sink that breaks off has nobody to show events to any more: the turn is interrupted.
+    /// A sink that breaks off has nobody to show events to any more: the turn is interrupted. So is one whose future is
+    /// dropped; its end is in the log, and the next turn goes on from there.
     pub async fn run_turn(
         &mut self,
         said: Vec<KnownItem>,
         control: &mut mpsc::Receiver<Control>,
-        sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
+        sink: &mut (dyn FnMut(Event) -> ControlFlow<()> + Send),
     ) -> Outcome {
         self.run_named_turn(id::turn(), said, control, sink).await
     }
@@ -223,57 +225,75 @@ impl Thread {
         id: String,
         said: Vec<KnownItem>,
         control: &mut mpsc::Receiver<Control>,
-        sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
+        sink: &mut (dyn FnMut(Event) -> ControlFlow<()> + Send),
     ) -> Outcome {
-        let (context, setup) = (std::mem::take(&mut self.context), std::mem::take(&mut self.setup));
-        let turn = Turn::start(context, self.turn_options(), setup, said);
-        self.drive(id, turn, control, sink).await
+        let Self { parts, state } = self;
+        let setup = std::mem::take(&mut state.setup);
+        let options = parts.turn_options(state);
+        let turn = Turn::start(std::mem::take(&mut state.context), options, setup, said);
+        parts.begin_turn(state, id);
+        driver::drive(parts, state, turn, control, sink).await
     }
 
     /// Replaces the history by a summary of itself.
     pub async fn compact(
         &mut self,
         control: &mut mpsc::Receiver<Control>,
-        sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
+        sink: &mut (dyn FnMut(Event) -> ControlFlow<()> + Send),
     ) -> Outcome {
-        let context = std::mem::take(&mut self.context);
-        let turn = Turn::start_compaction(context, self.turn_options());
-        self.drive(id::turn(), turn, control, sink).await
+        let Self { parts, state } = self;
+        let options = parts.turn_options(state);
+        let turn = Turn::start_compaction(std::mem::take(&mut state.context), options);
+        parts.begin_turn(state, id::turn());
+        driver::drive(parts, state, turn, control, sink).await
     }
 
-    async fn drive(
-        &mut self,
-        id: String,
-        mut turn: Turn,
-        control: &mut mpsc::Receiver<Control>,
-        sink: &mut dyn FnMut(&Event) -> ControlFlow<()>,
-    ) -> Outcome {
-        self.client.begin_turn();
-        let mut journal = self.journal.take();
-        if let Some(journal) = &mut journal {
-            journal.begin_turn(id, self.options.turn_context.clone());
+    /// Ends every command that is still running, lets go of the log, and returns the commands.
+    pub async fn shutdown(&mut self) -> Vec<String> {
+        let ended = self.parts.tools.sessions.stop_all().await;
+        if let Some(journal) = self.state.journal.take() {
+            journal.close();
         }
-        let outcome = driver::drive(self, journal.as_mut(), &mut turn, control, sink).await;
-        self.journal = journal;
+        ended
+    }
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread").field("id", &self.parts.id).finish_non_exhaustive()
+    }
+}
+
+impl ThreadState {
+    /// Takes back what a turn was given, as the turn leaves it.
+    pub(crate) fn take_back(&mut self, turn: &mut Turn) {
         TurnParts {
             context: self.context,
             usage: self.usage,
             context_tokens: self.context_tokens,
             numbers: self.numbers,
-        } = turn.into_parts();
-        outcome
+        } = turn.take_parts();
+    }
+}
+
+impl ThreadParts {
+    fn begin_turn(&self, state: &mut ThreadState, id: String) {
+        self.model.begin_turn();
+        if let Some(journal) = &mut state.journal {
+            journal.begin_turn(id, self.options.turn_context.clone());
+        }
     }
 
-    fn turn_options(&self) -> TurnOptions {
+    fn turn_options(&self, state: &ThreadState) -> TurnOptions {
         TurnOptions {
             tools: self.tools.table(),
             limits: self.options.limits,
             retry: self.options.retry,
             context_window: self.history_window(),
             compact_at: self.options.compact_at,
-            context_tokens: self.context_tokens,
-            usage: self.usage,
-            numbers: self.numbers,
+            context_tokens: state.context_tokens,
+            usage: state.usage,
+            numbers: state.numbers,
             seed: self.options.seed,
             answer_check: self.options.request.output_schema.as_ref().map(|it| it.check.clone()),
         }
@@ -288,17 +308,8 @@ impl Thread {
         Some(window.saturating_sub(bytes as u64 / TOKEN_BYTES).max(window / 4))
     }
 
-    /// Ends every command that is still running, lets go of the log, and returns the commands.
-    pub async fn shutdown(&mut self) -> Vec<String> {
-        let ended = self.tools.sessions.stop_all().await;
-        if let Some(journal) = self.journal.take() {
-            journal.close();
-        }
-        ended
-    }
-
-    /// Encodes the request that `turn` wants to make.
-    pub(crate) fn request(&self, turn: &Turn, purpose: Purpose) -> Bytes {
+    /// Makes the request that `turn` wants to make.
+    pub(crate) fn sample(&self, turn: &Turn, purpose: Purpose) -> SampleFuture<'_> {
         let RequestOptions { model, instructions, effort, summary, verbosity, .. } =
             &self.options.request;
         let (effort, summary) = (effort.as_deref(), summary.as_deref());
@@ -311,7 +322,7 @@ impl Thread {
         // A summary is prose for ourselves, whatever form the user wants the answer in.
         let format = format.filter(|_| purpose == Purpose::Answer);
         let verbosity = verbosity.as_deref();
-        let request = Request {
+        self.model.sample(&Request {
             model,
             stream: true,
             instructions,
@@ -327,8 +338,7 @@ impl Thread {
             prompt_cache_key: &self.id.to_string(),
             text: (verbosity.is_some() || format.is_some())
                 .then_some(TextOptions { verbosity, format }),
-        };
-        self.client.encode(&request)
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use patch::{Edit, WriteKind};
 use policy::Permit;
@@ -87,7 +87,7 @@ fn aftermath(stranded: &[PathBuf]) -> String {
 /// What was done so far.
 #[derive(Default)]
 struct Work {
-    directories: HashMap<PathBuf, Rc<OwnedFd>>,
+    directories: HashMap<PathBuf, Arc<OwnedFd>>,
     undo: Vec<Undo>,
     /// Numbers the names of our own files.
     names: u64,
@@ -277,9 +277,9 @@ impl Work {
         Ok(Spot::new(self.directory(parent, make)?, name, path))
     }
 
-    fn directory(&mut self, path: &Path, make: bool) -> io::Result<Rc<OwnedFd>> {
+    fn directory(&mut self, path: &Path, make: bool) -> io::Result<Arc<OwnedFd>> {
         if let Some(open) = self.directories.get(path) {
-            return Ok(Rc::clone(open));
+            return Ok(Arc::clone(open));
         }
         if self.directories.len() >= DIRECTORIES_MAX {
             return Err(io::Error::other(format!(
@@ -295,8 +295,8 @@ impl Work {
             }
             opened => opened?,
         };
-        let opened = Rc::new(opened);
-        self.directories.insert(path.to_owned(), Rc::clone(&opened));
+        let opened = Arc::new(opened);
+        self.directories.insert(path.to_owned(), Arc::clone(&opened));
         Ok(opened)
     }
 

@@ -12,7 +12,7 @@ pub trait Judge: Send + Sync {
 }
 
 /// An opinion that is being formed.
-pub type Opinion<'a> = Pin<Box<dyn Future<Output = Option<Decision>> + 'a>>;
+pub type Opinion<'a> = Pin<Box<dyn Future<Output = Option<Decision>> + Send + 'a>>;
 
 /// A policy is a judge that always has an opinion, at once, and remembers no acceptance.
 impl Judge for Policy {

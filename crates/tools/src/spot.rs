@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, linkat, mkdirat, openat, renameat, statat,
@@ -18,7 +18,7 @@ use crate::patch::FILE_BYTES_MAX;
 /// A name in an open directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Spot {
-    directory: Rc<OwnedFd>,
+    directory: Arc<OwnedFd>,
     name: OsString,
     /// How it was called when the directory was opened, for people.
     path: PathBuf,
@@ -78,7 +78,7 @@ fn said(errno: Errno, path: &Path) -> io::Error {
 }
 
 impl Spot {
-    pub(crate) fn new(directory: Rc<OwnedFd>, name: &OsStr, path: &Path) -> Self {
+    pub(crate) fn new(directory: Arc<OwnedFd>, name: &OsStr, path: &Path) -> Self {
         Self { directory, name: name.to_owned(), path: path.to_owned() }
     }
 
@@ -90,7 +90,7 @@ impl Spot {
     /// Returns another name in the same directory.
     pub(crate) fn beside(&self, name: &str) -> Self {
         Self {
-            directory: Rc::clone(&self.directory),
+            directory: Arc::clone(&self.directory),
             name: name.into(),
             path: self.path.with_file_name(name),
         }

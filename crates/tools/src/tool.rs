@@ -17,7 +17,7 @@ use crate::login::LoginShell;
 use crate::shell::Shell;
 
 /// Something a model can call.
-pub trait Tool {
+pub trait Tool: Send + Sync {
     /// Returns what the model is told about it.
     fn spec(&self) -> ToolSpec;
 
@@ -29,7 +29,7 @@ pub trait Tool {
 }
 
 /// A call being answered. Dropping it stops the call.
-pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = OutputBody> + 'a>>;
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = OutputBody> + Send + 'a>>;
 
 /// One call.
 #[derive(Clone, Debug)]

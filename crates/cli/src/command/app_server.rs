@@ -12,72 +12,68 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Read as _;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use engine::context::user_parts;
-use protocol::event::Event;
+use futures_util::StreamExt as _;
+use heddle::session::check_output_schema;
+use heddle::{Heddle, Thread, Turn, TurnHandle};
 use protocol::id::ThreadId;
-use protocol::open::Open;
-use protocol::responses::{ContentPart, KnownPart};
-use runtime::{Control, Thread};
 use server::lines::{Cut, Lines};
 use server::request::UserInput;
 use server::{Action, Connection, Facts, Input};
 use tokio::sync::{Notify, mpsc};
-use tools::Sessions;
 
 use self::output::Output;
 
 use crate::args::{AppServerArgs, SharedArgs};
-use crate::bootstrap::{self, HostEnv};
 use crate::failure::{Failure, code};
+use crate::host;
 use crate::signals::{PATIENCE, Signals};
 use crate::terminal;
-use crate::user_input;
 
 /// Lines that wait to be read.
 const LINES_WAITING_MAX: usize = 16;
 
 pub(crate) fn run(before: SharedArgs, args: AppServerArgs) -> Result<ExitCode, Failure> {
     let shared = args.shared.merge_over(before);
-    let host = HostEnv::look(shared.directory.as_deref())?;
+    let heddle = host::heddle(shared.directory.as_deref())?;
     let async_runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::failed)?;
     let tasks = tokio::task::LocalSet::new();
     let patience = Duration::from_secs(args.write_timeout.into());
-    let done = tasks.block_on(&async_runtime, serve(host, shared, patience));
+    let done = tasks.block_on(&async_runtime, serve(heddle, shared, patience));
     // A name that is still being looked up is nobody's concern any more.
     async_runtime.shutdown_background();
     done
 }
 
-async fn serve(host: HostEnv, shared: SharedArgs, patience: Duration) -> Result<ExitCode, Failure> {
+async fn serve(
+    heddle: Heddle,
+    shared: SharedArgs,
+    patience: Duration,
+) -> Result<ExitCode, Failure> {
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        home: host.home.display().to_string(),
+        home: heddle.home().display().to_string(),
         os: std::env::consts::OS.to_owned(),
         arch: std::env::consts::ARCH.to_owned(),
-        check_schema: |text| match bootstrap::output_schema(text) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(format!("{error:#}")),
-        },
+        check_schema: |text| check_output_schema(text).map_err(|error| error.to_string()),
     };
-    let running = AllSessions::default();
+    let running = OpenThreads::default();
     let asked_to_end = Arc::new(Notify::new());
     let (stop, commands) = (Arc::clone(&asked_to_end), running.clone());
     let signals = Signals::watch(move || stop.notify_one(), move || commands.kill_all())
         .map_err(Failure::failed)?;
     let mut lines = read_lines(running.clone()).map_err(Failure::failed)?;
     let hub = Rc::new(Hub {
-        host,
+        heddle,
         shared,
-        connection: RefCell::new(Connection::new(facts, Box::new(runtime::id::turn))),
+        connection: RefCell::new(Connection::new(facts, Box::new(heddle::new_turn_id))),
         loaded: RefCell::default(),
         running,
         output: Output::start("stdout", std::io::stdout(), patience).map_err(Failure::failed)?,
@@ -126,7 +122,7 @@ async fn serve(host: HostEnv, shared: SharedArgs, patience: Duration) -> Result<
 }
 
 /// Reads stdin on a thread of its own; the channel closes at its end.
-fn read_lines(running: AllSessions) -> std::io::Result<mpsc::Receiver<Cut>> {
+fn read_lines(running: OpenThreads) -> std::io::Result<mpsc::Receiver<Cut>> {
     let (sender, receiver) = mpsc::channel(LINES_WAITING_MAX);
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         let mut stdin = std::io::stdin().lock();
@@ -161,56 +157,44 @@ const READ_BYTES: usize = 64 * 1024;
 /// How long the last note may take to be read.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// The commands of all threads, to be ended with the program.
+/// The threads that are open: their commands are ended with the program.
 #[derive(Clone, Default)]
-struct AllSessions(Arc<Mutex<Vec<Weak<Sessions>>>>);
+struct OpenThreads(Arc<Mutex<HashMap<ThreadId, Thread>>>);
 
-impl AllSessions {
-    fn add(&self, sessions: &Arc<Sessions>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|sessions| sessions.strong_count() > 0);
-        all.push(Arc::downgrade(sessions));
+impl OpenThreads {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Thread>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn kill_all(&self) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().filter_map(Weak::upgrade).for_each(|sessions| sessions.kill_all());
+        self.lock().values().for_each(Thread::kill_commands);
     }
 }
 
 /// What all tasks share.
 struct Hub {
-    host: HostEnv,
+    heddle: Heddle,
     shared: SharedArgs,
     connection: RefCell<Connection>,
     loaded: RefCell<HashMap<ThreadId, ThreadTask>>,
-    running: AllSessions,
+    running: OpenThreads,
     output: Output,
     /// What is said on stderr.
     notes: Output,
     over: Notify,
 }
 
-/// The task of a thread, seen from outside; without jobs to come it ends.
+/// The task of a thread, seen from outside; without turns to come it ends.
 struct ThreadTask {
-    jobs: mpsc::UnboundedSender<Job>,
+    turns: mpsc::UnboundedSender<Turn>,
     /// Ends the turn that runs.
-    control: Option<mpsc::Sender<Control>>,
-}
-
-/// A turn that is to be run.
-struct Job {
-    turn: String,
-    parts: Vec<ContentPart>,
-    /// The text of what the answer must follow; it was checked when the turn was asked for.
-    schema: Option<String>,
-    control: mpsc::Receiver<Control>,
+    running: Option<TurnHandle>,
 }
 
 impl Hub {
     /// Tells the connection what happened, and does what it wants. Breaks off when nobody can be told.
     fn give(self: &Rc<Self>, input: Input<'_>) -> ControlFlow<()> {
-        self.connection.borrow_mut().handle(runtime::id::now_ms(), input);
+        self.connection.borrow_mut().handle(heddle::now_ms(), input);
         let mut shown = ControlFlow::Continue(());
         loop {
             let action = self.connection.borrow_mut().poll();
@@ -226,7 +210,7 @@ impl Hub {
             Action::Send(line) => {
                 if self.output.send(&line).is_err() {
                     // Nobody reads: as if stdin had ended.
-                    self.connection.borrow_mut().handle(runtime::id::now_ms(), Input::End);
+                    self.connection.borrow_mut().handle(heddle::now_ms(), Input::End);
                     return ControlFlow::Break(());
                 }
             }
@@ -234,46 +218,35 @@ impl Hub {
                 self.note(&text);
             }
             Action::Open { request, loading, settings, client } => {
-                let opened = threads::open(&self.host, &self.shared, loading, &settings, &client);
-                let result = opened.map(|(opened, thread, sessions)| {
-                    self.running.add(&sessions);
+                let opened = threads::open(&self.heddle, &self.shared, loading, &settings, &client);
+                let result = opened.map(|(opened, thread)| {
                     self.load(thread);
                     Box::new(opened)
                 });
                 return self.give(Input::Opened { request, loading, result });
             }
             Action::Read { request, thread, reading, turns, running } => {
-                let result = threads::read(&self.host, thread, turns, running).map(Box::new);
+                let result = threads::read(&self.heddle, thread, turns, running).map(Box::new);
                 return self.give(Input::Read { request, thread, reading, result });
             }
             Action::List { request, asked, running } => {
-                let result = threads::list(&self.host, &asked, running);
+                let result = threads::list(&self.heddle, &asked, running);
                 return self.give(Input::Answered { request, result });
             }
             Action::Archive { request, thread } => {
-                let result = threads::archive(&self.host, thread);
+                let result = threads::archive(&self.heddle, thread);
                 return self.give(Input::Archived { request, thread, result });
             }
             Action::Unarchive { request, thread } => {
                 let reading = server::Reading::Unarchive;
-                let result = threads::unarchive(&self.host, thread).map(Box::new);
+                let result = threads::unarchive(&self.heddle, thread).map(Box::new);
                 return self.give(Input::Read { request, thread, reading, result });
             }
-            Action::Run { thread, turn, input, schema } => {
-                if let Some(loaded) = self.loaded.borrow_mut().get_mut(&thread) {
-                    let (sender, control) = mpsc::channel(8);
-                    loaded.control = Some(sender);
-                    let parts = parts(&self.host.directory, input);
-                    // The task is there for as long as it can be given jobs.
-                    let _ = loaded.jobs.send(Job { turn, parts, schema, control });
-                }
-            }
+            Action::Run { thread, turn, input, schema } => self.run(thread, turn, input, schema),
             Action::Interrupt(thread) => {
                 let loaded = self.loaded.borrow();
-                if let Some(control) = loaded.get(&thread).and_then(|it| it.control.as_ref()) {
-                    // A full queue holds an interruption already; a closed one belongs to a turn that
-                    // has ended.
-                    let _ = control.try_send(Control::Interrupt);
+                if let Some(turn) = loaded.get(&thread).and_then(|it| it.running.as_ref()) {
+                    turn.interrupt();
                 }
             }
             Action::Close(thread) => drop(self.loaded.borrow_mut().remove(&thread)),
@@ -289,39 +262,55 @@ impl Hub {
 
     /// Begins the task of a thread.
     fn load(self: &Rc<Self>, thread: Thread) {
-        let (jobs, waiting) = mpsc::unbounded_channel();
+        let (turns, waiting) = mpsc::unbounded_channel();
         let id = thread.id();
-        self.loaded.borrow_mut().insert(id, ThreadTask { jobs, control: None });
+        self.running.lock().insert(id, thread.clone());
+        self.loaded.borrow_mut().insert(id, ThreadTask { turns, running: None });
         tokio::task::spawn_local(run_thread(Rc::clone(self), thread, waiting));
+    }
+
+    /// Has the task of a thread run a turn.
+    fn run(&self, thread: ThreadId, id: String, said: Vec<UserInput>, schema: Option<String>) {
+        let mut loaded = self.loaded.borrow_mut();
+        let (Some(task), Some(open)) =
+            (loaded.get_mut(&thread), self.running.lock().get(&thread).cloned())
+        else {
+            return;
+        };
+        let input = said.into_iter().fold(heddle::Input::default(), add_input);
+        let mut turn = open.turn(input).with_id(id);
+        if let Some(schema) = schema {
+            // It was checked when the turn was asked for.
+            let _ = turn.set_output_schema(&schema);
+        }
+        task.running = Some(turn.handle());
+        // The task is there for as long as it can be given turns.
+        let _ = task.turns.send(turn);
     }
 }
 
 /// Runs the turns of a thread, one after the other, until nobody can ask for one any more.
-async fn run_thread(hub: Rc<Hub>, mut thread: Thread, mut jobs: mpsc::UnboundedReceiver<Job>) {
+async fn run_thread(hub: Rc<Hub>, thread: Thread, mut turns: mpsc::UnboundedReceiver<Turn>) {
     let id = thread.id();
-    while let Some(Job { turn, parts, schema, mut control }) = jobs.recv().await {
-        thread.set_output_schema(schema.and_then(|text| bootstrap::output_schema(&text).ok()));
-        let said = vec![user_parts(parts)];
-        let mut sink = |event: &Event| hub.give(Input::Event { thread: id, event });
-        thread.run_named_turn(turn, said, &mut control, &mut sink).await;
+    while let Some(mut turn) = turns.recv().await {
+        let handle = turn.handle();
+        while let Some(event) = turn.next().await {
+            if hub.give(Input::Event { thread: id, event: &event }).is_break() {
+                handle.interrupt();
+            }
+        }
     }
-    thread.shutdown().await;
+    thread.close().await;
+    hub.running.lock().remove(&id);
     drop(thread);
     let _ = hub.give(Input::Closed(id));
 }
 
-/// Makes the parts of the user's message.
-fn parts(directory: &Path, input: Vec<UserInput>) -> Vec<ContentPart> {
-    let mut images = 0;
-    let part = |input| match input {
-        UserInput::Text { text, .. } => vec![KnownPart::input_text(text)],
-        UserInput::Image { url } => {
-            vec![Open::Known(KnownPart::InputImage { image_url: url, detail: None })]
-        }
-        UserInput::LocalImage { path } => {
-            images += 1;
-            user_input::image(images, &directory.join(path))
-        }
-    };
-    input.into_iter().flat_map(part).collect()
+/// Adds what a client says to what the user says. Pictures are read when the turn begins.
+fn add_input(said: heddle::Input, input: UserInput) -> heddle::Input {
+    match input {
+        UserInput::Text { text, .. } => said.text(text),
+        UserInput::Image { url } => said.image_url(url),
+        UserInput::LocalImage { path } => said.image(path),
+    }
 }

@@ -16,13 +16,15 @@ use serde_json::json;
 
 use crate::args::SharedArgs;
 use crate::args::daemon::{DaemonCommand, ServeArgs};
-use crate::bootstrap::{self, HostEnv};
 use crate::failure::{Failure, code};
-use crate::local;
+use crate::host;
 use crate::terminal::{note, print};
+use heddle::session::host::HostEnv;
+use heddle::session::local;
+use heddle::session::settings::{self, Settings};
 
 pub(crate) fn run(shared: &SharedArgs, command: DaemonCommand) -> Result<ExitCode, Failure> {
-    let host = HostEnv::look(None)?;
+    let host = host::look(None)?;
     let home = local::daemon(&host);
     match command {
         DaemonCommand::Run(args) => serve::run(&host, home, shared, args),
@@ -71,7 +73,7 @@ fn start(
 ) -> Result<ExitCode, Failure> {
     let args = with_model(args, shared);
     // What is odd in it is said by the daemon.
-    let (config, _) = bootstrap::load_config(host, shared, false)?;
+    let Settings { config, .. } = settings::load(host, shared.preferences())?;
     let model = args.model.as_deref();
     let port = args.tcp.or(config.daemon.tcp);
     let check = || {
@@ -88,7 +90,7 @@ fn start(
         configured: Some(&ServeArgs::sum_of(&config.daemon)),
         check: &check,
     };
-    let started = local::watching("the daemon", |progress| client::start(home, &launch, progress));
+    let started = host::watching("the daemon", |progress| client::start(home, &launch, progress));
     let (health, new) = started.map_err(|error| match error {
         // What it says of itself: that it was told something wrong.
         StartError::Died { status, .. } if status.code() == Some(code::USAGE.into()) => {

@@ -1,32 +1,32 @@
 //! `heddle exec`: one turn, from flags to exit code.
 
-use std::cell::RefCell;
-use std::future::{Future as _, poll_fn};
+use std::future::poll_fn;
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 use std::ops::ControlFlow;
-use std::path::Path;
-use std::pin::pin;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::ExitCode;
+use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use engine::Outcome;
-use engine::context::user_parts;
 use faces::exec_jsonl::ExecJsonl;
 use faces::human::{Banner, Channel, Human, Piece, Terminals};
 use faces::last_message::LastMessage;
 use files::FileError;
+use futures_util::Stream as _;
+use heddle::session::check_output_schema;
+use heddle::session::settings::{self, Preferences};
+use heddle::{Heddle, Input, Notice, Thread, ThreadId, ThreadSpec, Turn, TurnError};
 use protocol::error::TurnErrorCause;
 use protocol::event::Event;
-use runtime::OutputSchema;
-use tokio::sync::mpsc;
+use serde_json::Value;
 
 use crate::answer_file::AnswerFile;
 use crate::args::{ColorArg, ExecArgs, ExecCommand, ExecFlags, SharedArgs};
-use crate::bootstrap::{self, HostEnv, Ready, ThreadRequest};
 use crate::failure::{Failure, code};
 use crate::find;
-use crate::past::Start;
+use crate::host;
 use crate::signals::Signals;
 use crate::terminal::{Screen, note, print_line};
 use crate::user_input;
@@ -42,15 +42,18 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
             )));
         }
     }
-    let host = HostEnv::look(flags.shared.directory.as_deref())?;
-    let (config, odd) = bootstrap::load_config(&host, &flags.shared, flags.ignore_user_config)?;
+    let heddle = host::heddle(flags.shared.directory.as_deref())?;
+    let preferences =
+        Preferences { ignore_file: flags.ignore_user_config, ..flags.shared.preferences() };
+    // What is wrong with the configuration is said before anything is read from stdin.
+    let settings = settings::load(heddle.host(), preferences)?;
     if let Some(path) = &flags.output_last_message {
         // Found out before anything is done, and later again, when it is known what commands may write.
         AnswerFile::check(path).map_err(Failure::usage)?;
     }
-    let start = start(&host, &from)?;
+    let start = start(&heddle, &from)?;
     // A fork without a prompt is a fork and nothing else.
-    let parts = if matches!(from, StartFrom::Fork(_)) && prompt.is_none() {
+    let input = if matches!(from, StartFrom::Fork(_)) && prompt.is_none() {
         None
     } else {
         let read = user_input::prompt(prompt.as_deref());
@@ -62,9 +65,9 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
             ),
             _ => error,
         });
-        Some(user_input::parts(read.map_err(Failure::usage)?, &flags.images))
+        Some(input(read.map_err(Failure::usage)?, &flags.images))
     };
-    if parts.is_none() && flags.ephemeral {
+    if input.is_none() && flags.ephemeral {
         return Err(Failure::usage(anyhow!(
             "a fork that is not kept needs a prompt: say what to do in it, or leave --ephemeral out"
         )));
@@ -72,12 +75,12 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
     let schema = flags.output_schema.as_deref().map(read_schema).transpose()?;
     let trusted =
         flags.skip_git_repo_check || flags.shared.dangerously_bypass_approvals_and_sandbox;
-    if !trusted && runtime::project::repository(&host.directory).is_none() {
+    if !trusted && !heddle.is_in_repository() {
         return Err(Failure::usage(anyhow!(
             // Clients look for the first words.
             "Not inside a trusted directory: {} is not inside a git repository, so changes could not be \
              undone. Run it in one, or add --skip-git-repo-check",
-            host.directory.display()
+            heddle.directory().display()
         )));
     }
     let async_runtime = tokio::runtime::Builder::new_current_thread()
@@ -85,11 +88,22 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         .build()
         .map_err(Failure::failed)?;
     let done = async_runtime.block_on(async {
-        let wanted =
-            ThreadRequest { output_schema: schema, ..ThreadRequest::exec(&host, &flags, start) };
-        let ready = bootstrap::thread(&host, &config, wanted)?;
+        let spec = match start {
+            Start::New => ThreadSpec::new(),
+            Start::Resume(thread) => ThreadSpec::resume(thread),
+            Start::Fork(thread) => ThreadSpec::fork(thread),
+        };
+        let spec = spec
+            .directory(heddle.directory())
+            .settings(settings)
+            .ephemeral(flags.ephemeral)
+            .ignore_rules(flags.ignore_rules)
+            .originator(host::EXEC)
+            .on_notice(|notice| host::print_notice(&notice));
+        let thread = heddle.start_blocking(spec)?;
         let file = flags.output_last_message.as_deref();
-        let roots = ready.profile.writable_roots.iter().chain(&ready.profile.temporary_roots);
+        let profile = &thread.facts().profile;
+        let roots = profile.writable_roots.iter().chain(&profile.temporary_roots);
         let roots: Vec<_> = roots.cloned().collect();
         let file = file.map(|path| AnswerFile::open(path, &roots)).transpose();
         let file = file.map_err(Failure::usage)?;
@@ -106,7 +120,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
             };
             let terminals =
                 Terminals { stdout: stdout().is_terminal(), stderr: stderr().is_terminal() };
-            Face::Human(Human::new(colors, !config.hide_agent_reasoning, terminals))
+            Face::Human(Human::new(colors, !thread.facts().hide_reasoning, terminals))
         };
         let deltas = match &face {
             Face::Json(_) => flags.include_deltas,
@@ -114,7 +128,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         };
         let (last, output) = (LastMessage::default(), Output::default());
         let mut run = Run { face, deltas, last, output };
-        run.turn(&host, ready, odd, parts, file).await
+        run.turn(&thread, input, schema, file).await
     });
     // A name that is still being looked up is nobody's concern any more.
     async_runtime.shutdown_background();
@@ -162,12 +176,29 @@ fn asked(before: SharedArgs, args: ExecArgs) -> ExecRequest {
     }
 }
 
+/// What the run begins with.
+enum Start {
+    New,
+    Resume(ThreadId),
+    Fork(ThreadId),
+}
+
+/// Makes what is said of the prompt and the images, which are relative to where the user is.
+fn input(prompt: String, images: &[PathBuf]) -> Input {
+    let mut input = images.iter().fold(Input::default(), Input::image).text(prompt);
+    let here = std::env::current_dir().unwrap_or_default();
+    for warning in input.load(&here) {
+        note(&format!("warning: {warning}"));
+    }
+    input
+}
+
 /// Finds the thread that the user means.
-fn start(host: &HostEnv, from: &StartFrom) -> Result<Start, Failure> {
+fn start(heddle: &Heddle, from: &StartFrom) -> Result<Start, Failure> {
     Ok(match from {
         StartFrom::Nothing => Start::New,
         StartFrom::Thread(text) => {
-            let found = find::thread(host, text);
+            let found = find::thread(heddle, text);
             // What has blanks in it is rather a prompt than a thread.
             Start::Resume(found.map_err(|failure| match text.contains(char::is_whitespace) {
                 true => failure.with_advice(
@@ -182,8 +213,8 @@ fn start(host: &HostEnv, from: &StartFrom) -> Result<Start, Failure> {
                  directory"
             )));
         }
-        StartFrom::Fork(text) => Start::Fork(find::thread(host, text)?),
-        StartFrom::Last { all } => Start::Resume(find::last(host, *all)?),
+        StartFrom::Fork(text) => Start::Fork(find::thread(heddle, text)?),
+        StartFrom::Last { all } => Start::Resume(find::last(heddle, *all)?),
     })
 }
 
@@ -204,25 +235,24 @@ enum Face {
 impl Run {
     async fn turn(
         &mut self,
-        host: &HostEnv,
-        ready: Ready,
-        odd: Vec<String>,
-        parts: Option<Vec<protocol::responses::ContentPart>>,
+        thread: &Thread,
+        input: Option<Input>,
+        schema: Option<Value>,
         output: Option<AnswerFile>,
     ) -> Result<ExitCode, Failure> {
-        let Ready { mut thread, model, provider, sandbox, sessions, told, .. } = ready;
+        let facts = thread.facts();
         if let Face::Human(human) = &self.face {
             let banner = human.banner(&Banner {
                 version: env!("CARGO_PKG_VERSION"),
-                workdir: &host.directory.display().to_string(),
-                model: &model,
-                provider: &provider,
-                sandbox: sandbox.name(),
+                workdir: &thread.directory().display().to_string(),
+                model: &facts.model,
+                provider: &facts.provider,
+                sandbox: thread.sandbox().name(),
             });
             say(&banner);
         }
         let mut shown = self.show(&Event::ThreadStarted(thread.id()));
-        for event in odd.into_iter().map(Event::Warning).chain(told) {
+        for event in thread.notices().iter().filter_map(Notice::to_event) {
             if shown.is_continue() {
                 shown = self.show(&event);
             }
@@ -230,42 +260,23 @@ impl Run {
         if shown.is_break() {
             return Ok(ExitCode::from(code::FAILED));
         }
-        let Some(parts) = parts else {
+        let Some(input) = input else {
             if let Face::Human(_) = self.face {
                 print_line(&thread.id().to_string()).map_err(Failure::failed)?;
             }
-            thread.shutdown().await;
+            thread.close().await;
             return Ok(ExitCode::SUCCESS);
         };
-        let (sender, mut control) = mpsc::channel(8);
-        let signals = Signals::listen(sender, sessions).map_err(Failure::failed)?;
-        let said = vec![user_parts(parts)];
-        let mut unseen = false;
-        let run = RefCell::new(&mut *self);
-        let mut why = None;
-        let mut sink = |event: &Event| {
-            if let Event::TurnFailed(error) = event {
-                why = Some(error.message.clone());
-            }
-            let shown = run.borrow_mut().show(event);
-            unseen |= shown.is_break();
-            shown
-        };
-        let outcome = {
-            let mut turn = pin!(thread.run_turn(said, &mut control, &mut sink));
-            // Parts of a message are gathered while there are more at hand, and written before the turn
-            // waits for anything.
-            poll_fn(|context| {
-                let polled = turn.as_mut().poll(context);
-                // That nobody sees them is found out again with the next event.
-                let _ = run.borrow_mut().output.flush();
-                polled
-            })
-            .await
-        };
-        let stopped = thread.shutdown().await;
+        let mut turn = thread.turn(input);
+        if let Some(schema) = schema {
+            turn = turn.output_schema(&schema)?;
+        }
+        let signals = Signals::listen(turn.handle(), thread.clone()).map_err(Failure::failed)?;
+        let seen = self.watch(&mut turn).await;
+        let stopped = thread.close().await;
+        let result = turn.result();
         // Whoever interrupts a turn means its commands, too.
-        if outcome != Outcome::Interrupted {
+        if !matches!(result, Err(TurnError::Interrupted { .. })) {
             for command in stopped {
                 note(&format!(
                     "the turn is over, so `{command}`, which was still running, was ended"
@@ -280,27 +291,59 @@ impl Run {
                 face.hidden()
             ));
         }
-        let signal = signals.received();
-        match outcome {
-            Outcome::Completed => {
+        match result {
+            Ok(_) => {
                 self.deliver(output)?;
                 // A client that was not told of the end must not take it for one.
-                Ok(if unseen { ExitCode::from(code::FAILED) } else { ExitCode::SUCCESS })
+                Ok(if seen.is_break() { ExitCode::from(code::FAILED) } else { ExitCode::SUCCESS })
             }
-            Outcome::Failed(TurnErrorCause::Answer) => {
-                // The other face has shown it there.
-                if let Face::Json(_) = self.face
-                    && let Some(why) = why
-                {
-                    note(&why);
+            Err(TurnError::Interrupted { .. }) if seen.is_continue() => {
+                Ok(ExitCode::from(signals.received()))
+            }
+            Err(TurnError::Failed { failure, .. }) => Ok(ExitCode::from(match failure.cause {
+                TurnErrorCause::Limit => code::LIMIT,
+                TurnErrorCause::Answer => {
+                    // The other face has shown it there.
+                    if let Face::Json(_) = self.face {
+                        note(&failure.message);
+                    }
+                    code::FAILED
                 }
-                Ok(ExitCode::from(code::FAILED))
-            }
-            Outcome::Failed(TurnErrorCause::Limit) => Ok(ExitCode::from(code::LIMIT)),
-            Outcome::Failed(_) => Ok(ExitCode::from(code::FAILED)),
-            Outcome::Interrupted if unseen => Ok(ExitCode::from(code::FAILED)),
-            Outcome::Interrupted => Ok(ExitCode::from(signal)),
+                _ => code::FAILED,
+            })),
+            Err(_) => Ok(ExitCode::from(code::FAILED)),
         }
+    }
+
+    /// Shows the events of a turn to its end; breaks off when nobody could see one of them.
+    async fn watch(&mut self, turn: &mut Turn) -> ControlFlow<()> {
+        let handle = turn.handle();
+        let mut seen = ControlFlow::Continue(());
+        poll_fn(|context| {
+            loop {
+                match Pin::new(&mut *turn).poll_next(context) {
+                    Poll::Ready(Some(event)) => {
+                        let last = event.is_terminal();
+                        if self.show(&event).is_break() {
+                            seen = ControlFlow::Break(());
+                            // With nobody to see it, the rest is not wanted.
+                            if !last {
+                                handle.interrupt();
+                            }
+                        }
+                    }
+                    // Parts of a message are gathered while there are more at hand, and written before the
+                    // turn waits for anything.
+                    ended => {
+                        // That nobody sees them is found out again with the next event.
+                        let _ = self.output.flush();
+                        return ended.map(drop);
+                    }
+                }
+            }
+        })
+        .await;
+        seen
     }
 
     /// Shows an event; breaks off when nobody can see it any more.
@@ -389,14 +432,15 @@ const GATHERED_BYTES_MAX: usize = 16 * 1024;
 /// How long whoever writes a schema into a pipe may take.
 const SCHEMA_PATIENCE: Duration = Duration::from_secs(10);
 
-fn read_schema(path: &Path) -> Result<OutputSchema, Failure> {
+fn read_schema(path: &Path) -> Result<Value, Failure> {
     let shown = path.display();
-    let text = files::read_given(path, config::SCHEMA_BYTES_MAX as u64, SCHEMA_PATIENCE)
+    let text = files::read_given(path, heddle::session::SCHEMA_BYTES_MAX as u64, SCHEMA_PATIENCE)
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| FileError::NotText))
         .map_err(|error| {
             Failure::usage(anyhow!("--output-schema {shown} cannot be read: {error}"))
         })?;
-    bootstrap::output_schema(&text)
+    let read = check_output_schema(&text).map_err(|error| anyhow!("{error}"));
+    read.and_then(|()| Ok(serde_json::from_str(&text)?))
         .map_err(|error| Failure::usage(anyhow!("--output-schema {shown}: {error}")))
 }
 

@@ -12,14 +12,15 @@ use serde_json::{Value, json};
 
 use crate::args::SharedArgs;
 use crate::args::models::{AddArgs, ModelsCommand, ProbeArgs};
-use crate::bootstrap::HostEnv;
 use crate::failure::Failure;
-use crate::local;
+use crate::host;
 use crate::progress::Transfer;
 use crate::terminal::{self, Screen, note, print};
+use heddle::session::host::HostEnv;
+use heddle::session::local;
 
 pub(crate) fn run(shared: &SharedArgs, command: ModelsCommand) -> Result<ExitCode, Failure> {
-    let host = HostEnv::look(shared.directory.as_deref())?;
+    let host = host::look(shared.directory.as_deref())?;
     let models = local::models(&host.home, &host.env);
     match command {
         ModelsCommand::List { json } => list(&models, json),
@@ -162,7 +163,8 @@ fn probe(host: &HostEnv, models: &Models, args: &ProbeArgs) -> Result<ExitCode, 
     let about =
         look(&model).map_err(|problem| Failure::failed(anyhow!("{}: {problem}", model.name)))?;
     let start = local::start_word(&model, args.name.as_deref());
-    let ran = args.run.then(|| local::probe(host, &start)).transpose()?;
+    let ran = args.run.then(|| local::probe(host, &start, |notice| host::print_notice(&notice)));
+    let ran = ran.transpose()?;
     if args.json {
         let mut object = to_json(&model, &Ok(about));
         if let Some(ran) = ran {

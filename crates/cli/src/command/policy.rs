@@ -13,17 +13,18 @@ use stdx::visible;
 use tools::Shell;
 
 use crate::args::{ExplainArgs, SharedArgs};
-use crate::bootstrap::{self, HostEnv};
 use crate::failure::Failure;
-use crate::safety;
+use crate::host;
 use crate::terminal::print;
+use heddle::session::safety;
+use heddle::session::settings::{self, Settings};
 
 pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode, Failure> {
     let shared = args.shared.merge_over(before);
-    let host = HostEnv::look(shared.directory.as_deref())?;
-    let (config, _) = bootstrap::load_config(&host, &shared, false)?;
+    let host = host::look(shared.directory.as_deref())?;
+    let Settings { config, .. } = settings::load(&host, shared.preferences())?;
     let policy = Policy {
-        profile: safety::profile(&host, &config, &shared)?,
+        profile: safety::profile(&host, &config, &shared.preferences())?,
         approval: args.approval.map_or_else(|| safety::approval(&config), Into::into),
         rules: safety::rules(&host, &config, args.ignore_rules)?,
     };

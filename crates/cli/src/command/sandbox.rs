@@ -11,9 +11,10 @@ use sandbox::{Io, Process, SpawnError, SpawnRequest};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{SandboxArgs, SandboxCommand, SharedArgs};
-use crate::bootstrap::{self, HostEnv};
 use crate::failure::{Failure, code};
-use crate::safety;
+use crate::host;
+use heddle::session::safety;
+use heddle::session::settings::{self, Settings};
 
 /// Exit code of a command that could not be started, as of other programs that start commands.
 const NOT_STARTED: u8 = 125;
@@ -25,13 +26,13 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
         None => {}
     }
     let shared = args.shared.merge_over(before);
-    let host = HostEnv::look(shared.directory.as_deref())?;
-    let (config, odd) = bootstrap::load_config(&host, &shared, false)?;
-    for text in odd {
+    let host = host::look(shared.directory.as_deref())?;
+    let Settings { config, warnings, .. } = settings::load(&host, shared.preferences())?;
+    for text in warnings {
         // Nobody has to read warnings.
         crate::terminal::note(&format!("warning: {text}"));
     }
-    let profile = safety::profile(&host, &config, &shared)?;
+    let profile = safety::profile(&host, &config, &shared.preferences())?;
     let sandbox = safety::find_sandbox(&host, &config, profile.mode, args.level.map(Into::into))?;
     let policy = Policy {
         profile,

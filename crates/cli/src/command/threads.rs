@@ -12,6 +12,8 @@ mod undo;
 
 use std::process::ExitCode;
 
+use heddle::Heddle;
+use heddle::session::host::HostEnv;
 use protocol::id::ThreadId;
 use serde_json::{Value, json};
 use store::index::{Index, Summary};
@@ -19,14 +21,15 @@ use store::{Store, StoreError};
 
 use crate::args::SharedArgs;
 use crate::args::threads::ThreadsCommand;
-use crate::bootstrap::HostEnv;
 use crate::failure::Failure;
 use crate::find;
+use crate::host;
 use crate::terminal::{self, note, print};
 
 pub(crate) fn run(shared: &SharedArgs, command: ThreadsCommand) -> Result<ExitCode, Failure> {
-    let host = HostEnv::look(shared.directory.as_deref())?;
-    let threads = Threads { store: Store::new(&host.home), host };
+    let heddle = host::heddle(shared.directory.as_deref())?;
+    let kept = heddle.threads();
+    let threads = Threads { store: kept.store(), host: heddle.host().clone(), heddle, kept };
     match command {
         ThreadsCommand::List(args) => list::run(&threads, args),
         ThreadsCommand::Show(args) => show::run(&threads, &args),
@@ -48,19 +51,21 @@ pub(crate) fn run(shared: &SharedArgs, command: ThreadsCommand) -> Result<ExitCo
 
 /// The threads of the user's home.
 struct Threads {
+    heddle: Heddle,
     host: HostEnv,
+    kept: heddle::threads::Threads,
     store: Store,
 }
 
 impl Threads {
     /// Opens the index; making it anew shows how far it has come.
     fn index(&self) -> Result<Index, Failure> {
-        find::index(&self.host)
+        find::index(&self.heddle)
     }
 
     /// Finds the thread that is meant.
     fn resolve(&self, text: &str) -> Result<ThreadId, Failure> {
-        find::thread(&self.host, text)
+        find::thread(&self.heddle, text)
     }
 }
 

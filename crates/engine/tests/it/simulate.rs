@@ -94,7 +94,7 @@ fn play_thread(seed: u64, log: &mut Option<String>) -> Vec<&'static str> {
         happened.append(&mut world.happened);
         rng = world.rng;
         history = world.history;
-        TurnParts { context, usage, context_tokens, numbers } = world.turn.into_parts();
+        TurnParts { context, usage, context_tokens, numbers } = world.turn.take_parts();
     }
     happened
 }

@@ -151,13 +151,13 @@ impl Play {
             let turn = Turn::start(context, self.options.clone(), Vec::new(), said);
             self.turn = Some(turn);
         } else if let Some(said) = input.strip_prefix("again ") {
-            let parts = self.turn.take().unwrap().into_parts();
+            let parts = self.turn.take().unwrap().take_parts();
             let TurnParts { context, usage, context_tokens, numbers } = parts;
             let options = self.options.clone();
             let options = TurnOptions { usage, context_tokens, numbers, ..options };
             self.turn = Some(Turn::start(context, options, Vec::new(), vec![user_message(said)]));
         } else if input == "compact" {
-            let parts = self.turn.take().unwrap().into_parts();
+            let parts = self.turn.take().unwrap().take_parts();
             self.turn = Some(Turn::start_compaction(parts.context, self.options.clone()));
         } else if let Some(seconds) = input.strip_prefix("later ") {
             self.now_ms += seconds.parse::<u64>().unwrap() * 1000;

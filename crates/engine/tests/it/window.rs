@@ -97,7 +97,7 @@ impl Thread {
                 _ => {}
             }
         };
-        self.parts = Some(turn.into_parts());
+        self.parts = Some(turn.take_parts());
         outcome
     }
 

@@ -18,7 +18,8 @@ use protocol::id::ThreadId;
 use protocol::item::{Item, ItemBody};
 use providers::{Auth, Client, Endpoint, Identity, WireApi};
 use runtime::{
-    ApprovalFuture, Approver, Control, RequestOptions, ResumeState, Thread, ThreadOptions, Toolset,
+    ApprovalFuture, Approver, Control, EndpointModel, RequestOptions, ResumeState, Thread,
+    ThreadOptions, Toolset,
 };
 use sandbox::Sandbox;
 use serde_json::Value;
@@ -228,7 +229,6 @@ impl Host {
                 service_tier: None,
                 output_schema: None,
             },
-            dialect: None,
             limits: self.limits,
             retry: RetryLimits { request_max: 0, stream_max: 0 },
             context_window: None,
@@ -238,8 +238,8 @@ impl Host {
         };
         let client = Client::new(endpoint, &identity).unwrap();
         let tools = Toolset::new(tools, &[], sessions);
-        let mut thread =
-            Thread::new(id, client, tools, options, Vec::new(), ResumeState::default());
+        let model = Box::new(EndpointModel::new(client, None, tools.specs()));
+        let mut thread = Thread::new(id, model, tools, options, Vec::new(), ResumeState::default());
         if let Some(approver) = &self.approver {
             thread.set_approver(Arc::clone(approver) as Arc<dyn Approver>);
         }
@@ -253,8 +253,8 @@ impl Host {
         let mut events = Vec::new();
         let root = self.root();
         let outcome = runtime.block_on(async {
-            let mut sink = |event: &Event| {
-                events.extend(brief(event, &root));
+            let mut sink = |event: Event| {
+                events.extend(brief(&event, &root));
                 ControlFlow::Continue(())
             };
             let said = vec![user_message("go")];

@@ -19,7 +19,9 @@ use protocol::item::{Command, ItemBody, Status};
 use protocol::responses::{OutputBody, ToolSpec};
 use protocol::rollout::{PAGINATED, SessionMeta, TurnContext};
 use providers::{Auth, Client, Endpoint, Identity, WireApi};
-use runtime::{Journal, RequestOptions, ResumeState, Thread, ThreadOptions, Toolset};
+use runtime::{
+    EndpointModel, Journal, RequestOptions, ResumeState, Thread, ThreadOptions, Toolset,
+};
 use serde_json::{Value, json};
 use store::disk::{Disk, DiskFile, Entry, Metadata, Mode, RealDisk};
 use store::{NewThread, Store};
@@ -214,7 +216,6 @@ impl Host {
                 service_tier: None,
                 output_schema: None,
             },
-            dialect: None,
             limits: Limits::default(),
             retry: RetryLimits { request_max: 0, stream_max: 0 },
             context_window: None,
@@ -225,8 +226,8 @@ impl Host {
         let tool: Box<dyn Tool> = Box::new(Print { runs: Arc::clone(&self.runs) });
         let tools = Toolset::new(vec![tool], &[], Arc::new(Sessions::default()));
         let client = Client::new(endpoint, &identity).unwrap();
-        let mut thread =
-            Thread::new(id, client, tools, options, Vec::new(), ResumeState::default());
+        let model = Box::new(EndpointModel::new(client, None, tools.specs()));
+        let mut thread = Thread::new(id, model, tools, options, Vec::new(), ResumeState::default());
         thread.set_journal(Journal::new(log, Rollout::new(id, false, None)));
         thread
     }
@@ -267,8 +268,8 @@ impl Host {
         let mut ran = Ran::default();
         runtime.block_on(async {
             for _ in 0..turns {
-                let mut sink = |event: &Event| {
-                    ran.note(event, self, turns < 10);
+                let mut sink = |event: Event| {
+                    ran.note(&event, self, turns < 10);
                     ControlFlow::Continue(())
                 };
                 let said = vec![user_message("go")];

@@ -1,104 +1,109 @@
 //! Threads as the app-server opens, reads and moves them.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use policy::{Profile, SandboxMode};
-use protocol::event::Event;
+use heddle::session::settings;
+use heddle::{Error, Heddle, Notice, Profile, SandboxMode, Thread, ThreadSpec};
 use protocol::id::ThreadId;
-use runtime::Thread;
 use serde_json::value::{RawValue, to_raw_value};
 use server::message::RpcError;
 use server::past::PastThread;
 use server::request::{self, ItemsView, Settings, TurnsList};
 use server::wire::{self, Environment, GitInfo, Status, ThreadSettings};
 use server::{Loading, OpenedThread};
-use store::{ManageError, Store, StoreError};
-use tools::Sessions;
 
 use crate::args::{SandboxArg, SharedArgs};
-use crate::bootstrap::{self, HostEnv, Ready, ThreadRequest};
-use crate::failure::{Failure, code};
-use crate::past::Start;
+use crate::host;
 
 /// Makes or loads a thread.
 pub(super) fn open(
-    host: &HostEnv,
+    heddle: &Heddle,
     shared: &SharedArgs,
     loading: Loading,
     settings: &Settings,
     client: &str,
-) -> Result<(OpenedThread, Thread, Arc<Sessions>), RpcError> {
-    let start = match loading {
-        Loading::Start => Start::New,
+) -> Result<(OpenedThread, Thread), RpcError> {
+    let spec = match loading {
+        Loading::Start => ThreadSpec::new(),
         Loading::Resume { thread, .. } => {
-            refuse_archived(host, thread)?;
-            Start::Resume(thread)
+            refuse_archived(heddle, thread)?;
+            ThreadSpec::resume(thread)
         }
-        Loading::Fork { thread, .. } => Start::Fork(thread),
+        Loading::Fork { thread, .. } => ThreadSpec::fork(thread),
     };
     let turns =
         matches!(loading, Loading::Resume { turns: true, .. } | Loading::Fork { turns: true, .. });
-    let host = host.at(settings.cwd.as_deref().map(Path::new)).map_err(refused)?;
-    let shared = with_settings(shared, settings);
-    let (config, odd) = bootstrap::load_config(&host, &shared, false).map_err(refused)?;
-    let wanted = ThreadRequest {
-        start,
-        ephemeral: settings.ephemeral.unwrap_or(false),
-        ignore_rules: false,
-        output_schema: None,
-        shared: &shared,
-        originator: bootstrap::originator(&host.env).unwrap_or(client),
-        // What the reference says of whoever speaks this protocol to it.
-        source: "vscode",
+    let heddle = match settings.cwd.as_deref() {
+        Some(cwd) => heddle.at(Path::new(cwd)).map_err(refused)?,
+        None => heddle.clone(),
     };
-    let (ephemeral, originator) = (wanted.ephemeral, wanted.originator.to_owned());
-    let ready = bootstrap::thread(&host, &config, wanted).map_err(refused)?;
-    let Ready { thread, model, provider, sessions, profile, window, path, told, .. } = ready;
-    let id = thread.id();
-    let cwd = host.directory.display().to_string();
+    let preferences = with_settings(shared, settings).preferences();
+    let read_settings = settings::load(heddle.host(), preferences).map_err(refused)?;
+    let ephemeral = settings.ephemeral.unwrap_or(false);
+    let spec = spec
+        .directory(heddle.directory())
+        .settings(read_settings)
+        .ephemeral(ephemeral)
+        .originator(client)
+        // What the reference says of whoever speaks this protocol to it.
+        .source("vscode")
+        .on_notice(|notice| host::print_notice(&notice));
+    let thread = heddle.start_blocking(spec).map_err(refused)?;
+    let (id, facts) = (thread.id(), thread.facts());
+    let cwd = thread.directory().display().to_string();
+    let originator = facts.originator.clone();
     let shown = match loading {
-        Loading::Start => new_thread(&host, id, ephemeral, originator),
+        Loading::Start => new_thread(&heddle, id, ephemeral, originator),
         // A fork that is not kept is nowhere but in its source.
         Loading::Fork { thread: source, .. } if ephemeral => {
             let source_id = Some(source.to_string());
-            let forked = read(&host, source, turns, false)?;
-            let new = new_thread(&host, id, ephemeral, originator);
+            let forked = read(&heddle, source, turns, false)?;
+            let new = new_thread(&heddle, id, ephemeral, originator);
             wire::Thread { forked_from_id: source_id, turns: forked.turns, ..new }
         }
-        Loading::Resume { .. } | Loading::Fork { .. } => read(&host, id, turns, false)?,
+        Loading::Resume { .. } | Loading::Fork { .. } => read(&heddle, id, turns, false)?,
     };
+    let (model, provider) = (facts.model.clone(), facts.provider.clone());
     let shown = wire::Thread {
         environments: Some(vec![Environment::local(&cwd)]),
         model_provider: provider.clone(),
         model: Some(model.clone()),
         status: Status::Idle,
-        path: path.map(|path| path.display().to_string()),
+        path: facts.log_path.as_ref().map(|path| path.display().to_string()),
         cwd: cwd.clone(),
         can_accept_direct_input: Some(true),
         ..shown
     };
+    let (mut told, mut config_warnings) = (Vec::new(), Vec::new());
+    for notice in thread.notices() {
+        match notice {
+            Notice::Setting(text) => config_warnings.push(text.clone()),
+            Notice::Thread(_) | Notice::HistoryRepaired(_) => told.push(notice.to_string()),
+            _ => {}
+        }
+    }
+    let sandbox = sandbox(&facts.profile, thread.directory());
     let opened = OpenedThread {
         id,
         thread: shown,
-        running: ThreadSettings::new(model, provider, cwd, sandbox(&profile, &host.directory)),
-        usage: thread.usage(),
-        window,
-        told: told.into_iter().filter_map(notice_text).collect(),
-        config_warnings: odd,
+        running: ThreadSettings::new(model, provider, cwd, sandbox),
+        usage: facts.usage,
+        window: facts.context_window,
+        told,
+        config_warnings,
     };
-    Ok((opened, thread, sessions))
+    Ok((opened, thread))
 }
 
 /// Reads a thread from its files.
 pub(super) fn read(
-    host: &HostEnv,
+    heddle: &Heddle,
     thread: ThreadId,
     turns: bool,
     running: bool,
 ) -> Result<wire::Thread, RpcError> {
     let view = if turns { ItemsView::Full } else { ItemsView::NotLoaded };
-    let mut read = read_as(host, thread, view, running)?;
+    let mut read = read_as(heddle, thread, view, running)?;
     if !turns {
         read.turns = Vec::new();
     }
@@ -107,37 +112,37 @@ pub(super) fn read(
 
 /// Reads a page of turns.
 pub(super) fn list(
-    host: &HostEnv,
+    heddle: &Heddle,
     asked: &TurnsList,
     running: bool,
 ) -> Result<Box<RawValue>, RpcError> {
     let view = asked.items_view.unwrap_or_default();
-    let thread = read_as(host, asked.thread, view, running)?;
+    let thread = read_as(heddle, asked.thread, view, running)?;
     let page = server::page::page(thread.turns, asked)?;
     to_raw_value(&page).map_err(|error| RpcError::internal(error.to_string()))
 }
 
 /// Puts a thread into the archive.
-pub(super) fn archive(host: &HostEnv, thread: ThreadId) -> Result<(), RpcError> {
-    Store::new(&host.home).archive(thread).map_err(manage_error)
+pub(super) fn archive(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
+    heddle.threads().archive(thread).map_err(refused)
 }
 
 /// Takes a thread back from the archive.
-pub(super) fn unarchive(host: &HostEnv, thread: ThreadId) -> Result<wire::Thread, RpcError> {
-    Store::new(&host.home).unarchive(thread).map_err(manage_error)?;
-    read(host, thread, false, false)
+pub(super) fn unarchive(heddle: &Heddle, thread: ThreadId) -> Result<wire::Thread, RpcError> {
+    heddle.threads().unarchive(thread).map_err(refused)?;
+    read(heddle, thread, false, false)
 }
 
 fn read_as(
-    host: &HostEnv,
+    heddle: &Heddle,
     thread: ThreadId,
     view: ItemsView,
     running: bool,
 ) -> Result<wire::Thread, RpcError> {
-    let store = Store::new(&host.home);
+    let store = heddle.threads().store();
     let mut past = PastThread::new(view);
-    store.read(thread, &mut |line| past.line(line)).map_err(store_error)?;
-    let found = store.find(thread).map_err(store_error)?;
+    store.read(thread, &mut |line| past.line(line)).map_err(|error| refused(error.into()))?;
+    let found = store.find(thread).map_err(|error| refused(error.into()))?;
     // A name is a comfort; the thread is there without it.
     let names = store.names().unwrap_or_default();
     Ok(wire::Thread {
@@ -148,9 +153,9 @@ fn read_as(
     })
 }
 
-fn new_thread(host: &HostEnv, id: ThreadId, ephemeral: bool, originator: String) -> wire::Thread {
-    let now = i64::try_from(runtime::id::now_ms() / 1000).unwrap_or(i64::MAX);
-    let git = runtime::project::git_head(&host.directory);
+fn new_thread(heddle: &Heddle, id: ThreadId, ephemeral: bool, originator: String) -> wire::Thread {
+    let now = i64::try_from(heddle::now_ms() / 1000).unwrap_or(i64::MAX);
+    let git = heddle.git_head();
     wire::Thread {
         id: id.to_string(),
         session_id: id.to_string(),
@@ -207,8 +212,8 @@ fn sandbox(profile: &Profile, cwd: &Path) -> wire::Sandbox {
     }
 }
 
-fn refuse_archived(host: &HostEnv, thread: ThreadId) -> Result<(), RpcError> {
-    match Store::new(&host.home).find(thread).map_err(store_error)? {
+fn refuse_archived(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
+    match heddle.threads().find(thread).map_err(refused)? {
         Some(found) if found.archived => Err(RpcError::invalid(format!(
             "thread {thread} is archived; call thread/unarchive first"
         ))),
@@ -216,42 +221,24 @@ fn refuse_archived(host: &HostEnv, thread: ThreadId) -> Result<(), RpcError> {
     }
 }
 
-/// Says what happened to a thread while it was opened.
-fn notice_text(event: Event) -> Option<String> {
-    match event {
-        Event::Warning(text) => Some(text),
-        Event::HistoryRepaired(repairs) => {
-            Some(repairs.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-        }
-        _ => None,
-    }
-}
-
-fn refused(failure: Failure) -> RpcError {
-    let Failure { code, error } = failure;
-    if let Some(error @ StoreError::NotFound(_)) = error.downcast_ref::<StoreError>() {
-        return RpcError::invalid(error.to_string());
-    }
-    let message = format!("{error:#}");
-    match code {
-        code::USAGE => RpcError::invalid(message),
-        _ => RpcError::internal(message),
-    }
-}
-
-fn store_error(error: StoreError) -> RpcError {
+fn refused(error: Error) -> RpcError {
     match error {
-        StoreError::NotFound(id) => {
+        Error::NoSuchThread { id, .. } => {
             RpcError::invalid(format!("no rollout found for thread id {id}"))
         }
-        error => RpcError::internal(error.to_string()),
+        // Whoever has it may be done soon.
+        Error::Settings(_) | Error::ThreadInUse(_) => RpcError::invalid(chain(&error)),
+        error => RpcError::internal(chain(&error)),
     }
 }
 
-fn manage_error(error: ManageError) -> RpcError {
-    match error {
-        ManageError::Store(error) => store_error(error),
-        // Whoever has it may be done soon.
-        error => RpcError::invalid(error.to_string()),
+/// Writes an error with what caused it.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(next) = cause {
+        text.push_str(&format!(": {next}"));
+        cause = next.source();
     }
+    text
 }

@@ -23,11 +23,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::with_model;
 use crate::args::SharedArgs;
 use crate::args::daemon::{RunArgs, ServeArgs};
-use crate::bootstrap::{self, HostEnv};
 use crate::failure::{Failure, code};
-use crate::local;
-use crate::safety;
 use crate::terminal::note;
+use heddle::session::host::HostEnv;
+use heddle::session::local;
+use heddle::session::safety;
+use heddle::session::settings;
 
 /// Says the same as [`SPIN`] in another way; then the user has chosen.
 const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
@@ -57,8 +58,8 @@ pub(super) fn run(
     if cfg!(feature = "local") {
         with_own_environment(host);
     }
-    let (config, odd) = bootstrap::load_config(host, shared, false)?;
-    for text in odd {
+    let settings::Settings { config, warnings, .. } = settings::load(host, shared.preferences())?;
+    for text in warnings {
         note(&format!("warning: {text}"));
     }
     let serve = with_model(args.serve, shared).or(&config.daemon);
@@ -241,7 +242,7 @@ fn tools(host: &HostEnv, config: &Config) -> Result<Settings, Failure> {
                 // Not where the daemon itself is: its folder is hidden from commands.
                 Place::new(sandbox, host.home.clone(), env, memory_bytes_max)
             }
-            Err(failure) => Place::nowhere(&failure.error.to_string()),
+            Err(error) => Place::nowhere(&error.to_string()),
         }
     } else {
         Place::nowhere("no tool needs a sandbox")

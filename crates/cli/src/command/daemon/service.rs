@@ -12,9 +12,9 @@ use infer::service::{Service, ServiceManager, Step};
 use super::{note, ourselves, print, with_model};
 use crate::args::SharedArgs;
 use crate::args::daemon::ServeArgs;
-use crate::bootstrap::HostEnv;
 use crate::failure::Failure;
-use crate::local;
+use heddle::session::host::HostEnv;
+use heddle::session::local;
 
 /// Writes the file of the service, and has it kept from now on.
 pub(super) fn install(

@@ -12,9 +12,9 @@ use stdx::Redacted;
 
 use super::{bytes, note, print};
 use crate::args::models::PullArgs;
-use crate::bootstrap::HostEnv;
 use crate::failure::{Failure, code};
 use crate::progress::Transfer;
+use heddle::session::host::HostEnv;
 
 pub(super) fn run(host: &HostEnv, models: &Models, args: &PullArgs) -> Result<ExitCode, Failure> {
     let wanted = ModelRequest::parse(&args.wanted).map_err(Failure::usage)?;

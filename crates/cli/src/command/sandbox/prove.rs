@@ -39,8 +39,8 @@ mod linux {
     use super::*;
     use crate::args::ProveModeArg;
     use crate::failure::code;
-    use crate::safety::OURSELVES;
     use crate::terminal::{self, Screen};
+    use heddle::session::safety::OURSELVES;
 
     pub(crate) fn attempt(name: &str, ground: &Path) -> Result<ExitCode, Failure> {
         let told = prove::attempt(name, ground).map_err(Failure::usage)?;

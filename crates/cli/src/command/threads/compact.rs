@@ -1,19 +1,17 @@
 //! `heddle threads compact`.
 
 use std::io::Write as _;
-use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use engine::Outcome;
 use faces::human::{Human, Terminals};
+use futures_util::StreamExt as _;
+use heddle::{Notice, ThreadSpec, TurnError};
 use protocol::event::Event;
-use tokio::sync::mpsc;
 
 use super::{Threads, print};
-use crate::args::{ExecFlags, SharedArgs};
-use crate::bootstrap::{self, Ready, ThreadRequest};
+use crate::args::SharedArgs;
 use crate::failure::{Failure, code};
-use crate::past::Start;
+use crate::host;
 use crate::signals::Signals;
 use crate::terminal::Screen;
 
@@ -24,39 +22,37 @@ pub(super) fn run(
     thread: &str,
 ) -> Result<ExitCode, Failure> {
     let id = threads.resolve(thread)?;
-    let flags = ExecFlags { shared: shared.clone(), ..ExecFlags::default() };
-    let (config, odd) = bootstrap::load_config(&threads.host, shared, false)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::failed)?;
     let done = runtime.block_on(async {
-        let wanted = ThreadRequest::exec(&threads.host, &flags, Start::Resume(id));
-        let ready = bootstrap::thread(&threads.host, &config, wanted)?;
-        let Ready { mut thread, sessions, told, .. } = ready;
+        let spec = ThreadSpec::resume(id)
+            .directory(threads.heddle.directory())
+            .preferences(shared.preferences())
+            .originator(host::EXEC)
+            .on_notice(|notice| host::print_notice(&notice));
+        let thread = threads.heddle.start_blocking(spec)?;
         let mut human = Human::new(Screen::of_stderr().colors, false, Terminals::default());
         let mut say = |event: &Event| {
             // Progress that nobody reads is no reason to stop.
             for piece in human.render(event) {
                 let _ = std::io::stderr().write_all(piece.text.as_bytes());
             }
-            ControlFlow::Continue(())
         };
-        for event in odd.into_iter().map(Event::Warning).chain(told) {
-            let _ = say(&event);
+        thread.notices().iter().filter_map(Notice::to_event).for_each(|event| say(&event));
+        let before = thread.history_len().unwrap_or_default();
+        let mut turn = thread.compact();
+        let signals = Signals::listen(turn.handle(), thread.clone()).map_err(Failure::failed)?;
+        while let Some(event) = turn.next().await {
+            say(&event);
         }
-        let (sender, mut control) = mpsc::channel(8);
-        let signals = Signals::listen(sender, sessions).map_err(Failure::failed)?;
-        let before = thread.items();
-        let outcome = thread.compact(&mut control, &mut say).await;
-        let after = thread.items();
-        thread.shutdown().await;
-        match outcome {
-            Outcome::Completed => {
-                print(&format!("{id}: the history has {after} items, after {before}\n"))
-            }
-            Outcome::Failed(_) => Ok(ExitCode::from(code::FAILED)),
-            Outcome::Interrupted => Ok(ExitCode::from(signals.received())),
+        let after = thread.history_len().unwrap_or_default();
+        thread.close().await;
+        match turn.result() {
+            Ok(_) => print(&format!("{id}: the history has {after} items, after {before}\n")),
+            Err(TurnError::Interrupted { .. }) => Ok(ExitCode::from(signals.received())),
+            Err(_) => Ok(ExitCode::from(code::FAILED)),
         }
     });
     runtime.shutdown_background();

@@ -66,7 +66,7 @@ fn export_to(
         Failure::failed(anyhow::Error::from(error).context(format!("{shown} could not be written")))
     };
     // A name that nobody else has: what is there is not ours to write over.
-    let random = runtime::id::thread()
+    let random = heddle::new_thread_id()
         .map_err(|error| Failure::failed(anyhow!("no random numbers: {error}")))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().take(NAME_CHARS_MAX).collect();

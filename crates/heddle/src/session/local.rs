@@ -1,24 +1,23 @@
 //! Models on this machine: which one is meant, and the daemon that runs it.
 
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::anyhow;
 use config::Config;
-use infer::client::{self, Health, Launch, Progress};
+pub use infer::client::Progress;
+use infer::client::{self, Health, Launch};
 use infer::home::Home;
 use infer::models::name::EMBEDDED;
 use infer::models::{Model, Models, ModelsError};
 use providers::Socket;
 use serde_json::Value;
 
-use crate::bootstrap::HostEnv;
-use crate::failure::Failure;
-use crate::provider;
-use crate::safety::OURSELVES;
-use crate::terminal::{Screen, note};
+use crate::error::Error;
+use crate::notice::{Notice, Observer};
+use crate::session::host::HostEnv;
+use crate::session::provider;
+use crate::session::safety::OURSELVES;
 
 /// The provider that is the daemon of this machine.
 pub(crate) const PROVIDER: &str = "local";
@@ -34,25 +33,25 @@ pub(crate) struct Chosen {
 }
 
 /// Names the models of a home.
-pub(crate) fn models(home: &Path, env: &HashMap<String, String>) -> Models {
+pub fn models(home: &Path, env: &HashMap<String, String>) -> Models {
     Models::new(home, model_folders(env).collect())
 }
 
 /// Lists the folders of models that the environment names.
-pub(crate) fn model_folders(env: &HashMap<String, String>) -> impl Iterator<Item = PathBuf> {
+pub fn model_folders(env: &HashMap<String, String>) -> impl Iterator<Item = PathBuf> {
     let folders = env.get("HEDDLE_MODEL_PATH").map(String::as_str).unwrap_or_default();
     folders.split(':').filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// Names the files of the daemon of a home.
-pub(crate) fn daemon(host: &HostEnv) -> Home {
+pub fn daemon(host: &HostEnv) -> Home {
     let runtime = host.env.get("XDG_RUNTIME_DIR").filter(|value| !value.is_empty());
     Home::new(&host.home, runtime.map(Path::new))
 }
 
 /// Decides whether a model on this machine is used: where the user asks for one, and where there is no key for
 /// anything else and a model is here.
-pub(crate) fn choose(host: &HostEnv, config: &Config) -> Result<Option<Chosen>, Failure> {
+pub(crate) fn choose(host: &HostEnv, config: &Config) -> Result<Option<Chosen>, Error> {
     // A table of that name is the user's own provider.
     let asked = config.model_provider.as_deref() == Some(PROVIDER)
         && !config.model_providers.contains_key(PROVIDER);
@@ -66,7 +65,7 @@ pub(crate) fn choose(host: &HostEnv, config: &Config) -> Result<Option<Chosen>, 
         Ok::<_, ModelsError>(Chosen { model, start, for_want_of_a_key })
     };
     if asked {
-        return chosen(false).map(Some).map_err(Failure::usage);
+        return chosen(false).map(Some).map_err(Error::settings);
     }
     // Without the engine there would be nothing to run it.
     if !cfg!(feature = "local") || !provider::lacks_a_key(config, &host.env) {
@@ -78,45 +77,46 @@ pub(crate) fn choose(host: &HostEnv, config: &Config) -> Result<Option<Chosen>, 
 
 /// Says how the daemon finds a model that was named so: by its file, if that is how it was named, since another of the
 /// same name may be here. The daemon has a directory of its own.
-pub(crate) fn start_word(model: &Model, named: Option<&str>) -> String {
+pub fn start_word(model: &Model, named: Option<&str>) -> String {
     let file = named.filter(|name| name.contains('/')).and_then(|_| model.path.canonicalize().ok());
     file.and_then(|file| file.to_str().map(str::to_owned)).unwrap_or_else(|| model.name.clone())
 }
 
 /// Says which model is used, if nobody asked for it.
-pub(crate) fn tell(chosen: &Chosen, config: &Config, may_write: bool) {
+pub(crate) fn tell(chosen: &Chosen, config: &Config, may_write: bool, observer: &Observer) {
     if !chosen.for_want_of_a_key {
         return;
     }
     // A user who has set up a provider expects that it is used.
     if let Some(id) = config.model_providers.keys().min() {
-        note(&format!(
-            "warning: config.toml defines the model provider {id} and chooses none: add \
-             model_provider = \"{id}\" at its top, or give -c model_provider={id}"
-        ));
+        observer.tell(Notice::ProviderNotChosen { provider: id.clone() });
     }
-    let name = &chosen.model.name;
-    let smoke = if *name == EMBEDDED.name {
-        ", which is for smoke tests only (`heddle models pull gpt-oss-20b` gets one for real work)"
-    } else {
-        ""
-    };
-    let write = if may_write {
-        "; its commands may write in this directory (-s read-only forbids it)"
-    } else {
-        ""
-    };
-    note(&format!("OPENAI_API_KEY is not set: using the local model {name}{smoke}{write}"));
+    let model = chosen.model.name.clone();
+    let smoke_test = model == EMBEDDED.name;
+    observer.tell(Notice::UsingLocalModel { model, smoke_test, may_write });
 }
 
 /// Returns when the daemon answers and has the model; starts it if need be.
-pub(crate) fn ensure(host: &HostEnv, model: &str) -> Result<(Home, Health), Failure> {
+pub(crate) fn ensure(
+    host: &HostEnv,
+    model: &str,
+    observer: &Observer,
+) -> Result<(Home, Health), Error> {
     let home = daemon(host);
     let models = models(&host.home, &host.env);
-    let health = watching(&format!("the local daemon with {model}"), |progress| {
-        started(&home, &models, model, progress)
-    });
-    Ok((home, health.map_err(|problem| Failure::failed(anyhow!(problem)))?))
+    let mut began = false;
+    let mut progress = |progress| {
+        began = true;
+        observer.tell(match progress {
+            Progress::Started => Notice::DaemonStarting { model: model.to_owned() },
+            Progress::Loading(part) => Notice::DaemonLoading(part),
+        });
+    };
+    let health = started(&home, &models, model, &mut progress);
+    if began {
+        observer.tell(Notice::DaemonStarted);
+    }
+    Ok((home, health.map_err(Error::LocalModel)?))
 }
 
 /// Names where the daemon of a home listens. If it has left meanwhile, the next request starts it again.
@@ -147,28 +147,13 @@ fn started(
         .map_err(|error| format!("{error}; or use another model (`heddle models list`)"))
 }
 
-/// Says what is being started, and on a terminal how far it is.
-pub(crate) fn watching<T>(what: &str, work: impl FnOnce(&mut dyn FnMut(Progress)) -> T) -> T {
-    let screen = Screen::of_stderr();
-    let mut drawn = false;
-    let done = work(&mut |progress| match progress {
-        Progress::Started => note(&format!("starting {what}")),
-        Progress::Loading(part) if screen.terminal => {
-            let percent = (part * 100.0).clamp(0.0, 100.0);
-            // With nobody to see it, there is nobody to tell that either.
-            let _ = write!(std::io::stderr(), "\r\x1b[Kloading the model: {percent:.0} %");
-            drawn = true;
-        }
-        Progress::Loading(_) => {}
-    });
-    if drawn {
-        let _ = std::io::stderr().write_all(b"\r\x1b[K");
-    }
-    done
-}
-
 /// Runs a model through the daemon, and says how well that went.
-pub(crate) fn probe(host: &HostEnv, model: &str) -> Result<Value, Failure> {
-    let (home, health) = ensure(host, model)?;
-    infer::probe::run(home.socket(), &health.model).map_err(Failure::failed)
+pub fn probe(
+    host: &HostEnv,
+    model: &str,
+    observer: impl Fn(Notice) + Send + Sync + 'static,
+) -> Result<Value, Error> {
+    let (home, health) = ensure(host, model, &Observer::new(observer))?;
+    let ran = infer::probe::run(home.socket(), &health.model);
+    ran.map_err(|error| Error::LocalModel(error.to_string()))
 }

@@ -1,10 +1,8 @@
 //! Opening a thread: a new one, one that goes on, one that goes on from another.
 
-use anyhow::anyhow;
 use engine::context::user_message;
 use engine::prompt;
 use history::{Checked, Entry, Fold, Folded, Ignored, Origin, Profile};
-use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::open::Raw;
 use protocol::responses::{CallOutput, KnownItem};
@@ -12,17 +10,19 @@ use protocol::rollout::{CallReturned, Line, Record, SessionMeta};
 use runtime::ResumeState;
 use serde_json::json;
 use serde_json::value::to_raw_value;
-use store::{Log, NewThread, OpenError, ReadReport, Store, StoreError};
+use store::{Log, NewThread, ReadReport, Store};
 
-use crate::failure::Failure;
+use crate::error::Error;
+use crate::notice::{Notice, Observer};
 
 /// How many damages are named one by one.
 const DAMAGES_NAMED_MAX: usize = 5;
 
 /// What a run begins with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Start {
     /// Nothing.
+    #[default]
     New,
     /// A thread, to go on with.
     Resume(ThreadId),
@@ -41,8 +41,6 @@ pub(crate) struct OpenedThread {
     pub(crate) past: ResumeState,
     /// The base instructions that it has always had.
     pub(crate) instructions: Option<String>,
-    /// What the user should know about it.
-    pub(crate) told: Vec<Event>,
 }
 
 /// Opens the thread that `start` names; `meta` describes this run.
@@ -52,42 +50,36 @@ pub(crate) fn open(
     ephemeral: bool,
     meta: SessionMeta,
     profile: &Profile,
-) -> Result<OpenedThread, Failure> {
-    let new_id = runtime::id::thread().map_err(|error| anyhow!("no random numbers: {error}"));
+    observer: &Observer,
+) -> Result<OpenedThread, Error> {
+    let new_id = || runtime::id::thread().map_err(Error::no_random_numbers);
     match start {
         Start::New => {
-            let id = new_id.map_err(Failure::failed)?;
+            let id = new_id()?;
             let log = if ephemeral {
                 None
             } else {
                 let meta = SessionMeta { id: Some(id), session_id: Some(id.to_string()), ..meta };
-                Some(store.create(NewThread { id, meta }).map_err(open_failure)?)
+                Some(store.create(NewThread { id, meta })?)
             };
-            Ok(OpenedThread {
-                id,
-                log,
-                past: ResumeState::default(),
-                instructions: None,
-                told: Vec::new(),
-            })
+            Ok(OpenedThread { id, log, past: ResumeState::default(), instructions: None })
         }
         Start::Resume(id) => {
             let mut fold = Fold::default();
             let (mut log, report) = if ephemeral {
                 let report = store.read(id, &mut |line| fold.line(line));
-                (None, report.map_err(OpenError::Store).map_err(open_failure)?)
+                (None, report?)
             } else {
-                let (log, report) =
-                    store.open(id, &mut |line| fold.line(line)).map_err(open_failure)?;
+                let (log, report) = store.open(id, &mut |line| fold.line(line))?;
                 (Some(log), report)
             };
             let mut folded = settle(store, id, fold.finish())?;
             heal(&mut folded, log.as_mut(), prompt::PROCESS_ENDED)?;
             note_maker(id, &folded, log.as_mut(), profile)?;
-            Ok(opened(id, log, folded, &report, profile))
+            Ok(opened(id, log, folded, &report, profile, observer))
         }
         Start::Fork(source) => {
-            let id = new_id.map_err(Failure::failed)?;
+            let id = new_id()?;
             let mut fold = Fold::default();
             let mut sink = |line: &Line<'_>| fold.line(line);
             let meta = SessionMeta {
@@ -97,32 +89,32 @@ pub(crate) fn open(
                 ..meta
             };
             let (mut log, report) = if ephemeral {
-                let report = store.read(source, &mut sink).map_err(OpenError::Store);
-                (None, report.map_err(open_failure)?)
+                let report = store.read(source, &mut sink).map_err(Error::from);
+                (None, report?)
             } else {
                 let forked = store.fork(source, NewThread { id, meta }, None, &mut sink);
-                let (log, report) = forked.map_err(open_failure)?;
+                let (log, report) = forked?;
                 (Some(log), report)
             };
             let mut folded = settle(store, source, fold.finish())?;
             if let Some(log) = &mut log {
                 // The fork is there from now on, whether anything is said in it or not.
-                log.append(&[]).map_err(Failure::failed)?;
+                log.append(&[]).map_err(Error::storage)?;
             }
             heal(&mut folded, log.as_mut(), prompt::FORKED_MIDWAY)?;
             note_maker(id, &folded, log.as_mut(), profile)?;
-            Ok(opened(id, log, folded, &report, profile))
+            Ok(opened(id, log, folded, &report, profile, observer))
         }
     }
 }
 
 /// Brings back what compactions replaced in turns that were rolled back.
-pub(crate) fn settle(store: &Store, id: ThreadId, folded: Folded) -> Result<Folded, Failure> {
+pub(crate) fn settle(store: &Store, id: ThreadId, folded: Folded) -> Result<Folded, Error> {
     settle_without(store, id, folded, Ignored::default())
 }
 
 /// Folds a thread as if a compaction, and all after it, had not happened.
-pub(crate) fn before(store: &Store, id: ThreadId, compaction: u64) -> Result<Folded, Failure> {
+pub(crate) fn before(store: &Store, id: ThreadId, compaction: u64) -> Result<Folded, Error> {
     let ignored = Ignored { from: Some(compaction), ..Ignored::default() };
     let folded = fold_again(store, id, &ignored)?;
     settle_without(store, id, folded, ignored)
@@ -133,7 +125,7 @@ fn settle_without(
     id: ThreadId,
     mut folded: Folded,
     mut ignored: Ignored,
-) -> Result<Folded, Failure> {
+) -> Result<Folded, Error> {
     while !folded.rolled_back.is_empty() {
         ignored.single.append(&mut folded.rolled_back);
         folded = fold_again(store, id, &ignored)?;
@@ -141,10 +133,10 @@ fn settle_without(
     Ok(folded)
 }
 
-fn fold_again(store: &Store, id: ThreadId, ignored: &Ignored) -> Result<Folded, Failure> {
+fn fold_again(store: &Store, id: ThreadId, ignored: &Ignored) -> Result<Folded, Error> {
     let mut fold = Fold::ignoring(ignored.clone());
     let report = store.read(id, &mut |line| fold.line(line));
-    report.map_err(OpenError::Store).map_err(open_failure)?;
+    report.map_err(Error::from)?;
     Ok(fold.finish())
 }
 
@@ -155,7 +147,7 @@ fn note_maker(
     folded: &Folded,
     log: Option<&mut Log>,
     profile: &Profile,
-) -> Result<(), Failure> {
+) -> Result<(), Error> {
     let last = folded.model_id.and_then(|index| folded.model_ids.get(usize::from(index)));
     let (Some(log), true) = (log, last.is_none_or(|last| *last != profile.model_id)) else {
         return Ok(());
@@ -169,20 +161,12 @@ fn note_maker(
         },
     });
     let record = to_raw_value(&event).map(|raw| Record::EventMsg(Raw::from(raw)));
-    log.append(&[record.map_err(Failure::failed)?]).map_err(Failure::failed)
-}
-
-/// Says what a thread that cannot be opened means for the program.
-pub(crate) fn open_failure(error: OpenError) -> Failure {
-    match &error {
-        OpenError::Store(StoreError::NotFound(_)) => Failure::usage(error),
-        _ => Failure::failed(error),
-    }
+    log.append(&[record.map_err(Error::storage)?]).map_err(Error::storage)
 }
 
 /// Ends the turn that the last process was in when it ended: its calls get outputs, and the model is
 /// told. Nothing of it is run again.
-fn heal(folded: &mut Folded, log: Option<&mut Log>, words: &str) -> Result<(), Failure> {
+fn heal(folded: &mut Folded, log: Option<&mut Log>, words: &str) -> Result<(), Error> {
     let Some(turn) = folded.open_turn.clone() else {
         // Somebody else ended the turn, and did not know of outputs that only we keep early.
         let returned = std::mem::take(&mut folded.returned);
@@ -197,7 +181,7 @@ fn heal(folded: &mut Folded, log: Option<&mut Log>, words: &str) -> Result<(), F
         let event = to_raw_value(&aborted).map(|raw| Record::EventMsg(Raw::from(raw)));
         let mut records: Vec<_> = wires.iter().cloned().map(Record::ResponseItem).collect();
         records.extend(event);
-        log.append(&records).map_err(Failure::failed)?;
+        log.append(&records).map_err(Error::storage)?;
     }
     let entry = |wire| Entry { wire, origin: Origin::Turn, model_id: None };
     folded.entries.extend(wires.into_iter().map(entry));
@@ -225,14 +209,15 @@ fn opened(
     folded: Folded,
     report: &ReadReport,
     profile: &Profile,
+    observer: &Observer,
 ) -> OpenedThread {
-    let mut told: Vec<_> = damages(id, report).into_iter().map(Event::Warning).collect();
+    damages(id, report).into_iter().for_each(|text| observer.tell(Notice::Thread(text)));
     let last_model = folded.last.as_ref().map(|last| last.model.as_str());
     if let Some(last) =
         last_model.filter(|last| !last.is_empty() && *last != profile.model_id.model)
     {
         let now = &profile.model_id.model;
-        told.push(Event::Warning(format!(
+        observer.tell(Notice::Thread(format!(
             "the thread was last run with the model {last} and goes on with {now}; -m {last} takes \
              the old one"
         )));
@@ -241,17 +226,11 @@ fn opened(
     let Checked { entries, mut repairs } = history::check(entries, &model_ids, profile);
     repairs.splice(0..0, left_out.repair());
     if !repairs.is_empty() {
-        told.push(Event::HistoryRepaired(repairs));
+        observer.tell(Notice::HistoryRepaired(repairs));
     }
     let instructions = meta.and_then(|meta| meta.base_instructions).map(|base| base.text);
     let instructions = instructions.filter(|text| !text.trim().is_empty());
-    OpenedThread {
-        id,
-        log,
-        past: ResumeState { entries, usage, context_tokens },
-        instructions,
-        told,
-    }
+    OpenedThread { id, log, past: ResumeState { entries, usage, context_tokens }, instructions }
 }
 
 /// Names what could not be read.

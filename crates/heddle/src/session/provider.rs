@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
 use config::{Config, Provider, WireApi};
 use engine::retry::RetryLimits;
 use infer::serve::{PROTOCOL, PROTOCOL_HEADER};
@@ -13,7 +12,8 @@ use stdx::Redacted;
 use stream::dialect::{Format, Options};
 use stream::document::Path;
 
-use crate::local;
+use crate::error::Error;
+use crate::session::local;
 
 /// The provider that exists without configuration.
 const BUILT_IN: &str = "openai";
@@ -64,7 +64,7 @@ pub(crate) fn lacks_a_key(config: &Config, env: &HashMap<String, String>) -> boo
 }
 
 /// Finds the provider that the configuration names and fills in what comes from the environment.
-pub(crate) fn resolve(config: &Config, env: &HashMap<String, String>) -> anyhow::Result<Resolved> {
+pub(crate) fn resolve(config: &Config, env: &HashMap<String, String>) -> Result<Resolved, Error> {
     let id = config.model_provider.as_deref().unwrap_or(BUILT_IN);
     let built_in = Provider { requires_openai_auth: true, ..Provider::default() };
     let provider = match config.model_providers.get(id) {
@@ -73,11 +73,11 @@ pub(crate) fn resolve(config: &Config, env: &HashMap<String, String>) -> anyhow:
         None => {
             let mut known: Vec<_> = config.model_providers.keys().map(String::as_str).collect();
             known.extend([BUILT_IN, local::PROVIDER]);
-            bail!(
+            return Err(Error::settings(format!(
                 "model provider `{id}` is not defined: add a [model_providers.{id}] table to \
                  config.toml, or choose one of: {}",
                 known.join(", ")
-            );
+            )));
         }
     };
     let dialect = dialect(id, provider)?;
@@ -114,7 +114,7 @@ pub(crate) fn resolve(config: &Config, env: &HashMap<String, String>) -> anyhow:
     Ok(Resolved { endpoint, retry, dialect })
 }
 
-fn dialect(id: &str, provider: &Provider) -> anyhow::Result<Option<TextDialect>> {
+fn dialect(id: &str, provider: &Provider) -> Result<Option<TextDialect>, Error> {
     let set = match provider {
         Provider { call_paths, .. } if !call_paths.is_empty() => Some("call_paths"),
         Provider { calls_in_arguments: true, .. } => Some("calls_in_arguments"),
@@ -122,49 +122,56 @@ fn dialect(id: &str, provider: &Provider) -> anyhow::Result<Option<TextDialect>>
     };
     let Some(name) = &provider.dialect else {
         if let Some(setting) = set {
-            bail!(
+            return Err(Error::settings(format!(
                 "model provider `{id}` has `{setting}` without a `dialect` that reads documents: \
                  add dialect = \"toolcall_v2\", or remove it"
-            );
+            )));
         }
         return Ok(None);
     };
     if provider.wire_api != WireApi::Chat {
-        bail!(
+        return Err(Error::settings(format!(
             "model provider `{id}` has a `dialect`, which is read only with wire_api = \"chat\": \
              the Responses API sends calls as calls; remove it, or set `wire_api`"
-        );
+        )));
     }
     match Format::named(name) {
         Some(format) if format.is_of_text() => {
             if let Some(setting) = set.filter(|_| !format.reads_documents()) {
-                bail!(
+                return Err(Error::settings(format!(
                     "model provider `{id}` has `{setting}`, which the dialect `{name}` does not read: \
                      it has no documents; choose toolcall_v2, legacy_json or auto, or remove it"
-                );
+                )));
             }
             let paths = provider.call_paths.iter().enumerate().map(|(entry, path)| {
-                Path::parse(path).with_context(|| {
-                    format!("entry {} of `call_paths` of model provider `{id}`", entry + 1)
+                Path::parse(path).map_err(|error| {
+                    let entry = entry + 1;
+                    Error::settings(format!(
+                        "entry {entry} of `call_paths` of model provider `{id}`: {error}"
+                    ))
                 })
             });
             // A model that calls has thought enough, also when it forgets to say so.
             let options = Options {
                 tool_call_ends_reasoning: true,
-                paths: paths.collect::<anyhow::Result<_>>()?,
+                paths: paths.collect::<Result<_, Error>>()?,
                 calls_in_arguments: provider.calls_in_arguments,
                 ..Options::default()
             };
             Ok(Some(TextDialect { format, options }))
         }
-        Some(_) => bail!(
-            "the dialect `{name}` of model provider `{id}` is what a provider sends over HTTP, not \
+        Some(_) => {
+            return Err(Error::settings(format!(
+                "the dialect `{name}` of model provider `{id}` is what a provider sends over HTTP, not \
              what a model writes: remove it, or choose another (`heddle debug decode --list`)"
-        ),
-        None => bail!(
-            "the dialect `{name}` of model provider `{id}` is not known; \
+            )));
+        }
+        None => {
+            return Err(Error::settings(format!(
+                "the dialect `{name}` of model provider `{id}` is not known; \
              `heddle debug decode --list` names them all"
-        ),
+            )));
+        }
     }
 }
 
@@ -182,15 +189,15 @@ fn base_url(
     provider: &Provider,
     config: &Config,
     env: &HashMap<String, String>,
-) -> anyhow::Result<String> {
+) -> Result<String, Error> {
     if let Some(base_url) = &provider.base_url {
         return Ok(base_url.clone());
     }
     if !provider.requires_openai_auth {
-        return Err(anyhow!(
+        return Err(Error::settings(format!(
             "model provider `{id}` has no `base_url`: add the address of its endpoint, such as \
              http://127.0.0.1:8080/v1"
-        ));
+        )));
     }
     let configured = config.openai_base_url.as_ref().or_else(|| env.get("OPENAI_BASE_URL"));
     Ok(configured.filter(|url| !url.is_empty()).map_or(OPENAI_BASE_URL, String::as_str).to_owned())

@@ -4,8 +4,9 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::anyhow;
 use config::{Config, TrustLevel};
 use policy::{
     ApprovalPolicy, CommandRequest, EnvironmentPolicy, Granular, Inherit, Policy, PrefixRule,
@@ -13,13 +14,27 @@ use policy::{
 };
 use sandbox::{Level, Limits, Sandbox};
 
-use crate::args::{SandboxArg, SharedArgs};
-use crate::bootstrap::HostEnv;
-use crate::failure::Failure;
-use crate::provider;
+use crate::error::Error;
+use crate::session::host::HostEnv;
+use crate::session::provider;
+use crate::session::settings::Preferences;
+
+/// Builds a sandbox if this process was started to do that, and returns its exit code; none in every other process.
+///
+/// Call it first thing in `main`: see the crate's documentation.
+pub fn sandbox_helper() -> Option<ExitCode> {
+    let code = sandbox::helper_main();
+    if code.is_none() {
+        HELPER.store(true, Ordering::Relaxed);
+    }
+    code
+}
+
+/// Whether `main` would build a sandbox. A copy of a program that does not would run as that program once more.
+static HELPER: AtomicBool = AtomicBool::new(false);
 
 /// The program that is running, wherever it is by now.
-pub(crate) const OURSELVES: &str = "/proc/self/exe";
+pub const OURSELVES: &str = "/proc/self/exe";
 
 /// Where a project keeps rules of its own.
 const PROJECT_RULES: [&str; 2] = [".codex/rules", ".heddle/rules"];
@@ -30,11 +45,7 @@ const RULES_BYTES_MAX: u64 = 1024 * 1024;
 /// Reads the rules of the user, and those of the project if the user trusts it.
 ///
 /// A bad file is found here, before a model is asked.
-pub(crate) fn rules(
-    host: &HostEnv,
-    config: &Config,
-    ignore: bool,
-) -> Result<Vec<PrefixRule>, Failure> {
+pub fn rules(host: &HostEnv, config: &Config, ignore: bool) -> Result<Vec<PrefixRule>, Error> {
     if ignore {
         return Ok(Vec::new());
     }
@@ -52,8 +63,8 @@ pub(crate) fn rules(
         for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "rules")) {
             let name = path.display().to_string();
             let text = files::read_text(path, RULES_BYTES_MAX)
-                .map_err(|error| Failure::usage(anyhow!("{name} cannot be read: {error}")))?;
-            rules.extend(policy::parse_rules(&name, &text).map_err(Failure::usage)?);
+                .map_err(|error| Error::settings(format!("{name} cannot be read: {error}")))?;
+            rules.extend(policy::parse_rules(&name, &text).map_err(Error::settings)?);
         }
     }
     Ok(rules)
@@ -62,7 +73,7 @@ pub(crate) fn rules(
 /// Returns when a person would be asked, as the configuration has it.
 ///
 /// `exec` has nobody to ask, whatever this says.
-pub(crate) fn approval(config: &Config) -> ApprovalPolicy {
+pub fn approval(config: &Config) -> ApprovalPolicy {
     match config.approval_policy {
         Some(config::ApprovalPolicy::Untrusted) => ApprovalPolicy::Untrusted,
         Some(config::ApprovalPolicy::OnRequest) => ApprovalPolicy::OnRequest,
@@ -75,28 +86,23 @@ pub(crate) fn approval(config: &Config) -> ApprovalPolicy {
 }
 
 /// Makes the profile that the flags and the configuration ask for.
-pub(crate) fn profile(
+pub fn profile(
     host: &HostEnv,
     config: &Config,
-    shared: &SharedArgs,
-) -> Result<Profile, Failure> {
-    let mode = match (shared.dangerously_bypass_approvals_and_sandbox, shared.sandbox) {
-        (true, _) | (_, Some(SandboxArg::DangerFullAccess)) => SandboxMode::DangerFullAccess,
-        (_, Some(SandboxArg::WorkspaceWrite)) => SandboxMode::WorkspaceWrite,
-        (_, Some(SandboxArg::ReadOnly)) => SandboxMode::ReadOnly,
-        (_, None) => match config.sandbox_mode {
-            Some(config::SandboxMode::DangerFullAccess) => SandboxMode::DangerFullAccess,
-            Some(config::SandboxMode::WorkspaceWrite) => SandboxMode::WorkspaceWrite,
-            Some(config::SandboxMode::ReadOnly) | None => SandboxMode::ReadOnly,
-        },
-    };
+    preferences: &Preferences,
+) -> Result<Profile, Error> {
+    let mode = preferences.sandbox.unwrap_or(match config.sandbox_mode {
+        Some(config::SandboxMode::DangerFullAccess) => SandboxMode::DangerFullAccess,
+        Some(config::SandboxMode::WorkspaceWrite) => SandboxMode::WorkspaceWrite,
+        Some(config::SandboxMode::ReadOnly) | None => SandboxMode::ReadOnly,
+    });
     let workspace = &config.sandbox_workspace_write;
     let resolve = |path: &Path| host.directory.join(path).canonicalize();
-    let mut writable_roots = vec![resolve(&host.directory).map_err(Failure::usage)?];
-    for directory in &shared.add_dir {
+    let mut writable_roots = vec![resolve(&host.directory).map_err(Error::settings)?];
+    for directory in &preferences.writable_dirs {
         let root = resolve(directory).map_err(|error| {
             let shown = directory.display();
-            Failure::usage(anyhow!("--add-dir {shown} cannot be used: {error}"))
+            Error::settings(format!("--add-dir {shown} cannot be used: {error}"))
         })?;
         writable_roots.push(root);
     }
@@ -136,14 +142,20 @@ pub(crate) fn profile(
 /// Finds what keeps commands to their profile; nothing is looked for where nothing is kept to.
 ///
 /// The level is the best that works here, unless one is asked for.
-pub(crate) fn find_sandbox(
+pub fn find_sandbox(
     host: &HostEnv,
     config: &Config,
     mode: SandboxMode,
     level: Option<Level>,
-) -> Result<Sandbox, Failure> {
+) -> Result<Sandbox, Error> {
     if mode == SandboxMode::DangerFullAccess {
         return Ok(Sandbox::none());
+    }
+    if !HELPER.load(Ordering::Relaxed) {
+        return Err(Error::sandbox(
+            "this program cannot build a sandbox: call heddle::sandbox_helper() first thing in main, and return \
+             the exit code if it gives one",
+        ));
     }
     let cache = host.home.join("cache").join("sandbox");
     let ourselves = PathBuf::from(OURSELVES);
@@ -151,7 +163,7 @@ pub(crate) fn find_sandbox(
         Some(level) => Sandbox::with_level(ourselves, level),
         None => Sandbox::find(ourselves, Some(&cache)),
     };
-    let found = found.map_err(Failure::sandbox)?;
+    let found = found.map_err(Error::sandbox)?;
     Ok(Sandbox {
         hidden: hidden(&host.directory.join(&host.home)),
         locks: Some(host.directory.join(&host.home).join(SANDBOX_LOCKS)),
@@ -197,17 +209,17 @@ fn limits(config: &Config) -> Limits {
 }
 
 /// Makes the environment that commands begin with: ours, filtered.
-pub(crate) fn command_env(host: &HostEnv, config: &Config) -> Vec<(String, String)> {
+pub fn command_env(host: &HostEnv, config: &Config) -> Vec<(String, String)> {
     environment_policy(config).apply(host.env.clone())
 }
 
 /// Names of the variables that the user has set for commands.
-pub(crate) fn env_set(config: &Config) -> Vec<String> {
+pub fn env_set(config: &Config) -> Vec<String> {
     config.shell_environment_policy.set.keys().cloned().collect()
 }
 
 /// Says which variables commands get to see.
-pub(crate) fn environment_policy(config: &Config) -> EnvironmentPolicy {
+pub fn environment_policy(config: &Config) -> EnvironmentPolicy {
     let settings = &config.shell_environment_policy;
     EnvironmentPolicy {
         inherit: match settings.inherit {
@@ -224,12 +236,7 @@ pub(crate) fn environment_policy(config: &Config) -> EnvironmentPolicy {
 }
 
 /// Looks for what decides what a command runs, if a rule could take it out of the sandbox.
-pub(crate) fn scene(
-    host: &HostEnv,
-    config: &Config,
-    policy: &Policy,
-    request: &CommandRequest,
-) -> Scene {
+pub fn scene(host: &HostEnv, config: &Config, policy: &Policy, request: &CommandRequest) -> Scene {
     let names = policy.programs(request);
     let env = command_env(host, config);
     sandbox::scene(names, &request.cwd, &host.directory, &env, &policy.profile)

@@ -1,0 +1,41 @@
+//! An answer with a type: the schema comes from the struct, and the answer is checked against it.
+//!
+//!     OPENAI_API_KEY=… cargo run -p heddle --example structured_output
+
+use std::process::ExitCode;
+
+use heddle::{Heddle, ThreadSpec};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// What the model is to report.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Report {
+    /// The programming language that most of the project is in.
+    language: String,
+    /// How many files there are.
+    files: u32,
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = heddle::sandbox_helper() {
+        return code;
+    }
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("structured_output: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let heddle = Heddle::from_env()?;
+    let thread = heddle.start(ThreadSpec::in_dir(".")).await?;
+    let turn = thread.turn("Report on the project in this directory.").output::<Report>()?;
+    let report: Report = turn.run().await?.json()?;
+    println!("{} files, mostly {}", report.files, report.language);
+    Ok(())
+}

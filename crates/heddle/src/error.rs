@@ -1,0 +1,124 @@
+//! What can go wrong before a turn, and how a turn can end without an answer.
+
+use std::error::Error as StdError;
+
+use protocol::error::TurnError as Failure;
+use protocol::id::ThreadId;
+use store::{ManageError, OpenError, StoreError};
+
+use crate::result::TurnResult;
+
+type Cause = Box<dyn StdError + Send + Sync>;
+
+/// Why a thread could not be opened, listed or changed. One variant per thing that a caller does about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting, a file or an argument cannot be used; the message says which, and what would do.
+    #[error(transparent)]
+    Settings(Cause),
+    /// There is no such thread.
+    #[error("{message}")]
+    NoSuchThread {
+        /// The id that was asked for.
+        id: ThreadId,
+        /// The same, as a person reads it.
+        message: String,
+    },
+    /// Another process, or another handle in this one, has the thread open: wait for it, or fork the thread.
+    #[error(transparent)]
+    ThreadInUse(Cause),
+    /// The disk refuses, or what is on it cannot be continued.
+    #[error(transparent)]
+    Storage(Cause),
+    /// Commands cannot be kept in a sandbox on this machine. Nothing is run without one, unless
+    /// [`SandboxMode::DangerFullAccess`](crate::SandboxMode) is asked for.
+    #[error(transparent)]
+    Sandbox(Cause),
+    /// The model of this machine cannot be used: the daemon did not start, or the model is not here.
+    #[error("{0}")]
+    LocalModel(String),
+    /// The operating system gives out no random numbers, so no ids can be made.
+    #[error("no random numbers: {0}")]
+    NoRandomNumbers(getrandom::Error),
+    /// The thread was opened outside of a Tokio runtime.
+    #[error(
+        "there is no Tokio runtime here: call this from within one that has I/O and time enabled"
+    )]
+    NoRuntime,
+}
+
+impl Error {
+    pub(crate) fn settings(cause: impl Into<Cause>) -> Self {
+        Self::Settings(cause.into())
+    }
+
+    pub(crate) fn sandbox(cause: impl Into<Cause>) -> Self {
+        Self::Sandbox(cause.into())
+    }
+
+    pub(crate) fn storage(cause: impl Into<Cause>) -> Self {
+        Self::Storage(cause.into())
+    }
+
+    pub(crate) fn no_random_numbers(error: getrandom::Error) -> Self {
+        Self::NoRandomNumbers(error)
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound(id) => Self::NoSuchThread { id, message: error.to_string() },
+            error => Self::storage(error),
+        }
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Store(error) => error.into(),
+            OpenError::Held { .. } => Self::ThreadInUse(error.into()),
+            OpenError::Unwritable { .. } | OpenError::Legacy(_) => Self::storage(error),
+        }
+    }
+}
+
+impl From<ManageError> for Error {
+    fn from(error: ManageError) -> Self {
+        match error {
+            ManageError::Store(error) => error.into(),
+            error => Self::ThreadInUse(error.into()),
+        }
+    }
+}
+
+/// Why a turn has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TurnError {
+    /// Another turn of the thread is running. Steer that one, or wait for its end.
+    #[error("another turn of this thread is running: steer that one, or wait until it is over")]
+    Busy,
+    /// The turn failed; everything up to then is in `so_far`, and in the thread.
+    #[error("{}", failure.message)]
+    Failed {
+        /// What happened.
+        failure: Failure,
+        /// The items and tokens up to then.
+        so_far: Box<TurnResult>,
+    },
+    /// Somebody interrupted the turn.
+    #[error("the turn was interrupted")]
+    Interrupted {
+        /// The items and tokens up to then.
+        so_far: Box<TurnResult>,
+    },
+    /// The turn has not ended yet: read its events to the end first.
+    #[error("the turn is not over: read its events until there are no more")]
+    Running,
+    /// The thread was closed.
+    #[error("the thread was closed: open it again")]
+    Closed,
+}

@@ -1,0 +1,515 @@
+//! From settings and files to a thread that can run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use config::{Config, TurnLimits, WebSearch};
+use engine::context::{developer_message, user_message};
+use engine::model::ModelProfile;
+use engine::prompt::{self, Environment, agents_md};
+use engine::retry::RetryLimits;
+use engine::{AnswerCheck, Limits};
+use faces::rollout::Rollout;
+use history::{ModelId, Profile, Wire};
+use policy::{ApprovalPolicy, Granular, Policy, SandboxMode};
+use protocol::id::ThreadId;
+use protocol::open::Raw;
+use protocol::responses::{KnownItem, ToolSpec};
+use protocol::rollout::{BaseInstructions, PAGINATED, SessionMeta, TurnContext};
+use providers::{Client, Endpoint, Identity, WireApi};
+use runtime::{
+    EndpointModel, Journal, Model, OutputSchema, RequestOptions, TextDialect, Thread,
+    ThreadOptions, Toolset,
+};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use store::Store;
+use tools::{
+    ApplyPatch, ExecCommand, Gate, Judge, LoginShell, Sessions, Shell, Tool, UpdatePlan, ViewImage,
+    Workspace,
+};
+
+use crate::error::Error;
+use crate::notice::{Notice, Observer};
+use crate::session::host::HostEnv;
+use crate::session::past::{self, OpenedThread, Start};
+use crate::session::provider::{self, Resolved};
+use crate::session::settings::{Preferences, Settings};
+use crate::session::{local, safety};
+
+/// The model that is used when nobody names one.
+const MODEL_DEFAULT: &str = "gpt-5.5";
+/// Where the numbers of commands begin, at most, in a thread that goes on.
+const SESSIONS_MAX: u64 = 100_000;
+/// Bytes that a file of instructions may have; no model reads more.
+const INSTRUCTIONS_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Tokens of output that a model gets from one call unless configured.
+const OUTPUT_TOKENS_MAX: u64 = 10_000;
+
+/// Reads the schema of an answer: it is sent along, and every answer is checked against it.
+pub(crate) fn output_schema(text: &str) -> Result<OutputSchema, Error> {
+    let schema = config::Schema::parse(text).map_err(Error::settings)?;
+    let json = RawValue::from_string(text.trim().to_owned()).map_err(Error::settings)?;
+    let check = AnswerCheck::new(move |answer| {
+        schema.check(answer).map_err(|violation| violation.to_string())
+    });
+    Ok(OutputSchema { json, check })
+}
+
+/// Tells whether a schema can be asked for: [`Turn::output_schema`](crate::Turn::output_schema) would take it.
+pub fn check_output_schema(text: &str) -> Result<(), Error> {
+    output_schema(text).map(drop)
+}
+
+/// Parts that a host program brings instead of ours.
+#[derive(Default)]
+pub(crate) struct Injected {
+    pub(crate) tools: Vec<Box<dyn Tool>>,
+    pub(crate) judge: Option<Box<dyn Judge>>,
+    pub(crate) model: Option<Box<dyn Model>>,
+}
+
+/// What a thread is wanted for.
+pub(crate) struct ThreadRequest {
+    pub(crate) start: Start,
+    /// Whether nothing is kept.
+    pub(crate) ephemeral: bool,
+    pub(crate) ignore_rules: bool,
+    pub(crate) settings: Settings,
+    pub(crate) approval: ApprovalPolicy,
+    /// The program on whose behalf it runs.
+    pub(crate) originator: String,
+    /// What it is made through, in the words of the log.
+    pub(crate) source: String,
+    pub(crate) injected: Injected,
+    pub(crate) observer: Observer,
+}
+
+/// A thread that is ready to run, and what is known of it.
+pub(crate) struct Ready {
+    pub(crate) thread: Thread,
+    pub(crate) model: String,
+    pub(crate) provider: String,
+    pub(crate) sessions: Arc<Sessions>,
+    /// What commands may do.
+    pub(crate) profile: policy::Profile,
+    /// What fits into the model's context window.
+    pub(crate) window: Option<u64>,
+    /// The file that it is written to, now or later.
+    pub(crate) path: Option<PathBuf>,
+    /// Whether the user does not want to see reasoning.
+    pub(crate) hide_reasoning: bool,
+}
+
+/// Makes or opens a thread.
+pub(crate) fn thread(host: &HostEnv, wanted: ThreadRequest) -> Result<Ready, Error> {
+    let ThreadRequest {
+        start,
+        ephemeral,
+        ignore_rules,
+        settings,
+        approval,
+        originator,
+        source,
+        injected,
+        observer,
+    } = wanted;
+    let Settings { config, warnings, preferences } = settings;
+    warnings.into_iter().for_each(|text| observer.tell(Notice::Setting(text)));
+    let source_model = match injected.model {
+        Some(model) => Served::injected(config, model),
+        None => served(host, config, &preferences, &source, &observer)?,
+    };
+    let Served { config, backend, provider, wire, retry } = source_model;
+    let config = &config;
+    let model = config.model.clone().unwrap_or_else(|| MODEL_DEFAULT.to_owned());
+    let known = match backend.is_makers() {
+        true => ModelProfile::from_name(&model),
+        // Whoever serves the model is rarely the one who made it.
+        false => ModelProfile::from_name(&model).plain(),
+    };
+    let instructions = instructions(host, config)?;
+    let meta = SessionMeta {
+        originator: originator.clone(),
+        source: raw(&source),
+        model_provider: Some(provider.clone()),
+        base_instructions: Some(BaseInstructions { text: instructions.clone() }),
+        ..session_meta(host)
+    };
+    let model_id = ModelId { provider: provider.clone(), model: model.clone() };
+    let store = Store::new(&host.home);
+    let opened =
+        past::open(&store, start, ephemeral, meta, &Profile { wire, model_id }, &observer)?;
+    let OpenedThread { id, log, past, instructions: old_instructions } = opened;
+    // A thread keeps the instructions it began with, unless the user says otherwise now.
+    let instructions = old_instructions
+        .filter(|_| config.model_instructions_file.is_none())
+        .unwrap_or(instructions);
+    let policy = Policy {
+        profile: safety::profile(host, config, &preferences)?,
+        approval,
+        rules: safety::rules(host, config, ignore_rules)?,
+    };
+    let gate = Gate::new(policy.clone()).remembering(host.home.join("rules/default.rules"));
+    let sandbox = policy.profile.mode;
+    let workspace = Arc::new(Workspace {
+        cwd: host.directory.clone(),
+        shell: Shell::of_user(host.env.get("SHELL").map(String::as_str)),
+        login_shell: login_shell(config),
+        env: command_env(host, config, id),
+        env_set: safety::env_set(config),
+        sandbox: safety::find_sandbox(host, config, sandbox, None)?,
+        gate: match injected.judge {
+            Some(judge) => gate.judged_by(judge),
+            None => gate,
+        },
+        output_tokens_max: config.tool_output_token_limit.unwrap_or(OUTPUT_TOKENS_MAX),
+        patching: tokio::sync::Mutex::new(()),
+    });
+    let hosted = hosted_tools(config);
+    let setup = setup(host, config, &workspace, &observer);
+    let sessions = match start {
+        Start::New => Sessions::default(),
+        Start::Resume(_) | Start::Fork(_) => Sessions::starting_after(random()? % SESSIONS_MAX),
+    };
+    let sessions = Arc::new(sessions);
+    let mut tools = own_tools(&workspace, config, known.freeform_patch, &sessions);
+    tools.extend(injected.tools);
+    let tools = Toolset::new(tools, &hosted, Arc::clone(&sessions));
+    let window = config.model_context_window.or(known.context_window);
+    let options = ThreadOptions {
+        request: RequestOptions {
+            model: model.clone(),
+            instructions,
+            ..request_options(config, &known)
+        },
+        limits: limits(&config.limits),
+        retry,
+        context_window: window,
+        compact_at: config
+            .model_auto_compact_token_limit
+            .or(known.compact_at(config.model_context_window)),
+        seed: random()?,
+        turn_context: TurnContext {
+            cwd: host.directory.display().to_string(),
+            approval_policy: raw(&approval_policy(approval)),
+            sandbox_policy: sandbox_policy(workspace.gate.profile()),
+            model: model.clone(),
+            summary: Some("auto".to_owned()),
+            ..TurnContext::default()
+        },
+    };
+    let model_seam = backend.into_model(&identity(&originator, id), tools.specs())?;
+    let mut thread = Thread::new(id, model_seam, tools, options, setup, past);
+    let path = log.as_ref().map(|log| log.path().to_owned());
+    if let Some(log) = log {
+        let rollout = Rollout::new(id, log.is_legacy(), window);
+        thread.set_journal(Journal::new(log, rollout));
+    }
+    let profile = workspace.gate.profile().clone();
+    let hide_reasoning = config.hide_agent_reasoning;
+    Ok(Ready { thread, model, provider, sessions, profile, window, path, hide_reasoning })
+}
+
+/// Where answers come from.
+enum Backend {
+    Endpoint { endpoint: Box<Endpoint>, dialect: Option<TextDialect> },
+    Injected(Box<dyn Model>),
+}
+
+impl Backend {
+    /// Tells whether who made the model also serves it, so that what is known of the model holds.
+    fn is_makers(&self) -> bool {
+        match self {
+            Self::Endpoint { endpoint, .. } => {
+                endpoint.wire_api == WireApi::Responses && endpoint.socket.is_none()
+            }
+            Self::Injected(_) => false,
+        }
+    }
+
+    fn into_model(self, identity: &Identity, tools: &[ToolSpec]) -> Result<Box<dyn Model>, Error> {
+        Ok(match self {
+            Self::Endpoint { endpoint, dialect } => {
+                let client = Client::new(*endpoint, identity).map_err(Error::settings)?;
+                Box::new(EndpointModel::new(client, dialect.as_ref(), tools))
+            }
+            Self::Injected(model) => model,
+        })
+    }
+}
+
+/// Where the model is, and what that makes of the configuration.
+struct Served {
+    config: Config,
+    backend: Backend,
+    provider: String,
+    wire: Wire,
+    retry: RetryLimits,
+}
+
+impl Served {
+    fn injected(config: Config, model: Box<dyn Model>) -> Self {
+        let provider = config.model_provider.clone().unwrap_or_else(|| INJECTED.to_owned());
+        let usual = config::Provider::default();
+        let retry = RetryLimits {
+            request_max: usual.request_max_retries,
+            stream_max: usual.stream_max_retries,
+        };
+        let backend = Backend::Injected(model);
+        Self { config, backend, provider, wire: Wire::Responses, retry }
+    }
+
+    fn endpoint(config: Config, resolved: Resolved) -> Self {
+        let Resolved { endpoint, retry, dialect } = resolved;
+        let provider = endpoint.name.clone();
+        let wire = match endpoint.wire_api {
+            WireApi::Responses => Wire::Responses,
+            WireApi::Chat => Wire::Chat,
+        };
+        let backend = Backend::Endpoint { endpoint: Box::new(endpoint), dialect };
+        Self { config, backend, provider, wire, retry }
+    }
+}
+
+/// The provider of a model that the host program brings, unless the settings name one.
+const INJECTED: &str = "host";
+
+/// Finds out where the model is; one on this machine is made ready.
+fn served(
+    host: &HostEnv,
+    mut config: Config,
+    preferences: &Preferences,
+    source: &str,
+    observer: &Observer,
+) -> Result<Served, Error> {
+    let Some(chosen) = local::choose(host, &config)? else {
+        let resolved = provider::resolve(&config, &host.env)?;
+        return Ok(Served::endpoint(config, resolved));
+    };
+    // Whoever has set nothing up wants to see something done: in the workspace, without a network.
+    let may_write = chosen.for_want_of_a_key
+        && source == "exec"
+        && preferences.sandbox.is_none()
+        && config.sandbox_mode.is_none();
+    if may_write {
+        config.sandbox_mode = Some(config::SandboxMode::WorkspaceWrite);
+    }
+    local::tell(&chosen, &config, may_write, observer);
+    let (home, health) = local::ensure(host, &chosen.start, observer)?;
+    config.model = Some(health.model);
+    config.model_context_window =
+        config.model_context_window.or(health.context_tokens.map(u64::from));
+    let resolved = provider::local(local::socket(host, home, chosen.start));
+    Ok(Served::endpoint(config, resolved))
+}
+
+/// Says what a thread that begins here is, as far as that depends on the place.
+fn session_meta(host: &HostEnv) -> SessionMeta {
+    SessionMeta {
+        cwd: host.directory.display().to_string(),
+        cli_version: env!("CARGO_PKG_VERSION").to_owned(),
+        history_mode: Some(PAGINATED.to_owned()),
+        git: runtime::project::git_head(&host.directory)
+            .and_then(|head| raw(&json!({"commit_hash": head.commit, "branch": head.branch}))),
+        ..SessionMeta::default()
+    }
+}
+
+/// Decides what every request asks for: what the configuration says, else what is known of the model.
+fn request_options(config: &Config, known: &ModelProfile) -> RequestOptions {
+    RequestOptions {
+        effort: config
+            .model_reasoning_effort
+            .map_or(known.effort, |effort| Some(effort.as_str()))
+            .map(str::to_owned),
+        summary: config
+            .model_reasoning_summary
+            .map_or(known.summary, |summary| Some(summary.as_str()))
+            .filter(|summary| *summary != "none")
+            .map(str::to_owned),
+        verbosity: config
+            .model_verbosity
+            .map_or(known.verbosity, |verbosity| Some(verbosity.as_str()))
+            .map(str::to_owned),
+        service_tier: config.service_tier.clone(),
+        ..RequestOptions::default()
+    }
+}
+
+/// Makes the environment of commands of a model, with what keeps programs plain and quiet.
+fn login_shell(config: &Config) -> LoginShell {
+    match (config.allow_login_shell, config.login_shell_snapshot) {
+        (false, _) => LoginShell::Off,
+        (true, true) => LoginShell::Once(safety::environment_policy(config)),
+        (true, false) => LoginShell::EveryCommand,
+    }
+}
+
+fn command_env(host: &HostEnv, config: &Config, thread: ThreadId) -> Vec<(String, String)> {
+    let mut env = safety::command_env(host, config);
+    let thread = thread.to_string();
+    let fixed = [
+        ("NO_COLOR", "1"),
+        ("COLORTERM", ""),
+        ("PAGER", "cat"),
+        ("GIT_PAGER", "cat"),
+        ("GH_PAGER", "cat"),
+        ("LANG", "C.UTF-8"),
+        ("LC_ALL", "C.UTF-8"),
+        ("LC_CTYPE", "C.UTF-8"),
+        ("CODEX_CI", "1"),
+        ("CODEX_SESSION_ID", &thread),
+        ("CODEX_THREAD_ID", &thread),
+        ("HEDDLE_THREAD_ID", &thread),
+    ];
+    env.retain(|(name, _)| fixed.iter().all(|(fixed, _)| fixed != name));
+    env.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    env
+}
+
+fn own_tools(
+    workspace: &Arc<Workspace>,
+    config: &Config,
+    freeform_patch: bool,
+    sessions: &Arc<Sessions>,
+) -> Vec<Box<dyn Tool>> {
+    let (exec, stdin) = ExecCommand::with_stdin(Arc::clone(workspace), Arc::clone(sessions));
+    let mut tools: Vec<Box<dyn Tool>> = vec![Box::new(exec), Box::new(stdin)];
+    if config.tools.update_plan {
+        tools.push(Box::new(UpdatePlan));
+    }
+    tools.push(Box::new(ApplyPatch::new(Arc::clone(workspace), freeform_patch)));
+    if config.tools.view_image {
+        tools.push(Box::new(ViewImage::new(Arc::clone(workspace))));
+    }
+    tools
+}
+
+/// Returns the bounds of a turn, as far as they are not set the generous ones.
+fn limits(set: &TurnLimits) -> Limits {
+    let default = Limits::default();
+    let count = |set: Option<u64>, default| {
+        set.map_or(default, |count| u32::try_from(count).unwrap_or(u32::MAX))
+    };
+    Limits {
+        requests_max: count(set.requests_max, default.requests_max),
+        calls_max: count(set.calls_max, default.calls_max),
+        idle_answers_max: count(set.idle_answers_max, default.idle_answers_max),
+        answer_bytes_max: set.answer_bytes_max.unwrap_or(default.answer_bytes_max),
+        answer_time_max: set
+            .answer_seconds_max
+            .map_or(default.answer_time_max, Duration::from_secs),
+        ..default
+    }
+}
+
+fn hosted_tools(config: &Config) -> Vec<ToolSpec> {
+    match config.web_search {
+        Some(WebSearch::Cached) => vec![ToolSpec::WebSearch { external_web_access: false }],
+        Some(WebSearch::Live) => vec![ToolSpec::WebSearch { external_web_access: true }],
+        Some(WebSearch::Disabled) | None => Vec::new(),
+    }
+}
+
+/// Makes what the history begins with: the user's own instructions, the project's rules, and where
+/// we are.
+fn setup(
+    host: &HostEnv,
+    config: &Config,
+    workspace: &Workspace,
+    observer: &Observer,
+) -> Vec<KnownItem> {
+    let mut items = Vec::new();
+    if let Some(text) = &config.developer_instructions {
+        items.push(developer_message(text.clone()));
+    }
+    let cwd = host.directory.display().to_string();
+    let rules = runtime::project::rules(
+        &host.home,
+        &host.directory,
+        &config.project_doc_fallback_filenames,
+    );
+    let bytes_max = usize::try_from(config.project_doc_max_bytes).unwrap_or(usize::MAX);
+    let profile = workspace.gate.profile();
+    let environment = Environment {
+        cwd: cwd.clone(),
+        shell: workspace.shell.name().to_owned(),
+        date: today(),
+        sandbox_mode: profile.mode.name().to_owned(),
+        writable_roots: match profile.mode {
+            SandboxMode::WorkspaceWrite => {
+                profile.writable_roots.iter().map(|root| root.display().to_string()).collect()
+            }
+            SandboxMode::ReadOnly | SandboxMode::DangerFullAccess => Vec::new(),
+        },
+        network: profile.network,
+    };
+    for path in &rules.leads_out {
+        observer.tell(Notice::InstructionsOutside(path.clone()));
+    }
+    items.extend(agents_md(&cwd, &rules.files, bytes_max).map(user_message));
+    items.push(user_message(environment.render()));
+    items
+}
+
+fn instructions(host: &HostEnv, config: &Config) -> Result<String, Error> {
+    let Some(path) = &config.model_instructions_file else { return Ok(prompt::BASE.to_owned()) };
+    let path = host.home.join(path);
+    files::read_text(&path, INSTRUCTIONS_BYTES_MAX).map_err(|error| {
+        let shown = path.display();
+        Error::settings(format!("model_instructions_file {shown} cannot be read: {error}"))
+    })
+}
+
+/// Says in the words of the log when a person is asked.
+fn approval_policy(policy: ApprovalPolicy) -> Value {
+    match policy {
+        ApprovalPolicy::Untrusted => json!("untrusted"),
+        ApprovalPolicy::OnRequest => json!("on-request"),
+        ApprovalPolicy::Never => json!("never"),
+        ApprovalPolicy::Granular(Granular { sandbox_approval, rules }) => {
+            json!({"granular": {"sandbox_approval": sandbox_approval, "rules": rules}})
+        }
+    }
+}
+
+/// Says in the words of the log what commands may do.
+fn sandbox_policy(profile: &policy::Profile) -> Option<Raw> {
+    raw(&match profile.mode {
+        SandboxMode::ReadOnly => json!({"type": "read-only"}),
+        SandboxMode::DangerFullAccess => json!({"type": "danger-full-access"}),
+        SandboxMode::WorkspaceWrite => json!({
+            "type": "workspace-write",
+            "writable_roots": profile.writable_roots,
+            "network_access": profile.network,
+            "exclude_tmpdir_env_var": false,
+            "exclude_slash_tmp": false,
+        }),
+    })
+}
+
+fn raw(value: &impl serde::Serialize) -> Option<Raw> {
+    to_raw_value(value).ok().map(Raw::from)
+}
+
+fn identity(originator: &str, thread: ThreadId) -> Identity {
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    Identity {
+        originator: originator.to_owned(),
+        user_agent: format!("{originator}/{} ({os}; {arch})", env!("CARGO_PKG_VERSION")),
+        thread_id: thread.to_string(),
+    }
+}
+
+fn random() -> Result<u64, Error> {
+    let mut bytes = [0; 8];
+    getrandom::getrandom(&mut bytes).map_err(Error::NoRandomNumbers)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Returns the date in words that need no time zone database, such as `Sun, 15 Nov 2026`.
+fn today() -> String {
+    httpdate::fmt_http_date(SystemTime::now()).chars().take(16).collect()
+}

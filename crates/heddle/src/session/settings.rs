@@ -1,0 +1,151 @@
+//! Settings: config.toml and what a caller says over it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use config::{Config, Layer, LoadedConfig, Override};
+use policy::SandboxMode;
+
+use crate::error::Error;
+use crate::session::host::HostEnv;
+use crate::session::local;
+
+/// What a caller says about settings. It goes over what config.toml says.
+#[derive(Clone, Debug, Default)]
+pub struct Preferences {
+    /// A profile of config.toml.
+    pub profile: Option<String>,
+    /// Single settings as `key=value`, the value in TOML.
+    pub overrides: Vec<String>,
+    /// The model to use.
+    pub model: Option<String>,
+    /// Whether a model on this machine is used, whatever provider config.toml names.
+    pub local_model: bool,
+    /// Whether a setting that is not known is an error instead of a warning.
+    pub strict: bool,
+    /// Whether config.toml is not read.
+    pub ignore_file: bool,
+    /// What commands may do.
+    pub sandbox: Option<SandboxMode>,
+    /// Further directories that commands may write to in `workspace-write`.
+    pub writable_dirs: Vec<PathBuf>,
+}
+
+/// Settings that were read and hold.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What config.toml and the preferences come to.
+    pub config: Config,
+    /// Settings that are not known, or have no effect.
+    pub warnings: Vec<String>,
+    /// What the caller said.
+    pub preferences: Preferences,
+}
+
+/// Reads config.toml and puts the preferences over it.
+pub fn load(host: &HostEnv, preferences: Preferences) -> Result<Settings, Error> {
+    let overrides = preferences
+        .overrides
+        .iter()
+        .map(|text| Override::parse(text))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Error::settings)?;
+    let mut layers = Vec::new();
+    let mut profile_file = false;
+    if !preferences.ignore_file {
+        layers.extend(layer(&host.home.join("config.toml"))?);
+        if let Some(name) = &preferences.profile {
+            let found = layer(&host.home.join(format!("{name}.config.toml")))?;
+            profile_file = found.is_some();
+            layers.extend(found);
+        }
+    }
+    let LoadedConfig { mut config, warnings, unknown } =
+        Config::load(&layers, preferences.profile.as_deref(), &overrides)
+            .map_err(Error::settings)?;
+    if preferences.strict && !unknown.is_empty() {
+        let lines: Vec<_> = unknown.iter().map(ToString::to_string).collect();
+        return Err(Error::settings(lines.join("\n")));
+    }
+    if let Some(model) = &preferences.model {
+        if model.trim().is_empty() {
+            return Err(Error::settings("-m: the name of the model is empty"));
+        }
+        config.model = Some(model.clone());
+    }
+    if preferences.local_model {
+        config.model_provider = Some(local::PROVIDER.to_owned());
+        // The model of the configuration is that of its provider, unless there is one of that name here.
+        let models = local::models(&host.home, &host.env);
+        let overridden = overrides.iter().any(|option| option.keys().eq(["model"]));
+        if preferences.model.is_none() && !overridden {
+            let unknown = |name: &String| {
+                let found = models.find(name);
+                matches!(
+                    found,
+                    Err(infer::models::ModelsError::Unknown { .. }
+                        | infer::models::ModelsError::Nothing)
+                )
+            };
+            config.model = config.model.filter(|name| !unknown(name));
+        }
+    }
+    let mut unused = Vec::new();
+    for warning in &warnings {
+        match warning {
+            // A profile may live in a file of its own.
+            config::Warning::UnknownProfile { .. } if profile_file => {}
+            // The reference goes on without it, and so do we.
+            config::Warning::UnknownProfile { name, known } => {
+                let known = known.iter().cloned().chain(profile_files(&host.home)).collect();
+                let text = no_profile(warning, name, known);
+                if preferences.strict {
+                    return Err(Error::settings(text));
+                }
+                unused.push(text);
+            }
+            warning => unused.push(warning.to_string()),
+        }
+    }
+    unused.extend(unknown.iter().map(ToString::to_string));
+    Ok(Settings { config, warnings: unused, preferences })
+}
+
+/// Returns the profiles that have a file of their own.
+fn profile_files(home: &Path) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(home).into_iter().flatten().flatten();
+    entries.take(PROFILE_FILES_MAX).filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        name.strip_suffix(".config.toml").map(str::to_owned)
+    })
+}
+
+/// Says that there is no such profile, and which there are.
+fn no_profile(warning: &config::Warning, name: &str, known: BTreeSet<String>) -> String {
+    let nearest = config::nearest_name(name, known.iter().map(String::as_str));
+    let nearest = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+    let shown: Vec<_> =
+        known.iter().take(PROFILES_SHOWN_MAX).map(|name| format!("`{name}`")).collect();
+    let more = if known.len() > shown.len() { " and others" } else { "" };
+    match shown.as_slice() {
+        [] => format!("{warning} (there are no profiles)"),
+        names => format!("{warning} (there are {}{more}){nearest}", names.join(", ")),
+    }
+}
+
+/// Files of a home that are looked at for the names of profiles.
+const PROFILE_FILES_MAX: usize = 10_000;
+/// Profiles that a message names.
+const PROFILES_SHOWN_MAX: usize = 20;
+
+/// Bytes that a file of settings may have.
+const CONFIG_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+fn layer(path: &Path) -> Result<Option<Layer>, Error> {
+    let name = path.display().to_string();
+    match files::read_text(path, CONFIG_BYTES_MAX) {
+        Ok(text) => Ok(Some(Layer { name, text })),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(Error::settings(format!("{name} cannot be read: {error}"))),
+    }
+}

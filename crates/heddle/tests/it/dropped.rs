@@ -1,0 +1,131 @@
+//! A host that lets go of a turn at any point: nothing is lost, nothing runs twice, and the thread goes on.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use futures_util::Stream as _;
+use heddle::events::Event;
+use heddle::{Notice, ThreadSpec, TurnError};
+use proptest::prelude::*;
+use serde_json::Value;
+use testkit::Strict;
+
+use crate::scripted::{Lab, call, message};
+
+/// Polls a turn so many times and drops it, then goes on, in the same thread and from the disk.
+fn check(polls: usize, answers: Vec<Vec<Value>>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let lab = Lab::new();
+    runtime.block_on(async {
+        let thread = lab.heddle.start(lab.spec(ThreadSpec::new(), answers)).await.unwrap();
+        let mut turn = thread.turn("first");
+        let mut context = Context::from_waker(Waker::noop());
+        let mut ended = false;
+        for _ in 0..polls {
+            match Pin::new(&mut turn).poll_next(&mut context) {
+                Poll::Ready(Some(event)) => ended |= matches!(event, Event::TurnCompleted { .. }),
+                Poll::Ready(None) => break,
+                // Syncs are made by other threads.
+                Poll::Pending => tokio::task::yield_now().await,
+            }
+        }
+        drop(turn);
+        let result = thread.turn("second").run().await.unwrap();
+        assert_eq!(result.final_response.as_deref().map(|text| !text.is_empty()), Some(true));
+        thread.close().await;
+
+        let mut runs = lab.runs.lock().unwrap().clone();
+        runs.sort();
+        let count = runs.len();
+        runs.dedup();
+        assert_eq!(runs.len(), count, "a call ran twice");
+
+        // From the disk it is the same thread, and nobody has to repair it.
+        let again = lab.another();
+        let spec = lab.spec(ThreadSpec::resume(thread.id()), Vec::new());
+        let thread = again.start(spec).await.unwrap();
+        let repaired =
+            |notice: &&Notice| matches!(notice, Notice::HistoryRepaired(_) | Notice::Thread(_));
+        assert_eq!(thread.notices().iter().find(repaired), None);
+        thread.turn("third").run().await.unwrap();
+        thread.close().await;
+        let requests = lab.requests.lock().unwrap();
+        for request in requests.iter() {
+            Strict::default().check(request).unwrap();
+        }
+        let said = |text: &str| {
+            let last = requests.last().unwrap()["input"].to_string();
+            last.matches(&format!("\"{text}\"")).count()
+        };
+        // What was said before the turn was dropped stays said, if the turn had begun at all.
+        assert_eq!((said("second"), said("third")), (1, 1));
+        assert_eq!(said("first"), usize::from(polls > 0), "after {polls} polls, ended: {ended}");
+    });
+}
+
+#[test]
+fn a_turn_that_is_never_polled_does_nothing() {
+    check(0, vec![vec![call("a")]]);
+}
+
+#[test]
+fn every_point_of_a_turn_with_calls() {
+    for polls in 0..60 {
+        check(polls, vec![vec![message("I will"), call("a"), call("b")], vec![call("c")]]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_point_of_any_turn(
+        polls in 0_usize..120,
+        shape in prop::collection::vec((any::<bool>(), 0_usize..4), 1..5),
+    ) {
+        let mut number = 0;
+        let answers = shape.iter().map(|(says, calls)| {
+            let mut items: Vec<_> = says.then(|| message("so")).into_iter().collect();
+            items.extend((0..*calls).map(|_| {
+                number += 1;
+                call(&format!("c{number}"))
+            }));
+            if items.is_empty() { vec![message("end")] } else { items }
+        });
+        check(polls, answers.collect());
+    }
+}
+
+/// A caller's time-out is a drop.
+#[tokio::test]
+async fn a_timeout_leaves_a_thread_that_works() {
+    let lab = Lab::new();
+    let mut spec = lab.spec(ThreadSpec::new(), vec![vec![call("slow")]]);
+    spec = spec.tool(crate::scripted::Step {
+        runs: lab.runs.clone(),
+        tick: std::time::Duration::from_secs(3600),
+    });
+    let thread = lab.heddle.start(spec).await.unwrap();
+    let limit = std::time::Duration::from_millis(200);
+    assert!(tokio::time::timeout(limit, thread.turn("first").run()).await.is_err());
+    let result = thread.turn("second").run().await.unwrap();
+    assert_eq!(result.final_response.as_deref(), Some("done"));
+    let log = std::fs::read_to_string(thread.facts().log_path.as_ref().unwrap()).unwrap();
+    assert_eq!(log.matches("\"turn_aborted\"").count(), 1);
+    assert_eq!(log.matches("\"task_complete\"").count(), 1);
+}
+
+#[tokio::test]
+async fn one_turn_at_a_time() {
+    use futures_util::StreamExt as _;
+    let lab = Lab::new();
+    let thread = lab.heddle.start(lab.spec(ThreadSpec::new(), Vec::new())).await.unwrap();
+    let mut turn = thread.turn("first");
+    assert_eq!(turn.next().await, Some(Event::TurnStarted));
+    let busy = thread.turn("second").run().await;
+    assert!(matches!(busy, Err(TurnError::Busy)), "{busy:?}");
+    assert!(matches!(thread.turn("never polled").result(), Err(TurnError::Running)));
+    while turn.next().await.is_some() {}
+    assert!(turn.result().is_ok());
+    thread.turn("third").run().await.unwrap();
+}

@@ -1,0 +1,158 @@
+//! A model inside the process: it answers from a script, and gives up its place before each event.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::stream;
+use heddle::events::{Command, ItemBody, Status};
+use heddle::model::{
+    AnswerPart, AnswerStream, Completion, Model, Request, ResponseItem, SampleFuture, StreamEvent,
+};
+use heddle::tools::{OutputBody, Progress, ProgressSender, Tool, ToolCall, ToolFuture, ToolSpec};
+use heddle::{Builder, Heddle, SandboxMode, ThreadSpec, Usage};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A home, a directory to work in, and what was asked of the model.
+pub(crate) struct Lab {
+    pub(crate) root: TempDir,
+    pub(crate) heddle: Heddle,
+    pub(crate) requests: Arc<Mutex<Vec<Value>>>,
+    pub(crate) runs: Arc<Mutex<Vec<String>>>,
+}
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        let root = TempDir::new().unwrap();
+        std::fs::create_dir_all(root.path().join("work")).unwrap();
+        let heddle = builder(&root).build().unwrap();
+        Self { root, heddle, requests: Arc::default(), runs: Arc::default() }
+    }
+
+    /// Another process would begin like this.
+    pub(crate) fn another(&self) -> Heddle {
+        builder(&self.root).build().unwrap()
+    }
+
+    /// A thread whose model plays answers, each a list of items; after the last it always says `done`.
+    pub(crate) fn spec(&self, spec: ThreadSpec, answers: Vec<Vec<Value>>) -> ThreadSpec {
+        let model = Scripted {
+            answers: Mutex::new(answers.into()),
+            requests: Arc::clone(&self.requests),
+            samples: AtomicUsize::new(0),
+        };
+        let (runs, tick) = (Arc::clone(&self.runs), Duration::ZERO);
+        spec.sandbox(SandboxMode::DangerFullAccess).backend(model).tool(Step { runs, tick })
+    }
+}
+
+fn builder(root: &TempDir) -> Builder {
+    Heddle::builder().home(root.path().join("home")).directory(root.path().join("work"))
+}
+
+pub(crate) fn message(text: &str) -> Value {
+    json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]})
+}
+
+pub(crate) fn call(id: &str) -> Value {
+    json!({"type": "function_call", "name": "step", "call_id": id, "arguments": "{}"})
+}
+
+struct Scripted {
+    answers: Mutex<VecDeque<Vec<Value>>>,
+    requests: Arc<Mutex<Vec<Value>>>,
+    samples: AtomicUsize,
+}
+
+impl Model for Scripted {
+    fn sample(&self, request: &Request<'_>) -> SampleFuture<'_> {
+        let request = serde_json::to_value(request).unwrap();
+        self.requests.lock().unwrap().push(request);
+        let number = self.samples.fetch_add(1, Ordering::SeqCst);
+        let items = self.answers.lock().unwrap().pop_front();
+        let items = items.unwrap_or_else(|| vec![message("done")]);
+        let mut events = VecDeque::from([StreamEvent::Created]);
+        for item in items {
+            if let Some(text) = item["content"][0]["text"].as_str() {
+                events.push_back(StreamEvent::ItemAdded(known(&item)));
+                events.push_back(StreamEvent::TextDelta(text.to_owned()));
+            }
+            events.push_back(StreamEvent::ItemDone(known(&item)));
+        }
+        let usage =
+            Usage { input_tokens: 10, output_tokens: number as u64 + 1, ..Usage::default() };
+        let completion = Completion { usage, total_tokens: 20, end_turn: None };
+        events.push_back(StreamEvent::Completed(completion));
+        Box::pin(async move {
+            breathe().await;
+            let answer = stream::unfold(events, |mut events| async move {
+                breathe().await;
+                let event = events.pop_front()?;
+                Some((Ok(AnswerPart::from(event)), events))
+            });
+            Ok(Box::pin(answer) as AnswerStream)
+        })
+    }
+}
+
+fn known(item: &Value) -> ResponseItem {
+    serde_json::from_value(item.clone()).unwrap()
+}
+
+/// Lets whoever polls have a look, once.
+pub(crate) async fn breathe() {
+    let mut waited = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// A tool that notes that it ran.
+pub(crate) struct Step {
+    pub(crate) runs: Arc<Mutex<Vec<String>>>,
+    pub(crate) tick: Duration,
+}
+
+impl Tool for Step {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::Function {
+            name: "step".into(),
+            description: "Makes a step.".into(),
+            strict: false,
+            parameters: json!({"type": "object"}),
+        }
+    }
+
+    fn parallel(&self) -> bool {
+        true
+    }
+
+    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
+        Box::pin(async move {
+            self.runs.lock().unwrap().push(call.call_id.clone());
+            let mut command = Command {
+                command: format!("step {}", call.call_id),
+                cwd: "/w".into(),
+                output: String::new(),
+                exit_code: None,
+                status: Status::InProgress,
+            };
+            progress.send(call.key, Progress::Started(ItemBody::Command(command.clone()))).await;
+            breathe().await;
+            if !self.tick.is_zero() {
+                tokio::time::sleep(self.tick).await;
+            }
+            (command.exit_code, command.status) = (Some(0), Status::Completed);
+            progress.send(call.key, Progress::Ended(ItemBody::Command(command))).await;
+            OutputBody::Text(format!("made {}", call.call_id))
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! What a turn gives: events, a result, an answer that follows a schema; and what can be done to it.
+
+use futures_util::StreamExt as _;
+use heddle::events::{Event, ItemBody};
+use heddle::{Reducer, ThreadSpec, TurnError, Usage};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::scripted::{Lab, call, message};
+
+#[tokio::test]
+async fn a_result_is_what_the_events_come_to() {
+    let lab = Lab::new();
+    let answers = vec![vec![message("on it"), call("a")], vec![message("ready")]];
+    let thread = lab.heddle.start(lab.spec(ThreadSpec::new(), answers)).await.unwrap();
+    let mut turn = thread.turn("go");
+    let id = turn.id().to_owned();
+    let mut events = Vec::new();
+    while let Some(event) = turn.next().await {
+        events.push(event);
+    }
+    let result = turn.result().unwrap();
+    assert_eq!((result.id.as_str(), result.final_response.as_deref()), (&*id, Some("ready")));
+    let kinds: Vec<_> =
+        result.items.iter().map(|item| std::mem::discriminant(&item.body)).collect();
+    assert_eq!(kinds.len(), 3);
+    assert!(matches!(result.items[1].body, ItemBody::Command(_)));
+    assert_eq!(result.usage, Usage { input_tokens: 20, output_tokens: 3, ..Usage::default() });
+    assert_eq!(result.tool_times.len(), 1);
+    assert_eq!(result.tool_times[0].name, "step a");
+    assert!(result.time_to_first_token.unwrap() <= result.duration);
+    // Whoever has the events has the result.
+    let mut reducer = Reducer::default();
+    events.iter().for_each(|event| reducer.observe(event));
+    let folded = reducer.finish(id, Usage::default(), result.thread_usage).unwrap();
+    assert_eq!(folded.items, result.items);
+    assert_eq!((folded.final_response, folded.usage), (result.final_response, result.usage));
+    // The next turn counts for itself.
+    let next = thread.turn("again").run().await.unwrap();
+    assert_eq!(next.usage.input_tokens, 10);
+    assert_eq!(next.thread_usage.input_tokens, 30);
+}
+
+#[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+struct Report {
+    files: u32,
+    verdict: String,
+}
+
+#[tokio::test]
+async fn an_answer_has_a_type() {
+    let lab = Lab::new();
+    let answers = vec![
+        vec![message("not JSON")],
+        vec![message(r#"{"files": 3, "verdict": "fine"}"#)],
+        vec![message("{}")],
+        vec![message("{}")],
+    ];
+    let thread = lab.heddle.start(lab.spec(ThreadSpec::new(), answers)).await.unwrap();
+    let turn = thread.turn("report").output::<Report>().unwrap();
+    let report: Report = turn.run().await.unwrap().json().unwrap();
+    assert_eq!(report, Report { files: 3, verdict: "fine".into() });
+    let failed = thread.turn("report").output::<Report>().unwrap().run().await;
+    let Err(TurnError::Failed { failure, so_far }) = failed else { panic!("{failed:?}") };
+    assert!(failure.message.contains("files"), "{}", failure.message);
+    assert_eq!(so_far.items.len(), 2);
+    // A schema is of its turn.
+    thread.turn("just say something").run().await.unwrap();
+    let requests = lab.requests.lock().unwrap();
+    let formats = requests.iter().map(|request| request["text"]["format"].is_object());
+    assert_eq!(formats.collect::<Vec<_>>(), [true, true, true, true, false]);
+}
+
+#[tokio::test]
+async fn steering_and_interrupting() {
+    let lab = Lab::new();
+    let answers = vec![vec![call("a")], vec![message("both")]];
+    let thread = lab.heddle.start(lab.spec(ThreadSpec::new(), answers)).await.unwrap();
+    let mut turn = thread.turn("go");
+    let handle = turn.handle();
+    assert_eq!(turn.next().await, Some(Event::TurnStarted));
+    assert!(handle.steer("and also this").await);
+    while turn.next().await.is_some() {}
+    turn.result().unwrap();
+    assert!(lab.requests.lock().unwrap()[1]["input"].to_string().contains("and also this"));
+    assert!(!handle.steer("too late").await);
+
+    let mut turn = thread.turn("more");
+    let handle = turn.handle();
+    assert_eq!(turn.next().await, Some(Event::TurnStarted));
+    handle.interrupt();
+    let mut last = None;
+    while let Some(event) = turn.next().await {
+        last = Some(event);
+    }
+    assert_eq!(last, Some(Event::TurnInterrupted));
+    assert!(matches!(turn.result(), Err(TurnError::Interrupted { .. })));
+}

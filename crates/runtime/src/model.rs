@@ -1,0 +1,144 @@
+//! The seam to a model: one request goes out, one answer comes in.
+//!
+//! [`EndpointModel`] is the one that talks to endpoints. A program that hosts a thread can bring its own: the driver
+//! knows no API, only the events of an answer.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use protocol::error::{ErrorClass, SampleError};
+use protocol::responses::{Request, StreamEvent, ToolSpec};
+use providers::{ByteStream, Client};
+
+use crate::decoder::{Decoder, Reader};
+use crate::thread::TextDialect;
+
+/// Answers requests. Retries are not its concern: it makes one attempt and says what became of it.
+pub trait Model: Send + Sync {
+    /// Is told that a new turn begins, so that what belongs to the last one is forgotten.
+    fn begin_turn(&self) {}
+
+    /// Makes one attempt at a request. What it needs of the request it takes before it returns.
+    ///
+    /// Dropping the future, or the answer, ends the attempt.
+    fn sample(&self, request: &Request<'_>) -> SampleFuture<'_>;
+}
+
+/// An attempt whose answer has not begun.
+pub type SampleFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<AnswerStream, SampleError>> + Send + 'a>>;
+
+/// An answer, as it comes. It is whole when [`StreamEvent::Completed`] was in it; nothing after that is read.
+pub type AnswerStream = Pin<Box<dyn Stream<Item = Result<AnswerPart, SampleError>> + Send>>;
+
+/// What has come of an answer since the last part.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AnswerPart {
+    /// How many bytes it took, which count against the bound of an answer.
+    pub bytes: u64,
+    /// Whether anything was said, be it only that the connection is alive.
+    pub heard: bool,
+    /// What the answer says.
+    pub events: Vec<StreamEvent>,
+}
+
+impl From<StreamEvent> for AnswerPart {
+    fn from(event: StreamEvent) -> Self {
+        Self { bytes: 0, heard: true, events: vec![event] }
+    }
+}
+
+/// A model behind an endpoint.
+#[derive(Debug)]
+pub struct EndpointModel {
+    client: Client,
+    reader: Reader,
+}
+
+impl EndpointModel {
+    /// Prepares for requests that offer these tools; `dialect` says how the model writes calls into text, if it does.
+    pub fn new(client: Client, dialect: Option<&TextDialect>, tools: &[ToolSpec]) -> Self {
+        let reader = Reader::new(client.wire_api(), dialect, tools);
+        Self { client, reader }
+    }
+}
+
+impl Model for EndpointModel {
+    fn begin_turn(&self) {
+        self.client.begin_turn();
+    }
+
+    fn sample(&self, request: &Request<'_>) -> SampleFuture<'_> {
+        let body = self.client.encode(request);
+        Box::pin(async move {
+            let stream = self.client.open(body).await?;
+            let open = Open { stream, decoder: self.reader.decoder() };
+            let answer = unfold(Reading::Open(Box::new(open)), Reading::next);
+            Ok(Box::pin(answer) as AnswerStream)
+        })
+    }
+}
+
+/// How far an answer has been read.
+enum Reading {
+    Open(Box<Open>),
+    /// It has broken off, and what was held back has been given out.
+    Broken(SampleError),
+    Over,
+}
+
+struct Open {
+    stream: ByteStream,
+    decoder: Decoder,
+}
+
+impl Reading {
+    async fn next(self) -> Option<(Result<AnswerPart, SampleError>, Self)> {
+        let mut open = match self {
+            Self::Open(open) => open,
+            Self::Broken(error) => return Some((Err(error), Self::Over)),
+            Self::Over => return None,
+        };
+        let came = open.stream.next().await;
+        let Open { stream, decoder } = &mut *open;
+        let (mut events, frames) = (Vec::new(), decoder.frames());
+        let (bytes, failure) = match came {
+            Ok(Some(bytes)) => {
+                let read = decoder.push(&bytes, &mut events);
+                let failure = read
+                    .err()
+                    .map(|error| SampleError::new(ErrorClass::NotAnEndpoint, error.to_string()));
+                (bytes.len(), failure)
+            }
+            Ok(None) => {
+                decoder.finish(&mut events);
+                (0, Some(cut_short(decoder.unreadable())))
+            }
+            Err(error) => {
+                decoder.finish(&mut events);
+                (0, Some(error))
+            }
+        };
+        let heard = decoder.frames() > frames;
+        if heard {
+            stream.heard();
+        }
+        let bytes = bytes.try_into().unwrap_or(u64::MAX);
+        let part = AnswerPart { bytes, heard, events };
+        Some((Ok(part), failure.map_or(Self::Open(open), Self::Broken)))
+    }
+}
+
+/// Says that an answer ended before it was whole.
+pub(crate) fn cut_short(unreadable: u64) -> SampleError {
+    let more = match unreadable {
+        0 => String::new(),
+        count => format!(" ({count} events could not be read)"),
+    };
+    SampleError::new(
+        ErrorClass::Disconnected,
+        format!("the answer broke off: the stream closed before it was complete{more}"),
+    )
+}
