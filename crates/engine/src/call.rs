@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use history::sendable::depth;
+use protocol::call::{Call, Payload};
 use protocol::id::CallKey;
 use protocol::item::{EndpointCall, Status};
 use protocol::open::Open;
@@ -30,37 +31,6 @@ use protocol::rollout::CallReturned;
 use serde_json::value::RawValue;
 
 use crate::limits::Limits;
-
-/// A call that should run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Call {
-    /// Names the call within the turn.
-    pub key: CallKey,
-    /// The id that the history has for it; unique, also when the model repeats itself.
-    pub call_id: String,
-    /// The tool.
-    pub name: String,
-    /// What it is called with.
-    pub payload: Payload,
-}
-
-/// What a tool is called with.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Payload {
-    /// JSON as text.
-    Function(String),
-    /// Free text.
-    Custom(String),
-}
-
-impl Payload {
-    /// Returns the text, JSON or not.
-    pub fn text(&self) -> &str {
-        match self {
-            Self::Function(text) | Self::Custom(text) => text,
-        }
-    }
-}
 
 /// What the engine must know about a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,10 +28,11 @@ pub mod turn;
 
 pub use answer::AnswerCheck;
 pub use approval::Question;
-pub use call::{Call, Payload, ToolTable, ToolTraits};
+pub use call::{ToolTable, ToolTraits};
 pub use context::{Context, Origin};
 pub use limits::Limits;
 pub use outbox::Outbox;
+pub use protocol::call::{Call, Payload, Report};
 pub use turn::{
-    Action, Input, Numbers, Outcome, Purpose, Report, Turn, TurnOptions, TurnParts, Unexpected,
+    Action, Input, Numbers, Outcome, Purpose, Turn, TurnOptions, TurnParts, Unexpected,
 };

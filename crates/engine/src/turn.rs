@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::approval::{Answer, ApprovalRequest};
+use protocol::call::{Call, Report};
 use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey, ItemId};
@@ -42,7 +43,7 @@ use stdx::Rng;
 
 use crate::answer::AnswerCheck;
 use crate::approval::{Approvals, Question};
-use crate::call::{self, Call, Calls, ToolTable};
+use crate::call::{self, Calls, ToolTable};
 use crate::context::{Context, Origin, developer_message, user_message};
 use crate::limits::Limits;
 use crate::prompt;
@@ -79,40 +80,6 @@ pub enum Input {
     Interrupt,
     /// What happened cannot be written down; the text says why and what to do.
     StoreFailed(String),
-}
-
-/// What a tool shows while it runs, and a session of it after it returned.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Report {
-    /// It began something that is an item.
-    Started(ItemBody),
-    /// The item is final.
-    Ended(ItemBody),
-    /// The item began and ended at once, as if the sandbox had stopped it.
-    Stopped(ItemBody),
-    /// The call comes to nothing, for this reason; `shown` is what it would have been, if that is known.
-    /// A call that has shown something has told so already.
-    Refused {
-        /// A command or a patch, as it stands at its end.
-        shown: Option<ItemBody>,
-        /// Why, as the model reads it.
-        reason: String,
-    },
-    /// It typed into a command that another call began.
-    Typed {
-        /// The call that began it.
-        into: CallKey,
-        /// The number of its session.
-        session: u64,
-        /// What was typed.
-        text: String,
-    },
-    /// The list of steps is now this.
-    Plan(Vec<Step>),
-    /// Commands with this prefix are allowed from now on, as the user wanted.
-    Remembered(Vec<String>),
-    /// The user should know this.
-    Warning(String),
 }
 
 /// What the turn wants done, in this order.

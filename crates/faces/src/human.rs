@@ -278,6 +278,11 @@ impl Human {
                     [text.as_str(), argv.last().map_or("", String::as_str)].map(visible::line);
                 format!("type `{text}` into `{into}`{place}?")
             }
+            Subject::ToolCall { server, tool, arguments } => {
+                let [server, tool, arguments] =
+                    [server, tool, arguments].map(|it| visible::line(it));
+                format!("call {server}.{tool} {arguments}?")
+            }
             Subject::Write { paths } => {
                 let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
                 format!("write {}?", visible::line(&paths.join(", ")))

@@ -75,8 +75,9 @@ pub mod events {
 
 /// Tools that a host program brings.
 pub mod tools {
-    pub use protocol::responses::{OutputBody, ToolSpec};
-    pub use tools::{Progress, ProgressSender, Tool, ToolCall, ToolFuture, ToolInput};
+    pub use protocol::call::Report;
+    pub use protocol::responses::OutputBody;
+    pub use tools::{Annotations, Tool, ToolContext, ToolFuture, ToolInput, ToolSpec};
 }
 
 /// Who is asked before something is done.
@@ -88,7 +89,7 @@ pub mod approvals {
 
 /// Opinions of the host program about what a model wants to do.
 pub mod judge {
-    pub use policy::{Because, Decision, Effect, Place, Verdict};
+    pub use policy::{Because, Decision, Effect, Place, ToolCallRequest, Verdict};
     pub use runtime::judge::*;
     pub use tools::{Judge, Opinion};
 }

@@ -83,6 +83,8 @@ pub enum Because {
     ReadOnly,
     /// The user approved the same for this session before.
     Granted,
+    /// The host program or a server offers the tool, and nothing speaks against it.
+    HostTool,
 }
 
 /// Why an `allow` rule does not take a command out of the sandbox.
@@ -170,6 +172,7 @@ impl fmt::Display for Because {
             }
             Self::ReadOnly => write!(f, "the sandbox is read-only"),
             Self::Granted => write!(f, "it was accepted before"),
+            Self::HostTool => write!(f, "the host program offers it"),
         }
     }
 }

@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use crate::request::{CommandRequest, InputRequest, WriteRequest};
+use crate::request::{CommandRequest, InputRequest, ToolCallRequest, WriteRequest};
 
-/// Approvals for the session: exactly these commands, inputs and files.
+/// Approvals for the session: exactly these commands, inputs, files and tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     commands: HashSet<(Vec<String>, PathBuf, bool)>,
     inputs: HashSet<InputKey>,
     files: HashSet<PathBuf>,
+    tools: HashSet<(String, String)>,
 }
 
 impl Grants {
@@ -26,6 +27,15 @@ impl Grants {
 
     pub fn add_write(&mut self, request: &WriteRequest) {
         self.files.extend(request.paths.iter().cloned());
+    }
+
+    /// Remembers a tool of a server or of the host program, whatever it is called with.
+    pub fn add_tool_call(&mut self, request: &ToolCallRequest) {
+        self.tools.insert((request.server.clone(), request.tool.clone()));
+    }
+
+    pub(crate) fn has_tool_call(&self, request: &ToolCallRequest) -> bool {
+        self.tools.contains(&(request.server.clone(), request.tool.clone()))
     }
 
     pub(crate) fn has_command(&self, request: &CommandRequest) -> bool {

@@ -34,7 +34,7 @@ use crate::lift;
 use crate::matching::Match;
 use crate::prefix;
 use crate::profile::{Obstacle, Profile, SandboxMode, holds};
-use crate::request::{CommandRequest, Effect, InputRequest, WriteRequest};
+use crate::request::{CommandRequest, Effect, InputRequest, ToolCallRequest, WriteRequest};
 use crate::rules::{PatternToken, PrefixRule, RuleDecision};
 use crate::shell::{Feature, Word, excerpt};
 use crate::typed;
@@ -68,6 +68,7 @@ impl Policy {
             Effect::Command(request) => self.command(request, grants),
             Effect::Input(request) => self.input(request, grants),
             Effect::Write(request) => self.write(request, grants),
+            Effect::ToolCall(request) => self.tool_call(request, grants),
         }
     }
 
@@ -197,6 +198,28 @@ impl Policy {
         let why = lift::obstacle(inspection, named, &request.scene, &self.profile)?;
         let (pattern, source) = (rule.pattern_text(), rule.at.to_string());
         Some(Because::Kept { pattern, source, why })
+    }
+
+    /// Decides about a call of a tool of the host program or of a server.
+    ///
+    /// What it does happens in another program, so no sandbox of ours holds it: its owner says whether it only reads or
+    /// destroys something. What destroys asks, and everything that does more than read asks where nothing is trusted.
+    pub fn tool_call(&self, request: &ToolCallRequest, grants: &Grants) -> Decision {
+        let run = |because| Decision { verdict: Verdict::Run(Place::Sandbox), because };
+        let because = match self.approval {
+            _ if grants.has_tool_call(request) => return run(Because::Granted),
+            _ if request.destructive => Because::Destructive { command: request.tool.clone() },
+            ApprovalPolicy::Untrusted if !request.read_only => Because::Untrusted,
+            _ => return run(Because::HostTool),
+        };
+        let verdict = match self.approval.may_ask(Question::Sandbox) {
+            true => Verdict::Ask(Ask { place: Place::Sandbox, reason: None, prefix: None }),
+            false => Verdict::Refuse(format!(
+                "tool call rejected: {because}, and nobody can be asked; do without `{}`, or tell the user",
+                request.tool
+            )),
+        };
+        Decision { verdict, because }
     }
 
     /// Decides about writing or removing files, all of them or none.

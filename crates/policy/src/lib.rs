@@ -41,7 +41,9 @@ pub use judge::Policy;
 pub use matching::Match;
 pub use profile::{Obstacle, PROTECTED_NAMES, Profile, SandboxMode};
 pub use render::render_rule;
-pub use request::{CommandRequest, Effect, Escalation, InputRequest, Scene, WriteRequest};
+pub use request::{
+    CommandRequest, Effect, Escalation, InputRequest, Scene, ToolCallRequest, WriteRequest,
+};
 pub use rules::{
     Argument, Literal, PatternToken, PrefixRule, RawCall, RuleDecision, RuleFile, RulePlace,
     RulesError, parse_rule_file, parse_rules,

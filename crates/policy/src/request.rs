@@ -61,9 +61,25 @@ pub struct InputRequest {
     pub text: String,
 }
 
+/// A call of a tool that heddle does not run itself: one of the host program, or of an MCP server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolCallRequest {
+    /// Whose tool it is: the name of a server, or of the host program.
+    pub server: String,
+    pub tool: String,
+    /// What it is called with: JSON as text.
+    pub arguments: String,
+    /// Whether it only reads, as its owner says.
+    pub read_only: bool,
+    /// Whether it destroys something, as its owner says.
+    pub destructive: bool,
+}
+
+/// Anything that a model asks to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     Command(CommandRequest),
     Input(InputRequest),
     Write(WriteRequest),
+    ToolCall(ToolCallRequest),
 }

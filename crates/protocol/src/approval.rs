@@ -36,6 +36,15 @@ pub enum Subject {
         /// What would be typed.
         text: String,
     },
+    /// A tool of the host program or of a server would run.
+    ToolCall {
+        /// Whose tool it is.
+        server: String,
+        /// What the tool is called.
+        tool: String,
+        /// What it would be called with: JSON as text.
+        arguments: String,
+    },
     /// Files would be written or removed.
     Write {
         /// Their real places.

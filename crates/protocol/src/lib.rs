@@ -15,6 +15,7 @@
 #![warn(missing_docs)]
 
 pub mod approval;
+pub mod call;
 pub mod chat;
 pub mod error;
 pub mod event;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::time::Duration;
 
-use engine::{Action, Call, Input, Outbox, Outcome, Payload, Question, Report, Turn};
+use engine::{Action, Call, Input, Outbox, Outcome, Question, Turn};
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -18,7 +18,7 @@ use protocol::responses::{KnownItem, OutputBody};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
-use tools::{Progress, ProgressSender, Reply, ToolCall, ToolInput, progress_channel};
+use tools::{Progress, ProgressSender, Reply, ToolContext, progress_channel};
 
 use crate::journal::Journal;
 use crate::model::{AnswerPart, AnswerStream, SampleFuture, cut_short};
@@ -322,12 +322,7 @@ impl Driver<'_> {
         let Some(tool) = self.parts.tools.find(&call.name) else {
             unreachable!("the engine refuses calls of tools that it was not told of");
         };
-        let input = match call.payload {
-            Payload::Function(text) => ToolInput::Json(text),
-            Payload::Custom(text) => ToolInput::Text(text),
-        };
-        let call = ToolCall { key, call_id: call.call_id, input };
-        let running = tool.run(call, self.progress.clone());
+        let running = tool.run(ToolContext::new(call, self.progress.clone()));
         let (handle, registration) = AbortHandle::new_pair();
         self.handles.insert(key, handle);
         let running = Abortable::new(running, registration);
@@ -452,25 +447,19 @@ impl Driver<'_> {
     }
 
     fn reported(&mut self, key: CallKey, progress: Progress) -> Vec<Input> {
-        let report = match progress {
-            Progress::Started(body) => Report::Started(body),
-            Progress::Ended(body) => Report::Ended(body),
-            Progress::Stopped(item) => Report::Stopped(item),
-            Progress::Refused { shown, reason } => Report::Refused { shown, reason },
-            Progress::Typed { into, session, text } => Report::Typed { into, session, text },
-            Progress::Plan(steps) => Report::Plan(steps),
-            Progress::Remembered(prefix) => Report::Remembered(prefix),
-            Progress::Warning(text) => Report::Warning(text),
-            Progress::Asked(request, reply) => {
-                // A call that asks twice at once is told that nobody hears its second question.
-                if self.replies.contains_key(&key) || !self.handles.contains_key(&key) {
-                    return Vec::new();
-                }
-                self.replies.insert(key, reply);
-                return vec![Input::Asked(key, request)];
+        match progress {
+            Progress::Report(report) => vec![Input::Reported(key, report)],
+            // A call that asks twice at once is told that nobody hears its second question.
+            Progress::Asked(..)
+                if self.replies.contains_key(&key) || !self.handles.contains_key(&key) =>
+            {
+                Vec::new()
             }
-        };
-        vec![Input::Reported(key, report)]
+            Progress::Asked(request, reply) => {
+                self.replies.insert(key, reply);
+                vec![Input::Asked(key, request)]
+            }
+        }
     }
 
     fn now_ms(&self) -> u64 {

@@ -126,6 +126,8 @@ pub struct OutputSchema {
 pub struct Toolset {
     tools: BTreeMap<String, Box<dyn Tool>>,
     specs: Vec<ToolSpec>,
+    /// What the engine must know of them.
+    table: ToolTable,
     /// The commands that the tools have running.
     pub(crate) sessions: Arc<Sessions>,
 }
@@ -133,9 +135,13 @@ pub struct Toolset {
 impl Toolset {
     /// Gathers tools; they are offered in this order, the provider's own last.
     pub fn new(tools: Vec<Box<dyn Tool>>, hosted: &[ToolSpec], sessions: Arc<Sessions>) -> Self {
-        let specs = tools.iter().map(|tool| tool.spec()).chain(hosted.iter().cloned()).collect();
-        let tools = tools.into_iter().filter_map(|tool| Some((name_of(&tool.spec())?, tool)));
-        Self { tools: tools.collect(), specs, sessions }
+        let tools: Vec<_> = tools.into_iter().map(|tool| (tool.spec(), tool)).collect();
+        let specs = tools.iter().map(|(spec, _)| spec.to_wire()).chain(hosted.iter().cloned());
+        let specs = specs.collect();
+        let traits = |spec: &tools::ToolSpec| ToolTraits { parallel: spec.parallel };
+        let table = tools.iter().map(|(spec, _)| (spec.name.clone(), traits(spec))).collect();
+        let tools = tools.into_iter().map(|(spec, tool)| (spec.name, tool)).collect();
+        Self { tools, specs, table, sessions }
     }
 
     /// Returns what the model is offered.
@@ -145,13 +151,6 @@ impl Toolset {
 
     pub(crate) fn find(&self, name: &str) -> Option<&dyn Tool> {
         self.tools.get(name).map(|tool| &**tool)
-    }
-
-    fn table(&self) -> ToolTable {
-        self.tools
-            .iter()
-            .map(|(name, tool)| (name.clone(), ToolTraits { parallel: tool.parallel() }))
-            .collect()
     }
 }
 
@@ -286,7 +285,7 @@ impl ThreadParts {
 
     fn turn_options(&self, state: &ThreadState) -> TurnOptions {
         TurnOptions {
-            tools: self.tools.table(),
+            tools: self.tools.table.clone(),
             limits: self.options.limits,
             retry: self.options.retry,
             context_window: self.history_window(),
@@ -344,10 +343,3 @@ impl ThreadParts {
 
 /// About how many bytes a token stands for.
 const TOKEN_BYTES: u64 = 4;
-
-fn name_of(spec: &ToolSpec) -> Option<String> {
-    match spec {
-        ToolSpec::Function { name, .. } | ToolSpec::Custom { name, .. } => Some(name.clone()),
-        ToolSpec::WebSearch { .. } => None,
-    }
-}

@@ -317,8 +317,8 @@ async fn follow_up(proof: &Proof, ground: &Ground, then: Then) -> std::io::Resul
                 None => Ok(()),
             }
         }
-        // No attempt leaves a process running that reads input.
-        Effect::Input(_) => Ok(()),
+        // No attempt leaves a process running that reads input, and the ground has no tools of a host.
+        Effect::Input(_) | Effect::ToolCall(_) => Ok(()),
         Effect::Command(mut request) => {
             let names = policy.programs(&request);
             let own = ground.work("");

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use policy::{CommandRequest, Effect, Escalation, SandboxMode, Scene};
+use protocol::call::{Call, Report};
 use protocol::id::CallKey;
 use protocol::item::{Command, ItemBody, Status};
-use protocol::responses::{OutputBody, ToolSpec};
+use protocol::responses::OutputBody;
 use sandbox::{Io, Process, SpawnRequest};
 use serde::Deserialize;
 use serde_json::json;
@@ -21,7 +22,9 @@ use crate::output::{self, CommandState};
 use crate::patch;
 use crate::session::{CTRL_C, SESSIONS_MAX, Session, Sessions, Start};
 use crate::shell::{self, Shell};
-use crate::tool::{Progress, ProgressSender, Tool, ToolCall, ToolFuture, Workspace};
+use crate::tool::{
+    ProgressSender, Tool, ToolContext, ToolFuture, ToolSpec, Workspace, arguments as read_arguments,
+};
 
 /// How long a command is waited for unless the model says otherwise.
 const YIELD_DEFAULT_MS: u64 = 10_000;
@@ -62,13 +65,9 @@ impl ExecCommand {
         (Self { workspace, sessions, chunks, login }, write_stdin)
     }
 
-    async fn exec(
-        &self,
-        call: ToolCall,
-        progress: ProgressSender,
-    ) -> Result<OutputBody, OutputBody> {
+    async fn exec(&self, call: Call, progress: ProgressSender) -> Result<OutputBody, OutputBody> {
         let begun = Instant::now();
-        let arguments: ExecArguments = call.arguments()?;
+        let arguments: ExecArguments = read_arguments(&call)?;
         let (request, shown, asked) = match self.intend(&arguments, &call, &progress).await? {
             Intent::Run { request, shown, asked } => (request, shown, asked),
             Intent::Patch { base, text } => {
@@ -90,9 +89,9 @@ impl ExecCommand {
                     ..item.clone()
                 };
                 if !asked {
-                    progress.send(call.key, Progress::Started(ItemBody::Command(item))).await;
+                    progress.send(call.key, Report::Started(ItemBody::Command(item))).await;
                 }
-                progress.send(call.key, Progress::Ended(ItemBody::Command(ended))).await;
+                progress.send(call.key, Report::Ended(ItemBody::Command(ended))).await;
                 return refuse(format!("exec_command failed: {error}"));
             }
         };
@@ -109,7 +108,7 @@ impl ExecCommand {
     pub(crate) async fn intend(
         &self,
         arguments: &ExecArguments,
-        call: &ToolCall,
+        call: &Call,
         progress: &ProgressSender,
     ) -> Result<Intent, OutputBody> {
         let escalated = arguments.sandbox_permissions == Some(SandboxPermissions::RequireEscalated);
@@ -169,7 +168,7 @@ impl ExecCommand {
         } else if login
             && let LoginShell::Once(filter) = &self.workspace.login_shell
             && let Some(taken) = {
-                let warn = async |text| progress.send(call.key, Progress::Warning(text)).await;
+                let warn = async |text| progress.send(call.key, Report::Warning(text)).await;
                 self.login.get(&self.workspace, &shell, filter, warn).await
             }
         {
@@ -187,8 +186,8 @@ impl ExecCommand {
     }
 
     /// Returns the item of the command that a call asks for; none if that makes no sense.
-    fn shown(&self, call: &ToolCall) -> Option<Command> {
-        let arguments: ExecArguments = call.arguments().ok()?;
+    fn shown(&self, call: &Call) -> Option<Command> {
+        let arguments: ExecArguments = read_arguments(call).ok()?;
         let (shell, login) = self.shell(&arguments);
         let argv = shell.argv(&arguments.cmd, login);
         Some(item(&argv, &self.workdir(&arguments), Status::InProgress))
@@ -224,12 +223,12 @@ fn with_call_id(mut env: Vec<(String, String)>, call_id: &str) -> Vec<(String, S
 impl WriteStdin {
     async fn write(
         &self,
-        call: ToolCall,
+        call: Call,
         progress: &ProgressSender,
     ) -> Result<OutputBody, StdinRefusal> {
         let begun = Instant::now();
-        let arguments: StdinArguments =
-            call.arguments().map_err(|refusal: OutputBody| StdinRefusal::plain(refusal.text()))?;
+        let arguments: StdinArguments = read_arguments(&call)
+            .map_err(|refusal: OutputBody| StdinRefusal::plain(refusal.text()))?;
         let id = arguments.session_id;
         let Some(session) = (id >= 0.0).then(|| self.sessions.find(id as u64)).flatten() else {
             return Err(StdinRefusal::plain(format!(
@@ -283,11 +282,11 @@ impl WriteStdin {
         })?;
         // Told first: the command may end by it, and its item with it.
         let (into, number, text) = (session.key, session.id, chars.to_owned());
-        progress.send(key, Progress::Typed { into, session: number, text }).await;
+        progress.send(key, Report::Typed { into, session: number, text }).await;
         let typed = session.write(chars, &leave).await;
         if leave.asked {
             let status = if typed.is_ok() { Status::Completed } else { Status::Failed };
-            progress.send(key, Progress::Ended(body(status))).await;
+            progress.send(key, Report::Ended(body(status))).await;
         }
         match typed {
             // An end is not a failure to write: what the call returns tells of it.
@@ -412,13 +411,8 @@ struct StdinArguments {
 
 impl Tool for ExecCommand {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::Function {
-            name: "exec_command".to_owned(),
-            description: "Runs a shell command and returns its output, or a session ID if it is \
-                          still running after `yield_time_ms`."
-                .to_owned(),
-            strict: false,
-            parameters: json!({
+        ToolSpec::new("exec_command", "Runs a shell command and returns its output, or a session ID if it is \
+                          still running after `yield_time_ms`.", json!({
                 "type": "object",
                 "properties": {
                     "cmd": { "type": "string", "description": "The command line." },
@@ -434,15 +428,11 @@ impl Tool for ExecCommand {
                 },
                 "required": ["cmd"],
                 "additionalProperties": false
-            }),
-        }
+            })).parallel()
     }
 
-    fn parallel(&self) -> bool {
-        true
-    }
-
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a> {
+        let ToolContext { call, progress } = context;
         Box::pin(async move {
             let key = call.key;
             let shown = self.shown(&call);
@@ -463,13 +453,11 @@ impl Tool for ExecCommand {
 
 impl Tool for WriteStdin {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::Function {
-            name: "write_stdin".to_owned(),
-            description: "Types into a running session, or just waits for it, and returns what it \
-                          printed since."
-                .to_owned(),
-            strict: false,
-            parameters: json!({
+        ToolSpec::new(
+            "write_stdin",
+            "Types into a running session, or just waits for it, and returns what it \
+                          printed since.",
+            json!({
                 "type": "object",
                 "properties": {
                     "session_id": { "type": "number", "description": "The session, as exec_command named it." },
@@ -480,15 +468,12 @@ impl Tool for WriteStdin {
                 "required": ["session_id"],
                 "additionalProperties": false
             }),
-        }
+        )
     }
 
     // What is typed must arrive in the order of the calls.
-    fn parallel(&self) -> bool {
-        false
-    }
-
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a> {
+        let ToolContext { call, progress } = context;
         Box::pin(async move {
             let key = call.key;
             match self.write(call, &progress).await {

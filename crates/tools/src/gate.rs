@@ -16,11 +16,12 @@ use policy::{
     PrefixRule, Profile, Scene, Verdict,
 };
 use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
+use protocol::call::Report;
 use protocol::id::CallKey;
 use protocol::item::{ItemBody, Status};
 
 use crate::judge::Judge;
-use crate::tool::{Progress, ProgressSender};
+use crate::tool::ProgressSender;
 
 /// Decides about everything that the tools of one thread do.
 pub struct Gate {
@@ -139,8 +140,9 @@ impl Gate {
             Effect::Command(_) => ("command", "it was not run"),
             Effect::Input(_) => ("input", "nothing was typed"),
             Effect::Write(_) => ("patch", "nothing was changed"),
+            Effect::ToolCall(_) => ("tool call", "it was not made"),
         };
-        progress.send(key, Progress::Started(item(Status::InProgress))).await;
+        progress.send(key, Report::Started(item(Status::InProgress))).await;
         let answer = progress.ask(key, self.request(&question)).await;
         let Question { effect, ask, .. } = question;
         let (status, refusal) = match answer {
@@ -159,7 +161,7 @@ impl Gate {
                 (Status::Failed, format!("the approval request for this {what} failed; {nothing}"))
             }
         };
-        progress.send(key, Progress::Ended(item(status))).await;
+        progress.send(key, Report::Ended(item(status))).await;
         Err(refusal)
     }
 
@@ -195,6 +197,11 @@ impl Gate {
                 text: request.text.clone(),
             },
             Effect::Write(request) => Subject::Write { paths: request.paths.clone() },
+            Effect::ToolCall(request) => Subject::ToolCall {
+                server: request.server.clone(),
+                tool: request.tool.clone(),
+                arguments: request.arguments.clone(),
+            },
         };
         let why = match because {
             // That is what a person has chosen, and no news about the command.
@@ -214,13 +221,14 @@ impl Gate {
                     Effect::Command(request) => grants.add_command(request),
                     Effect::Input(request) => grants.add_input(request),
                     Effect::Write(request) => grants.add_write(request),
+                    Effect::ToolCall(request) => grants.add_tool_call(request),
                 }
             }
             // Only what the policy put on offer, whoever answers.
             Answer::AcceptAndRemember(prefix) if ask.prefix.as_ref() == Some(&prefix) => {
                 let said = match self.remember(&prefix) {
-                    Ok(()) => Progress::Remembered(prefix),
-                    Err(error) => Progress::Warning(error.to_string()),
+                    Ok(()) => Report::Remembered(prefix),
+                    Err(error) => Report::Warning(error.to_string()),
                 };
                 asking.progress.send(asking.key, said).await;
             }

@@ -11,8 +11,8 @@ use policy::{ApprovalPolicy, Policy, Profile, SandboxMode};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use protocol::call::{Call, Payload, Report};
 use protocol::id::CallKey;
-use protocol::responses::ToolSpec;
 use sandbox::Sandbox;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -21,7 +21,7 @@ use crate::exec::{ExecArguments, Intent};
 use crate::login::LoginShell;
 use crate::patch::Checked;
 use crate::{
-    ApplyPatch, ExecCommand, Gate, Progress, Sessions, Shell, Tool, ToolCall, ToolInput,
+    ApplyPatch, ExecCommand, Gate, Progress, Sessions, Shell, Tool, ToolContext, ToolInput,
     UpdatePlan, ViewImage, Workspace, WriteStdin, progress_channel,
 };
 
@@ -77,10 +77,11 @@ impl Thread {
 
     /// Decides about one call of `exec_command` and checks what comes of it.
     async fn check_exec(&self, arguments: &str) {
-        let input = ToolInput::Json(arguments.to_owned());
-        let call = ToolCall { key: CallKey(1), call_id: "the-call".into(), input };
+        let payload = Payload::Function(arguments.to_owned());
+        let (name, call_id) = ("exec_command".into(), "the-call".into());
+        let call = Call { key: CallKey(1), call_id, name, payload };
         let (progress, mut shown) = progress_channel();
-        let Ok(arguments) = call.arguments::<ExecArguments>() else { return };
+        let Ok(arguments) = crate::tool::arguments::<ExecArguments>(&call) else { return };
         match self.exec.intend(&arguments, &call, &progress).await {
             Err(_) => {}
             Ok(Intent::Patch { base, text }) => self.check_patch(&base, &text).await,
@@ -196,9 +197,9 @@ fn object(schema: &Value) -> BoxedStrategy<Value> {
 }
 
 fn schema_of(tool: &dyn Tool) -> Value {
-    match tool.spec() {
-        ToolSpec::Function { parameters, .. } => parameters,
-        other => panic!("{other:?} has no schema"),
+    match tool.spec().input {
+        ToolInput::Json(schema) => schema,
+        other => panic!("{other:?} is no schema"),
     }
 }
 
@@ -275,14 +276,16 @@ fn typing() {
     let thread = Thread::new();
     let schema = schema_of(&thread.stdin);
     run(object(&schema), |arguments| {
-        let input = ToolInput::Json(arguments.to_owned());
-        let call = ToolCall { key: CallKey(1), call_id: "c".into(), input };
+        let payload = Payload::Function(arguments.to_owned());
+        let name = "write_stdin".into();
+        let call = Call { key: CallKey(1), call_id: "c".into(), name, payload };
         let (progress, mut shown) = progress_channel();
-        let output = block_on(thread.stdin.run(call, progress));
+        let output = block_on(thread.stdin.run(ToolContext::new(call, progress)));
         let protocol::responses::OutputBody::Text(text) = output else { panic!("{output:?}") };
         assert!(text.contains("there is no session") || text.contains("failed to parse"), "{text}");
         // That it was refused, and nothing else.
-        assert!(matches!(shown.try_recv(), Ok((_, Progress::Refused { shown: None, .. }))));
+        let refused = |said| matches!(said, Progress::Report(Report::Refused { shown: None, .. }));
+        assert!(shown.try_recv().is_ok_and(|(_, said)| refused(said)));
         assert!(shown.try_recv().is_err());
     });
 }
@@ -291,13 +294,6 @@ fn typing() {
 #[test]
 fn every_tool_is_known() {
     let thread = Thread::new();
-    let names: Vec<_> = thread
-        .tools
-        .iter()
-        .map(|tool| match tool.spec() {
-            ToolSpec::Function { name, .. } => name,
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let names: Vec<_> = thread.tools.iter().map(|tool| tool.spec().name).collect();
     assert_eq!(names, ["exec_command", "write_stdin", "apply_patch", "update_plan", "view_image"]);
 }

@@ -7,6 +7,7 @@
 
 mod carry_out;
 mod exec;
+mod foreign;
 mod gate;
 #[cfg(test)]
 mod hostile;
@@ -23,6 +24,7 @@ mod tool;
 mod view_image;
 
 pub use exec::{ExecCommand, WriteStdin};
+pub use foreign::{ArgumentCheck, ForeignTool};
 pub use gate::Gate;
 pub use image::{ImageError, LoadedImage, load_image};
 pub use judge::{Judge, Opinion};
@@ -32,7 +34,7 @@ pub use plan::UpdatePlan;
 pub use session::Sessions;
 pub use shell::{Shell, join};
 pub use tool::{
-    Progress, ProgressSender, Reply, Tool, ToolCall, ToolFuture, ToolInput, Workspace,
-    progress_channel,
+    Annotations, Progress, ProgressSender, Reply, Tool, ToolContext, ToolFuture, ToolInput,
+    ToolSpec, Workspace, progress_channel,
 };
 pub use view_image::ViewImage;

@@ -11,16 +11,17 @@ use std::time::Instant;
 use ::patch::{ChangeKind, Edit, FileState, Patch, Plan};
 use files::FileError;
 use policy::{Effect, Profile, WriteRequest};
+use protocol::call::{Call, Payload, Report};
 use protocol::id::CallKey;
 use protocol::item::{self, Change, ItemBody, Status};
-use protocol::responses::{OutputBody, ToolFormat, ToolSpec};
+use protocol::responses::{OutputBody, ToolFormat};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::carry_out::{Step, carry_out};
 use crate::gate::{Asking, Judgement};
 use crate::tool::{
-    self, Progress, ProgressSender, Tool, ToolCall, ToolFuture, ToolInput, Workspace,
+    self, ProgressSender, Tool, ToolContext, ToolFuture, ToolInput, ToolSpec, Workspace,
 };
 
 /// Files that one patch may name.
@@ -46,10 +47,10 @@ impl ApplyPatch {
         Self { workspace, freeform }
     }
 
-    async fn patch(&self, call: ToolCall, progress: ProgressSender) -> Result<String, OutputBody> {
-        let text = match &call.input {
-            ToolInput::Text(text) => text.clone(),
-            ToolInput::Json(_) => call.arguments::<Arguments>()?.input,
+    async fn patch(&self, call: Call, progress: ProgressSender) -> Result<String, OutputBody> {
+        let text = match &call.payload {
+            Payload::Custom(text) => text.clone(),
+            Payload::Function(_) => tool::arguments::<Arguments>(&call)?.input,
         };
         apply(&self.workspace, &self.workspace.cwd, &text, call.key, &progress).await
     }
@@ -94,7 +95,7 @@ pub(crate) async fn apply(
             return Err(refusal);
         }
         Ok(Judgement::Permitted(permit)) => {
-            progress.send(key, Progress::Started(item(Status::InProgress))).await;
+            progress.send(key, Report::Started(item(Status::InProgress))).await;
             permit
         }
         Ok(Judgement::Open(question)) => {
@@ -106,7 +107,7 @@ pub(crate) async fn apply(
             match checked.again(&patch, base, workspace).await {
                 Ok(again) => checked = again,
                 Err(reason) => {
-                    progress.send(key, Progress::Ended(item(Status::Failed))).await;
+                    progress.send(key, Report::Ended(item(Status::Failed))).await;
                     return Err(unfit(reason));
                 }
             }
@@ -120,7 +121,7 @@ pub(crate) async fn apply(
         Err(error) => (1, Status::Failed, format!("{error}\n")),
     };
     drop(alone);
-    progress.send(key, Progress::Ended(item(status))).await;
+    progress.send(key, Report::Ended(item(status))).await;
     let wall = begun.elapsed().as_secs_f64();
     Ok(format!("Exit code: {code}\nWall time: {wall:.1} seconds\nOutput:\n{said}"))
 }
@@ -275,36 +276,29 @@ fn refused(changes: Vec<Change>, status: Status, refusal: &OutputBody) -> ItemBo
 
 impl Tool for ApplyPatch {
     fn spec(&self) -> ToolSpec {
-        let name = "apply_patch".to_owned();
-        if self.freeform {
-            return ToolSpec::Custom {
-                name,
-                description: "Edits files. The input is the patch itself, not JSON.".to_owned(),
-                format: ToolFormat {
-                    kind: "grammar".to_owned(),
-                    syntax: "lark".to_owned(),
-                    definition: include_str!("patch.lark").to_owned(),
-                },
-            };
+        let schema = json!({
+            "type": "object",
+            "properties": { "input": { "type": "string", "description": "The whole patch." } },
+            "required": ["input"],
+            "additionalProperties": false
+        });
+        let spec = ToolSpec::new("apply_patch", include_str!("patch.md"), schema);
+        if !self.freeform {
+            return spec;
         }
-        ToolSpec::Function {
-            name,
-            description: include_str!("patch.md").to_owned(),
-            strict: false,
-            parameters: json!({
-                "type": "object",
-                "properties": { "input": { "type": "string", "description": "The whole patch." } },
-                "required": ["input"],
-                "additionalProperties": false
+        ToolSpec {
+            description: "Edits files. The input is the patch itself, not JSON.".to_owned(),
+            input: ToolInput::Text(ToolFormat {
+                kind: "grammar".to_owned(),
+                syntax: "lark".to_owned(),
+                definition: include_str!("patch.lark").to_owned(),
             }),
+            ..spec
         }
     }
 
-    fn parallel(&self) -> bool {
-        false
-    }
-
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a> {
+        let ToolContext { call, progress } = context;
         Box::pin(async move {
             let key = call.key;
             let done = self.patch(call, progress.clone()).await.map(OutputBody::Text);

@@ -1,11 +1,12 @@
 //! `update_plan`: the list of steps that the user sees.
 
+use protocol::call::{Call, Report};
 use protocol::item::{Step, StepStatus};
-use protocol::responses::{OutputBody, ToolSpec};
+use protocol::responses::OutputBody;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::tool::{self, Progress, ProgressSender, Tool, ToolCall, ToolFuture};
+use crate::tool::{self, ProgressSender, Tool, ToolContext, ToolFuture, ToolSpec};
 
 /// Keeps the list of steps.
 #[derive(Debug)]
@@ -28,25 +29,22 @@ struct WireStep {
 }
 
 impl UpdatePlan {
-    async fn update(call: ToolCall, progress: ProgressSender) -> Result<OutputBody, OutputBody> {
-        let Arguments { plan, .. } = call.arguments()?;
+    async fn update(call: Call, progress: ProgressSender) -> Result<OutputBody, OutputBody> {
+        let Arguments { plan, .. } = tool::arguments(&call)?;
         let steps =
             plan.into_iter().map(|WireStep { step, status }| Step { text: step, status }).collect();
-        progress.send(call.key, Progress::Plan(steps)).await;
+        progress.send(call.key, Report::Plan(steps)).await;
         Ok(OutputBody::Text("Plan updated".to_owned()))
     }
 }
 
 impl Tool for UpdatePlan {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::Function {
-            name: "update_plan".to_owned(),
-            description:
-                "Shows the user the steps of the task and how far each is. Send the whole \
-                          list each time, with at most one step in progress."
-                    .to_owned(),
-            strict: false,
-            parameters: json!({
+        ToolSpec::new(
+            "update_plan",
+            "Shows the user the steps of the task and how far each is. Send the whole \
+                          list each time, with at most one step in progress.",
+            json!({
                 "type": "object",
                 "properties": {
                     "explanation": { "type": "string", "description": "Why the list changed." },
@@ -66,14 +64,11 @@ impl Tool for UpdatePlan {
                 "required": ["plan"],
                 "additionalProperties": false
             }),
-        }
+        )
     }
 
-    fn parallel(&self) -> bool {
-        false
-    }
-
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a> {
+        let ToolContext { call, progress } = context;
         Box::pin(async move {
             let key = call.key;
             tool::show_refusal(key, &progress, Self::update(call, progress.clone()).await).await

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use policy::{InputRequest, Typed};
+use protocol::call::Report;
 use protocol::id::CallKey;
 use protocol::item::{Command, ItemBody, Status};
 use sandbox::{Connection, Group, Io, Process};
@@ -19,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::gate::Approval;
-use crate::tool::{Progress, ProgressSender};
+use crate::tool::ProgressSender;
 
 /// Commands that may run at the same time.
 pub(crate) const SESSIONS_MAX: usize = 64;
@@ -259,7 +260,7 @@ async fn attend(
     progress: ProgressSender,
 ) {
     let Start { mut item, shown, sandboxed, .. } = start;
-    let started = Progress::Started(ItemBody::Command(item.clone()));
+    let started = Report::Started(ItemBody::Command(item.clone()));
     let mut unreported = (!shown).then_some(started);
     let late = sleep(START_DELAY);
     tokio::pin!(late);
@@ -300,12 +301,12 @@ async fn attend(
     item.status = if exit == 0 { Status::Completed } else { Status::Failed };
     // The item is reported before anybody can learn that the command has ended.
     if unreported.is_some() && sandboxed && looks_denied(exit, &item.output) {
-        progress.send(session.key, Progress::Stopped(ItemBody::Command(item))).await;
+        progress.send(session.key, Report::Stopped(ItemBody::Command(item))).await;
     } else {
         if let Some(started) = unreported {
             progress.send(session.key, started).await;
         }
-        progress.send(session.key, Progress::Ended(ItemBody::Command(item))).await;
+        progress.send(session.key, Report::Ended(ItemBody::Command(item))).await;
     }
     session.exit.send_replace(Some(exit));
 }

@@ -3,100 +3,190 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::time::Duration;
 
 use protocol::approval::{Answer, ApprovalRequest};
+use protocol::call::{Call, Report};
 use protocol::id::CallKey;
-use protocol::item::{ItemBody, Step};
-use protocol::responses::{OutputBody, ToolSpec};
+use protocol::item::ItemBody;
+use protocol::responses::{self, OutputBody, ToolFormat};
 use sandbox::Sandbox;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::gate::Gate;
 use crate::login::LoginShell;
 use crate::shell::Shell;
 
-/// Something a model can call.
+/// Something a model can call: one of ours, one of the host program, one of a server.
 pub trait Tool: Send + Sync {
-    /// Returns what the model is told about it.
+    /// Returns what the model and the user are told about it. It is asked once, when the thread is opened.
     fn spec(&self) -> ToolSpec;
 
-    /// Tells whether it may run beside other tools.
-    fn parallel(&self) -> bool;
-
-    /// Answers one call.
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a>;
+    /// Answers one call. Dropping the future stops it.
+    fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a>;
 }
 
-/// A call being answered. Dropping it stops the call.
+/// A call that is being answered, with what the model reads in the end.
 pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = OutputBody> + Send + 'a>>;
 
-/// One call.
-#[derive(Clone, Debug)]
-pub struct ToolCall {
-    /// Names the call within the turn.
-    pub key: CallKey,
-    /// The id that the model gave it.
-    pub call_id: String,
+/// What is known of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// What the model calls it.
+    pub name: String,
+    /// What people call it.
+    pub title: Option<String>,
+    /// What it is for, in words for the model.
+    pub description: String,
     /// What it is called with.
     pub input: ToolInput,
+    /// What its owner says about what it does.
+    pub annotations: Annotations,
+    /// How long a call may take; without it, as long as the turn.
+    pub timeout: Option<Duration>,
+    /// Whether it may run beside other calls.
+    pub parallel: bool,
 }
 
 /// What a tool is called with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ToolInput {
-    /// JSON as text.
-    Json(String),
-    /// Free text.
-    Text(String),
+    /// JSON that follows a schema.
+    Json(Value),
+    /// Free text in a grammar.
+    Text(ToolFormat),
 }
 
-impl ToolCall {
-    /// Reads JSON arguments; the error is what the model reads.
-    pub(crate) fn arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, OutputBody> {
-        let text = match &self.input {
-            ToolInput::Json(text) | ToolInput::Text(text) => text,
-        };
-        serde_json::from_str(text).map_err(|error| {
-            OutputBody::Text(format!("failed to parse function arguments: {error}"))
-        })
+/// What the owner of a tool says about what it does. Nobody checks it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// What it does cannot be undone.
+    pub destructive: bool,
+}
+
+impl ToolSpec {
+    /// Describes a tool that takes JSON.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Self {
+        Self {
+            name: name.into(),
+            title: None,
+            description: description.into(),
+            input: ToolInput::Json(schema),
+            annotations: Annotations::default(),
+            timeout: None,
+            parallel: false,
+        }
+    }
+
+    /// Sets what people call it.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// Lets it run beside other calls.
+    #[must_use]
+    pub fn parallel(mut self) -> Self {
+        self.parallel = true;
+        self
+    }
+
+    /// Says that it changes nothing, so that nobody is asked about it.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.annotations.read_only = true;
+        self
+    }
+
+    /// Says that what it does cannot be undone, so that a person is asked first.
+    #[must_use]
+    pub fn destructive(mut self) -> Self {
+        self.annotations.destructive = true;
+        self
+    }
+
+    /// Bounds how long a call may take.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Returns what an endpoint is told.
+    pub fn to_wire(&self) -> responses::ToolSpec {
+        let (name, description) = (self.name.clone(), self.description.clone());
+        match &self.input {
+            ToolInput::Json(schema) => responses::ToolSpec::Function {
+                name,
+                description,
+                strict: false,
+                parameters: schema.clone(),
+            },
+            ToolInput::Text(format) => {
+                responses::ToolSpec::Custom { name, description, format: format.clone() }
+            }
+        }
     }
 }
 
-/// What a tool shows to the user, and what it asks.
+/// One call, and the way back to whoever runs the turn.
+#[derive(Debug)]
+pub struct ToolContext {
+    pub(crate) call: Call,
+    pub(crate) progress: ProgressSender,
+}
+
+impl ToolContext {
+    /// Makes the context of a call; what it reports goes to `progress`.
+    pub fn new(call: Call, progress: ProgressSender) -> Self {
+        Self { call, progress }
+    }
+
+    /// The id that the model gave the call.
+    pub fn call_id(&self) -> &str {
+        &self.call.call_id
+    }
+
+    /// What it is called with, as text: JSON, or free text for tools that take that.
+    pub fn text(&self) -> &str {
+        self.call.payload.text()
+    }
+
+    /// Reads JSON arguments. They follow the schema of the tool; the error is for the model to read.
+    pub fn arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, OutputBody> {
+        arguments(&self.call)
+    }
+
+    /// Shows something to the user while the call goes on.
+    pub async fn report(&self, report: Report) {
+        self.progress.send(self.call.key, report).await;
+    }
+
+    /// Asks whether something may be done, and waits for the answer. Show what waits first, with
+    /// [`Report::Started`].
+    pub async fn ask(&self, request: ApprovalRequest) -> Answer {
+        self.progress.ask(self.call.key, request).await
+    }
+}
+
+/// Reads JSON arguments; the error is what the model reads.
+pub(crate) fn arguments<'a, T: Deserialize<'a>>(call: &'a Call) -> Result<T, OutputBody> {
+    serde_json::from_str(call.payload.text())
+        .map_err(|error| OutputBody::Text(format!("failed to parse function arguments: {error}")))
+}
+
+/// What a call sends while it runs.
 #[derive(Debug)]
 pub enum Progress {
-    /// It began something.
-    Started(ItemBody),
-    /// What it began is over.
-    Ended(ItemBody),
-    /// The item began and ended at once, as if the sandbox had stopped it.
-    Stopped(ItemBody),
-    /// The call comes to nothing, for this reason; `shown` is what it would have been, if that is known.
-    /// Not needed after a beginning, whose end says the same.
-    Refused {
-        /// A command or a patch, as it stands at its end.
-        shown: Option<ItemBody>,
-        /// Why, as the model reads it.
-        reason: String,
-    },
-    /// It typed into a command that another call began.
-    Typed {
-        /// The call that began it.
-        into: CallKey,
-        /// The number of its session.
-        session: u64,
-        /// What was typed.
-        text: String,
-    },
-    /// The list of steps is now this.
-    Plan(Vec<Step>),
-    /// It needs leave, and waits for the reply.
+    /// Something to show.
+    Report(Report),
+    /// It needs permission, and waits for the reply.
     Asked(ApprovalRequest, Reply),
-    /// Commands with this prefix are allowed from now on, as the user wanted.
-    Remembered(Vec<String>),
-    /// The user should know this.
-    Warning(String),
 }
 
 /// Where the answer to a question goes. Dropping it counts as nobody being there.
@@ -120,20 +210,20 @@ pub struct ProgressSender(mpsc::Sender<(CallKey, Progress)>);
 
 impl ProgressSender {
     /// Shows something.
-    pub async fn send(&self, key: CallKey, progress: Progress) {
-        let _ = self.0.send((key, progress)).await;
+    pub async fn send(&self, key: CallKey, report: Report) {
+        let _ = self.0.send((key, Progress::Report(report))).await;
     }
 
     /// Shows that a call comes to nothing, unless it has shown something else.
     pub(crate) async fn refuse(&self, key: CallKey, shown: Option<ItemBody>, refusal: &OutputBody) {
         let reason = refusal.text();
-        self.send(key, Progress::Refused { shown, reason }).await;
+        self.send(key, Report::Refused { shown, reason }).await;
     }
 
     /// Asks, and waits for the answer for as long as it takes.
     pub(crate) async fn ask(&self, key: CallKey, request: ApprovalRequest) -> Answer {
         let (reply, answer) = oneshot::channel();
-        self.send(key, Progress::Asked(request, Reply(reply))).await;
+        let _ = self.0.send((key, Progress::Asked(request, Reply(reply)))).await;
         answer.await.unwrap_or(Answer::Disconnected)
     }
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use protocol::call::Call;
 use protocol::open::Open;
-use protocol::responses::{KnownPart, OutputBody, ToolSpec};
+use protocol::responses::{KnownPart, OutputBody};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::image::load_image;
-use crate::tool::{self, ProgressSender, Tool, ToolCall, ToolFuture, Workspace};
+use crate::tool::{self, Tool, ToolContext, ToolFuture, ToolSpec, Workspace};
 
 /// Shows image files.
 #[derive(Debug)]
@@ -39,8 +40,8 @@ impl ViewImage {
         Self { workspace }
     }
 
-    async fn view(&self, call: &ToolCall) -> Result<OutputBody, OutputBody> {
-        let arguments: Arguments = call.arguments()?;
+    async fn view(&self, call: &Call) -> Result<OutputBody, OutputBody> {
+        let arguments: Arguments = tool::arguments(call)?;
         let path = self.workspace.resolve(&arguments.path);
         let shown = path.display().to_string();
         // Decoding takes as long as it takes; meanwhile the user may want to interrupt.
@@ -62,11 +63,7 @@ impl ViewImage {
 
 impl Tool for ViewImage {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::Function {
-            name: "view_image".to_owned(),
-            description: "Shows you a PNG, JPEG, GIF or WebP file.".to_owned(),
-            strict: false,
-            parameters: json!({
+        ToolSpec::new("view_image", "Shows you a PNG, JPEG, GIF or WebP file.", json!({
                 "type": "object",
                 "properties": {
                     "path": { "type": "string", "description": "The file." },
@@ -74,15 +71,11 @@ impl Tool for ViewImage {
                 },
                 "required": ["path"],
                 "additionalProperties": false
-            }),
-        }
+            })).parallel()
     }
 
-    fn parallel(&self) -> bool {
-        true
-    }
-
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a> {
+        let ToolContext { call, progress } = context;
         Box::pin(
             async move { tool::show_refusal(call.key, &progress, self.view(&call).await).await },
         )

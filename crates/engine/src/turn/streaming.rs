@@ -17,8 +17,9 @@ use protocol::rollout::TotalledUsage;
 
 use super::compacting::Squeezed;
 use super::{Action, Failure, Purpose, State, Turn, hosted};
-use crate::call::{self, Call, EndpointOnlyCall, Payload, Taken};
+use crate::call::{self, EndpointOnlyCall, Taken};
 use crate::context::{self, Origin};
+use protocol::call::{Call, Payload};
 
 /// An item that is being streamed.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! From settings and files to a thread that can run.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,7 +16,7 @@ use history::{ModelId, Profile, Wire};
 use policy::{ApprovalPolicy, Granular, Policy, SandboxMode};
 use protocol::id::ThreadId;
 use protocol::open::Raw;
-use protocol::responses::{KnownItem, ToolSpec};
+use protocol::responses::{self, KnownItem};
 use protocol::rollout::{BaseInstructions, PAGINATED, SessionMeta, TurnContext};
 use providers::{Client, Endpoint, Identity, WireApi};
 use runtime::{
@@ -26,8 +27,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use store::Store;
 use tools::{
-    ApplyPatch, ExecCommand, Gate, Judge, LoginShell, Sessions, Shell, Tool, UpdatePlan, ViewImage,
-    Workspace,
+    ApplyPatch, ArgumentCheck, ExecCommand, ForeignTool, Gate, Judge, LoginShell, Sessions, Shell,
+    Tool, ToolInput, ToolSpec, UpdatePlan, ViewImage, Workspace,
 };
 
 use crate::error::Error;
@@ -174,8 +175,8 @@ pub(crate) fn thread(host: &HostEnv, wanted: ThreadRequest) -> Result<Ready, Err
         Start::Resume(_) | Start::Fork(_) => Sessions::starting_after(random()? % SESSIONS_MAX),
     };
     let sessions = Arc::new(sessions);
-    let mut tools = own_tools(&workspace, config, known.freeform_patch, &sessions);
-    tools.extend(injected.tools);
+    let own = own_tools(&workspace, config, known.freeform_patch, &sessions);
+    let tools = with_host_tools(own, injected.tools, &workspace)?;
     let tools = Toolset::new(tools, &hosted, Arc::clone(&sessions));
     let window = config.model_context_window.or(known.context_window);
     let options = ThreadOptions {
@@ -229,7 +230,11 @@ impl Backend {
         }
     }
 
-    fn into_model(self, identity: &Identity, tools: &[ToolSpec]) -> Result<Box<dyn Model>, Error> {
+    fn into_model(
+        self,
+        identity: &Identity,
+        tools: &[responses::ToolSpec],
+    ) -> Result<Box<dyn Model>, Error> {
         Ok(match self {
             Self::Endpoint { endpoint, dialect } => {
                 let client = Client::new(*endpoint, identity).map_err(Error::settings)?;
@@ -387,6 +392,44 @@ fn own_tools(
     tools
 }
 
+/// Adds the tools of the host program. One that is called like a tool of ours takes its place.
+fn with_host_tools(
+    mut tools: Vec<Box<dyn Tool>>,
+    host: Vec<Box<dyn Tool>>,
+    workspace: &Arc<Workspace>,
+) -> Result<Vec<Box<dyn Tool>>, Error> {
+    let mut names = HashSet::new();
+    for tool in host {
+        let ToolSpec { name, input, .. } = tool.spec();
+        let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if name.is_empty() || name.len() > TOOL_NAME_MAX || !name.chars().all(usable) {
+            return Err(Error::settings(format!(
+                "the tool name {name:?} cannot be used: take up to {TOOL_NAME_MAX} letters, digits, `_` and `-`"
+            )));
+        }
+        let check: ArgumentCheck = match &input {
+            ToolInput::Text(_) => Box::new(|_| Ok(())),
+            ToolInput::Json(schema) => {
+                let schema = config::Schema::parse(&schema.to_string()).map_err(|error| {
+                    Error::settings(format!("the schema of the tool {name}: {error}"))
+                })?;
+                Box::new(move |text| schema.check(Some(text)).map_err(|wrong| wrong.to_string()))
+            }
+        };
+        tools.retain(|own| own.spec().name != name);
+        tools.push(Box::new(ForeignTool::new(tool, HOST_SERVER, check, Arc::clone(workspace))));
+        if !names.insert(name.clone()) {
+            return Err(Error::settings(format!("there are two tools with the name {name}")));
+        }
+    }
+    Ok(tools)
+}
+
+/// Whose tools those of the host program are, in items and questions.
+const HOST_SERVER: &str = "host";
+/// Bytes of a tool's name that endpoints take.
+const TOOL_NAME_MAX: usize = 64;
+
 /// Returns the bounds of a turn, as far as they are not set the generous ones.
 fn limits(set: &TurnLimits) -> Limits {
     let default = Limits::default();
@@ -405,10 +448,12 @@ fn limits(set: &TurnLimits) -> Limits {
     }
 }
 
-fn hosted_tools(config: &Config) -> Vec<ToolSpec> {
+fn hosted_tools(config: &Config) -> Vec<responses::ToolSpec> {
     match config.web_search {
-        Some(WebSearch::Cached) => vec![ToolSpec::WebSearch { external_web_access: false }],
-        Some(WebSearch::Live) => vec![ToolSpec::WebSearch { external_web_access: true }],
+        Some(WebSearch::Cached) => {
+            vec![responses::ToolSpec::WebSearch { external_web_access: false }]
+        }
+        Some(WebSearch::Live) => vec![responses::ToolSpec::WebSearch { external_web_access: true }],
         Some(WebSearch::Disabled) | None => Vec::new(),
     }
 }

@@ -100,11 +100,8 @@ proptest! {
 #[tokio::test]
 async fn a_timeout_leaves_a_thread_that_works() {
     let lab = Lab::new();
-    let mut spec = lab.spec(ThreadSpec::new(), vec![vec![call("slow")]]);
-    spec = spec.tool(crate::scripted::Step {
-        runs: lab.runs.clone(),
-        tick: std::time::Duration::from_secs(3600),
-    });
+    let hour = std::time::Duration::from_secs(3600);
+    let spec = lab.spec_with(ThreadSpec::new(), vec![vec![call("slow")]], hour);
     let thread = lab.heddle.start(spec).await.unwrap();
     let limit = std::time::Duration::from_millis(200);
     assert!(tokio::time::timeout(limit, thread.turn("first").run()).await.is_err());

@@ -5,4 +5,5 @@ mod dropped;
 mod examples;
 mod scripted;
 mod shared;
+mod tools;
 mod turns;

@@ -7,11 +7,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::stream;
-use heddle::events::{Command, ItemBody, Status};
 use heddle::model::{
     AnswerPart, AnswerStream, Completion, Model, Request, ResponseItem, SampleFuture, StreamEvent,
 };
-use heddle::tools::{OutputBody, Progress, ProgressSender, Tool, ToolCall, ToolFuture, ToolSpec};
+use heddle::tools::{OutputBody, Tool, ToolContext, ToolFuture, ToolSpec};
 use heddle::{Builder, Heddle, SandboxMode, ThreadSpec, Usage};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -39,12 +38,22 @@ impl Lab {
 
     /// A thread whose model plays answers, each a list of items; after the last it always says `done`.
     pub(crate) fn spec(&self, spec: ThreadSpec, answers: Vec<Vec<Value>>) -> ThreadSpec {
+        self.spec_with(spec, answers, Duration::ZERO)
+    }
+
+    /// The same, with a tool that takes its time.
+    pub(crate) fn spec_with(
+        &self,
+        spec: ThreadSpec,
+        answers: Vec<Vec<Value>>,
+        tick: Duration,
+    ) -> ThreadSpec {
         let model = Scripted {
             answers: Mutex::new(answers.into()),
             requests: Arc::clone(&self.requests),
             samples: AtomicUsize::new(0),
         };
-        let (runs, tick) = (Arc::clone(&self.runs), Duration::ZERO);
+        let runs = Arc::clone(&self.runs);
         spec.sandbox(SandboxMode::DangerFullAccess).backend(model).tool(Step { runs, tick })
     }
 }
@@ -123,36 +132,19 @@ pub(crate) struct Step {
 
 impl Tool for Step {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::Function {
-            name: "step".into(),
-            description: "Makes a step.".into(),
-            strict: false,
-            parameters: json!({"type": "object"}),
-        }
+        let schema = json!({"type": "object", "properties": {"fast": {"type": "boolean"}}});
+        ToolSpec::new("step", "Makes a step.", schema).parallel()
     }
 
-    fn parallel(&self) -> bool {
-        true
-    }
-
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
-            self.runs.lock().unwrap().push(call.call_id.clone());
-            let mut command = Command {
-                command: format!("step {}", call.call_id),
-                cwd: "/w".into(),
-                output: String::new(),
-                exit_code: None,
-                status: Status::InProgress,
-            };
-            progress.send(call.key, Progress::Started(ItemBody::Command(command.clone()))).await;
+            let id = context.call_id().to_owned();
+            self.runs.lock().unwrap().push(id.clone());
             breathe().await;
             if !self.tick.is_zero() {
                 tokio::time::sleep(self.tick).await;
             }
-            (command.exit_code, command.status) = (Some(0), Status::Completed);
-            progress.send(call.key, Progress::Ended(ItemBody::Command(command))).await;
-            OutputBody::Text(format!("made {}", call.call_id))
+            OutputBody::Text(format!("made {id}"))
         })
     }
 }

@@ -24,10 +24,10 @@ async fn a_result_is_what_the_events_come_to() {
     let kinds: Vec<_> =
         result.items.iter().map(|item| std::mem::discriminant(&item.body)).collect();
     assert_eq!(kinds.len(), 3);
-    assert!(matches!(result.items[1].body, ItemBody::Command(_)));
+    assert!(matches!(result.items[1].body, ItemBody::EndpointCall(_)));
     assert_eq!(result.usage, Usage { input_tokens: 20, output_tokens: 3, ..Usage::default() });
     assert_eq!(result.tool_times.len(), 1);
-    assert_eq!(result.tool_times[0].name, "step a");
+    assert_eq!(result.tool_times[0].name, "step");
     assert!(result.time_to_first_token.unwrap() <= result.duration);
     // Whoever has the events has the result.
     let mut reducer = Reducer::default();

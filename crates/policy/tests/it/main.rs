@@ -8,6 +8,7 @@ mod lift;
 mod properties;
 mod rules;
 mod shell;
+mod tool_calls;
 mod typed;
 mod wrap;
 

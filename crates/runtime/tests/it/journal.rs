@@ -12,11 +12,12 @@ use engine::context::user_message;
 use engine::retry::RetryLimits;
 use engine::{Limits, Outcome};
 use faces::rollout::Rollout;
+use protocol::call::Report;
 use protocol::error::TurnErrorCause;
 use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::item::{Command, ItemBody, Status};
-use protocol::responses::{OutputBody, ToolSpec};
+use protocol::responses::OutputBody;
 use protocol::rollout::{PAGINATED, SessionMeta, TurnContext};
 use providers::{Auth, Client, Endpoint, Identity, WireApi};
 use runtime::{
@@ -28,7 +29,7 @@ use store::{NewThread, Store};
 use tempfile::TempDir;
 use testkit::{ModelServer, script};
 use tokio::sync::mpsc;
-use tools::{Progress, ProgressSender, Sessions, Tool, ToolCall, ToolFuture};
+use tools::{Sessions, Tool, ToolContext, ToolFuture, ToolSpec};
 
 /// A disk that counts, and that refuses when told to.
 #[derive(Debug, Default)]
@@ -132,22 +133,14 @@ struct Print {
 
 impl Tool for Print {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::Function {
-            name: "print".into(),
-            description: "Prints.".into(),
-            strict: false,
-            parameters: json!({ "type": "object" }),
-        }
+        ToolSpec::new("print", "Prints.", json!({ "type": "object" })).parallel()
     }
-    fn parallel(&self) -> bool {
-        true
-    }
-    fn run<'a>(&'a self, call: ToolCall, progress: ProgressSender) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
-            self.runs.lock().unwrap().push(call.call_id.clone());
-            let tools::ToolInput::Json(json) = &call.input else { panic!("not JSON") };
-            let bytes = serde_json::from_str::<Value>(json).unwrap()["bytes"].as_u64().unwrap();
-            let line = format!("{} abcdefgh\n", call.call_id);
+            let call_id = context.call_id();
+            self.runs.lock().unwrap().push(call_id.to_owned());
+            let bytes = context.arguments::<Value>().unwrap()["bytes"].as_u64().unwrap();
+            let line = format!("{call_id} abcdefgh\n");
             let output = line.repeat(bytes as usize / line.len() + 1);
             let mut command = Command {
                 command: format!("print {bytes}"),
@@ -156,10 +149,10 @@ impl Tool for Print {
                 exit_code: None,
                 status: Status::InProgress,
             };
-            progress.send(call.key, Progress::Started(ItemBody::Command(command.clone()))).await;
+            context.report(Report::Started(ItemBody::Command(command.clone()))).await;
             command.output.clone_from(&output);
             (command.exit_code, command.status) = (Some(0), Status::Completed);
-            progress.send(call.key, Progress::Ended(ItemBody::Command(command))).await;
+            context.report(Report::Ended(ItemBody::Command(command))).await;
             OutputBody::Text(format!("Output:\n{output}"))
         })
     }

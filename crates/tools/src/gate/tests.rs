@@ -13,6 +13,7 @@ use protocol::item::ItemBody;
 use super::{Asking, Gate, append, stricter};
 use crate::judge::{Judge, Opinion};
 use crate::tool::{Progress, progress_channel};
+use protocol::call::Report;
 
 fn policy() -> Policy {
     let profile = Profile {
@@ -76,8 +77,8 @@ fn pass(gate: &Gate, effect: Effect, answer: &Answer) -> Passed {
             let (mut questions, mut shown) = (Vec::new(), Vec::new());
             while let Some((_, said)) = reports.recv().await {
                 match said {
-                    Progress::Started(ItemBody::FileChange { status, .. })
-                    | Progress::Ended(ItemBody::FileChange { status, .. }) => {
+                    Progress::Report(Report::Started(ItemBody::FileChange { status, .. }))
+                    | Progress::Report(Report::Ended(ItemBody::FileChange { status, .. })) => {
                         shown.push(format!("{status:?}"));
                     }
                     Progress::Asked(request, reply) => {
@@ -85,8 +86,8 @@ fn pass(gate: &Gate, effect: Effect, answer: &Answer) -> Passed {
                         questions.push(request);
                         reply.send(answer.clone());
                     }
-                    Progress::Remembered(prefix) => shown.push(prefix.join(" ")),
-                    Progress::Warning(text) => shown.push(text),
+                    Progress::Report(Report::Remembered(prefix)) => shown.push(prefix.join(" ")),
+                    Progress::Report(Report::Warning(text)) => shown.push(text),
                     other => panic!("{other:?}"),
                 }
             }

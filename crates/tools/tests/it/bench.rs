@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use policy::{ApprovalPolicy, EnvironmentPolicy, Policy, Profile, SandboxMode};
+use protocol::call::{Call, Payload, Report};
 use protocol::id::CallKey;
 use protocol::item::ItemBody;
 use protocol::responses::OutputBody;
@@ -13,8 +14,8 @@ use sandbox::Sandbox;
 use serde_json::Value;
 use tempfile::TempDir;
 use tools::{
-    ApplyPatch, ExecCommand, Gate, LoginShell, Progress, Sessions, Shell, Tool, ToolCall,
-    ToolInput, Workspace, WriteStdin, progress_channel,
+    ApplyPatch, ExecCommand, Gate, LoginShell, Progress, Sessions, Shell, Tool, ToolContext,
+    Workspace, WriteStdin, progress_channel,
 };
 
 pub(crate) struct Bench {
@@ -73,18 +74,20 @@ impl Bench {
         &self,
         tool: &dyn Tool,
         key: u64,
-        input: ToolInput,
+        payload: Payload,
     ) -> (String, Vec<ItemBody>) {
         let (sender, mut receiver) = progress_channel();
-        let call = ToolCall { key: CallKey(key), call_id: "c".into(), input };
-        let output = tool.run(call, sender).await;
+        let name = tool.spec().name;
+        let call = Call { key: CallKey(key), call_id: "c".into(), name, payload };
+        let output = tool.run(ToolContext::new(call, sender)).await;
         let mut shown = Vec::new();
         while let Ok((_, progress)) = receiver.try_recv() {
-            match progress {
-                Progress::Started(body) | Progress::Ended(body) => shown.push(body),
+            let Progress::Report(report) = progress else { panic!("{progress:?}") };
+            match report {
+                Report::Started(body) | Report::Ended(body) => shown.push(body),
                 // What is made of these is the engine's.
-                Progress::Refused { .. } | Progress::Typed { .. } => {}
-                Progress::Warning(text) => self.warnings.borrow_mut().push(text),
+                Report::Refused { .. } | Report::Typed { .. } => {}
+                Report::Warning(text) => self.warnings.borrow_mut().push(text),
                 other => panic!("{other:?}"),
             }
         }
@@ -95,11 +98,11 @@ impl Bench {
     }
 
     pub(crate) async fn exec(&self, key: u64, arguments: Value) -> (String, Vec<ItemBody>) {
-        self.call(&self.exec, key, ToolInput::Json(arguments.to_string())).await
+        self.call(&self.exec, key, Payload::Function(arguments.to_string())).await
     }
 
     pub(crate) async fn stdin(&self, arguments: Value) -> String {
-        self.call(&self.stdin, 99, ToolInput::Json(arguments.to_string())).await.0
+        self.call(&self.stdin, 99, Payload::Function(arguments.to_string())).await.0
     }
 }
 

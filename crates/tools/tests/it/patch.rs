@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use policy::SandboxMode::{self, DangerFullAccess, ReadOnly, WorkspaceWrite};
+use protocol::call::Payload;
 use protocol::item::{ItemBody, Status};
-use tools::ToolInput;
 
 use crate::bench::{Bench, block_on};
 
@@ -23,7 +23,7 @@ fn apply(
         fs::write(bench.path().join("a.txt"), "x\n").unwrap();
         prepare(bench.path());
         let patch = format!("*** Begin Patch\n{patch}\n*** End Patch");
-        let (text, shown) = bench.call(&bench.patch, 1, ToolInput::Text(patch)).await;
+        let (text, shown) = bench.call(&bench.patch, 1, Payload::Custom(patch)).await;
         let status = match shown.last() {
             Some(ItemBody::FileChange { status, .. }) => Some(*status),
             _ => None,
@@ -210,7 +210,7 @@ fn a_moved_file_takes_its_mode_along() {
         fs::set_permissions(bench.path().join("a.txt"), fs::Permissions::from_mode(0o750)).unwrap();
         let patch =
             "*** Begin Patch\n*** Update File: a.txt\n*** Move to: b\n@@\n-x\n+y\n*** End Patch";
-        bench.call(&bench.patch, 1, ToolInput::Text(patch.into())).await;
+        bench.call(&bench.patch, 1, Payload::Custom(patch.into())).await;
         assert_eq!(fs::metadata(bench.path().join("b")).unwrap().mode() & 0o777, 0o750);
     });
 }
@@ -225,7 +225,7 @@ fn mode_owner_and_other_names_are_kept() {
         fs::hard_link(&file, &other).unwrap();
         let before = fs::metadata(&file).unwrap();
         let patch = format!("*** Begin Patch\n{UPDATE}\n*** End Patch");
-        let (text, _) = bench.call(&bench.patch, 1, ToolInput::Text(patch)).await;
+        let (text, _) = bench.call(&bench.patch, 1, Payload::Custom(patch)).await;
         assert!(text.contains("Success"), "{text}");
         let after = fs::metadata(&file).unwrap();
         assert_eq!(
