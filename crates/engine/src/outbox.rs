@@ -80,7 +80,7 @@ fn instead(event: Event, message: &str) -> Event {
 
 #[cfg(test)]
 mod tests {
-    use protocol::event::Event;
+    use protocol::event::{DeltaPart, Event};
     use protocol::id::ItemId;
     use protocol::item::{CompactionReason, Item, ItemBody};
 
@@ -111,7 +111,8 @@ mod tests {
     #[test]
     fn nothing_is_completed_before_it_is_on_disk() {
         let mut outbox = Outbox::default();
-        let delta = |text: &str| Event::Delta { item: ItemId(9), text: text.to_owned() };
+        let part = DeltaPart::Message;
+        let delta = |text: &str| Event::Delta { item: ItemId(9), part, text: text.to_owned() };
         outbox.push(delta("a"), 1);
         outbox.push(completed(1), 1);
         outbox.push(delta("b"), 1);

@@ -31,7 +31,7 @@ use std::time::Duration;
 use protocol::approval::{Answer, ApprovalRequest};
 use protocol::call::{Call, Report};
 use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnErrorCause};
-use protocol::event::Event;
+use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, CallKey, ItemId};
 use protocol::item::{CompactionReason, Item, ItemBody, RefusedCall, Step};
 use protocol::open::Raw;
@@ -638,6 +638,11 @@ impl Turn {
             Report::Typed { into, session, text } => {
                 let item = self.call_items.get(&into).map(|item| item.id);
                 self.emit(Event::Typed { item, session, text });
+            }
+            Report::Output(text) => {
+                if let Some(item) = self.call_items.get(&key).map(|item| item.id) {
+                    self.emit(Event::Delta { item, part: DeltaPart::Output, text });
+                }
             }
             Report::Plan(steps) => {
                 let body = ItemBody::TodoList { steps: steps.clone() };

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use protocol::event::Event;
+use protocol::event::{DeltaPart, Event};
 use protocol::exec::{Details, McpResult, Message, Streamed, ThreadEvent, ThreadItem, Todo};
 use protocol::id::ItemId;
 use protocol::item::{Item, ItemBody, RefusedCall, Status, StepStatus};
@@ -29,6 +29,8 @@ pub struct ExecJsonl {
     hidden: u32,
     /// Items that come in parts, if those are wanted.
     streamed: HashMap<ItemId, Streamed>,
+    /// The part of its summary that an item is at.
+    parts: HashMap<ItemId, u64>,
 }
 
 impl ExecJsonl {
@@ -104,7 +106,7 @@ impl ExecJsonl {
                 self.streamed.extend(kind.map(|kind| (item.id, kind)));
                 Vec::new()
             }
-            Event::Delta { item, text } => self.delta(*item, text),
+            Event::Delta { item, part, text } => self.delta(*item, *part, text),
             Event::ItemDiscarded(id) => self.discarded(*id),
             Event::ItemUpdated(item) => self.item(item, |item| ThreadEvent::ItemUpdated { item }),
             Event::ItemCompleted(item) => {
@@ -115,6 +117,7 @@ impl ExecJsonl {
                 }
                 self.numbers.remove(&item.id);
                 self.streamed.remove(&item.id);
+                self.parts.remove(&item.id);
                 lines
             }
             Event::Retrying { attempt, limit, reason, .. } => {
@@ -147,9 +150,16 @@ impl ExecJsonl {
         vec![event(Open::Known(ThreadItem { id: self.number(item.id), details }))]
     }
 
-    fn delta(&mut self, item: ItemId, text: &str) -> Vec<ThreadEvent> {
+    fn delta(&mut self, item: ItemId, part: DeltaPart, text: &str) -> Vec<ThreadEvent> {
         let Some(&item_type) = self.streamed.get(&item) else { return Vec::new() };
-        let (item_id, delta) = (self.number(item), text.to_owned());
+        let mut delta = String::new();
+        if let DeltaPart::Summary(part) = part {
+            // The whole item has its parts in lines of their own.
+            let before = self.parts.insert(item, part).unwrap_or(0);
+            (0..part.abs_diff(before)).for_each(|_| delta.push('\n'));
+        }
+        delta.push_str(text);
+        let item_id = self.number(item);
         vec![ThreadEvent::ItemDelta { item_id, item_type, delta }]
     }
 
@@ -157,6 +167,7 @@ impl ExecJsonl {
     fn discarded(&mut self, item: ItemId) -> Vec<ThreadEvent> {
         let number = self.numbers.remove(&item).filter(|_| self.streamed.contains_key(&item));
         self.streamed.remove(&item);
+        self.parts.remove(&item);
         let void = |number| ThreadEvent::ItemDiscarded { item_id: format!("item_{number}") };
         number.map(void).into_iter().collect()
     }
@@ -259,6 +270,7 @@ mod tests {
     use std::time::Duration;
 
     use protocol::error::{ErrorClass, RetryAdvice, TurnError, TurnErrorCause};
+    use protocol::event::DeltaPart;
     use protocol::event::Event::{self, *};
     use protocol::id::{ItemId, ThreadId};
     use protocol::item::{
@@ -310,7 +322,7 @@ mod tests {
                 Warning("odd key".into()),
                 TurnStarted,
                 ItemStarted(item(0, message(""))),
-                Delta { item: ItemId(0), text: "Hi".into() },
+                Delta { item: ItemId(0), part: DeltaPart::Message, text: "Hi".into() },
                 ItemCompleted(item(0, message("Hi"))),
                 TurnCompleted { usage: Usage { input_tokens: 7, ..Usage::default() } },
             ],
@@ -327,11 +339,15 @@ mod tests {
     /// Parts have lines only where they are wanted, and the whole has their number.
     #[test]
     fn parts() {
-        let delta = |id, text: &str| Delta { item: ItemId(id), text: text.into() };
+        let part_of =
+            |part| move |id, text: &str| Delta { item: ItemId(id), part, text: text.into() };
+        let (delta, summary) = (part_of(DeltaPart::Message), part_of(DeltaPart::Summary(0)));
+        let second = part_of(DeltaPart::Summary(1));
         let reasoning = |text: &str| ItemBody::Reasoning { summary: vec![text.into()] };
         let events = [
             ItemStarted(item(0, reasoning(""))),
-            delta(0, "Hm"),
+            summary(0, "Hm"),
+            second(0, "So"),
             ItemStarted(item(1, message(""))),
             delta(1, "a\u{1b}"),
             ItemCompleted(item(0, reasoning("Hm"))),
@@ -339,7 +355,7 @@ mod tests {
             ItemStarted(item(2, message(""))),
             ItemDiscarded(ItemId(2)),
             ItemStarted(item(3, reasoning(""))),
-            delta(3, " "),
+            summary(3, " "),
             ItemCompleted(item(3, reasoning(" "))),
             ItemStarted(item(4, message(""))),
             delta(4, "b"),
@@ -352,6 +368,7 @@ mod tests {
             &events,
             &[
                 r#"{"type":"item.delta","item_id":"item_0","item_type":"reasoning","delta":"Hm"}"#,
+                r#"{"type":"item.delta","item_id":"item_0","item_type":"reasoning","delta":"\nSo"}"#,
                 r#"{"type":"item.delta","item_id":"item_1","item_type":"agent_message","delta":"a\u001b"}"#,
                 r#"{"type":"item.completed","item":{"id":"item_0","type":"reasoning","text":"Hm"}}"#,
                 r#"{"type":"item.discarded","item_id":"item_1"}"#,

@@ -109,7 +109,7 @@ impl Human {
                 let (text, visible) = (String::new(), visible::Stream::default());
                 self.live.push(Live { item: *id, text, visible });
             }
-            Event::Delta { item, text } => self.stream(*item, text, &mut pieces),
+            Event::Delta { item, text, .. } => self.stream(*item, text, &mut pieces),
             Event::ItemDiscarded(id) => self.cut_off(*id, &mut pieces),
             Event::ItemCompleted(Item { id, body: ItemBody::AgentMessage { text }, .. }) => {
                 self.said(*id, text, &mut pieces);
@@ -467,7 +467,7 @@ fn put(pieces: &mut Vec<Piece>, channel: Channel, text: String) {
 #[cfg(test)]
 mod tests {
     use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
-    use protocol::event::Event;
+    use protocol::event::{DeltaPart, Event};
     use protocol::id::{ApprovalId, ItemId};
     use protocol::item::{Change, ChangeKind, Command, EndpointCall, Item, ItemBody, Status};
 
@@ -495,7 +495,7 @@ mod tests {
     }
 
     fn part(id: u64, text: &str) -> Event {
-        Event::Delta { item: ItemId(id), text: text.into() }
+        Event::Delta { item: ItemId(id), part: DeltaPart::Message, text: text.into() }
     }
 
     fn started(command: &str) -> Event {

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use futures_util::StreamExt as _;
-use heddle::events::{Event, ItemBody};
+use heddle::events::{DeltaPart, Event, ItemBody};
 use heddle::{Heddle, ThreadSpec};
 
 fn main() -> ExitCode {
@@ -38,7 +38,7 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
     });
     while let Some(event) = turn.next().await {
         match &event {
-            Event::Delta { text, .. } => {
+            Event::Delta { part: DeltaPart::Message, text, .. } => {
                 print!("{text}");
                 std::io::stdout().flush()?;
             }

@@ -67,7 +67,7 @@ pub use turn::{Turn, TurnHandle};
 /// What happens in a turn, and the things in it that a person would point at.
 pub mod events {
     pub use protocol::error::{TurnError, TurnErrorCause};
-    pub use protocol::event::Event;
+    pub use protocol::event::{DeltaPart, Event};
     pub use protocol::id::{ApprovalId, ItemId};
     pub use protocol::item::*;
     pub use protocol::repair::Repair;

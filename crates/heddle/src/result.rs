@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::error::TurnError as Failure;
-use protocol::event::Event;
+use protocol::event::{DeltaPart, Event};
 use protocol::id::ItemId;
 use protocol::item::{Item, ItemBody};
 use protocol::usage::Usage;
@@ -82,7 +82,8 @@ impl Reducer {
             Event::ItemStarted(item) => {
                 self.started.insert(item.id, Instant::now());
             }
-            Event::Delta { .. } => {
+            Event::Delta { part: DeltaPart::Output, .. } => {}
+            Event::Delta { part: DeltaPart::Message | DeltaPart::Summary(_), .. } => {
                 self.result.time_to_first_token.get_or_insert_with(|| began.elapsed());
             }
             Event::ItemCompleted(item) => self.completed(item, began),

@@ -62,6 +62,8 @@ pub enum Report {
         /// What was typed.
         text: String,
     },
+    /// The command that it began has printed this, since the last time.
+    Output(String),
     /// The list of steps is now this.
     Plan(Vec<Step>),
     /// Commands with this prefix are allowed from now on, as the user wanted.

@@ -30,6 +30,8 @@ pub enum Event {
     Delta {
         /// The item it belongs to.
         item: ItemId,
+        /// Which text of the item it continues.
+        part: DeltaPart,
         /// The text to append.
         text: String,
     },
@@ -84,6 +86,18 @@ pub enum Event {
     TurnFailed(TurnError),
     /// The user ended the turn.
     TurnInterrupted,
+}
+
+/// Which text of an item a delta continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeltaPart {
+    /// The text of a message.
+    Message,
+    /// A part of the summary of reasoning, counted from 0.
+    Summary(u64),
+    /// The output of a command that is running. Deltas are for watching: there may be none, and after a great deal of output
+    /// there are no more; the completed item has what counts.
+    Output,
 }
 
 impl Event {

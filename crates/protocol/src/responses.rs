@@ -535,8 +535,13 @@ pub enum StreamEvent {
     ItemAdded(ResponseItem),
     /// Text for the message that is open.
     TextDelta(String),
-    /// Text for the reasoning summary that is open.
-    ReasoningDelta(String),
+    /// Text for a part of the reasoning summary that is open.
+    SummaryDelta {
+        /// The part, counted from 0.
+        part: u64,
+        /// The text to append.
+        text: String,
+    },
     /// An item is whole.
     ItemDone(ResponseItem),
     /// Something came that cannot be read, and that may have been an item.

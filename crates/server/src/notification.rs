@@ -59,6 +59,9 @@ pub enum Notification {
         process_id: String,
         stdin: String,
     },
+    /// A command that is running has printed something.
+    #[serde(rename = "item/commandExecution/outputDelta")]
+    CommandOutputDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
     /// A part of a message came.
     #[serde(rename = "item/agentMessage/delta")]
     AgentMessageDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
@@ -102,6 +105,7 @@ impl Notification {
             Self::TerminalInteraction { .. } => "item/commandExecution/terminalInteraction",
             Self::AgentMessageDelta { .. } => "item/agentMessage/delta",
             Self::SummaryPartAdded { .. } => "item/reasoning/summaryPartAdded",
+            Self::CommandOutputDelta { .. } => "item/commandExecution/outputDelta",
             Self::SummaryTextDelta { .. } => "item/reasoning/summaryTextDelta",
             Self::Error { .. } => "error",
             Self::Warning { .. } => "warning",

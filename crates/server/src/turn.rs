@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use protocol::error::{ErrorClass, TurnError as Cause, TurnErrorCause};
-use protocol::event::Event;
+use protocol::event::{DeltaPart, Event};
 use protocol::id::ItemId;
 use protocol::item::{Item as EngineItem, ItemBody, StepStatus, user_message_name};
 use protocol::usage::Usage;
@@ -38,10 +38,11 @@ struct Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Message,
-    /// Whether a part of its summary has begun.
     Reasoning {
-        begun: bool,
+        /// The part of its summary that began last.
+        part: Option<u64>,
     },
+    Command,
     Other,
 }
 
@@ -83,7 +84,7 @@ impl TurnFace {
             Event::TurnStarted => self.started(now_ms),
             Event::ItemStarted(item) => self.item_started(now_ms, item),
             Event::ItemUpdated(item) => self.plan(item).into_iter().collect(),
-            Event::Delta { item, text } => self.delta(*item, text),
+            Event::Delta { item, part, text } => self.delta(*item, *part, text),
             Event::Typed { item, session, text } => {
                 // A command of an earlier turn has no item in this one.
                 let open = item.and_then(|item| self.open.get(&item));
@@ -176,7 +177,8 @@ impl TurnFace {
         };
         let kind = match &item.body {
             ItemBody::AgentMessage { .. } => Kind::Message,
-            ItemBody::Reasoning { .. } => Kind::Reasoning { begun: false },
+            ItemBody::Reasoning { .. } => Kind::Reasoning { part: None },
+            ItemBody::Command(_) => Kind::Command,
             _ => Kind::Other,
         };
         self.open.insert(item.id, Open { name, kind, started_ms: now_ms });
@@ -197,19 +199,20 @@ impl TurnFace {
         vec![self.is_done(started_ms, now_ms, body)]
     }
 
-    fn delta(&mut self, item: ItemId, text: &str) -> Vec<Notification> {
+    fn delta(&mut self, item: ItemId, part: DeltaPart, text: &str) -> Vec<Notification> {
         let Some(open) = self.open.get_mut(&item) else { return Vec::new() };
         let (thread_id, turn_id) = (self.thread.clone(), self.turn.id.clone());
         let (item_id, delta) = (open.name.clone(), text.to_owned());
-        match &mut open.kind {
-            Kind::Message => {
+        match (&mut open.kind, part) {
+            (Kind::Message, DeltaPart::Message) => {
                 vec![Notification::AgentMessageDelta { thread_id, turn_id, item_id, delta }]
             }
-            Kind::Reasoning { begun } => {
+            (Kind::Command, DeltaPart::Output) => {
+                vec![Notification::CommandOutputDelta { thread_id, turn_id, item_id, delta }]
+            }
+            (Kind::Reasoning { part }, DeltaPart::Summary(summary_index)) => {
                 let mut told = Vec::new();
-                // Events do not say where one part ends and the next begins.
-                let summary_index = 0;
-                if !std::mem::replace(begun, true) {
+                if part.replace(summary_index) != Some(summary_index) {
                     told.push(Notification::SummaryPartAdded {
                         thread_id: thread_id.clone(),
                         turn_id: turn_id.clone(),
@@ -226,7 +229,11 @@ impl TurnFace {
                 });
                 told
             }
-            Kind::Other => Vec::new(),
+            // A part that its item does not have.
+            (
+                Kind::Message | Kind::Command | Kind::Reasoning { .. } | Kind::Other,
+                DeltaPart::Message | DeltaPart::Output | DeltaPart::Summary(_),
+            ) => Vec::new(),
         }
     }
 
@@ -429,12 +436,16 @@ mod tests {
         check_turn(
             vec![
                 Event::ItemStarted(item(0, ItemBody::Reasoning { summary: vec!["x".into()] })),
-                Event::Delta { item: ItemId(0), text: "t".into() },
-                Event::Delta { item: ItemId(0), text: "u".into() },
+                Event::Delta { item: ItemId(0), part: DeltaPart::Summary(0), text: "t".into() },
+                Event::Delta { item: ItemId(0), part: DeltaPart::Summary(1), text: "u".into() },
                 Event::ItemCompleted(item(0, ItemBody::Reasoning { summary: vec!["tu".into()] })),
                 Event::ItemStarted(item(1, message("early"))),
-                Event::Delta { item: ItemId(1), text: "one".into() },
-                Event::Delta { item: ItemId(7), text: "of nothing".into() },
+                Event::Delta { item: ItemId(1), part: DeltaPart::Message, text: "one".into() },
+                Event::Delta {
+                    item: ItemId(7),
+                    part: DeltaPart::Message,
+                    text: "of nothing".into(),
+                },
                 Event::ItemCompleted(item(1, message("one"))),
                 Event::TurnCompleted { usage },
             ],
@@ -442,6 +453,7 @@ mod tests {
                 "item/started tu-0 reasoning ",
                 r#"item/reasoning/summaryPartAdded "tu-0"null"#,
                 r#"item/reasoning/summaryTextDelta "tu-0""t""#,
+                r#"item/reasoning/summaryPartAdded "tu-0"null"#,
                 r#"item/reasoning/summaryTextDelta "tu-0""u""#,
                 "item/completed tu-0 reasoning ",
                 "item/started tu-1 agentMessage ",

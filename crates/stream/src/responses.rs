@@ -137,8 +137,8 @@ fn event(text: &str, events: &mut Vec<StreamEvent>, seen: &mut Seen) -> serde_js
         }
         "response.reasoning_summary_text.delta" => {
             let delta = string(wire.delta)?;
-            let breaks = seen.summary_breaks(wire.output_index, wire.summary_index);
-            StreamEvent::ReasoningDelta("\n".repeat(breaks) + &delta)
+            let part = seen.summary_part(wire.output_index, wire.summary_index);
+            StreamEvent::SummaryDelta { part, text: delta }
         }
         "response.output_item.added" => StreamEvent::ItemAdded(part(wire.item)?),
         "response.output_item.done" => {
@@ -194,8 +194,8 @@ fn done(item: &RawValue) -> StreamEvent {
     }
 }
 
-/// Line breaks between two deltas of a summary.
-const SUMMARY_BREAKS_MAX: usize = 8;
+/// Parts of a summary between two deltas.
+const SUMMARY_JUMP_MAX: u64 = 8;
 
 /// What tells one item from another.
 #[derive(Deserialize)]
@@ -218,16 +218,18 @@ impl Name<'_> {
 }
 
 impl Seen {
-    /// Returns how many line breaks stand before the next delta of a summary: its parts are lines of it.
-    fn summary_breaks(&mut self, item: Option<&RawValue>, part: Option<&RawValue>) -> usize {
+    /// Returns the part of the summary that the next delta belongs to.
+    fn summary_part(&mut self, item: Option<&RawValue>, part: Option<&RawValue>) -> u64 {
         let number = |raw: Option<&RawValue>| raw.and_then(|raw| raw.get().parse::<u64>().ok());
         let (item, part) = (number(item), number(part).unwrap_or(0));
-        let before = match self.summary.replace((item, part)) {
+        let before = match self.summary {
             Some((same, before)) if same == item => before,
             _ => 0,
         };
         // One that jumps about is not to be believed.
-        usize::try_from(part.abs_diff(before)).unwrap_or(usize::MAX).min(SUMMARY_BREAKS_MAX)
+        let part = part.clamp(before.saturating_sub(SUMMARY_JUMP_MAX), before + SUMMARY_JUMP_MAX);
+        self.summary = Some((item, part));
+        part
     }
 
     fn note(&mut self, item: &str) {

@@ -17,7 +17,7 @@ use protocol::item::{Command, ItemBody, Status};
 use sandbox::{Connection, Group, Io, Process};
 use stdx::HeadTail;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::gate::Approval;
 use crate::tool::ProgressSender;
@@ -265,14 +265,20 @@ async fn attend(
     let late = sleep(START_DELAY);
     tokio::pin!(late);
     let mut buffer = Vec::new();
+    let mut live = LiveOutput::default();
     let mut open = true;
     let exit = loop {
         // In no order: a flood of output must not hide the end of its process, nor a stop.
         tokio::select! {
             more = session.connection.read(&mut buffer), if open => {
                 open = matches!(more, Ok(true));
+                // What came before its beginning was reported is not watched by anybody.
+                if unreported.is_none() {
+                    live.push(&buffer);
+                }
                 session.collect(&mut buffer);
             }
+            text = live.next() => progress.send(session.key, Report::Output(text)).await,
             exit = process.wait() => break exit.unwrap_or(-1),
             Ok(()) = stopped.changed() => process.kill(),
             () = &mut late, if unreported.is_some() => {
@@ -311,6 +317,64 @@ async fn attend(
     session.exit.send_replace(Some(exit));
 }
 
+/// The output of a running command, on its way to whoever watches: gathered, so that it comes a few times a second, and
+/// bounded, so that a command which never stops printing does not flood them.
+#[derive(Debug, Default)]
+struct LiveOutput {
+    /// What has come since the last time; it may end inside of a character.
+    pending: Vec<u8>,
+    /// When that is to be told.
+    due: Option<Instant>,
+    told: usize,
+}
+
+impl LiveOutput {
+    fn push(&mut self, bytes: &[u8]) {
+        let room = LIVE_BYTES_MAX.saturating_sub(self.told + self.pending.len());
+        self.pending.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if self.due.is_none() && !self.pending.is_empty() {
+            self.due = Some(Instant::now() + LIVE_EVERY);
+        }
+    }
+
+    /// Waits until there is something to tell; for ever while nothing has come. Dropping the future loses nothing.
+    async fn next(&mut self) -> String {
+        loop {
+            match self.due {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+            let text = self.take();
+            let more = !self.pending.is_empty() && !text.is_empty();
+            self.due = more.then(|| Instant::now() + LIVE_EVERY);
+            if !text.is_empty() {
+                return text;
+            }
+        }
+    }
+
+    /// Takes what is whole, and no more than belongs into one event; a character that is cut waits for its rest.
+    fn take(&mut self) -> String {
+        let next = &self.pending[..self.pending.len().min(LIVE_EVENT_BYTES_MAX)];
+        let whole = match std::str::from_utf8(next) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => next.len(),
+        };
+        self.told += whole;
+        let rest = self.pending.split_off(whole);
+        let text = String::from_utf8_lossy(&self.pending).into_owned();
+        self.pending = rest;
+        text
+    }
+}
+
+/// How long output of a running command is gathered.
+const LIVE_EVERY: Duration = Duration::from_millis(100);
+/// Bytes of output in one event.
+const LIVE_EVENT_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of output of one command that are told while it runs.
+const LIVE_BYTES_MAX: usize = 1024 * 1024;
+
 /// Guesses from how a command ended whether it was the sandbox that stopped it.
 fn looks_denied(exit_code: i32, output: &str) -> bool {
     exit_code != 0 && DENIALS.iter().any(|words| output.contains(words))
@@ -327,7 +391,36 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::looks_denied;
+    use super::{LIVE_BYTES_MAX, LIVE_EVENT_BYTES_MAX, LiveOutput, looks_denied};
+
+    /// However output is cut, what is told is the text of it, up to the bound.
+    #[test]
+    fn live_output() {
+        for (chunks, want) in [
+            (vec![&b"a"[..], b"b"], "ab"),
+            (vec![b"\xc3", b"\xa9!"], "\u{e9}!"),
+            (vec![b"\xe2\x82", b"\xac", b"\xe2"], "\u{20ac}"),
+            (vec![b"\xff", b"x"], "\u{fffd}x"),
+            (vec![], ""),
+        ] {
+            let mut live = LiveOutput::default();
+            let mut told = String::new();
+            for chunk in chunks {
+                live.push(chunk);
+                told.push_str(&live.take());
+            }
+            assert_eq!(told, want);
+        }
+        let mut live = LiveOutput::default();
+        let mut told = 0;
+        live.push(&vec![b'x'; 2 * LIVE_BYTES_MAX]);
+        for _ in 0..=LIVE_BYTES_MAX / LIVE_EVENT_BYTES_MAX {
+            let text = live.take();
+            assert!(text.len() <= LIVE_EVENT_BYTES_MAX);
+            told += text.len();
+        }
+        assert_eq!(told, LIVE_BYTES_MAX);
+    }
 
     #[test]
     fn denials() {

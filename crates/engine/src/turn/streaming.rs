@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::event::Event;
+use protocol::event::{DeltaPart, Event};
 use protocol::id::{CallKey, ItemId};
 use protocol::item::{EndpointCall, Item, ItemBody, Status};
 use protocol::open::{Open, Raw};
@@ -106,9 +106,11 @@ impl Turn {
                 self.close_stream(purpose, Ok(completion));
             }
             (Purpose::Answer, StreamEvent::ItemAdded(Open::Known(item))) => self.on_added(&item),
-            (Purpose::Answer, StreamEvent::TextDelta(text)) => self.on_delta(Kind::Message, text),
-            (Purpose::Answer, StreamEvent::ReasoningDelta(text)) => {
-                self.on_delta(Kind::Reasoning, text);
+            (Purpose::Answer, StreamEvent::TextDelta(text)) => {
+                self.on_delta(Kind::Message, DeltaPart::Message, text);
+            }
+            (Purpose::Answer, StreamEvent::SummaryDelta { part, text }) => {
+                self.on_delta(Kind::Reasoning, DeltaPart::Summary(part), text);
             }
             (Purpose::Answer, StreamEvent::ItemDone(item)) => self.on_done(item),
             (Purpose::Summary, StreamEvent::ItemDone(Open::Known(KnownItem::Message(message)))) => {
@@ -117,7 +119,7 @@ impl Turn {
             (_, StreamEvent::Unreadable) => self.unshown.unreadable += 1,
             // A summary is not shown, and what an item of an unknown kind is shows when it is whole.
             (_, StreamEvent::ItemAdded(_) | StreamEvent::ItemDone(_)) => {}
-            (Purpose::Summary, StreamEvent::TextDelta(_) | StreamEvent::ReasoningDelta(_)) => {}
+            (Purpose::Summary, StreamEvent::TextDelta(_) | StreamEvent::SummaryDelta { .. }) => {}
         }
         self.stop_listening(purpose);
     }
@@ -231,11 +233,11 @@ impl Turn {
         self.emit(Event::ItemStarted(Item::new(id, body)));
     }
 
-    fn on_delta(&mut self, kind: Kind, text: String) {
+    fn on_delta(&mut self, kind: Kind, part: DeltaPart, text: String) {
         // A delta for nothing that is open is dropped: the whole item will bring its text.
         if let Some(open) = self.streaming.iter().rev().find(|open| open.kind == kind) {
             let item = open.id;
-            self.emit(Event::Delta { item, text });
+            self.emit(Event::Delta { item, part, text });
         } else if kind == Kind::Message {
             self.unshown.text = true;
         }

@@ -420,7 +420,7 @@ impl<'a> World<'a> {
             0 => StreamEvent::Created,
             1..=3 => StreamEvent::ItemAdded(known(self.shown_item())),
             4..=5 => StreamEvent::TextDelta("text".into()),
-            6 => StreamEvent::ReasoningDelta("thought".into()),
+            6 => StreamEvent::SummaryDelta { part: 0, text: "thought".into() },
             7..=10 => StreamEvent::ItemDone(known(self.shown_item())),
             11..=20 => StreamEvent::ItemDone(known(self.call())),
             21..=22 => {

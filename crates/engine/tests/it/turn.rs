@@ -21,7 +21,7 @@ use engine::{
 };
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Scope, Subject};
 use protocol::error::{ErrorClass, SampleError};
-use protocol::event::Event;
+use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, CallKey};
 use protocol::item::{
     Command, EndpointCall, Item, ItemBody, RefusedCall, Status, Step, StepStatus, WebSearchAction,
@@ -221,7 +221,7 @@ fn read_input(input: &str) -> Input {
             Input::Stream(StreamEvent::ItemAdded(Open::Known(read_item(&kind, id, String::new()))))
         }
         "text" => Input::Stream(StreamEvent::TextDelta(rest.to_owned())),
-        "think" => Input::Stream(StreamEvent::ReasoningDelta(rest.to_owned())),
+        "think" => Input::Stream(StreamEvent::SummaryDelta { part: 0, text: rest.to_owned() }),
         "done" => {
             let [kind, id, text] = words(rest);
             done(read_item(&kind, id, text))
@@ -272,6 +272,10 @@ fn read_input(input: &str) -> Input {
         "began" => {
             let [key, message] = words(rest);
             Input::Reported(read_key(&key), Report::Started(shown(message)))
+        }
+        "printed" => {
+            let [key, text] = words(rest);
+            Input::Reported(read_key(&key), Report::Output(text))
         }
         "ended" => {
             let [key, message] = words(rest);
@@ -434,7 +438,10 @@ fn brief_event(event: &Event) -> String {
         Event::ItemStarted(item) => format!("* started {}", brief_item(item)),
         Event::ItemUpdated(item) => format!("* updated {}", brief_item(item)),
         Event::ItemCompleted(item) => format!("* completed {}", brief_item(item)),
-        Event::Delta { item, text } => format!("* delta {} {text:?}", item.0),
+        Event::Delta { item, part: DeltaPart::Output, text } => {
+            format!("* output {} {text:?}", item.0)
+        }
+        Event::Delta { item, text, .. } => format!("* delta {} {text:?}", item.0),
         Event::Typed { item, session, text } => {
             let item = item.map_or_else(|| "an earlier turn".to_owned(), |item| item.0.to_string());
             format!("* typed {text:?} into {session} of {item}")

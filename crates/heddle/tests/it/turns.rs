@@ -1,7 +1,7 @@
 //! What a turn gives: events, a result, an answer that follows a schema; and what can be done to it.
 
 use futures_util::StreamExt as _;
-use heddle::events::{Event, ItemBody};
+use heddle::events::{DeltaPart, Event, ItemBody};
 use heddle::{Reducer, ThreadSpec, TurnError, Usage};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -95,4 +95,33 @@ async fn steering_and_interrupting() {
     }
     assert_eq!(last, Some(Event::TurnInterrupted));
     assert!(matches!(turn.result(), Err(TurnError::Interrupted { .. })));
+}
+
+/// Whoever watches a command sees what it prints while it runs, and the whole at its end.
+#[tokio::test]
+async fn output_of_a_running_command() {
+    let lab = Lab::new();
+    let arguments = r#"{"cmd": "sleep 0.3; echo one; sleep 0.3; echo two"}"#;
+    let command = serde_json::json!({
+        "type": "function_call", "name": "exec_command", "call_id": "x", "arguments": arguments,
+    });
+    let thread = lab.heddle.start(lab.spec(ThreadSpec::new(), vec![vec![command]])).await.unwrap();
+    let mut turn = thread.turn("go");
+    let (mut watched, mut whole) = (String::new(), None);
+    while let Some(event) = turn.next().await {
+        match event {
+            Event::Delta { part: DeltaPart::Output, text, .. } => {
+                assert_eq!(whole, None, "what comes after the end is of no use");
+                watched.push_str(&text);
+            }
+            Event::ItemCompleted(item) => {
+                if let ItemBody::Command(command) = item.body {
+                    whole = Some(command.output);
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(watched.starts_with("one\n"), "{watched:?}");
+    assert_eq!(whole.as_deref(), Some("one\ntwo\n"));
 }

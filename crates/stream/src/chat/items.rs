@@ -226,7 +226,9 @@ impl Items {
         }
         events.push(match kind {
             Kind::Text | Kind::Refusal => StreamEvent::TextDelta(piece),
-            Kind::Reasoning | Kind::Commentary => StreamEvent::ReasoningDelta(piece),
+            Kind::Reasoning | Kind::Commentary => {
+                StreamEvent::SummaryDelta { part: 0, text: piece }
+            }
         });
     }
 

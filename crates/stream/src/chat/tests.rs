@@ -92,7 +92,7 @@ fn brief(event: StreamEvent) -> String {
         StreamEvent::Unreadable => "unreadable".to_owned(),
         StreamEvent::ItemAdded(added) => format!("added {}", item(added)),
         StreamEvent::TextDelta(text) => format!("+t{text}"),
-        StreamEvent::ReasoningDelta(text) => format!("+r{text}"),
+        StreamEvent::SummaryDelta { text, .. } => format!("+r{text}"),
         StreamEvent::ItemDone(done) => item(done),
         StreamEvent::Completed(completion) => format!("completed {}", completion.total_tokens),
         StreamEvent::Failed(error) => format!("failed {:?}: {error}", error.class),

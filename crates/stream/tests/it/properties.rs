@@ -122,7 +122,7 @@ fn said() -> impl Strategy<Value = (Value, Option<StreamEvent>)> {
         )),
         any::<String>().prop_map(|delta| (
             json!({"type": "response.reasoning_summary_text.delta", "delta": delta}),
-            Some(StreamEvent::ReasoningDelta(delta))
+            Some(StreamEvent::SummaryDelta { part: 0, text: delta })
         )),
         item().prop_map(|item| (
             json!({"type": "response.output_item.added", "item": item}),

@@ -53,7 +53,9 @@ fn render(bytes: &[u8], chunk_size: usize) -> String {
                 writeln!(text, "added {}", serde_json::to_string(&item).unwrap())
             }
             StreamEvent::TextDelta(delta) => writeln!(text, "text {delta:?}"),
-            StreamEvent::ReasoningDelta(delta) => writeln!(text, "reasoning {delta:?}"),
+            StreamEvent::SummaryDelta { part, text: delta } => {
+                writeln!(text, "reasoning {part} {delta:?}")
+            }
             StreamEvent::ItemDone(item) => {
                 writeln!(text, "done {}", serde_json::to_string(&item).unwrap())
             }

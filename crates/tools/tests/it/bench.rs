@@ -86,7 +86,7 @@ impl Bench {
             match report {
                 Report::Started(body) | Report::Ended(body) => shown.push(body),
                 // What is made of these is the engine's.
-                Report::Refused { .. } | Report::Typed { .. } => {}
+                Report::Refused { .. } | Report::Typed { .. } | Report::Output(_) => {}
                 Report::Warning(text) => self.warnings.borrow_mut().push(text),
                 other => panic!("{other:?}"),
             }
