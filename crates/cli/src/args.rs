@@ -296,7 +296,7 @@ pub(crate) enum LevelArg {
     Landlock,
 }
 
-impl From<LevelArg> for sandbox::Level {
+impl From<LevelArg> for heddle::sandbox::Level {
     fn from(level: LevelArg) -> Self {
         match level {
             LevelArg::Namespaces => Self::Namespaces,
@@ -361,7 +361,7 @@ pub(crate) enum ApprovalArg {
     Never,
 }
 
-impl From<ApprovalArg> for policy::ApprovalPolicy {
+impl From<ApprovalArg> for heddle::policy::ApprovalPolicy {
     fn from(approval: ApprovalArg) -> Self {
         match approval {
             ApprovalArg::Untrusted => Self::Untrusted,

@@ -2,8 +2,8 @@
 
 use anyhow::anyhow;
 use heddle::Heddle;
+use heddle::threads::index::{Index, IndexError, ResolveError};
 use protocol::id::ThreadId;
-use store::index::{Index, IndexError, ResolveError};
 
 use crate::failure::Failure;
 use crate::progress;

@@ -20,7 +20,7 @@ use crate::args::{Args, Command, DebugCommand, PolicyCommand};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
-    infer::panics::abort_unless_contained();
+    heddle::local::panics::abort_unless_contained();
     // A copy of us that was started to build a sandbox does that and nothing else.
     if let Some(code) = heddle::sandbox_helper() {
         return code;

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use store::index::Progress;
+use heddle::threads::index::Progress;
 
 use crate::command::models::bytes;
 use crate::terminal::{Screen, note};

@@ -50,11 +50,11 @@ mod thread;
 pub mod threads;
 mod turn;
 
+pub use ::policy::{ApprovalPolicy, Profile, SandboxMode};
 pub use error::{Error, TurnError};
 pub use host::{Builder, Heddle};
 pub use input::Input;
 pub use notice::Notice;
-pub use policy::{ApprovalPolicy, Profile, SandboxMode};
 pub use protocol::id::ThreadId;
 pub use protocol::usage::Usage;
 pub use result::{Reducer, ToolTime, TurnResult};
@@ -99,4 +99,28 @@ pub mod model {
     pub use protocol::error::{ErrorClass, SampleError};
     pub use protocol::responses::{Completion, KnownItem, Request, ResponseItem, StreamEvent};
     pub use runtime::{AnswerPart, AnswerStream, Model, SampleFuture};
+}
+
+/// What would be decided about a command, and why, without running it.
+///
+/// For programs that operate heddle, as its own command line does. It changes more often than the rest.
+pub mod policy {
+    pub use ::policy::*;
+    pub use tools::{Shell, join};
+}
+
+/// Processes under a profile, and the proof that it holds. For programs that operate heddle.
+pub mod sandbox {
+    pub use ::sandbox::*;
+}
+
+/// The local daemon and the models that it serves. For programs that operate heddle.
+pub mod local {
+    pub use infer::*;
+    pub use providers::http;
+}
+
+/// Raw model output to events: the parser that turns run. For programs that operate heddle.
+pub mod decode {
+    pub use stream::*;
 }

@@ -17,7 +17,7 @@ use crate::session::settings::{Preferences, Settings};
 /// ```
 /// use heddle::{SandboxMode, ThreadSpec};
 ///
-/// let spec = ThreadSpec::in_dir("/work/project").model("gpt-5.5").sandbox(SandboxMode::WorkspaceWrite);
+/// let spec = ThreadSpec::in_dir("project").model("gpt-5.5").sandbox(SandboxMode::WorkspaceWrite);
 /// ```
 #[derive(Default)]
 pub struct ThreadSpec {

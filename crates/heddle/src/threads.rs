@@ -6,10 +6,10 @@ use history::Fold;
 use protocol::id::ThreadId;
 use protocol::repair::Repair;
 use protocol::rollout::{Compacted, RESTORED, Record};
-use store::index::{self, Index, IndexError};
-use store::{Found, Store};
+use store::index::{Index, IndexError, Progress};
 
-pub use store::index::{Progress, ResolveError, Summary};
+/// The files and the index behind [`Threads`]. For programs that operate heddle.
+pub use store::*;
 
 use crate::error::Error;
 use crate::session::past;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prompt::model::ModelOptions;
+pub use prompt::model::ModelOptions;
 use stdx::Redacted;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;

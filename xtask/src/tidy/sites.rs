@@ -145,7 +145,10 @@ const KINDS: &[Kind] = &[
             ("crates/tools/src/gate.rs", "the rule file, when a person has a prefix remembered"),
             ("crates/cli/src/answer_file.rs", "the user's output file"),
             ("crates/sandbox/src/prove.rs", "what a patch would write, on ground of our own"),
-            ("crates/cli/src/safety.rs", "folders of locks, so that a sandbox can hide them"),
+            (
+                "crates/heddle/src/session/safety.rs",
+                "folders of locks, so that a sandbox can hide them",
+            ),
             ("crates/infer/src/models.rs", "the folder of models, as the user says"),
             ("crates/infer/src/models/", "what is noted of models; the files that are got"),
             ("crates/cli/src/command/threads/transfer.rs", "the file that a thread is exported to"),

@@ -125,15 +125,15 @@ pub(crate) struct ServeArgs {
     pub(crate) idle_timeout: Option<u64>,
 
     /// How many requests to answer concurrently [default: 4].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=config::SESSIONS_MAX as i64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=heddle::session::settings::SESSIONS_MAX as i64))]
     pub(crate) sessions: Option<u16>,
 
     /// Context size in tokens, for a request and its answer together [default: the model's].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(config::CONTEXT_MIN as i64..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(heddle::session::settings::CONTEXT_MIN as i64..))]
     pub(crate) context: Option<u32>,
 
     /// Number of compute threads [default: one per processor].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=config::THREADS_MAX as i64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=heddle::session::settings::THREADS_MAX as i64))]
     pub(crate) threads: Option<u16>,
 
     /// Count requests, tokens and latencies, and expose them at /metrics.
@@ -147,7 +147,7 @@ pub(crate) struct ServeArgs {
 
 impl ServeArgs {
     /// Fills in settings of the configuration that the command line does not set.
-    pub(crate) fn or(self, config: &config::Daemon) -> Self {
+    pub(crate) fn or(self, config: &heddle::session::settings::Daemon) -> Self {
         Self {
             model: self.model,
             tcp: self.tcp.or(config.tcp),
@@ -162,7 +162,7 @@ impl ServeArgs {
 
     /// Returns a hash of the `[daemon]` table, to detect that it changed. Another build may return another
     /// hash, which costs only a restart.
-    pub(crate) fn sum_of(config: &config::Daemon) -> String {
+    pub(crate) fn sum_of(config: &heddle::session::settings::Daemon) -> String {
         let mut hasher = DefaultHasher::new();
         format!("{config:?}").hash(&mut hasher);
         format!("{:016x}", hasher.finish())

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use faces::table::one_line;
-use infer::client::{self, Health, HealthError, Launch, StartError, Stopped};
-use infer::home::Home;
+use heddle::local::client::{self, Health, HealthError, Launch, StartError, Stopped};
+use heddle::local::home::Home;
 use serde_json::json;
 
 use crate::args::SharedArgs;

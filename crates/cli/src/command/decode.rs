@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
+use heddle::decode::canonical::{Canonical, Collector};
+use heddle::decode::dialect::{Dialect, Format, Options, Parser, Tools};
+use heddle::decode::event::{Event, Sink};
 use serde_json::Value;
-use stream::canonical::{Canonical, Collector};
-use stream::dialect::{Dialect, Format, Options, Parser, Tools};
-use stream::event::{Event, Sink};
 
 use crate::args::DecodeArgs;
 use crate::failure::Failure;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use faces::table::{Align, Column, table};
-use infer::models::about::{About, about};
-use infer::models::{How, Listing, Model, Models, ModelsError, Place};
+use heddle::local::models::about::{About, about};
+use heddle::local::models::{How, Listing, Model, Models, ModelsError, Place};
 use serde_json::{Value, json};
 
 use crate::args::SharedArgs;

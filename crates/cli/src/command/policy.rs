@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use policy::{
+use heddle::policy::Shell;
+use heddle::policy::{
     Because, CommandRequest, Escalation, Explanation, Grants, Match, Place, Policy, PrefixRule,
     RuleDecision, Scene, Verdict,
 };
 use serde_json::{Value, json};
 use stdx::visible;
-use tools::Shell;
 
 use crate::args::{ExplainArgs, SharedArgs};
 use crate::failure::Failure;
@@ -31,7 +31,7 @@ pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode,
     // One argument is a script, several are the words of one command.
     let script = match args.argv.as_slice() {
         [script] => script.clone(),
-        words => tools::join(words),
+        words => heddle::policy::join(words),
     };
     let shell = Shell::of_user(host.env.get("SHELL").map(String::as_str));
     let cwd = args.workdir.map_or_else(|| host.directory.clone(), |it| host.directory.join(it));
@@ -144,7 +144,8 @@ fn to_text(policy: &Policy, explanation: &Explanation) -> String {
     if let Verdict::Ask(ask) = &explanation.decision.verdict
         && let Some(prefix) = &ask.prefix
     {
-        let _ = writeln!(text, "can be remembered: {}", visible::line(&tools::join(prefix)));
+        let _ =
+            writeln!(text, "can be remembered: {}", visible::line(&heddle::policy::join(prefix)));
     }
     if let Some(kept) = explanation.kept.as_ref().filter(|it| **it != explanation.decision.because)
     {

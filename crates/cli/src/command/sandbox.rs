@@ -6,8 +6,8 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use policy::{ApprovalPolicy, CommandRequest, Grants, Policy, SandboxMode, Scene, Verdict};
-use sandbox::{Io, Process, SpawnError, SpawnRequest};
+use heddle::policy::{ApprovalPolicy, CommandRequest, Grants, Policy, SandboxMode, Scene, Verdict};
+use heddle::sandbox::{Io, Process, SpawnError, SpawnRequest};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{SandboxArgs, SandboxCommand, SharedArgs};
@@ -54,7 +54,7 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
     let full = SandboxMode::DangerFullAccess;
     let mut env = safety::command_env(&host, &config);
     if policy.profile.mode != full && permit.profile().mode == full {
-        env = sandbox::outside_env(env, &safety::env_set(&config), &policy.profile);
+        env = heddle::sandbox::outside_env(env, &safety::env_set(&config), &policy.profile);
     }
     let request =
         SpawnRequest { argv: request.argv, cwd: request.cwd, env, io: Io::Inherit, permit };

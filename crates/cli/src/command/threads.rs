@@ -14,10 +14,10 @@ use std::process::ExitCode;
 
 use heddle::Heddle;
 use heddle::session::host::HostEnv;
+use heddle::threads::index::{Index, Summary};
+use heddle::threads::{Store, StoreError};
 use protocol::id::ThreadId;
 use serde_json::{Value, json};
-use store::index::{Index, Summary};
-use store::{Store, StoreError};
 
 use crate::args::SharedArgs;
 use crate::args::threads::ThreadsCommand;

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use config::{Config, Layer, LoadedConfig, Override};
+pub use config::{CONTEXT_MIN, Config, Daemon, SESSIONS_MAX, THREADS_MAX};
+use config::{Layer, LoadedConfig, Override};
 use policy::SandboxMode;
 
 use crate::error::Error;

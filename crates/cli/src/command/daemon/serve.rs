@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use config::Config;
-use infer::daemon::{Daemon, DaemonError, IDLE_DEFAULT, Load, NO_BACKTRACE, Options, SPIN};
-use infer::home::{Home, HomeError};
-use infer::serve::Limits;
-use infer::tools::{
+use heddle::local::daemon::ModelOptions;
+use heddle::local::daemon::{Daemon, DaemonError, IDLE_DEFAULT, Load, NO_BACKTRACE, Options, SPIN};
+use heddle::local::home::{Home, HomeError};
+use heddle::local::serve::Limits;
+use heddle::local::tools::{
     Declared, MEMORY_BYTES_DEFAULT, OUTPUT_BYTES_DEFAULT, Place, Settings, TIMEOUT_DEFAULT, Tools,
 };
-use policy::SandboxMode;
-use prompt::model::ModelOptions;
+use heddle::policy::SandboxMode;
+use heddle::session::settings::Config;
 use stdx::Redacted;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -142,7 +142,7 @@ fn with_own_environment(host: &HostEnv) {
 fn failure(error: DaemonError) -> Failure {
     let code = match &error {
         DaemonError::Home(HomeError::Taken { .. } | HomeError::Live { .. }) => {
-            infer::client::TAKEN_CODE
+            heddle::local::client::TAKEN_CODE
         }
         DaemonError::Home(_) | DaemonError::Tools(_) | DaemonError::Port { .. } => code::USAGE,
         _ => code::FAILED,
@@ -184,7 +184,7 @@ fn resolve(host: &HostEnv, name: Option<&str>) -> Result<(String, PathBuf), Fail
 
 #[cfg(feature = "local")]
 fn load(path: PathBuf, serve: &ServeArgs) -> Load {
-    use infer::llama::{Llama, Options};
+    use heddle::local::llama::{Llama, Options};
     let default = Options::default();
     let options = Options {
         context_tokens: serve.context,
@@ -200,7 +200,7 @@ fn load(path: PathBuf, serve: &ServeArgs) -> Load {
 
 #[cfg(not(feature = "local"))]
 fn load(_path: PathBuf, _serve: &ServeArgs) -> Load {
-    let _: Option<Arc<dyn infer::engine::Engine>> = None;
+    let _: Option<Arc<dyn heddle::local::engine::Engine>> = None;
     Box::new(|_| {
         Err("this heddle was built without its engine; build it with the feature `local`"
             .to_owned())

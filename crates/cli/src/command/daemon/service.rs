@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
-use infer::service::{Service, ServiceManager, Step};
+use heddle::local::service::{Service, ServiceManager, Step};
 
 use super::{note, ourselves, print, with_model};
 use crate::args::SharedArgs;
@@ -155,7 +155,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
-    use infer::service::{ServiceManager, Step};
+    use heddle::local::service::{ServiceManager, Step};
     use testkit::Lab;
 
     use super::perform;

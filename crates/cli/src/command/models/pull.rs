@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use infer::models::Models;
-use infer::models::hub::{ENDPOINT, Hub, HubError};
-use infer::models::name::{EMBEDDED, ModelRequest};
-use infer::models::pull::{Event, Patience, PullError, Puller};
+use heddle::local::models::Models;
+use heddle::local::models::hub::{ENDPOINT, Hub, HubError};
+use heddle::local::models::name::{EMBEDDED, ModelRequest};
+use heddle::local::models::pull::{Event, Patience, PullError, Puller};
 use serde_json::json;
 use stdx::Redacted;
 
@@ -21,7 +21,7 @@ pub(super) fn run(host: &HostEnv, models: &Models, args: &PullArgs) -> Result<Ex
     let set = |name: &str| host.env.get(name).filter(|value| !value.trim().is_empty());
     let endpoint = set("HF_ENDPOINT").map_or(ENDPOINT, String::as_str);
     let token = set("HF_TOKEN").map(|token| Redacted::new(token.clone()));
-    let http = providers::http().map_err(Failure::failed)?;
+    let http = heddle::local::http().map_err(Failure::failed)?;
     let hub = Hub::new(http, endpoint, token.as_ref()).map_err(Failure::usage)?;
     let puller = Puller { models, hub: &hub, patience: Patience::default() };
     let mut teller = Teller { json: args.json, transfer: Transfer::new("getting it", true) };

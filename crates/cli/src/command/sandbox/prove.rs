@@ -31,9 +31,9 @@ mod linux {
     use std::time::{Duration, Instant};
 
     use anyhow::Context as _;
-    use policy::SandboxMode;
-    use sandbox::prove::{self, Finding, Proof, ProveError, Row};
-    use sandbox::{Level, Sandbox};
+    use heddle::policy::SandboxMode;
+    use heddle::sandbox::prove::{self, Finding, Proof, ProveError, Row};
+    use heddle::sandbox::{Level, Sandbox};
     use serde::Serialize;
 
     use super::*;

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
+use heddle::threads::FileReport;
+use heddle::threads::index::Progress;
 use serde_json::json;
 use stdx::visible;
-use store::FileReport;
-use store::index::Progress;
 
 use super::show::damage_json;
 use super::{Threads, print, store_failure};
@@ -78,7 +78,7 @@ fn to_text(file: &FileReport) -> String {
 }
 
 /// Says what went wrong and why.
-fn chain(error: &store::StoreError) -> String {
+fn chain(error: &heddle::threads::StoreError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
@@ -89,7 +89,8 @@ fn chain(error: &store::StoreError) -> String {
 }
 
 fn to_json(file: &FileReport) -> String {
-    let damages = |list: &[store::Damage]| list.iter().map(damage_json).collect::<Vec<_>>();
+    let damages =
+        |list: &[heddle::threads::Damage]| list.iter().map(damage_json).collect::<Vec<_>>();
     json!({
         "type": "file",
         "thread": file.thread,

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use faces::table::{Align, Column, ago, short_count, table};
+use heddle::threads::index::{Direction, Filter, List, Sort, Summary};
 use jiff::Zoned;
 use serde_json::json;
-use store::index::{Direction, Filter, List, Sort, Summary};
 
 use super::{Threads, note, print, to_json};
 use crate::args::threads::{ListArgs, SortArg};

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use faces::table::one_line;
+use heddle::threads::index::is_id_beginning;
+use heddle::threads::{ManageError, OpenError, Store};
 use history::{Fold, Turns};
 use protocol::id::ThreadId;
-use store::index::is_id_beginning;
-use store::{ManageError, OpenError, Store};
 
 use super::{Threads, list, print, store_failure};
 use crate::args::threads::{DeleteArgs, RevertArgs, ThreadsArgs};
@@ -23,7 +23,7 @@ pub(super) fn name(threads: &Threads, thread: &str, name: &str) -> Result<ExitCo
             "a name is one line of at most {NAME_BYTES_MAX} bytes, without control characters"
         )));
     }
-    let shown = store::shown_name(given);
+    let shown = heddle::threads::shown_name(given);
     if shown.is_empty() && !given.is_empty() {
         return Err(Failure::usage(anyhow!("nothing of this name can be seen; choose another")));
     }

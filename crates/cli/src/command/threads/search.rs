@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use faces::table::{ago, cut_end, one_line};
+use heddle::threads::index::{Hit, Search};
 use serde_json::json;
 use stdx::visible;
-use store::index::{Hit, Search};
 
 use super::list::{directory, short_id, what};
 use super::{Threads, note, print};

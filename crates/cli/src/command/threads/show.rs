@@ -5,10 +5,10 @@ use std::io::{BufWriter, Write as _};
 use std::process::ExitCode;
 
 use faces::table::short_count;
+use heddle::threads::index::Summary;
+use heddle::threads::{Damage, DamageKind};
 use serde_json::json;
 use stdx::visible;
-use store::index::Summary;
-use store::{Damage, DamageKind};
 
 use super::transcript::{Entry, Kind, Transcript};
 use super::{Threads, store_failure, to_json};

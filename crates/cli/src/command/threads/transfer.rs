@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
+use heddle::threads::ImportOutcome;
 use protocol::id::ThreadId;
 use stdx::visible;
-use store::ImportOutcome;
 
 use super::{Threads, note, print, store_failure};
 use crate::args::threads::{ExportArgs, ImportArgs};
@@ -17,7 +17,7 @@ use crate::failure::{Failure, code};
 pub(super) fn export(threads: &Threads, args: &ExportArgs) -> Result<ExitCode, Failure> {
     let id = threads.resolve(&args.thread)?;
     let found = threads.store.find(id).map_err(store_failure)?;
-    let found = found.ok_or(store::StoreError::NotFound(id)).map_err(store_failure)?;
+    let found = found.ok_or(heddle::threads::StoreError::NotFound(id)).map_err(store_failure)?;
     let report = match args.output.as_deref().filter(|path| *path != Path::new("-")) {
         None => {
             let mut out = BufWriter::new(std::io::stdout().lock());
@@ -49,7 +49,7 @@ fn export_to(
     id: ThreadId,
     path: &Path,
     force: bool,
-) -> Result<store::ReadReport, Failure> {
+) -> Result<heddle::threads::ReadReport, Failure> {
     let shown = path.display();
     if !force && fs::symlink_metadata(path).is_ok() {
         let error = anyhow!("{shown} exists; choose another name, or replace it with --force");
@@ -81,7 +81,11 @@ fn export_to(
     done
 }
 
-fn write(threads: &Threads, id: ThreadId, file: File) -> Result<store::ReadReport, Failure> {
+fn write(
+    threads: &Threads,
+    id: ThreadId,
+    file: File,
+) -> Result<heddle::threads::ReadReport, Failure> {
     let mut out = BufWriter::new(file);
     let report = threads.store.export(id, &mut out).map_err(store_failure)?;
     let file = out.into_inner().map_err(|error| Failure::failed(error.into_error()))?;
@@ -150,7 +154,7 @@ fn in_words(outcome: &ImportOutcome) -> String {
              rollout-TIME-ID.jsonl, and lie in `sessions` and `archived_sessions` of a home"
                 .to_owned()
         }
-        ImportOutcome::Failed(error) => match store::advice(error) {
+        ImportOutcome::Failed(error) => match heddle::threads::advice(error) {
             "" => error.to_string(),
             advice => format!("{error}{advice}"),
         },
