@@ -6,8 +6,8 @@
 //!              forwards signals    exits ⇒ the kernel kills all inside    privileges, then execs
 //! ```
 //!
-//! With Landlock there is no first process: the command is the supervisor's own child, and the supervisor
-//! reaps and kills whatever the command leaves behind.
+//! With Landlock there are no namespaces: the process in the middle is a subreaper instead, and kills
+//! whatever the command leaves behind.
 
 mod filter;
 mod guards;
