@@ -1,7 +1,7 @@
-//! How fast the engine is, beside what was promised: `cargo bench -p heddle-infer --features llama -- MODEL`.
+//! Benchmarks the engine against its targets: `cargo bench -p heddle-infer --features llama -- MODEL`.
 //!
-//! Every figure but the last is a ratio of two things that are measured in one run, in turns, so that a busy
-//! machine spoils both.
+//! Every figure except the last is a ratio of two measurements from one run, taken alternately, so that a
+//! busy machine affects both.
 #![expect(clippy::print_stdout, reason = "this is what it is for")]
 
 use std::num::NonZeroU32;
@@ -28,7 +28,7 @@ fn main() {
         println!("Name a model: cargo bench -p heddle-infer --features llama -- MODEL");
         return;
     };
-    // As in the daemon, where threads that wait sleep after a while. It is read when a program starts.
+    // As in the daemon, where waiting threads sleep after a while. It is read at program start.
     if std::env::var_os(SPIN.0).is_none() {
         let exe = std::env::current_exe().expect("this is a program");
         let again =
@@ -54,8 +54,8 @@ fn main() {
         };
         engine.start(job).expect("there is room")
     };
-    // Each has the machine for itself: threads of a team are counted as long as it is there, and where there are more than
-    // cores they do not wait for each other at all.
+    // Each has the machine to itself: a team's threads exist as long as the team, and with more threads than
+    // cores they do not spin at all.
     let plain_speed = |sequences| {
         let run = || plain_speed(&plain, &prompt, sequences);
         thread::scope(|scope| scope.spawn(run).join().expect("it only runs"))
@@ -107,13 +107,13 @@ fn main() {
     row("four sessions / one", of(|round| round.four / round.own), at_least(1.50));
     let most = of(|round| round.plain_four / round.plain);
     row("  llama.cpp by itself, four sequences in a batch / one", most, Target::None);
-    // What several prompts begin with is read once: this is the cache, and not the engine.
+    // A shared prompt prefix is evaluated once: this measures the cache, not the engine.
     let agents = of(|round| round.four_agents / round.one_agent);
     row("  four agents / one, answers per second, instructions in common", agents, Target::None);
     row("start to first token, seconds", cold, Target::AtMost(1.50));
 }
 
-/// What is measured in turns: tokens per second, and for agents answers per second.
+/// What is measured alternately: tokens per second, and for agents answers per second.
 struct Round {
     own: f64,
     plain: f64,
@@ -130,7 +130,7 @@ struct Round {
 enum Target {
     AtLeast(f64),
     AtMost(f64),
-    /// Said to be compared with.
+    /// Printed for comparison only.
     None,
 }
 
@@ -149,7 +149,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Loads a model and waits for its first token, in seconds.
+/// Returns how long it takes to load a model and generate the first token, in seconds.
 fn cold(path: &Path) -> f64 {
     let begun = Instant::now();
     let engine = Llama::load(path, &Options::default(), &mut |_| ()).expect("this is a model");
@@ -160,7 +160,7 @@ fn cold(path: &Path) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-/// Returns the tokens per second of answers together, from the first token of any to the last of all.
+/// Returns the total tokens per second of several answers, from the first token of any to the last of all.
 fn speed(started: Vec<Generation>) -> f64 {
     let reader = |mut generation: Generation| {
         move || {
@@ -182,7 +182,8 @@ fn speed(started: Vec<Generation>) -> f64 {
     (times.len() - 1) as f64 / span.as_secs_f64()
 }
 
-/// Returns the tokens per second at which a long prompt is read that begins like no other, and those that are said after it.
+/// Returns the tokens per second of evaluating a long prompt without a cached prefix, and of generating after
+/// it.
 fn reading(engine: &Llama, round: usize) -> (f64, f64) {
     let text = format!("{round}: {}", "Read files before you change them. ".repeat(143));
     let prompt = engine.tokenise(&[Piece::Text(text)]);
@@ -194,7 +195,7 @@ fn reading(engine: &Llama, round: usize) -> (f64, f64) {
     (tokens as f64 / begun.elapsed().as_secs_f64(), speed(vec![generation]))
 }
 
-/// Returns the answers per second of agents that have the same instructions, which nobody has read yet.
+/// Returns the answers per second of agents with the same instructions, which are not cached yet.
 fn agents(engine: &Llama, nonce: &str, count: usize) -> f64 {
     let instructions = "You are an agent. Read files before you change them. ".repeat(40);
     let start = |agent: usize| {
@@ -218,7 +219,7 @@ fn agents(engine: &Llama, nonce: &str, count: usize) -> f64 {
     count as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// Returns the tokens per second of the shortest loop there is, for so many sequences at once.
+/// Returns the tokens per second of a minimal decode loop for this many sequences.
 fn plain_speed(model: &LlamaModel, prompt: &[u32], sequences: i32) -> f64 {
     let threads = thread::available_parallelism().map_or(1, usize::from) as i32;
     let params = LlamaContextParams::default()
@@ -254,7 +255,7 @@ fn plain_speed(model: &LlamaModel, prompt: &[u32], sequences: i32) -> f64 {
     f64::from(sequences) * f64::from(TOKENS - 1) / begun.elapsed().as_secs_f64()
 }
 
-/// Has a conversation of two turns, and returns how much of the second prompt was read again.
+/// Runs a conversation of two turns, and returns how much of the second prompt was evaluated again.
 fn second_turn(engine: &Llama) -> f64 {
     let turn = |text: &str| {
         let asked = format!("<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n");
@@ -284,16 +285,16 @@ fn second_turn(engine: &Llama) -> f64 {
     share
 }
 
-/// The engine has started it. This must never be dropped, which would end it.
+/// The engine has initialized it. This must never be dropped, which would shut it down.
 static BACKEND: LlamaBackend = LlamaBackend {};
 
 const CONTEXT: u32 = 2048;
 const TOKENS: u32 = 128;
-/// As many as a call of a tool has.
+/// As many as a tool call has.
 const AGENT_TOKENS: u32 = 48;
 const ROUNDS: usize = 9;
 const PROMPT: &str = "<|im_start|>user\nWrite a long story about a weaver and her loom, with many \
      details.<|im_end|>\n<|im_start|>assistant\n";
-/// Strings of any content, and so many that no answer comes to the end of them.
+/// Strings with any content, and so many that no answer reaches the end.
 const GRAMMAR: &str =
     "start: %json {\"type\": \"array\", \"items\": {\"type\": \"string\"}, \"minItems\": 100}";

@@ -1,6 +1,6 @@
-//! The other side: is a daemon there, how does it stand, and how to have one that is.
+//! The client side: finds out whether a daemon is running and in which state, and starts or stops one.
 //!
-//! Everything here blocks, for as long as its bounds say, and uses no runtime.
+//! Everything here blocks, up to its timeouts, and uses no runtime.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -19,167 +19,138 @@ use crate::daemon::NO_BACKTRACE;
 use crate::home::{Doing, Home, HomeError};
 use crate::serve::{MODEL_ALIAS, PROTOCOL, PROTOCOL_HEADER};
 
-/// How a daemon stands.
+/// The state of a daemon, as `/health` reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Health {
     /// `loading`, `ok`, `failed`, `ending`.
     pub status: String,
-    /// Its version.
     pub version: String,
-    /// The version of what it speaks.
+    /// Its protocol version.
     pub protocol: String,
-    /// Its process.
     pub pid: u32,
-    /// Its model.
     pub model: String,
-    /// Its file, if it comes from one.
+    /// The model file, if there is one.
     #[serde(default)]
     pub file: Option<String>,
-    /// How much of the model is in memory, of 1.
+    /// Load progress, from 0 to 1.
     pub progress: f32,
     /// Why it failed.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Where it listens besides the socket.
+    /// The URL of its TCP port, if it has one.
     #[serde(default)]
     pub base_url: Option<String>,
-    /// What it was started with, as arguments of `heddle daemon run`.
+    /// The arguments of `heddle daemon run` it was started with.
     #[serde(default)]
     pub settings: Vec<String>,
-    /// A sum of what the configuration said of it when it was started.
+    /// A hash of the `[daemon]` table when it was started.
     #[serde(default)]
     pub configured: String,
-    /// How many tokens the model looks at.
+    /// The context size, in tokens.
     #[serde(default)]
     pub context_tokens: Option<u32>,
-    /// How long it has been up.
     pub uptime_secs: u64,
-    /// Requests that are being worked on.
+    /// Requests in progress.
     pub requests: u64,
-    /// Answers that are being made.
+    /// Answers being generated.
     pub running: u64,
-    /// Answers that wait.
+    /// Answers in the queue.
     pub waiting: u64,
-    /// What the model takes.
+    /// Memory used by the model.
     pub memory_bytes: u64,
     /// The tools that it runs itself.
     #[serde(default)]
     pub tools: Vec<String>,
 }
 
-/// Nobody answers, or not as a daemon would.
+/// Why the daemon's state cannot be determined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HealthError {
-    /// There is nobody.
     #[error("no daemon is running; start one with `heddle daemon start`")]
     NotRunning,
-    /// There is somebody who does not answer.
+    /// A process accepts the connection but does not answer.
     #[error("the daemon does not answer: {0}; end it with `heddle daemon stop`")]
     Silent(io::Error),
-    /// Others could have made the socket.
+    /// Another user could have created the socket.
     #[error(
         "the directory of {} belongs to somebody else, or others may write there; remove it, or \
          set HEDDLE_HOME to a shorter path", socket.display()
     )]
-    NotOurs {
-        /// Where.
-        socket: PathBuf,
-    },
-    /// There is somebody else.
+    NotOurs { socket: PathBuf },
+    /// A different program answers.
     #[error("what answers at {} is no daemon of this version", socket.display())]
-    Strange {
-        /// Where.
-        socket: PathBuf,
-    },
+    Strange { socket: PathBuf },
 }
 
-/// No daemon can be had.
+/// Why a daemon could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Its home cannot be used.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// It could not be started.
     #[error("{} could not be started: {reason}", exe.display())]
-    Spawn {
-        /// The program.
-        exe: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// It ended again.
+    Spawn { exe: PathBuf, reason: io::Error },
+    /// It started, then exited.
     #[error("the daemon ended ({status}){}{}", died_of(model), last_words_or(said, log))]
     Died {
-        /// How.
         status: ExitStatus,
-        /// What it was doing, and with which file, if it did not end by itself.
+        /// What it was doing with which file, if it was killed.
         model: Option<(Doing, String)>,
-        /// What it said.
+        /// The end of its error output.
         said: String,
-        /// Where more is.
+        /// Where to find more.
         log: PathBuf,
     },
-    /// It could not be started as it is wanted; one that runs was left alone.
+    /// The requested daemon could not serve; the running one was left alone.
     #[error("{0}; the daemon that is running was left alone")]
     Unusable(String),
-    /// It loads, and does not come to an end.
+    /// It did not become ready in time.
     #[error("the daemon did not answer within {} s; see {}", waited.as_secs(), log.display())]
     Slow {
-        /// How long it was waited for.
         waited: Duration,
-        /// Where more is.
+        /// Where to find more.
         log: PathBuf,
     },
-    /// Another one is at work.
+    /// A daemon with another model is in use.
     #[error(
         "the daemon is busy with `{running}` and cannot change to `{wanted}`; wait, or end it with \
          `heddle daemon stop`"
     )]
-    Busy {
-        /// Its model.
-        running: String,
-        /// What was asked for.
-        wanted: String,
-    },
-    /// Somebody is there who cannot be talked to.
+    Busy { running: String, wanted: String },
     #[error(transparent)]
     Health(#[from] HealthError),
 }
 
-/// Says what a daemon died of.
+/// Describes what a daemon died of.
 fn died_of(model: &Option<(Doing, String)>) -> String {
     let say = |(doing, file): &(Doing, String)| format!(" while {} {file}", doing.word());
     model.as_ref().map_or_else(String::new, say)
 }
 
-/// Says why a daemon ended: in its words, or where to look if it had none.
+/// Returns why a daemon exited: its own message, or where to look.
 fn last_words_or(said: &str, log: &Path) -> String {
     if said.is_empty() { format!("; see {}", log.display()) } else { format!(": {said}") }
 }
 
-/// How a start goes on.
+/// Progress of a start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
-    /// A process was started.
     Started,
-    /// So much of the model is in memory, of 1.
+    /// How much of the model is loaded, from 0 to 1.
     Loading(f32),
 }
 
-/// How a daemon ended that was told to.
+/// The result of stopping a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// There was none.
     NotRunning,
-    /// It has.
     Ended,
-    /// It has not, in the time that it was given.
+    /// It did not exit within the timeout.
     StillRunning(Pid),
 }
 
-/// Asks a daemon how it stands.
+/// Queries the state of a daemon.
 pub fn health(home: &Home) -> Result<Health, HealthError> {
     let body = get(home, "/health")?;
     serde_json::from_slice(&body)
@@ -221,21 +192,21 @@ pub fn get(home: &Home, path: &str) -> Result<Vec<u8>, HealthError> {
     Ok(answer.split_off(body))
 }
 
-/// What to start, and with what.
+/// What to start, and with which arguments.
 #[derive(Clone)]
 pub struct Launch<'a> {
     /// The program: heddle itself.
     pub exe: &'a Path,
-    /// The model it must have, by its name or by its file; whichever it has if none is named.
+    /// The model it must have, by name or file; `None` accepts any.
     pub model: Option<&'a str>,
-    /// More arguments of `heddle daemon run`, each with its value in one word; a daemon that was started without them
-    /// is not the one.
+    /// Further arguments of `heddle daemon run`, each with its value in one word; a daemon that was started
+    /// without them does not match.
     pub args: &'a [String],
-    /// Arguments of `heddle` itself that the configuration is read with.
+    /// Arguments of `heddle` itself that affect the configuration.
     pub shared: &'a [String],
-    /// A sum of what the configuration says; if there is none, a daemon that was started with another one will do.
+    /// A hash of the `[daemon]` table; if `None`, a daemon with any configuration matches.
     pub configured: Option<&'a str>,
-    /// Says why no daemon could be started so. It is asked before one that runs has to make way.
+    /// Returns why such a daemon could not serve. Called before a running one is replaced.
     pub check: &'a dyn Fn() -> Result<(), String>,
 }
 
@@ -248,13 +219,13 @@ impl fmt::Debug for Launch<'_> {
     }
 }
 
-/// Returns when a daemon of `home` answers that is as it should be, and whether it had to be started for that.
+/// Returns once a matching daemon of `home` answers, and whether it had to be started.
 pub fn start(
     home: &Home,
     launch: &Launch<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Health, bool), StartError> {
-    // The usual case costs one question and no lock.
+    // The common case costs one request and no lock.
     if let Ok(health) = health(home)
         && health.status == "ok"
         && suits(&health, launch)
@@ -269,7 +240,7 @@ pub fn start(
                 (launch.check)().map_err(StartError::Unusable)?;
                 make_way(home, &health, launch)?;
             }
-            // It has left by itself meanwhile; there is room for ours.
+            // It has exited meanwhile, so ours can start.
             Err(_) if home.holder().is_none() => {}
             Err(error) => return Err(error),
         }
@@ -282,14 +253,14 @@ pub fn start(
             Err(StartError::Died { status, .. })
                 if status.code() == Some(TAKEN_CODE.into()) && begun.elapsed() < START_TIMEOUT =>
             {
-                // The one before it had not quite left, or somebody started one by hand.
+                // The previous one had not quite exited, or someone started one by hand.
                 match wait(home, None, progress) {
                     Ok(health) if suits(&health, launch) => return Ok((health, false)),
                     _ => sleep(POLL),
                 }
             }
             waited => {
-                // Whoever lives longer than it should not keep what is left of it.
+                // Reaps the child, so that a long-lived caller keeps no zombie.
                 std::thread::spawn(move || child.wait());
                 return waited.map(|health| (health, true));
             }
@@ -297,7 +268,7 @@ pub fn start(
     }
 }
 
-/// Tells a daemon to end, and waits for that.
+/// Tells a daemon to stop, and waits for it.
 pub fn stop(home: &Home, patience: Duration) -> io::Result<Stopped> {
     let Some(pid) = home.holder() else { return Ok(Stopped::NotRunning) };
     match kill_process(pid, Signal::TERM) {
@@ -324,7 +295,7 @@ fn suits(health: &Health, launch: &Launch<'_>) -> bool {
         })
 }
 
-/// Ends a daemon that has another model or other settings, or speaks another version, unless it is at work.
+/// Stops a daemon with a different model, settings or version, unless it is in use.
 fn make_way(home: &Home, health: &Health, launch: &Launch<'_>) -> Result<(), StartError> {
     let named =
         |model: &str, settings: &[String]| [&[model.to_owned()], settings].concat().join(" ");
@@ -366,14 +337,14 @@ fn wait(
         let died = child.as_mut().and_then(|child| child.try_wait().ok().flatten());
         if let Some(status) = died {
             let said = last_words(&home.stderr());
-            // One that ends by itself says why; of one that dies, the file may be all that is known.
+            // A daemon that exits by itself says why; if it was killed, the file may be all we know.
             let model = status.code().is_none().then(|| home.died_of()).flatten();
             return Err(StartError::Died { status, model, said, log: home.log() });
         }
         if child.is_none() && home.holder().is_none() {
             return Err(HealthError::NotRunning.into());
         }
-        // A model that is loaded from a slow disk has no news for a while.
+        // Loading from a slow disk may make no visible progress for a while.
         let patience = if done >= 0.0 { LOAD_TIMEOUT } else { START_TIMEOUT };
         if news.elapsed() > patience {
             return Err(StartError::Slow { waited: patience, log: home.log() });
@@ -382,7 +353,7 @@ fn wait(
     }
 }
 
-/// Starts a daemon that outlives us.
+/// Starts a daemon that outlives this process.
 fn spawn(home: &Home, launch: &Launch<'_>) -> Result<Child, StartError> {
     home.make()?;
     let failed = |reason| StartError::Spawn { exe: launch.exe.to_owned(), reason };
@@ -399,16 +370,16 @@ fn spawn(home: &Home, launch: &Launch<'_>) -> Result<Child, StartError> {
         command.args(["--model", model]);
     }
     command.args(launch.args).env(NO_BACKTRACE.0, NO_BACKTRACE.1);
-    // A home that is named from where we are would be another one from where it is.
+    // A relative home would mean another directory from there.
     if let Some(root) = home.directory().parent() {
         command.env("HEDDLE_HOME", root);
     }
-    // It keeps nothing of ours: no directory, no terminal. It makes a session for itself.
+    // It inherits nothing from us: no directory, no terminal. It creates its own session.
     command.current_dir(home.directory()).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(stderr).spawn().map_err(failed)
 }
 
-/// Reads the end of what a daemon complained about.
+/// Reads the end of a daemon's error output.
 fn last_words(path: &Path) -> String {
     let read = || -> io::Result<String> {
         let mut file = files::open(path)?;
@@ -422,17 +393,14 @@ fn last_words(path: &Path) -> String {
     said.strip_prefix("heddle: ").unwrap_or(&said).to_owned()
 }
 
-/// The exit code of a daemon whose home is taken.
+/// The exit code of a daemon whose home is in use.
 pub const TAKEN_CODE: u8 = 3;
-/// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long it may be.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
-/// How long a daemon may take to listen, or to leave.
+/// How long a daemon may take to listen, or to exit.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a load may go on without news.
+/// How long a load may go on without progress.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
-/// How often it is looked again.
 const POLL: Duration = Duration::from_millis(20);
-/// How much of a dead daemon's complaints is shown.
+/// How much of a dead daemon's error output is shown.
 const LAST_WORDS_BYTES_MAX: u64 = 2048;

@@ -1,4 +1,4 @@
-//! The life of a daemon: take the home, listen, load, serve, and leave when told to or when nobody comes.
+//! The life cycle of a daemon: lock the home, listen, load, serve, and exit on a signal or when idle.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,92 +17,80 @@ use crate::log::{self, Entry, Level, Log};
 use crate::serve::{self, Limits, Listeners, LoadState, LoadedModel, Parts, Server};
 use crate::tools::{Settings, Tools, ToolsError};
 
-/// How long nobody may come before the daemon leaves, unless it is told otherwise.
+/// Default idle timeout.
 pub const IDLE_DEFAULT: Duration = Duration::from_secs(15 * 60);
 
-/// How the threads of the engine wait for each other: so many looks, some tens of microseconds, before they sleep. It is
-/// a variable of OpenMP, which is read when a program starts.
+/// How the engine's threads wait for each other: they spin for some tens of microseconds, then sleep. This is
+/// an OpenMP variable, which is read at program start.
 ///
-/// On an idle machine they nearly always meet within that. On a busy one, whoever keeps looking only takes the time
-/// of the one it waits for.
+/// On an idle machine they nearly always meet within that time. On a busy one, a thread that keeps spinning
+/// only takes time from the one it waits for.
 pub const SPIN: (&str, &str) = ("GOMP_SPINCOUNT", "10000");
 
-/// The most tokens of an answer that the log has.
+/// Most token ids of an answer in the log.
 pub const TOKENS_NOTED_MAX: usize = 64;
 
-/// Keeps ggml from starting a debugger, or any other program, where it gives up. It is read when that happens, and when a
-/// program starts.
+/// Keeps ggml from starting a debugger, or any other program, when it aborts. It is read at that point and at
+/// program start.
 pub const NO_BACKTRACE: (&str, &str) = ("GGML_NO_BACKTRACE", "1");
 
-/// What a daemon is to be.
+/// How to run a daemon.
 #[derive(Debug)]
 pub struct Options {
-    /// Where it lives.
     pub home: Home,
-    /// The name of its model.
     pub model: String,
-    /// Its file, if it comes from one.
+    /// The model file, if there is one.
     pub file: Option<PathBuf>,
-    /// What it was started with, as arguments of `heddle daemon run`; it is told to whoever asks.
+    /// The arguments of `heddle daemon run`, reported by `/health`.
     pub settings: Vec<String>,
-    /// A sum of what the configuration says of it; it is told to whoever asks.
+    /// A hash of the `[daemon]` table, reported by `/health`.
     pub configured: String,
-    /// How the model is talked to.
+    /// How the model is prompted.
     pub model_options: ModelOptions,
-    /// The port of the loopback to listen at besides; 0 for one that is free.
+    /// The loopback port to listen on as well; 0 for a free one.
     pub port: Option<u16>,
-    /// The token for it; made, or taken from the home, if there is none.
+    /// The token for that port; generated, or read from the home, if `None`.
     pub token: Option<Redacted>,
-    /// How long nobody may come before it leaves; for ever if there is none.
+    /// The idle timeout; `None` to run forever.
     pub idle: Option<Duration>,
-    /// Its own tools.
     pub tools: Settings,
-    /// Whether tests may make the model call something.
+    /// Whether tests may force the model to make a call.
     pub forced_calls: bool,
-    /// Whether it counts, and shows that to whoever watches it.
+    /// Whether it keeps counters and exposes them.
     pub metrics: bool,
-    /// How many tokens of an answer the log has, by their numbers; whoever has the model can read them.
+    /// How many token ids of an answer are logged; anyone who has the model can decode them.
     pub tokens_noted: usize,
-    /// Its bounds.
     pub limits: Limits,
 }
 
-/// Why a daemon does not run, or does no longer.
+/// Why a daemon could not run, or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
-    /// The home cannot be used.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// The settings of its tools cannot.
+    /// The settings of its tools are invalid.
     #[error(transparent)]
     Tools(#[from] ToolsError),
-    /// The port cannot be had.
+    /// The port is not available.
     #[error("the port {port} cannot be listened at: {reason}; choose another, or 0 for a free one")]
     Port {
-        /// The port.
         port: u16,
-        /// The system's reason; no source, since the words have it already.
+        /// The system's reason; not a source, since the message contains it.
         reason: io::Error,
     },
-    /// The model cannot be loaded.
     #[error("the model `{model}` cannot be served: {reason}")]
-    Load {
-        /// Its name.
-        model: String,
-        /// Why.
-        reason: String,
-    },
-    /// The system refuses something else.
+    Load { model: String, reason: String },
+    /// Another system call failed.
     #[error("the daemon cannot be started: {0}")]
     Io(#[from] io::Error),
 }
 
-/// What loads a model, on a thread of its own; it is told how far it is.
+/// Loads a model, on its own thread, and reports progress.
 pub type Load =
     Box<dyn FnOnce(&mut dyn FnMut(f32)) -> Result<Arc<dyn Engine>, String> + Send + 'static>;
 
-/// A daemon that holds its home and listens, and has not begun to serve.
+/// A daemon that holds its home and listens, but does not serve yet.
 #[derive(Debug)]
 pub struct Daemon {
     held: DaemonLock,
@@ -118,7 +106,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Takes the home and listens. Must be called on the runtime that serves.
+    /// Locks the home and listens. Must be called on the runtime that serves.
     pub async fn prepare(options: Options) -> Result<Self, DaemonError> {
         let Options {
             home,
@@ -191,12 +179,12 @@ impl Daemon {
         })
     }
 
-    /// Returns the address of the port, if it listens at one.
+    /// Returns the address of the TCP port, if there is one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Loads the model beside, and serves until `end` comes or nobody does.
+    /// Loads the model in the background, and serves until `end` completes or the idle timeout expires.
     pub async fn run(self, load: Load, end: impl Future<Output = ()>) -> Result<(), DaemonError> {
         let Self {
             held, listeners, server, standing, model, model_options, idle, file, home, ..
@@ -232,7 +220,7 @@ impl Daemon {
             let is_failed = |standing: &LoadState| matches!(standing, LoadState::Failed(_));
             let reason = match watched.wait_for(is_failed).await.as_deref() {
                 Ok(LoadState::Failed(reason)) => Some(reason.clone()),
-                // It is there, and whatever loaded it has gone.
+                // The model is loaded, and the loader is gone.
                 _ => None,
             };
             match reason {
@@ -248,7 +236,7 @@ impl Daemon {
                 () = noting => {}
                 reason = failed => why = ("failed", Some(reason)),
             }
-            // Whoever comes from here on finds nobody, and starts another daemon.
+            // From here on, clients find no daemon and start another one.
             held.close();
         };
         serve::serve(Arc::clone(&server), listeners, ended).await;
@@ -261,7 +249,7 @@ impl Daemon {
     }
 }
 
-/// Loads a model and says how it stands with it.
+/// Loads a model and publishes its state.
 fn load_into(
     standing: &watch::Sender<LoadState>,
     server: &Server,
@@ -272,7 +260,7 @@ fn load_into(
     let begun = Instant::now();
     let mut progress = |done: f32| {
         standing.send_if_modified(|now| {
-            // Watchers are woken for what a person would see.
+            // Wake watchers only for visible progress.
             let news = matches!(now, LoadState::Loading(before) if done - *before >= 0.01);
             if news {
                 *now = LoadState::Loading(done);

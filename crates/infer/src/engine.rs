@@ -1,4 +1,4 @@
-//! What the server wants of a model in memory, whichever library runs it.
+//! The server's interface to a loaded model, independent of the inference library.
 
 use std::fmt;
 
@@ -7,36 +7,37 @@ use prompt::request::Trial;
 use prompt::{Facts, Piece, Sampling, Token};
 use tokio::sync::mpsc;
 
-/// A model in memory that several answers are made with at once.
+/// A loaded model that generates several answers concurrently.
 pub trait Engine: fmt::Debug + Send + Sync {
-    /// Returns what the model's file says about it.
+    /// Returns the metadata of the model's file.
     fn facts(&self) -> &Facts;
 
-    /// Returns how many tokens a prompt and its answer can have together.
+    /// Returns the context size: tokens of a prompt and its answer together.
     fn context_tokens(&self) -> u32;
 
-    /// Makes tokens of a prompt.
+    /// Tokenizes a prompt.
     fn tokenise(&self, pieces: &[Piece]) -> Vec<u32> {
         self.tokenise_while(pieces, &mut |_| true)
     }
 
-    /// The same, for as long as `go_on` says so; it is asked again and again, with how many tokens there are.
+    /// Tokenizes a prompt while `go_on` returns true; it is called repeatedly with the number of tokens so
+    /// far.
     fn tokenise_while(&self, pieces: &[Piece], go_on: &mut dyn FnMut(usize) -> bool) -> Vec<u32>;
 
-    /// Returns what a token stands for.
+    /// Returns the bytes of a token.
     fn token(&self, id: u32) -> Token<'_>;
 
-    /// Starts to answer, or queues it. What comes is read from the [`Generation`]; to let go of that is to
-    /// cancel.
+    /// Starts an answer, or queues it. Its tokens are read from the [`Generation`]; dropping that cancels the
+    /// answer.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Busy`] if too many wait, [`Refusal::ContextFull`] if it cannot fit,
-    /// [`Refusal::Invalid`] if the grammar cannot be used.
+    /// [`Refusal::Busy`] if the queue is full, [`Refusal::ContextFull`] if it cannot fit,
+    /// [`Refusal::Invalid`] if the grammar is unusable.
     fn start(&self, job: Job) -> Result<Generation, Refusal>;
 
-    /// The same, after `trials` of what the grammar is made of, and only while `go_on` says so. What cannot be made, or
-    /// not be followed, is refused with the field that it comes from.
+    /// Like [`Engine::start`], after trying out `trials` of the grammar's parts, and only while `go_on`
+    /// returns true. A grammar that cannot be built or followed is refused with the field it comes from.
     ///
     /// # Errors
     ///
@@ -50,87 +51,82 @@ pub trait Engine: fmt::Debug + Send + Sync {
         self.start(job)
     }
 
-    /// Returns what the engine is doing.
     fn stats(&self) -> Stats;
 
-    /// Returns what computes, for the log.
+    /// Describes the compute backend, for the log.
     fn workings(&self) -> Workings {
         Workings::default()
     }
 }
 
-/// What computes.
+/// The compute backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workings {
-    /// The library, what of the processor it was built for, and which kernels of ours are in it.
+    /// The library, the processor features it was built for, and which of our kernels it contains.
     pub kernels: String,
-    /// How many threads.
     pub threads: usize,
 }
 
-/// One answer that is wanted.
+/// A request for one answer.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// What the model reads.
+    /// The tokens of the prompt.
     pub prompt: Vec<u32>,
-    /// What it may say, in Lark's notation as `llguidance` reads it; anything if there is none.
+    /// The grammar of the answer, in Lark notation for `llguidance`; `None` if unconstrained.
     pub grammar: Option<String>,
-    /// How tokens are chosen.
     pub sampling: Sampling,
-    /// How long the answer may get; up to the context limit if nobody says.
+    /// Limit for the answer; `None` means up to the context size.
     pub output_tokens_max: Option<u32>,
-    /// What requests of the same thread have in common, to find what of them is still in memory.
+    /// A key shared by requests of the same thread, to find their KV cache.
     pub cache_key: Option<String>,
 }
 
-/// An answer in the making.
+/// An answer being generated.
 #[derive(Debug)]
 pub struct Generation {
-    /// What comes, in order; the last is [`Step::Ended`].
+    /// The steps in order; the last one is [`Step::Ended`].
     pub steps: mpsc::Receiver<Step>,
 }
 
-/// What comes of a [`Job`].
+/// A step of a [`Generation`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is no longer waiting; its prompt is being read.
+    /// It has left the queue; its prompt is being evaluated.
     Begun {
-        /// Tokens of the prompt that did not have to be read again.
+        /// Prompt tokens found in the KV cache.
         cached: u32,
     },
-    /// The model said this.
+    /// A generated token.
     Token(u32),
-    /// It is over.
     Ended(Ended),
 }
 
-/// How an answer ended.
+/// Why an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The model said all it had to say. The token that says so is not among the steps.
+    /// The model finished. The end token itself is not among the steps.
     Stop,
-    /// It had no tokens left.
+    /// The token limit was reached.
     Length,
-    /// The engine failed.
     Failed(String),
 }
 
-/// What an engine is doing, and has done.
+/// Activity and totals of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Answers that are being made.
+    /// Answers being generated.
     pub running: usize,
-    /// Answers that wait.
+    /// Answers in the queue.
     pub waiting: usize,
-    /// Tokens of prompts that were read, in all.
+    /// Prompt tokens evaluated, in total.
     pub prompt_tokens: u64,
-    /// Tokens of prompts that did not have to be read again, in all.
+    /// Prompt tokens found in the KV cache, in total.
     pub cached_tokens: u64,
-    /// Tokens that were said, in all.
+    /// Tokens generated, in total.
     pub output_tokens: u64,
-    /// Bytes that the model, its memory of what was read, and its work space take.
+    /// Memory of the model, the KV cache and the compute buffers, in bytes.
     pub memory_bytes: u64,
 }
 
-/// What those are told who no longer listen.
+/// The message for a request whose client has disconnected.
 pub(crate) const UNWANTED: &str = "nobody waits for it";

@@ -1,9 +1,9 @@
-//! Reads the header of a model file, and trusts nothing in it.
+//! Reads the header of a model file without trusting it.
 //!
-//! What loads models takes a file's word for much, and ends the process where the file lied. So
-//! [`read`] looks first: every count has a bound, every tensor lies inside of the file, and the numbers
-//! that a model is built from fit each other. It also says what is known of the model before it is
-//! loaded: its [`Facts`], and its [`Shape`], which is what its memory can be estimated from.
+//! The inference library believes much of what a file says, and aborts the process if it is wrong. So
+//! [`read`] checks first: every count has a limit, every tensor is inside the file, and the model's
+//! dimensions are consistent. It also returns what is known before loading: the [`Facts`], and the [`Shape`]
+//! for estimating memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,27 +21,25 @@ mod bytes;
 mod tensors;
 mod values;
 
-/// What the header of a model file says.
+/// The parsed header of a model file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
-    /// What is known of the model.
     pub facts: Facts,
-    /// What its memory can be estimated from.
+    /// The sizes for estimating memory.
     pub shape: Shape,
 }
 
 /// The sizes of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of the file, or of all its parts.
+    /// Size of the file, or of all its parts.
     pub file_bytes: u64,
-    /// Bytes that a token takes that was read, at two bytes a number.
+    /// KV cache size per token, at two bytes per number.
     pub token_bytes: u64,
-    /// Numbers that stand for a token.
+    /// Embedding length.
     pub embedding: u64,
-    /// Numbers between the two halves of a layer; for experts, of all that work at a time.
+    /// Feed-forward length; for mixture-of-experts models, of all active experts.
     pub feed_forward: u64,
-    /// Tokens that the model knows.
     pub vocabulary: u64,
 }
 
@@ -49,51 +47,45 @@ pub struct Shape {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GgufError {
-    /// Name another file.
+    /// Use another file.
     #[error("this is not a GGUF file")]
     NotGguf,
     /// Convert it with a newer converter.
     #[error("this is a GGUF file of version {0}; versions 2 and 3 can be read")]
     Version(u32),
-    /// Fetch it again.
+    /// Download it again.
     #[error("the file ends too early: it has {found} bytes and speaks of {wanted}")]
     Truncated {
-        /// Bytes that it should have, as far as it was read.
+        /// Expected size, as far as it was read.
         wanted: u64,
-        /// Bytes that it has.
         found: u64,
     },
-    /// Give the parts the names that they came with.
+    /// Restore the original names of the parts.
     #[error(
         "it speaks of {said} parts, and its name of {named}; its parts must be beside each other, named \
          `NAME-00001-of-{said:05}.gguf` and so on"
     )]
     Parts {
-        /// As many as the file speaks of.
+        /// According to the file.
         said: u64,
-        /// As many as its name speaks of.
+        /// According to its name.
         named: u64,
     },
-    /// Name the first part.
+    /// Use the first part.
     #[error("this is part {index} of {total}; name the first one")]
-    NotFirst {
-        /// Which part it is.
-        index: u32,
-        /// How many there are.
-        total: u32,
-    },
-    /// Fetch it again.
+    NotFirst { index: u32, total: u32 },
+    /// Download it again.
     #[error("its part `{0}` is missing beside it; fetch the model again")]
     PartMissing(String),
-    /// Fetch it again, or name another.
+    /// Download it again, or use another file.
     #[error("the file is damaged: {0}")]
     Invalid(String),
-    /// Look at the disk.
+    /// Check the disk.
     #[error("the file cannot be read")]
     Io(#[from] io::Error),
 }
 
-/// Reads the header of a model; of one in parts, those of all parts.
+/// Reads the header of a model; for a split model, the headers of all parts.
 ///
 /// # Errors
 ///
@@ -124,11 +116,11 @@ fn with_length(path: &Path) -> Result<(File, u64), GgufError> {
     Ok((file, bytes))
 }
 
-/// Reads a header from the beginning of a file that has `file_bytes` bytes.
+/// Reads a header from the beginning of a file of `file_bytes` bytes.
 ///
 /// # Errors
 ///
-/// See [`GgufError`]; no content makes this panic or take more than [`HEADER_BYTES_MAX`] of memory.
+/// See [`GgufError`]; no content makes this panic or use more than [`HEADER_BYTES_MAX`] of memory.
 pub fn read(source: impl Read, file_bytes: u64) -> Result<Header, GgufError> {
     let mut source = Some(source);
     read_parts(1, |_| {
@@ -137,7 +129,7 @@ pub fn read(source: impl Read, file_bytes: u64) -> Result<Header, GgufError> {
     })
 }
 
-/// Reads the headers of so many parts, the first of which speaks for all.
+/// Reads the headers of all parts; the metadata is in the first.
 fn read_parts<R: Read>(
     named: usize,
     mut part: impl FnMut(usize) -> Result<(R, u64), GgufError>,
@@ -161,7 +153,7 @@ fn read_parts<R: Read>(
     first.header(tensors.parameters()?, file_bytes)
 }
 
-/// Reads the header of one file; returns what it says, and how long it is.
+/// Reads the header of one file; returns its content and its length.
 fn read_part<R: Read>(
     (source, file_bytes): (R, u64),
     tensors: &mut Tensors,

@@ -1,7 +1,7 @@
-//! Where a daemon keeps its files, and who may be the daemon of a home.
+//! The files of a daemon, and the lock that decides which process is the daemon of a home.
 //!
-//! `HOME/daemon` has the socket, the log, the process's number, the token of its TCP port, and the lock that
-//! the daemon holds for as long as it lives. The lock decides: a socket or a number without it is a leftover.
+//! `HOME/daemon` contains the socket, the log, the process id, the token of the TCP port, and the lock that
+//! the daemon holds while it lives. The lock decides: a socket or process id without it is a leftover.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -16,11 +16,10 @@ use files::LockError;
 use rustix::process::Pid;
 use stdx::Redacted;
 
-/// The longest path that a socket can have on the systems we know, with the zero at its end.
+/// Longest path of a socket on the systems we know, including the terminating zero.
 const SOCKET_PATH_BYTES_MAX: usize = 104;
-/// The longest token that is read.
 const TOKEN_BYTES_MAX: u64 = 1024;
-/// The shortest token that is accepted.
+/// Shortest token that is accepted.
 const TOKEN_BYTES_MIN: usize = 16;
 
 /// The files of a daemon.
@@ -30,50 +29,37 @@ pub struct Home {
     socket: PathBuf,
 }
 
-/// The home cannot be used.
+/// Why the home cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HomeError {
-    /// Another daemon has it.
+    /// Another daemon is running.
     #[error("a daemon is running here already{}", shown(*pid))]
     Taken {
-        /// Its process, if it has said so.
+        /// Its process id, if known.
         pid: Option<u32>,
     },
-    /// Somebody else listens at the socket's path.
+    /// Another program listens on the socket's path.
     #[error("{} is in use by another program; end that first", path.display())]
-    Live {
-        /// The path.
-        path: PathBuf,
-    },
-    /// A directory or file belongs to somebody else, or is open to others.
+    Live { path: PathBuf },
+    /// A directory or file belongs to another user, or is accessible to others.
     #[error("{} must be yours alone: {problem}", path.display())]
-    NotOurs {
-        /// The path.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
+    NotOurs { path: PathBuf, problem: &'static str },
     /// Something else is in the place of a directory.
     #[error("{} is not a directory; move it away, or set HEDDLE_HOME to another directory", path.display())]
-    NoDirectory {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Another program has had a lock for too long.
+    NoDirectory { path: PathBuf },
+    /// Another process held a lock for too long.
     #[error("{} is locked: {held}", path.display())]
     Held {
-        /// The path.
         path: PathBuf,
-        /// Who has it; no source, since the words have it already.
+        /// The holder; not a source, since the message contains it.
         held: LockError,
     },
-    /// The system refuses.
+    /// A system call failed.
     #[error("{} cannot be used: {reason}{}", path.display(), advice(reason))]
     Io {
-        /// The path.
         path: PathBuf,
-        /// Its reason; no source, since the words have it already.
+        /// The reason; not a source, since the message contains it.
         reason: io::Error,
     },
 }
@@ -94,7 +80,7 @@ fn shown(pid: Option<u32>) -> String {
     pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
 }
 
-/// The right to be the daemon of a home, for as long as this lives.
+/// The exclusive right to be the daemon of a home, while this value lives.
 #[derive(Debug)]
 pub struct DaemonLock {
     home: Home,
@@ -104,14 +90,12 @@ pub struct DaemonLock {
 /// What a daemon does with its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It is being loaded.
     Loading,
-    /// It answers.
     Serving,
 }
 
 impl Doing {
-    /// Returns the word for it.
+    /// Returns the word for messages and files.
     pub fn word(self) -> &'static str {
         match self {
             Self::Loading => "loading",
@@ -125,10 +109,10 @@ const NOTE: &str = "model";
 const NOTE_BYTES_MAX: u64 = 8192;
 
 impl Home {
-    /// Names the files of the daemon of `home`, the directory of heddle's own files.
+    /// Names the files of the daemon of `home`, heddle's own directory.
     ///
-    /// If the socket's path would be too long there, it is in a directory for short-lived files: the one of
-    /// the user's session (`runtime`), else one of the user's own among the temporary ones.
+    /// If the socket's path would be too long there, it is in a runtime directory: that of the user's session
+    /// (`runtime`), otherwise a private one among the temporary directories.
     pub fn new(home: &Path, runtime: Option<&Path>) -> Self {
         let directory = home.join("daemon");
         let socket = directory.join("socket");
@@ -148,49 +132,46 @@ impl Home {
         Self { directory, socket }
     }
 
-    /// Returns the directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Returns the socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Tells whether nobody else can have made the socket, which may be among everybody's temporary files.
+    /// Tells whether no other user can have created the socket, which may be in a shared temporary directory.
     pub fn is_ours(&self) -> bool {
         let about = self.socket.parent().and_then(|parent| fs::symlink_metadata(parent).ok());
         about.is_none_or(|about| {
             let ours = about.uid() == rustix::process::geteuid().as_raw();
-            // Nobody can have made one inside of a file.
+            // Nothing can be created inside a regular file.
             about.is_file() || (about.is_dir() && ours && about.mode() & 0o022 == 0)
         })
     }
 
-    /// Returns the log.
     pub fn log(&self) -> PathBuf {
         self.directory.join("log")
     }
 
-    /// Returns where a detached daemon's own complaints go.
+    /// Returns the file for a background daemon's error output.
     pub fn stderr(&self) -> PathBuf {
         self.directory.join("stderr")
     }
 
-    /// Notes which file a daemon loads or has loaded, so that it is known what it died of.
+    /// Records which file a daemon loads or has loaded, so that a crash can be attributed to it.
     pub fn note_file(&self, doing: Doing, file: &Path) {
         let note = [doing.word().as_bytes(), b"\n", file.as_os_str().as_encoded_bytes()].concat();
-        // It is only for those who look why.
+        // It is only for diagnosis.
         let _ = write_private(&self.directory.join(NOTE), &note);
     }
 
-    /// Takes the note away, from a daemon that ends as it should.
+    /// Removes the record when a daemon exits cleanly.
     pub fn forget_file(&self) {
         let _ = fs::remove_file(self.directory.join(NOTE));
     }
 
-    /// Returns what a daemon was doing, and with which file, that did not come to take its note away.
+    /// Returns what a crashed daemon was doing, and with which file.
     pub fn died_of(&self) -> Option<(Doing, String)> {
         let mut note = Vec::new();
         let file = File::open(self.directory.join(NOTE)).ok()?;
@@ -207,12 +188,12 @@ impl Home {
         self.directory.join("token")
     }
 
-    /// Makes the directory, for its owner only.
+    /// Creates the directory, for its owner only.
     pub fn make(&self) -> Result<(), HomeError> {
         private_directory(&self.directory)
     }
 
-    /// Takes the right to be the daemon.
+    /// Takes the lock of the daemon.
     pub fn hold(&self) -> Result<DaemonLock, HomeError> {
         self.make()?;
         let lock = self.open_lock("lock")?;
@@ -229,18 +210,18 @@ impl Home {
         Ok(DaemonLock { home: self.clone(), _lock: lock })
     }
 
-    /// Returns the process of the daemon that holds the home, if one does.
+    /// Returns the process id of the running daemon, if there is one.
     pub fn holder(&self) -> Option<Pid> {
         let lock = files::open(&self.directory.join("lock")).ok()?;
-        // Shared, so that two who look do not take each other for the daemon.
+        // A shared lock, so that two callers do not mistake each other for the daemon.
         match lock.try_lock_shared() {
             Ok(()) => None,
             Err(_) => Pid::from_raw(i32::try_from(self.pid_of(&lock)?).ok()?),
         }
     }
 
-    /// Waits for the right to start a daemon: whoever starts one holds this until it answers, and that
-    /// can take as long as a model takes to load.
+    /// Waits for the right to start a daemon. It is held until the daemon answers, which can take as long as
+    /// loading a model.
     pub fn hold_start(&self) -> Result<File, HomeError> {
         self.hold_start_within(START_PATIENCE)
     }
@@ -255,7 +236,7 @@ impl Home {
         }
     }
 
-    /// Reads the token, or makes one.
+    /// Reads the token, or generates one.
     pub fn read_or_make_token(&self) -> Result<Redacted, HomeError> {
         let path = self.token();
         match self.read_token() {
@@ -267,7 +248,7 @@ impl Home {
         Ok(Redacted::new(token))
     }
 
-    /// Keeps a token that was given.
+    /// Stores a given token.
     pub fn keep_token(&self, token: &Redacted) -> Result<(), HomeError> {
         if token.expose().len() < TOKEN_BYTES_MIN {
             return Err(HomeError::NotOurs { path: self.token(), problem: TOO_SHORT });
@@ -276,7 +257,6 @@ impl Home {
             .map_err(|reason| self.io("token", reason))
     }
 
-    /// Reads the token.
     pub fn read_token(&self) -> Result<Redacted, HomeError> {
         let path = self.token();
         let file = files::open(&path).map_err(|reason| self.io("token", reason.into()))?;
@@ -296,8 +276,8 @@ impl Home {
         Ok(Redacted::new(text))
     }
 
-    /// Returns the process that has a lock: what the system knows counts more than what a file says, which
-    /// may be left from a daemon that was killed.
+    /// Returns the process that holds a lock: the system is more reliable than the file, which may be left
+    /// over from a killed daemon.
     fn pid_of(&self, lock: &File) -> Option<u32> {
         files::holder(lock).map(|holder| holder.pid).or_else(|| self.read_pid())
     }
@@ -319,12 +299,11 @@ impl Home {
 }
 
 impl DaemonLock {
-    /// Returns the home.
     pub fn home(&self) -> &Home {
         &self.home
     }
 
-    /// Listens at the socket. A leftover is replaced; one that answers belongs to somebody.
+    /// Listens on the socket. A leftover is replaced; a socket that answers belongs to another process.
     pub fn listen(&self) -> Result<UnixListener, HomeError> {
         let path = &self.home.socket;
         if let Some(parent) = path.parent() {
@@ -338,15 +317,15 @@ impl DaemonLock {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
             _ => {}
         }
-        // Between these two the directory keeps others out.
+        // In between, the directory keeps others out.
         let listener = UnixListener::bind(path).map_err(io)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(io)?;
         Ok(listener)
     }
 
-    /// Takes the socket away, so that whoever comes now starts a daemon of their own.
+    /// Removes the socket, so that clients start a new daemon from now on.
     pub fn close(&self) {
-        // A leftover at worst, and the next daemon copes with that.
+        // At worst it is a leftover, which the next daemon replaces.
         let _ = fs::remove_file(&self.home.socket);
     }
 }
@@ -354,17 +333,16 @@ impl DaemonLock {
 impl Drop for DaemonLock {
     fn drop(&mut self) {
         self.close();
-        // Not before: until then there is somebody to be waited for.
+        // Not earlier: until then there is a process to wait for.
         let _ = fs::remove_file(self.home.directory.join("pid"));
     }
 }
 
-/// How long whoever starts a daemon is waited for.
+/// How long to wait for another start.
 const START_PATIENCE: Duration = Duration::from_secs(660);
-/// Bytes that the file with the daemon's process may have.
 const PID_BYTES_MAX: u64 = 64;
 
-/// Makes random bytes, as text.
+/// Returns random bytes as hexadecimal digits.
 pub fn random_hex(bytes: usize) -> io::Result<String> {
     use ring::rand::SecureRandom as _;
     let mut random = vec![0; bytes];
@@ -382,11 +360,11 @@ fn fits(socket: &Path) -> bool {
     socket.as_os_str().len() < SOCKET_PATH_BYTES_MAX
 }
 
-/// Makes a directory that only we can look into, or checks that it is one.
+/// Creates a private directory, or checks that an existing one is private.
 fn private_directory(path: &Path) -> Result<(), HomeError> {
     let io = |reason| HomeError::Io { path: path.to_owned(), reason };
     match DirBuilder::new().recursive(true).mode(0o700).create(path) {
-        // What it is that is there is looked at in any case.
+        // An existing path is checked in any case.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io(error)),
         _ => {}
     }
@@ -407,12 +385,12 @@ fn private_directory(path: &Path) -> Result<(), HomeError> {
     Ok(())
 }
 
-/// Writes a file that only we can read, whole or not at all.
+/// Writes a private file atomically.
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
     let beside = PathBuf::from(beside);
-    // Left by a process of the same number that was killed.
+    // Left over from a killed process with the same id.
     let _ = fs::remove_file(&beside);
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&beside)?;
     file.write_all(bytes)?;
@@ -484,7 +462,7 @@ mod tests {
         assert_eq!((mode(home.socket()), mode(home.directory())), (0o600, 0o700));
         assert!(matches!(held.listen(), Err(HomeError::Live { .. })));
         drop(listener);
-        // What a killed daemon leaves behind is in nobody's way.
+        // Leftovers of a killed daemon are no obstacle.
         assert!(home.socket().exists());
         let _listener = held.listen().unwrap();
         drop(held);
@@ -510,7 +488,7 @@ mod tests {
         drop(UnixListener::bind(other.path().join("x")).unwrap());
     }
 
-    /// What is wrong is said once, and what to do about it.
+    /// The error is stated once, with advice.
     #[test]
     fn homes_that_cannot_be_used() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,13 +1,14 @@
 //! The local inference daemon: a model in memory, behind the APIs of hosted endpoints.
 //!
-//! * [`engine`]: what the server wants of a model in memory;
-//! * [`gguf`]: what the file of a model says of it;
+//! * [`engine`]: the server's interface to a loaded model;
+//! * [`gguf`]: reads the header of a model file;
 //! * `llama`: the engine itself, with the feature of that name;
-//! * [`models`]: models on disk, and where more come from;
-//! * [`probe`]: trying a model out;
-//! * [`serve`]: HTTP, limits, answers; [`tools`]: what the daemon runs itself; [`log`] and [`metrics`];
+//! * [`models`]: models on disk, and downloading them;
+//! * [`probe`]: tries out a model;
+//! * [`serve`]: HTTP, limits, answers; [`tools`]: the daemon's own tools; [`log`] and [`metrics`];
 //! * [`panics`]: which panics end a request, and which the process;
-//! * [`daemon`]: its life; [`home`]: its files; [`client`]: whoever wants it to live; [`service`]: keeps it.
+//! * [`daemon`]: its life cycle; [`home`]: its files; [`client`]: starts, queries and stops it; [`service`]: runs
+//!   it as a user service.
 
 pub mod client;
 pub mod daemon;

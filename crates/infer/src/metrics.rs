@@ -1,4 +1,4 @@
-//! What the daemon counts, and how that is shown to programs that watch it.
+//! Counters of the daemon, in Prometheus format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,20 +9,19 @@ use prompt::request::Usage;
 
 use crate::engine::Stats;
 
-/// Where durations are cut, in seconds.
+/// Histogram buckets, in seconds.
 const BUCKETS: [f64; 8] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
-/// All counters, where the user of the daemon wants them; else nothing is counted.
+/// All counters, or nothing if metrics are off.
 #[derive(Debug)]
 pub struct Metrics(Option<Mutex<Counts>>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// By route and status. Both come from lists of ours, so there are few.
+    /// By route and status. Both come from fixed lists, so there are few.
     requests: BTreeMap<(&'static str, u16), u64>,
     cancelled: u64,
     tokens: Usage,
-    /// By outcome.
     tools: BTreeMap<&'static str, u64>,
     first_token: Histogram,
     total: Histogram,
@@ -56,43 +55,41 @@ impl Histogram {
     }
 }
 
-/// What is not counted but looked at.
+/// Gauges, read on demand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
-    /// What the engine is doing; nothing while there is none.
+    /// The engine's activity; zero while there is none.
     pub engine: Stats,
-    /// Requests that are being worked on, whatever for.
+    /// Requests in progress, of any kind.
     pub requests: usize,
-    /// Open connections.
     pub connections: usize,
-    /// The memory of this process.
+    /// Memory of this process.
     pub resident_bytes: u64,
-    /// How long it has been up.
     pub uptime: Duration,
 }
 
 impl Metrics {
-    /// Makes counters that stand at zero, or none.
+    /// Creates counters at zero, or none.
     pub fn new(on: bool) -> Self {
         Self(on.then(Mutex::default))
     }
 
-    /// Counts a request that is over.
+    /// Counts a finished request.
     pub fn request(&self, route: &'static str, status: u16) {
         self.count(|counts| *counts.requests.entry((route, status)).or_default() += 1);
     }
 
-    /// Counts the time that a request for an answer took.
+    /// Records the duration of an answer.
     pub fn took(&self, total: Duration) {
         self.count(|counts| counts.total.add(total));
     }
 
-    /// Counts a client that left.
+    /// Counts a client that disconnected.
     pub fn cancelled(&self) {
         self.count(|counts| counts.cancelled += 1);
     }
 
-    /// Counts the time to a first token.
+    /// Records the time to the first token.
     pub fn first_token(&self, after: Duration) {
         self.count(|counts| counts.first_token.add(after));
     }
@@ -107,12 +104,11 @@ impl Metrics {
         });
     }
 
-    /// Counts a run of a tool.
     pub fn tool(&self, outcome: &'static str) {
         self.count(|counts| *counts.tools.entry(outcome).or_default() += 1);
     }
 
-    /// Writes everything in the text form of Prometheus; none if nothing is counted.
+    /// Renders everything in the text format of Prometheus; `None` if metrics are off.
     pub fn render(&self, now: &Now) -> Option<String> {
         let counts = self.lock()?;
         let mut out = String::new();
@@ -192,13 +188,13 @@ impl Metrics {
         }
     }
 
-    /// A lock whose holder panicked still holds whole numbers.
+    /// A lock poisoned by a panic still holds whole numbers.
     fn lock(&self) -> Option<MutexGuard<'_, Counts>> {
         Some(self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Returns how much memory this process has, where the system says so.
+/// Returns the resident memory of this process, if the system reports it.
 pub fn resident_bytes() -> u64 {
     let pages = || -> Option<u64> {
         std::fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()
@@ -212,7 +208,7 @@ fn head(name: &str, help: &str, kind: &str, out: &mut String) {
 }
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // A string takes everything.
+    // Writing to a string cannot fail.
     let _ = writeln!(out, "{text}");
 }
 

@@ -1,13 +1,13 @@
-//! Models on disk: a folder of GGUF files, what is noted about them, and where more come from.
+//! Models on disk: a folder of GGUF files, their manifest, and downloads.
 //!
-//! The folder is the truth: a model is a file `NAME.gguf` in it (or a link to one, or the parts
-//! `NAME-00001-of-0000N.gguf` of one). The manifest beside them only adds what the files do not say: where each
-//! came from, its sum, and which one is used when nobody names one. If it is damaged it is made anew.
+//! The folder is authoritative: a model is a file `NAME.gguf` in it (or a link to one, or the parts
+//! `NAME-00001-of-0000N.gguf`). The manifest next to them only adds what the files do not contain: the source of
+//! each, its checksum, and which one is the default. A damaged manifest is recreated.
 //!
-//! * [`about`]: what the file of a model says;
-//! * [`name`]: what a model can be called, and the names that are known;
-//! * [`hub`]: what a Hugging Face repository has;
-//! * [`pull`]: getting a file, however often the connection breaks.
+//! * [`about`]: describes a model file;
+//! * [`name`]: valid model names, and known ones;
+//! * [`hub`]: accesses a Hugging Face repository;
+//! * [`pull`]: downloads a file, with retries.
 
 pub mod about;
 pub mod hub;
@@ -34,137 +34,90 @@ pub struct Models {
     shared: Vec<PathBuf>,
 }
 
-/// A model on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// What it goes by.
     pub name: String,
-    /// Its file; of one in parts the first, which leads to the others.
+    /// Its file; for a split model the first part, which leads to the others.
     pub path: PathBuf,
     /// All of its files.
     pub parts: Vec<PathBuf>,
-    /// Their size.
+    /// Their total size.
     pub bytes: u64,
-    /// The SHA-256 of its file in hexadecimal digits, if it is in one and was added by us.
+    /// The SHA-256 of its file in hexadecimal, if it is a single file that we added.
     pub sha256: Option<String>,
-    /// Where it came from, if that was noted.
+    /// Where it came from, if recorded.
     pub source: Option<String>,
-    /// When it was added, in milliseconds.
+    /// When it was added, in Unix milliseconds.
     pub added_ms: Option<u64>,
-    /// How it lies there.
     pub place: Place,
     /// Why it cannot be used.
     pub problem: Option<String>,
 }
 
-/// How a model lies on the disk.
+/// Where a model is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// As a file of ours.
+    /// In our own folder.
     Own,
-    /// As a link to this file.
+    /// In our folder, as a link to this file.
     Linked(PathBuf),
     /// In this other folder, which is only read.
     Shared(PathBuf),
 }
 
-/// All models, and what is odd about the folder.
+/// All models, with notes about the folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// The models by name.
+    /// The models, sorted by name.
     pub models: Vec<Model>,
-    /// The one that is used when nobody names one.
+    /// The name of the default model.
     pub default: Option<String>,
-    /// What the user should know.
+    /// What to tell the user.
     pub notes: Vec<String>,
 }
 
-/// How a file becomes a model.
+/// How a file is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// It stays where it is.
+    /// As a link; the file stays where it is.
     Link,
-    /// It is copied.
     Copy,
 }
 
-/// Something about the models on disk cannot be done.
+/// Why an operation on the models failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelsError {
-    /// There is no such model.
     #[error("there is no model `{name}` here{}", list_known(known, name))]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: Vec<String>,
-    },
-    /// There is no model at all.
+    Unknown { name: String, known: Vec<String> },
     #[error("there is no local model yet: `heddle models pull {}` gets the small one for smoke tests, \
              `heddle models pull gpt-oss-20b` one for real work", name::EMBEDDED.name)]
     Nothing,
-    /// The name cannot be used.
     #[error("`{0}` cannot be the name of a model: take letters, digits, `.`, `_` and `-`, at most {max}, \
              with a letter or digit first", max = name::NAME_BYTES_MAX)]
     Name(String),
-    /// There is another model of that name.
     #[error(
         "there is a model `{0}` already: choose another name with --name, or remove that one with \
              `heddle models rm {0}`"
     )]
     Taken(String),
-    /// The file is no model.
     #[error("{path} is not a GGUF model: {why}")]
-    NotAModel {
-        /// The file.
-        path: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// The file is another one than its name says.
+    NotAModel { path: String, why: String },
+    /// The file is not the one that its name stands for.
     #[error(
         "{path} is not the model that `{name}` stands for: its SHA-256 is {got}, and should be {want}; \
              add it under another name with --name"
     )]
-    Sum {
-        /// The file.
-        path: String,
-        /// The name.
-        name: String,
-        /// The sum of the file.
-        got: String,
-        /// The sum that goes with the name.
-        want: String,
-    },
-    /// A part of a model is missing.
+    Sum { path: String, name: String, got: String, want: String },
     #[error("{path} is part of a model in {total} parts, of which {missing} is missing beside it")]
-    Part {
-        /// The file.
-        path: String,
-        /// How many there are.
-        total: u32,
-        /// The first that is missing.
-        missing: String,
-    },
-    /// The model is in a folder that is not ours to change.
+    Part { path: String, total: u32, missing: String },
+    /// The model is in a folder that we must not change.
     #[error(
         "the model `{name}` is in {folder}, which is only read (HEDDLE_MODEL_PATH): remove its file there"
     )]
-    Shared {
-        /// The model.
-        name: String,
-        /// The folder.
-        folder: String,
-    },
-    /// The disk refuses.
+    Shared { name: String, folder: String },
     #[error("{path}: {why}")]
-    Disk {
-        /// The file or folder.
-        path: String,
-        /// Why.
-        why: io::Error,
-    },
+    Disk { path: String, why: io::Error },
 }
 
 fn list_known(known: &[String], name: &str) -> String {
@@ -184,7 +137,7 @@ fn list_known(known: &[String], name: &str) -> String {
 }
 
 impl Models {
-    /// Names the folder of a home, and other folders that are only read.
+    /// Uses the folder of a home, and other folders that are only read.
     pub fn new(home: &Path, shared: Vec<PathBuf>) -> Self {
         Self { folder: home.join("models"), shared }
     }
@@ -194,7 +147,7 @@ impl Models {
         &self.folder
     }
 
-    /// Lists what there is.
+    /// Lists all models.
     pub fn list(&self) -> Listing {
         let (manifest, note) = Manifest::read(&self.folder);
         let mut models = BTreeMap::new();
@@ -209,7 +162,7 @@ impl Models {
             for file in scan(folder, &mut notes) {
                 let noted = manifest.models.get(&file.name).filter(|_| own);
                 let model = look(&file, noted, (!own).then_some(folder));
-                // What comes first wins: the own folder, then the others in their order.
+                // The first one wins: our own folder, then the others in order.
                 models.entry(file.name).or_insert(model);
             }
         }
@@ -239,28 +192,28 @@ impl Models {
         }
     }
 
-    /// Finds the model that is used when nobody names one.
+    /// Finds the default model.
     pub fn default_model(&self) -> Result<Model, ModelsError> {
         let Listing { models, default, .. } = self.list();
         let name = default.ok_or(ModelsError::Nothing)?;
         models.into_iter().find(|model| model.name == name).ok_or(ModelsError::Nothing)
     }
 
-    /// Finds a model, the default one if none is named, and reads what its file says of it.
+    /// Finds a model, the default one if none is named, and checks the header of its file.
     pub fn check(&self, name: Option<&str>) -> Result<Model, ModelsError> {
         let model = name.map_or_else(|| self.default_model(), |name| self.find(name))?;
         read_header(&model.path)?;
         Ok(model)
     }
 
-    /// Makes a model the one that is used when nobody names one.
+    /// Makes a model the default.
     pub fn set_default(&self, name: &str) -> Result<Model, ModelsError> {
         let model = self.find(name)?;
         self.note(|manifest| manifest.default = Some(model.name.clone()))?;
         Ok(model)
     }
 
-    /// Adds a file; what is done so far is told to `progress` in bytes.
+    /// Adds a file; `progress` is called with the bytes processed so far.
     pub fn add(
         &self,
         path: &Path,
@@ -311,7 +264,7 @@ impl Models {
         self.find(&name)
     }
 
-    /// Removes a model; what it links to stays.
+    /// Removes a model; the target of a link is kept.
     pub fn remove(&self, name: &str) -> Result<Model, ModelsError> {
         let Listing { models, .. } = self.list();
         let wanted = name.to_ascii_lowercase();
@@ -333,7 +286,7 @@ impl Models {
         Ok(model.clone())
     }
 
-    /// Notes where a model that is in the folder now came from.
+    /// Records the source of a model in the folder.
     fn noted(&self, name: &str, sha256: Option<String>, source: String) -> Result<(), ModelsError> {
         let noted = Noted { sha256, source: Some(source), added_ms: Some(now_ms()) };
         self.note(|manifest| drop(manifest.models.insert(name.to_owned(), noted)))
@@ -362,7 +315,7 @@ fn read_header(path: &Path) -> Result<gguf::Header, ModelsError> {
     })
 }
 
-/// Says what a file at a path of the user's is.
+/// Describes a file at a path given by the user.
 fn model_at(path: &Path) -> Result<Model, ModelsError> {
     let shown = path.display().to_string();
     let bad = |why: &str| ModelsError::NotAModel { path: shown.clone(), why: why.to_owned() };
@@ -398,7 +351,7 @@ fn model_at(path: &Path) -> Result<Model, ModelsError> {
     })
 }
 
-/// Checks how a file begins: what else is in it is read by whoever loads it.
+/// Checks the magic bytes of a file; the rest is checked when it is loaded.
 pub(crate) fn magic(path: &Path) -> Result<(), String> {
     let mut head = [0; 8];
     let mut file = files::open(path).map_err(|error| error.to_string())?;
@@ -412,16 +365,16 @@ pub(crate) fn magic(path: &Path) -> Result<(), String> {
     }
 }
 
-/// A model as a folder has it.
+/// A model found in a folder.
 #[derive(Debug)]
 struct Found {
     name: String,
     parts: Vec<PathBuf>,
-    /// Parts that the first one speaks of.
+    /// The number of parts, according to the first one.
     total: u32,
 }
 
-/// Looks for models in a folder.
+/// Searches a folder for models.
 fn scan(folder: &Path, notes: &mut Vec<String>) -> Vec<Found> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -493,8 +446,7 @@ fn look(file: &Found, noted: Option<&Noted>, shared: Option<&PathBuf>) -> Model 
     }
 }
 
-/// Chooses the model that is used when nobody names one: the one that was chosen, else the newest that is for
-/// more than smoke tests.
+/// Chooses the default model: the one the user chose, otherwise the newest that is for more than smoke tests.
 fn default(models: &[Model], chosen: Option<&str>) -> Option<String> {
     let usable = || models.iter().filter(|model| model.problem.is_none());
     let chosen = usable().find(|model| Some(model.name.as_str()) == chosen);
@@ -505,12 +457,12 @@ fn default(models: &[Model], chosen: Option<&str>) -> Option<String> {
     chosen.or_else(newest).map(|model| model.name.clone())
 }
 
-/// Names the file of a part.
+/// Returns the file name of a part.
 fn file_name(name: &str, index: u32, total: u32) -> String {
     if total == 1 { format!("{name}.gguf") } else { Split::name(name, index, total) }
 }
 
-/// Copies a file under another name first, so that half a copy is never taken for a model.
+/// Copies a file under a temporary name first, so that half a copy is never mistaken for a model.
 fn copy(from: &Path, to: &Path) -> Result<(), ModelsError> {
     let part = to.with_extension("gguf.part");
     let copied = files::open(from)
@@ -518,13 +470,13 @@ fn copy(from: &Path, to: &Path) -> Result<(), ModelsError> {
         .and_then(|from| {
             let length = from.metadata()?.len();
             let mut to = File::create(&part)?;
-            // What grows meanwhile is no model.
+            // A file that grows meanwhile is not a model.
             io::copy(&mut from.take(length), &mut to)?;
             to.sync_all()
         })
         .and_then(|()| fs::rename(&part, to));
     copied.map_err(|source| {
-        // What is left of it is of no use; if it cannot be removed, the next copy writes over it.
+        // A partial copy is useless; if it cannot be removed, the next copy overwrites it.
         let _ = fs::remove_file(&part);
         disk(to)(source)
     })
@@ -540,5 +492,5 @@ fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Files of a folder that are looked at.
+/// How many files of a folder are examined.
 pub const FILES_MAX: usize = 1000;

@@ -1,7 +1,7 @@
-//! Panics of libraries that work on what a client wrote: they end the request, not the daemon.
+//! Contains panics of libraries that process client input: they end the request, not the daemon.
 //!
-//! A panic anywhere else is a bug that leaves things half done, and ends the process at once, as it would without
-//! unwinding: [`abort_unless_contained`] sees to that, in every command.
+//! A panic anywhere else is a bug that leaves state inconsistent, and aborts the process immediately, as it
+//! would without unwinding: [`abort_unless_contained`] ensures that, in every command.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,7 +11,7 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Does something of which nothing is used any more if it panics; then returns what the panic said.
+/// Runs work whose state is discarded if it panics; returns the panic message in that case.
 pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     DEPTH.set(DEPTH.get() + 1);
     let done = panic::catch_unwind(AssertUnwindSafe(work));
@@ -19,7 +19,7 @@ pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|said| message(&*said))
 }
 
-/// Has panics end the process, but for those that are contained. To be called once, before there are other threads.
+/// Makes panics abort the process, except for contained ones. Call it once, before there are other threads.
 pub fn abort_unless_contained() {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |panicked| {

@@ -1,4 +1,4 @@
-//! Tries a model out, through the daemon that runs it.
+//! Tries out a model, through the daemon that runs it.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -9,19 +9,17 @@ use serde_json::{Value, json};
 
 use crate::serve::{PROTOCOL, PROTOCOL_HEADER};
 
-/// A model could not be tried out.
+/// Why a model could not be tried out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
-    /// The daemon does not answer.
     #[error("the daemon does not answer: {0}; see `heddle daemon logs`")]
     Daemon(#[from] io::Error),
-    /// It refuses.
     #[error("the daemon refuses: {0}")]
     Refused(String),
 }
 
-/// Has a model say a few words, call a tool and answer under a schema.
+/// Asks a model for a few words, a tool call and an answer under a schema.
 pub fn run(socket: &Path, model: &str) -> Result<Value, ProbeError> {
     let begun = Instant::now();
     let text = ask(
@@ -65,7 +63,7 @@ pub fn run(socket: &Path, model: &str) -> Result<Value, ProbeError> {
     }))
 }
 
-/// Tells whether a text is an object with a city in it, as the schema has it.
+/// Tells whether a text is an object with a city, as the schema requires.
 fn verdict(text: Option<&str>) -> String {
     let Some(text) = text else { return "missing".to_owned() };
     match serde_json::from_str::<Value>(text) {
@@ -82,7 +80,7 @@ fn items(answer: &Value) -> impl Iterator<Item = &Value> {
     answer["output"].as_array().into_iter().flatten()
 }
 
-/// Sends one request and waits for all of the answer.
+/// Sends one request and waits for the whole answer.
 fn ask(socket: &Path, body: &Value) -> Result<Value, ProbeError> {
     let body = body.to_string();
     let mut stream = UnixStream::connect(socket)?;
@@ -106,7 +104,6 @@ fn ask(socket: &Path, body: &Value) -> Result<Value, ProbeError> {
     }
 }
 
-/// How long the daemon may be silent: a big model on a small machine takes its time.
+/// How long the daemon may be silent: a big model on a small machine is slow.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
-/// What is read of an answer.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;

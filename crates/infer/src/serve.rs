@@ -1,13 +1,12 @@
-//! The server: HTTP over any stream, one model behind it.
+//! The HTTP server, over any byte stream, with one model behind it.
 //!
 //! ```text
 //! accept ─▶ connection ─▶ guard, route ─▶ read ─▶ compose, start ─▶ answer ─▶ frames
 //!   │ bound    │ timeouts     │ 401 403 404 …      │ 400 413 429      │ tools, rounds
 //! ```
 //!
-//! A request is refused before its answer begins, with a status; what goes wrong later is said inside of
-//! the answer. A client that leaves takes its answer with it. Everything that waits has a bound in
-//! [`Limits`].
+//! A request is refused with a status before its answer begins; later errors are reported inside the answer.
+//! A disconnected client cancels its answer. Every wait has a limit in [`Limits`].
 
 mod accept;
 mod account;
@@ -62,33 +61,32 @@ use seat::Seat;
 use stall::Stall;
 use upload::Upload;
 
-/// The version of what clients and daemons of ours say to each other beyond the public APIs.
+/// Version of the protocol between heddle's own clients and daemons, beyond the public APIs.
 pub const PROTOCOL: &str = "1";
-/// The header that says so.
+/// The header with that version.
 pub const PROTOCOL_HEADER: &str = "x-heddle-protocol";
 /// The header with the id of a request.
 pub const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// What bounds the server.
+/// Limits of the server.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections at each door; whoever comes then takes the place of one that has asked for nothing, or is told so.
+    /// Open connections per listener; a new one replaces one that has not requested anything, or is refused.
     pub connections_max: usize,
-    /// The body of one request.
     pub request_bytes_max: usize,
-    /// The bodies of all requests that are being read.
+    /// The bodies of all requests being read, together.
     pub requests_bytes_max: usize,
-    /// How long the head of a request may take, also after an earlier request.
+    /// Timeout for the head of a request, also after an earlier request.
     pub head_timeout: Duration,
-    /// How long the body of a request may take.
+    /// Timeout for the body of a request.
     pub body_timeout: Duration,
     /// How long a client may take to read.
     pub write_timeout: Duration,
-    /// How long a stream may be silent before a comment says that it lives.
+    /// How long a stream may be silent before a comment is sent.
     pub keep_alive: Duration,
-    /// Frames that wait for a client.
+    /// Frames buffered for a client.
     pub frames_max: usize,
-    /// How long answers may go on once the daemon was told to end.
+    /// How long answers may continue once the daemon was told to stop.
     pub grace: Duration,
 }
 
@@ -108,41 +106,37 @@ impl Default for Limits {
     }
 }
 
-/// How a client came in.
+/// How a client connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// By the socket that only its owner can open.
+    /// Through the Unix socket that only its owner can open.
     Socket,
-    /// By a port that everybody on this machine can reach.
+    /// Through the TCP port that everyone on this machine can reach.
     Port,
 }
 
-/// The model, on its way.
+/// The load state of the model.
 #[derive(Clone, Debug)]
 pub enum LoadState {
-    /// It is being loaded; so much of it is there, of 1.
+    /// Loading, with the progress from 0 to 1.
     Loading(f32),
-    /// It is there.
     Ready(Arc<LoadedModel>),
-    /// It cannot be loaded, for this reason.
     Failed(String),
 }
 
-/// A model in memory, and how to talk to it.
+/// A loaded model, and how to prompt it.
 #[derive(Debug)]
 pub struct LoadedModel {
-    /// Its name, as clients ask for it.
+    /// Its name in requests.
     pub name: String,
-    /// Who runs it.
     pub engine: Arc<dyn Engine>,
-    /// How prompts are made for it, today.
+    /// How prompts are built for it, and the day this is for.
     model: Mutex<(Date, Arc<Model>)>,
-    /// When it was loaded, in seconds since 1970.
+    /// When it was loaded, in Unix seconds.
     pub created_at: u64,
 }
 
 impl LoadedModel {
-    /// Puts them together.
     pub fn new(
         name: String,
         engine: Arc<dyn Engine>,
@@ -159,7 +153,7 @@ impl LoadedModel {
         Ok(Self { name, engine, model: Mutex::new((today, model)), created_at })
     }
 
-    /// Makes sure that the model can call a tool: that the engine can read the grammar of its arguments.
+    /// Checks that the model can call a tool: that the engine accepts the grammar of its arguments.
     pub fn try_tool(&self, tool: &Tool) -> Result<(), Refusal> {
         let Input::Json(schema) = &tool.input else { return Ok(()) };
         let offered = json!({"type": "function", "name": tool.name, "parameters": schema});
@@ -167,7 +161,7 @@ impl LoadedModel {
             "model": self.name, "input": "hello", "tools": [offered], "tool_choice": "required",
         });
         let request = prompt::responses::read(body.to_string().as_bytes(), &[])?;
-        // A model that calls nothing at all is asked for nothing.
+        // A model without tool calls needs no check.
         let Ok(prompt) = self.compose(&self.model(), &request) else { return Ok(()) };
         let job = Job {
             prompt: self.engine.tokenise(&prompt.pieces),
@@ -178,7 +172,7 @@ impl LoadedModel {
         self.engine.start(job).map(drop)
     }
 
-    /// Makes the prompt of a request.
+    /// Builds the prompt of a request.
     pub(crate) fn compose(
         &self,
         model: &Model,
@@ -187,7 +181,7 @@ impl LoadedModel {
         template_guard::watched(&self.name, || model.compose(request))
     }
 
-    /// Returns how the model is spoken to, for the log.
+    /// Returns how prompts are rendered, for the log.
     pub(crate) fn family(&self) -> String {
         match self.model().family() {
             word @ ("harmony" | "template" | "raw") => word.to_owned(),
@@ -195,7 +189,7 @@ impl LoadedModel {
         }
     }
 
-    /// Returns how prompts are made for it; a daemon that lives long enough sees another day.
+    /// Returns how prompts are built for it, refreshed if the day has changed.
     fn model(&self) -> Arc<Model> {
         let today = Date::from_unix_seconds(unix_seconds());
         let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,45 +201,41 @@ impl LoadedModel {
     }
 }
 
-/// Whether requests are taken.
+/// Whether requests are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// They are.
     Open,
-    /// No new ones; those that run may go on for a while.
+    /// No new ones; those in progress may continue for a while.
     Draining,
     /// Everything ends.
     Over,
 }
 
-/// What a server is made of.
+/// The parts of a server.
 #[derive(Debug)]
 pub struct Parts {
-    /// The bounds.
     pub limits: Limits,
-    /// The name of the model that is, or will be, there.
+    /// The name of the model that is, or will be, loaded.
     pub model: String,
-    /// Its file, if it comes from one.
+    /// The model file, if there is one.
     pub file: Option<PathBuf>,
-    /// What the daemon was started with.
+    /// The arguments the daemon was started with.
     pub settings: Vec<String>,
-    /// A sum of what the configuration says of it.
+    /// A hash of the `[daemon]` table.
     pub configured: String,
-    /// How it stands with it.
+    /// The load state of the model.
     pub standing: watch::Receiver<LoadState>,
-    /// The daemon's own tools.
     pub tools: Tools,
-    /// Whether tests may make the model call something.
+    /// Whether tests may force the model to make a call.
     pub forced_calls: bool,
-    /// Whether it counts, and shows that to whoever watches it.
+    /// Whether it keeps counters and exposes them.
     pub metrics: bool,
-    /// How many tokens of an answer the log has, by their numbers.
+    /// How many token ids of an answer are logged.
     pub tokens_noted: usize,
-    /// The token that clients at the port need.
+    /// The token for clients of the TCP port.
     pub token: Option<stdx::Redacted>,
-    /// Where that port is.
+    /// The address of that port.
     pub address: Option<SocketAddr>,
-    /// Where events go.
     pub log: Log,
 }
 
@@ -266,17 +256,16 @@ pub struct Server {
     log: Log,
     metrics: Metrics,
     phase: watch::Sender<Phase>,
-    /// One permit for every started KiB of bodies.
+    /// One permit per KiB of request bodies.
     bodies: Arc<Semaphore>,
     connections: AtomicUsize,
     busy: AtomicUsize,
-    /// Changes whenever a request for work begins or ends.
+    /// Updated whenever a request for work begins or ends.
     used: watch::Sender<Instant>,
     begun: Instant,
 }
 
 impl Server {
-    /// Puts a server together.
     pub fn new(parts: Parts) -> std::io::Result<Arc<Self>> {
         let Parts {
             limits,
@@ -319,7 +308,7 @@ impl Server {
         }))
     }
 
-    /// Tells everybody to come to an end.
+    /// Moves to another phase.
     pub fn enter(&self, phase: Phase) {
         self.phase.send_if_modified(|now| {
             let later = phase > *now;
@@ -328,7 +317,7 @@ impl Server {
         });
     }
 
-    /// Waits until nobody has wanted anything of the model for `quiet`.
+    /// Waits until the model has not been used for `quiet`.
     pub async fn idle(&self, quiet: Duration) {
         let mut used = self.used.subscribe();
         loop {
@@ -339,22 +328,20 @@ impl Server {
                 return;
             }
             let until = if busy || loading { Instant::now() + quiet } else { since + quiet };
-            // Either way it is looked at again.
+            // Either way the state is checked again.
             let _ = tokio::time::timeout_at(until, used.changed()).await;
         }
     }
 
-    /// Returns the daemon's own tools.
     pub(crate) fn tools(&self) -> &Tools {
         &self.tools
     }
 
-    /// Returns the log.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// Serves one connection to its end. A client that has said all it has to say counts as gone.
+    /// Serves one connection to its end. A client that closes its sending side counts as gone.
     pub async fn connection<I>(self: Arc<Self>, stream: I, door: Door)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -362,8 +349,8 @@ impl Server {
         self.watched(stream, door, None, &Seat::new(Instant::now())).await;
     }
 
-    /// Serves one connection to its end, or until its client is gone, where that can be told from one that has only
-    /// said all it has to say.
+    /// Serves one connection to its end, or until its client is gone, if that can be distinguished from a
+    /// closed sending side.
     async fn watched<I>(
         self: Arc<Self>,
         stream: I,
@@ -396,11 +383,11 @@ impl Server {
         let closing = async { drop(phase.wait_for(|phase| *phase > Phase::Open).await) };
         let serving = async {
             tokio::select! {
-                // Garbage, silence and clients that leave are no news.
+                // Garbage, silence and disconnects are not worth a log line.
                 _ = connection.as_mut() => {}
                 () = closing => {
                     connection.as_mut().graceful_shutdown();
-                    // Answers end by themselves when everything does, and say so first.
+                    // Answers end by themselves when everything ends, and say so first.
                     let _ = connection.await;
                 }
             }
@@ -422,11 +409,10 @@ impl Server {
     /// Waits until everything ends.
     async fn over(&self) {
         let mut phase = self.phase.subscribe();
-        // The sender is ours.
+        // We own the sender.
         let _ = phase.wait_for(|phase| *phase == Phase::Over).await;
     }
 
-    /// Answers one request.
     async fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -467,11 +453,11 @@ impl Server {
         response
     }
 
-    /// Decides whether somebody may ask at all.
+    /// Decides whether a client may send requests at all.
     fn admit(&self, headers: &hyper::HeaderMap, door: Door) -> Result<(), Problem> {
         if door == Door::Port {
             guard::check_host(headers)?;
-            // Without a token there is no port; to be sure, nobody has the one that there is not.
+            // Without a token there is no port; to be safe, no client matches a missing token.
             self.token.as_ref().ok_or_else(Problem::unauthorized)?.check(headers)?;
         }
         guard::check_version(headers)
@@ -518,7 +504,7 @@ impl Server {
         }
     }
 
-    /// Waits for the model.
+    /// Waits until the model is loaded.
     async fn loaded(&self) -> Result<Arc<LoadedModel>, Problem> {
         let mut standing = self.standing.clone();
         let there = standing.wait_for(|standing| !matches!(standing, LoadState::Loading(_)));
@@ -556,7 +542,7 @@ impl Server {
         }
     }
 
-    /// Says how it stands.
+    /// Returns the body of `/health`.
     fn health(&self) -> Value {
         let stats = self.stats();
         let standing = self.standing.borrow();
@@ -592,7 +578,7 @@ impl Server {
         })
     }
 
-    /// Says which models there are: one.
+    /// Returns the list of models: one.
     fn models(&self) -> Vec<u8> {
         let mut card =
             ModelCard { id: self.model.clone(), created_at: unix_seconds(), context_tokens: 0 };
@@ -616,9 +602,8 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// What clients may say instead of the model's name.
+/// An alias for the model's name.
 pub const MODEL_ALIAS: &str = "local";
-/// Headers of a request.
 const HEADERS_MAX: usize = 64;
-/// Bytes of a request's head, and of what is read or written at once.
+/// Largest head of a request, and size of read and write buffers.
 const HEAD_BYTES_MAX: usize = 64 * 1024;

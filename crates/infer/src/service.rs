@@ -1,41 +1,37 @@
-//! The daemon as a service of the user: the files that systemd and launchd read, and what they are to be told. Neither
+//! The daemon as a user service: the files for systemd and launchd, and the commands for them. It neither
 //! writes a file nor starts a process.
 
 use std::path::{Path, PathBuf};
 
-/// Who keeps services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceManager {
-    /// Linux.
     Systemd,
-    /// macOS.
     Launchd,
 }
 
 /// What a service runs.
 #[derive(Clone, Debug)]
 pub struct Service<'a> {
-    /// The program.
     pub exe: &'a Path,
     /// The directory of heddle's own files.
     pub home: &'a Path,
-    /// The folders of models besides, as `HEDDLE_MODEL_PATH` lists them; may be empty.
+    /// Further model folders, as in `HEDDLE_MODEL_PATH`; may be empty.
     pub model_path: &'a str,
     /// Arguments after `daemon run`.
     pub args: &'a [String],
 }
 
-/// The name of the service.
+/// The name of the systemd unit.
 pub const UNIT: &str = "heddle-daemon.service";
-/// The same for launchd.
+/// The label of the launchd job.
 pub const LABEL: &str = "io.heddle.daemon";
 
-/// Something that whoever keeps services is told.
+/// A command for the service manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Commands that do the same, the one for newer systems first: it is enough if one works.
+    /// Equivalent commands, the one for newer systems first: it is enough if one works.
     pub ways: Vec<Vec<String>>,
-    /// Whether it must work. What only clears the way need not: there may be nothing in it.
+    /// Whether it must succeed. Cleanup need not: there may be nothing to clean up.
     pub needed: bool,
 }
 
@@ -55,8 +51,8 @@ impl Step {
 }
 
 impl ServiceManager {
-    /// Returns what makes a service run from the file at `path`, now and whenever the user is logged in; also if another
-    /// file of it was there, or runs.
+    /// Returns the steps that run a service from the file at `path`, now and at every login; also if it was
+    /// installed or is running.
     pub fn install(self, path: &Path, user: u32) -> Vec<Step> {
         let file = path.display().to_string();
         match self {
@@ -73,7 +69,7 @@ impl ServiceManager {
                         "unload",
                         &file,
                     ]),
-                    // What a user has turned off stays off, whatever is loaded.
+                    // A service that the user has disabled stays off even if it is loaded.
                     Step::cleared(["launchctl", "enable", &service]),
                     Step::needed(["launchctl", "bootstrap", &domain, &file]).or([
                         "launchctl",
@@ -86,7 +82,7 @@ impl ServiceManager {
         }
     }
 
-    /// Returns what ends a service and has it not come back; its file is removed next.
+    /// Returns the steps that stop a service for good; its file is removed next.
     pub fn uninstall(self, path: &Path, user: u32) -> Vec<Step> {
         let file = path.display().to_string();
         vec![match self {
@@ -103,7 +99,7 @@ impl ServiceManager {
         }]
     }
 
-    /// Returns what is to be told when the file is gone.
+    /// Returns the steps after the file was removed.
     pub fn removed(self) -> Vec<Step> {
         match self {
             Self::Systemd => vec![Step::cleared(["systemctl", "--user", "daemon-reload"])],
@@ -111,7 +107,7 @@ impl ServiceManager {
         }
     }
 
-    /// Says what to do where a service cannot be started.
+    /// Returns advice for a service that cannot be started.
     pub fn advice(self) -> &'static str {
         match self {
             Self::Systemd => {
@@ -124,7 +120,7 @@ impl ServiceManager {
         }
     }
 
-    /// Returns where the file goes, given the user's own directory and that of settings.
+    /// Returns where the file goes, given the user's home and configuration directory.
     pub fn path(self, user: &Path, settings: &Path) -> PathBuf {
         match self {
             Self::Systemd => settings.join("systemd/user").join(UNIT),
@@ -132,7 +128,7 @@ impl ServiceManager {
         }
     }
 
-    /// Writes the file.
+    /// Renders the service file.
     pub fn render(self, service: &Service<'_>) -> String {
         match self {
             Self::Systemd => unit(service),
@@ -141,19 +137,19 @@ impl ServiceManager {
     }
 }
 
-/// The flag of `heddle daemon run` that says when it leaves.
+/// The flag of `heddle daemon run` for the idle timeout.
 const IDLE: &str = "--idle-timeout=";
 
 fn words<'a>(service: &'a Service<'_>) -> impl Iterator<Item = String> + 'a {
     let exe = service.exe.display().to_string();
-    // A service stays, unless it is told otherwise: whoever keeps it would only start it again.
+    // A service keeps running unless configured otherwise: its manager would only start it again.
     let told = service.args.iter().any(|word| word.starts_with(IDLE));
     let stays = (!told).then(|| format!("{IDLE}0"));
     let fixed = ["daemon", "run"].map(str::to_owned);
     std::iter::once(exe).chain(fixed).chain(stays).chain(service.args.iter().cloned())
 }
 
-/// What the service has to know of the environment that it was installed in.
+/// Environment variables that the service needs from the installation.
 fn variables(service: &Service<'_>) -> impl Iterator<Item = (&'static str, String)> {
     let home = ("HEDDLE_HOME", service.home.display().to_string());
     let models = ("HEDDLE_MODEL_PATH", service.model_path.to_owned());
@@ -183,7 +179,7 @@ fn unit(service: &Service<'_>) -> String {
     )
 }
 
-/// Quotes a word as systemd reads it.
+/// Quotes a word for systemd.
 fn quoted(word: &str) -> String {
     let mut out = String::from('"');
     for c in word.chars() {

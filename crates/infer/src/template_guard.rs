@@ -1,9 +1,9 @@
-//! Ends the process when a chat template takes memory without bound.
+//! Aborts the process when a chat template allocates memory without limit.
 //!
-//! A template is a program that comes with the model. Its steps are bounded, but one step can double a text, and the
-//! template engine bounds no text. So resident memory is watched wherever a template runs: when a model is looked at, when it
-//! is loaded, and for every prompt. It is better to lose a daemon, which is started again for the next request, or one
-//! command, than the machine.
+//! A template is a program that comes with the model. Its steps are limited, but one step can double a
+//! string, and the template engine does not limit strings. So resident memory is monitored wherever a
+//! template runs: when a model is inspected, when it is loaded, and for every prompt. Losing a daemon, which
+//! is started again for the next request, or one command, is better than losing the machine.
 
 use std::io::{self, Write as _};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use crate::metrics::resident_bytes;
 
-/// How much more than before the process may hold; the longest prompts take a part of that.
+/// How much memory the process may allocate meanwhile; the longest prompts take a part of that.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
-/// How often it is looked at: less is written in between than there is room for.
+/// How often it is checked: less can be written in between than there is room for.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Runs something that renders the template of the model of this name.
+/// Runs a function that renders the template of this model.
 pub(crate) fn watched<T>(model: &str, render: impl FnOnce() -> T) -> T {
     let before = resident_bytes();
     let (done, is_done) = mpsc::channel::<()>();

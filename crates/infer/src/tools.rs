@@ -1,10 +1,11 @@
 //! Tools that the daemon runs itself: `echo`, `upper`, and commands that its user declares.
 //!
-//! Each is bounded by one time-out, in which the wait for a free place counts.
+//! Each has one timeout, which includes the wait for a free slot.
 //!
-//! There is one way to have one run, [`Tools::run`], and it checks in this order: are tools on, is this one
-//! on the user's list and on offer in the request, are the arguments JSON, do they fit its schema. Whatever is wrong becomes the output of the
-//! call, in words that the model can act on. Nothing is on unless the user of the daemon says so.
+//! The only way to run one is [`Tools::run`], which checks in this order: whether tools are on, whether this
+//! one is on the user's list and offered in the request, whether the arguments are JSON, and whether they
+//! match its schema. Any error becomes the output of the call, phrased so that the model can act on it.
+//! Nothing is on unless the user of the daemon enables it.
 
 mod command;
 
@@ -20,39 +21,37 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 pub use command::Place;
 
-/// How long a tool may take unless the user says otherwise.
+/// Default timeout of a tool.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_millis(2000);
-/// How much of its output counts unless the user says otherwise.
+/// Default limit for a tool's output.
 pub const OUTPUT_BYTES_DEFAULT: usize = 8192;
-/// How much memory its processes may hold unless the user says otherwise.
+/// Default limit for the memory of a tool's processes.
 pub const MEMORY_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
-/// The longest arguments that are looked at.
+/// Longest arguments that are parsed.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
-/// How many tools may run at once, for all requests together.
+/// How many tools may run concurrently, for all requests together.
 pub const RUNS_MAX: usize = 4;
 /// How many tools can be declared.
 pub const DECLARED_MAX: usize = 64;
-/// How many things that do not fit a schema are named.
+/// How many schema violations are listed.
 const MISFITS_MAX: usize = 3;
-/// How much is said about each of them.
+/// Longest description of a violation.
 const MISFIT_BYTES_MAX: usize = 256;
 
-/// What the user says about tools.
+/// The user's settings for tools.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Whether there are any.
     pub on: bool,
-    /// The names of those that may be run; no others.
+    /// The names of the only tools that may be run.
     pub allowed: Vec<String>,
-    /// How long one may take, with the wait for its turn.
+    /// The timeout, including the wait for a slot.
     pub timeout: Duration,
-    /// How long each waits before it does anything, so that tests can have a slow one.
+    /// A delay before each run, so that tests can have a slow tool.
     pub test_delay: Duration,
-    /// How much of its output counts.
     pub output_bytes_max: usize,
-    /// Commands of the user.
     pub declared: Vec<Declared>,
-    /// Where those run.
+    /// Where commands run.
     pub place: Place,
 }
 
@@ -71,66 +70,35 @@ impl Default for Settings {
     }
 }
 
-/// A command that the user declares as a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declared {
-    /// Its name.
     pub name: String,
-    /// What the model is told about it.
+    /// The description shown to the model.
     pub description: String,
-    /// Program and arguments; it reads the call's arguments as JSON from its input.
+    /// Program and arguments; it reads the call's arguments as JSON from stdin.
     pub command: Vec<String>,
-    /// The JSON schema of the arguments.
+    /// The JSON Schema of the arguments.
     pub parameters: Value,
 }
 
-/// Settings that cannot be used.
+/// Why the settings are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolsError {
-    /// Rename one.
     #[error("there are two tools called `{name}`; rename one of them")]
-    Twice {
-        /// The name.
-        name: String,
-    },
-    /// Use another name.
+    Twice { name: String },
     #[error("`{name}` cannot be the name of a tool; use 1 to 64 letters, digits, `_` and `-`")]
-    Name {
-        /// The name.
-        name: String,
-    },
-    /// Say what to run.
+    Name { name: String },
     #[error("the tool `{name}` has no command; write `command = [\"program\", \"argument\"]`")]
-    NoCommand {
-        /// The tool.
-        name: String,
-    },
-    /// Correct the schema.
+    NoCommand { name: String },
     #[error("the parameters of the tool `{name}` are no usable JSON schema: {problem}")]
-    Schema {
-        /// The tool.
-        name: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// Correct the list.
+    Schema { name: String, problem: String },
     #[error("HEDDLE_ALLOWED_TOOLS names `{name}`, and there is no such tool; there are: {known}")]
-    Unknown {
-        /// The name.
-        name: String,
-        /// Those that there are.
-        known: String,
-    },
-    /// Declare fewer.
+    Unknown { name: String, known: String },
     #[error("{count} tools are declared; at most {DECLARED_MAX} can be")]
-    TooMany {
-        /// How many.
-        count: usize,
-    },
+    TooMany { count: usize },
 }
 
-/// All tools of the daemon.
 #[derive(Debug)]
 pub struct Tools {
     settings: Settings,
@@ -151,34 +119,30 @@ enum Act {
     Command(Vec<String>),
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Whether it worked, and if not, why not.
     pub status: Status,
     /// What the model reads.
     pub text: String,
 }
 
-/// Whether a call worked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It did.
     Completed,
     /// Tools are off.
     Off,
     /// This tool is not on the list.
     NotAllowed,
-    /// The arguments are no JSON, or do not fit.
+    /// The arguments are not JSON, or do not match the schema.
     BadArguments,
-    /// It took too long.
     TimedOut,
-    /// It ran and failed, or could not be started.
+    /// It failed, or could not be started.
     Failed,
 }
 
 impl Status {
-    /// Returns the name that logs and counters have.
+    /// Returns the name for logs and counters.
     pub fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -198,7 +162,7 @@ impl Output {
 }
 
 impl Tools {
-    /// Makes the tools, and checks whatever was declared.
+    /// Builds the tools, and checks the declared ones.
     pub fn new(settings: Settings) -> Result<Self, ToolsError> {
         if settings.declared.len() > DECLARED_MAX {
             return Err(ToolsError::TooMany { count: settings.declared.len() });
@@ -231,7 +195,7 @@ impl Tools {
         Ok(Self { settings, own, runs: Semaphore::new(RUNS_MAX) })
     }
 
-    /// Returns the tools that may be run, as a model is offered them.
+    /// Returns the tools that may be run, as they are offered to a model.
     pub fn offered(&self) -> impl Iterator<Item = &Tool> {
         self.own.iter().map(|own| &own.tool).filter(|tool| self.allows(&tool.name))
     }
@@ -241,27 +205,27 @@ impl Tools {
         self.settings.on && self.settings.allowed.iter().any(|allowed| allowed == name)
     }
 
-    /// Returns the name as logs may have it: that of a tool there is, for a model can make up any other.
+    /// Returns the name for logs: that of an existing tool, since a model can make up any other.
     pub fn known_name(&self, name: &str) -> &str {
         self.own.iter().map(|own| own.tool.name.as_str()).find(|own| *own == name).unwrap_or("?")
     }
 
-    /// Runs a call, if it may and can be run; `offered` are those of our tools that its request leaves to the model.
+    /// Runs a call, if it may and can be run; `offered` are the daemon's tools that its request allows.
     pub async fn run(&self, offered: &BTreeSet<String>, name: &str, arguments: &str) -> Output {
         let max = self.settings.output_bytes_max;
         let (own, value) = match self.check(offered, name, arguments) {
             Ok(checked) => checked,
-            // The words of a refusal are in part the model's own, and read by it like any output.
+            // The text of a refusal contains the model's own words, and is limited like any output.
             Err(Output { status, text }) => return Output::new(status, cut(&text, max)),
         };
         let deadline = Instant::now() + self.settings.timeout;
         let after = self.settings.timeout.as_millis();
         let late = |what: String| Output::new(Status::TimedOut, what);
-        // What starts a process needs a place; it is given back when this function returns or is let go of.
+        // A process needs a slot, which is released when this function returns or is dropped.
         let _place = match &own.act {
             Act::Echo | Act::Upper => None,
             Act::Command(_) => match timeout_at(deadline, self.runs.acquire()).await {
-                // Closed never: it lives as long as we do.
+                // Never closed: it lives as long as we do.
                 Ok(place) => place.ok(),
                 Err(_) => {
                     return late(format!(
@@ -293,7 +257,7 @@ impl Tools {
         })
     }
 
-    /// Everything that must hold before a tool runs.
+    /// Checks everything that must hold before a tool runs.
     fn check(
         &self,
         offered: &BTreeSet<String>,
@@ -350,7 +314,7 @@ impl Tools {
                     "" => misfit.to_string(),
                     path => format!("at {path}: {misfit}"),
                 };
-                // It repeats what does not fit, and there must be room for the schema.
+                // It repeats the invalid value, and must leave room for the schema.
                 cut(&misfit, MISFIT_BYTES_MAX)
             });
             return bad(shown.collect::<Vec<_>>().join("; "));
@@ -394,10 +358,10 @@ impl fmt::Debug for Own {
 
 /// The only argument of `echo` and `upper`.
 const MESSAGE: &str = "msg";
-/// What it was called before.
+/// Its former name.
 const MESSAGE_BEFORE: &str = "text";
 
-/// Takes the argument of `echo` and `upper` by its earlier name as well.
+/// Accepts the argument of `echo` and `upper` under its former name.
 fn rename_message(arguments: &mut Value) {
     if let Value::Object(map) = arguments
         && !map.contains_key(MESSAGE)
@@ -407,12 +371,12 @@ fn rename_message(arguments: &mut Value) {
     }
 }
 
-/// Takes the message out of arguments that fit the schema of `echo` and `upper`.
+/// Returns the message from valid arguments of `echo` and `upper`.
 fn message_of(arguments: &Value) -> &str {
     arguments[MESSAGE].as_str().unwrap_or_default()
 }
 
-/// Keeps the beginning of an output, up to the end of a character, and says how much is missing.
+/// Truncates an output at a character boundary, and says how much is missing.
 fn cut(text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.to_owned();
@@ -457,7 +421,7 @@ mod tests {
             (true, both, "echo", text, Completed, "häß"),
             (true, both, "upper", text, Completed, "HÄSS"),
             (true, both, "echo", r#"{"msg":"1234567äx"}"#, Completed, "1234567\n[3 more bytes"),
-            // The earlier name is taken as well, in the place of the other and not beside it.
+            // The former name is accepted in place of the other, not next to it.
             (true, both, "echo", r#"{"text":"häß"}"#, Completed, "häß"),
             (true, both, "upper", r#"{"text":"häß"}"#, Completed, "HÄSS"),
             (
@@ -489,7 +453,7 @@ mod tests {
         }
     }
 
-    /// Whatever a call comes to, the model reads no more of it than the user says.
+    /// Whatever the result of a call, the model reads no more of it than the limit.
     #[tokio::test]
     async fn outputs_and_refusals_have_the_same_bound() {
         const MAX: usize = 64;
@@ -509,13 +473,13 @@ mod tests {
             let output = run(on, allowed, MAX, name, &arguments).await;
             assert!(output.text.len() <= MAX + mark, "{:?} {}", output.status, output.text);
         }
-        // What does not fit leaves room for the schema.
+        // The description of a violation leaves room for the schema.
         let arguments = format!(r#"{{"text":["{}"]}}"#, &long[..9000]);
         let output = run(true, both, 1000, "echo", &arguments).await;
         assert!(output.text.contains("\"required\":[\"msg\"]"), "{}", output.text);
     }
 
-    /// The built-in tools have the same time-out as commands, and the wait for a place counts into it.
+    /// The built-in tools have the same timeout as commands, which includes the wait for a slot.
     #[tokio::test(start_paused = true)]
     async fn every_tool_is_under_the_time_out() {
         for (name, delay_ms, busy, status, says) in [
@@ -547,12 +511,12 @@ mod tests {
             assert!(output.text.contains(says), "{name} {delay_ms} {busy}: {}", output.text);
             assert!(begun.elapsed() <= Duration::from_millis(510), "{:?}", begun.elapsed());
             drop(taken);
-            // Whoever waited or was ended has left nothing behind.
+            // Calls that waited or were killed have left nothing behind.
             assert_eq!(tools.runs.available_permits(), RUNS_MAX);
         }
     }
 
-    /// Part of the time may be gone before a place is free; only the rest of it is for the run.
+    /// Waiting for a slot uses up part of the timeout; only the rest is left for the run.
     #[tokio::test(start_paused = true)]
     async fn a_wait_for_a_place_leaves_less_time() {
         let settings = Settings {

@@ -1,10 +1,10 @@
-//! The bytes of a header, read one after the other; none is taken that the file does not have.
+//! Sequential access to the bytes of a header, bounded by the size of the file.
 
 use std::io::{self, BufReader, Read};
 
 use super::GgufError;
 
-/// What is left of a file.
+/// The unread rest of a file.
 pub(super) struct Bytes<R> {
     source: BufReader<R>,
     at: u64,
@@ -16,7 +16,7 @@ impl<R: Read> Bytes<R> {
         Self { source: BufReader::with_capacity(1 << 16, source), at: 0, file_bytes }
     }
 
-    /// Makes sure that the file goes on to where `end` bytes follow the header, at the next multiple of `alignment`.
+    /// Checks that the file extends to `end` bytes after the header, aligned to `alignment`.
     pub(super) fn need_after(&self, end: u64, alignment: u64) -> Result<(), GgufError> {
         let wanted = self.at.checked_next_multiple_of(alignment).and_then(|at| at.checked_add(end));
         // The last tensor need not be padded.
@@ -27,7 +27,7 @@ impl<R: Read> Bytes<R> {
         Ok(())
     }
 
-    /// Makes sure that so many bytes can follow.
+    /// Checks that this many bytes can follow.
     fn claim(&mut self, count: u64) -> Result<(), GgufError> {
         let end = self.at.saturating_add(count);
         if end > self.file_bytes {
@@ -70,7 +70,7 @@ impl<R: Read> Bytes<R> {
         self.claim(length)?;
         let mut text = vec![0; length as usize];
         self.fill(&mut text)?;
-        // llama.cpp reads no further than that, and takes what is left for another name.
+        // llama.cpp stops reading there, and would see a different name.
         if text.contains(&0) {
             let at = self.at;
             return Err(GgufError::Invalid(format!(
@@ -80,8 +80,8 @@ impl<R: Read> Bytes<R> {
         Ok(text)
     }
 
-    /// Reads a number of any kind as one without a sign; what is negative or broken becomes huge, and is
-    /// refused where it matters.
+    /// Reads a number of any type as unsigned; negative or invalid values become huge, and are refused where
+    /// it matters.
     pub(super) fn number(&mut self, kind: u32) -> Result<u64, GgufError> {
         Ok(match kind {
             0 | 1 | 7 => u64::from(self.array::<1>()?[0]),
@@ -105,7 +105,7 @@ impl<R: Read> Bytes<R> {
     }
 }
 
-/// A header beyond this is refused; vocabularies of a quarter of a million tokens take 20 MB.
+/// Larger headers are refused; a vocabulary of a quarter of a million tokens takes 20 MB.
 pub const HEADER_BYTES_MAX: u64 = 256 << 20;
 
 pub(super) const KIND_F32: u32 = 6;

@@ -1,4 +1,4 @@
-//! What a file says of its weights.
+//! Parses the tensor list of a file.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -14,7 +14,7 @@ pub(super) struct Tensors {
 }
 
 impl Tensors {
-    /// Reads what one file says of its own.
+    /// Parses the tensor list of one file.
     pub(super) fn read<R: Read>(
         &mut self,
         bytes: &mut Bytes<R>,
@@ -50,7 +50,7 @@ impl Tensors {
             if !first.is_multiple_of(block) {
                 return Err(broken("has rows that its type cannot have"));
             }
-            // What is added or multiplied number by number is not quantised, in any model.
+            // One-dimensional tensors are not quantized in any model.
             if dimensions == 1 && !PLAIN.contains(&kind) {
                 return Err(broken("is of a type that it cannot have"));
             }
@@ -71,12 +71,12 @@ impl Tensors {
         bytes.need_after(end, alignment)
     }
 
-    /// Returns how many there are.
+    /// Returns how many tensors there are.
     pub(super) fn count(&self) -> u64 {
         self.names.len() as u64
     }
 
-    /// Returns how many numbers they have together.
+    /// Returns the total number of weights.
     pub(super) fn parameters(&self) -> Result<u64, GgufError> {
         if self.names.is_empty() {
             return Err(GgufError::Invalid("it has no weights".to_owned()));
@@ -87,8 +87,8 @@ impl Tensors {
 
 const TENSOR_NAME_MAX: u64 = 63;
 
-/// Types of tensors: number, elements in a block, bytes of a block. Those that models are computed with but
-/// never stored in are left out.
+/// Tensor types: id, elements per block, bytes per block. Types used only in computation, never in files, are
+/// left out.
 const TYPES: [(u32, u64, u64); 33] = [
     (0, 1, 4),      // F32
     (1, 1, 2),      // F16

@@ -1,4 +1,4 @@
-//! The keys of a file, and whether their numbers fit each other.
+//! Parses the metadata of a file, and checks that its numbers are consistent.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -19,12 +19,12 @@ pub(super) struct Values {
     texts: HashMap<String, String>,
     lists: HashMap<String, Vec<u64>>,
     tokens: Vec<Vec<u8>>,
-    /// How many scores of tokens there are.
+    /// How many token scores there are.
     scores: Option<u64>,
 }
 
 impl Values {
-    /// Reads a key and its value.
+    /// Parses a key and its value.
     pub(super) fn read<R: Read>(&mut self, bytes: &mut Bytes<R>) -> Result<(), GgufError> {
         let name = bytes.text(KEY_NAME_MAX)?;
         if name.is_empty() || !self.names.insert(name.clone()) {
@@ -117,7 +117,7 @@ impl Values {
         Err(GgufError::Invalid(format!("its alignment is {alignment}")))
     }
 
-    /// Puts together what was read.
+    /// Assembles the header.
     pub(super) fn header(mut self, parameters: u64, file_bytes: u64) -> Result<Header, GgufError> {
         let architecture = self
             .texts
@@ -147,7 +147,7 @@ impl Values {
         Ok(Header { facts, shape })
     }
 
-    /// Returns how many tokens there are; each must have a name of its own.
+    /// Returns the vocabulary size; token names must be unique.
     fn check_tokens(&self) -> Result<u64, GgufError> {
         let count = self.tokens.len();
         if count < VOCABULARY_MIN {
@@ -169,7 +169,8 @@ impl Values {
         Ok(count as u64)
     }
 
-    /// Makes sure that whatever names a token names one that is there: llama.cpp would take another one without a word.
+    /// Checks that every key that refers to a token refers to an existing one: llama.cpp would silently use
+    /// another one.
     fn check_ids(&self, count: u64) -> Result<(), GgufError> {
         let ids = self.numbers.iter().filter(|(name, _)| is_id(name));
         let ids = ids.map(|(name, id)| (name.as_str(), *id));
@@ -183,7 +184,7 @@ impl Values {
         }
     }
 
-    /// Makes sure that the vocabulary is of a kind that texts are written in, and has what its kind takes for granted.
+    /// Checks that the vocabulary is of a text kind, and has what that kind requires.
     fn check_kinds(&self, has: impl Fn(&str) -> bool) -> Result<(), GgufError> {
         let invalid = |what: String| Err(GgufError::Invalid(what));
         let count = self.tokens.len();
@@ -236,8 +237,8 @@ impl Values {
         }
     }
 
-    /// Returns the names of the special tokens. Tokens that somebody added need not be special: some are
-    /// runs of blanks or tags of HTML. One that the chat template names, or that is known as a mark, is one.
+    /// Returns the names of the special tokens. User-defined tokens need not be special: some are runs of
+    /// blanks or HTML tags. One that the chat template names, or that is a known mark, is special.
     fn specials(&self) -> Vec<String> {
         let Some(types) = self.lists.get(TYPES) else { return Vec::new() };
         let template = self.texts.get("tokenizer.chat_template").map_or("", String::as_str);
@@ -270,16 +271,16 @@ impl Values {
     }
 }
 
-/// Tells whether a key is the number of a token.
+/// Tells whether a key is a token id.
 fn is_id(name: &str) -> bool {
     name.starts_with("tokenizer.ggml.") && name.ends_with("_token_id")
 }
 
-/// Returns the kinds that the value of a key can have.
+/// Returns the allowed types of a key's value.
 fn kinds_of(name: &str) -> &'static [u32] {
     const ANY: &[u32] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
     match name {
-        // llama.cpp ends the process where this is of another kind.
+        // llama.cpp aborts the process if this has another type.
         "split.no" => &[KIND_U16],
         _ if is_id(name) => &[KIND_U32],
         "tokenizer.ggml.add_bos_token" | "tokenizer.ggml.add_eos_token" => &[KIND_BOOL],
@@ -292,13 +293,13 @@ fn odd_kind(name: &str) -> GgufError {
     GgufError::Invalid(format!("`{name}` is of a kind that it cannot have"))
 }
 
-/// Tells whether a merge names what is merged. Its first part may begin with a blank.
+/// Tells whether a merge names both parts. The first one may begin with a blank.
 fn is_pair(merge: &[u8]) -> bool {
     let blank = merge.iter().skip(1).position(|&byte| byte == b' ');
     blank.is_some_and(|at| at + 2 < merge.len())
 }
 
-/// Returns the name of a token; llama.cpp gives those one that have none.
+/// Returns the name of a token; llama.cpp names tokens that have none.
 fn named((at, token): (usize, &Vec<u8>)) -> Cow<'_, [u8]> {
     match token.is_empty() {
         true => Cow::Owned(format!("[EMPTY_{at}]").into_bytes()),
@@ -306,7 +307,7 @@ fn named((at, token): (usize, &Vec<u8>)) -> Cow<'_, [u8]> {
     }
 }
 
-/// The numbers that belong to the architecture.
+/// The architecture-specific numbers.
 struct Numbers<'a> {
     values: &'a Values,
     architecture: &'a str,
@@ -330,7 +331,7 @@ impl Numbers<'_> {
         })
     }
 
-    /// Returns a number that may be missing, and may be one per layer: all of them.
+    /// Returns the values of an optional number that may be given per layer.
     fn per_layer(&self, name: &str, layers: u64) -> Result<Vec<u64>, GgufError> {
         if let Some(list) = self.list(name) {
             if (list.len() as u64) < layers {
@@ -404,7 +405,7 @@ impl Numbers<'_> {
         Ok(())
     }
 
-    /// Refuses heads of a shape that llama.cpp asserts not to meet.
+    /// Refuses head sizes that llama.cpp asserts against.
     fn check_heads(&self) -> Result<(), GgufError> {
         let own = match (self.get("embedding_length"), self.get("attention.head_count")) {
             (Some(embedding), Some(heads)) => embedding.checked_div(heads),
@@ -423,7 +424,7 @@ impl Numbers<'_> {
         Ok(())
     }
 
-    /// Returns how many bytes of memory a token takes that was read.
+    /// Returns the KV cache size per token, in bytes.
     fn token_bytes(&self, layers: u64, embedding: u64) -> Result<u64, GgufError> {
         let heads = self.per_layer("attention.head_count", layers)?;
         let mut heads_kv = self.per_layer("attention.head_count_kv", layers)?;
@@ -442,7 +443,7 @@ impl Numbers<'_> {
         Ok(heads_kv.iter().sum::<u64>() * (key + value) * 2)
     }
 
-    /// Returns how wide a layer gets, as far as the file says.
+    /// Returns the feed-forward length, if the file contains it.
     fn feed_forward(&self) -> u64 {
         let width = |name: &str| {
             let listed = self.list(name).and_then(|list| list.iter().copied().max());
@@ -464,10 +465,10 @@ const HEADS_MAX: u64 = 1 << 13;
 /// These two are limits of llama.cpp.
 const LAYERS_MAX: u64 = 512;
 const EXPERTS_MAX: u64 = 1024;
-/// Below this there is no room for the ids that llama.cpp takes where a file names none.
+/// Smaller vocabularies have no room for the default ids of llama.cpp.
 const VOCABULARY_MIN: usize = 128;
 
-/// Trees of tokens are walked to their depth.
+/// Token trees are walked recursively.
 const TOKEN_BYTES_MAX: usize = 1024;
 
 const KIND_U16: u32 = 2;
@@ -485,7 +486,7 @@ const TYPES: &str = "tokenizer.ggml.token_type";
 const SCORES: &str = "tokenizer.ggml.scores";
 const MERGES: &str = "tokenizer.ggml.merges";
 const SUPPRESSED: &str = "tokenizer.ggml.suppress_tokens";
-/// What lists that speak of tokens are made of. llama.cpp takes the bytes of some of them as they are.
+/// Element types of per-token lists. llama.cpp reads some of them as raw bytes.
 const LISTS: [(&str, &[u32]); 5] = [
     (TOKENS, &[KIND_TEXT]),
     (TYPES, &[KIND_I32]),
@@ -500,17 +501,17 @@ const TEXTS: [&str; 5] = [
     "tokenizer.ggml.model",
     "tokenizer.ggml.pre",
 ];
-/// Kinds of vocabularies that models have which write text.
+/// Kinds of vocabularies of text models.
 const VOCABULARIES: [&str; 7] =
     ["llama", "gpt2", "gemma4", "plamo2", "rwkv", "hybriddna", "whitespace"];
-/// Those whose tokens are made of pairs, by a list of them; and how the one of them is named that has no such list.
+/// Kinds whose tokens are built from a merge list; and the pre-tokenizer of the one that has no such list.
 const MERGED: [&str; 4] = ["gpt2", "gemma4", "hybriddna", "whitespace"];
 const UNMERGED: &str = "kimi-k2";
-/// Numbers that llama.cpp divides by, whatever they are.
+/// Numbers that llama.cpp divides by unconditionally.
 const DIVISORS: [&str; 2] = ["full_attention_interval", "experts_per_group"];
-/// Another one, of one family; for others it can be 0.
+/// Another divisor, for one family; elsewhere it may be 0.
 const MOE_STEP: &str = "interleave_moe_layer_step";
-/// Architectures whose heads of keys and of values may be of different width.
+/// Architectures whose key and value heads may have different sizes.
 const WIDTHS_DIFFER: [&str; 14] = [
     "bailingmoe3",
     "deepseek2",
@@ -527,7 +528,7 @@ const WIDTHS_DIFFER: [&str; 14] = [
     "plm",
     "step35",
 ];
-/// Architectures whose heads are rotated as a whole, or not at all.
+/// Architectures that apply rotary embedding to whole heads, or not at all.
 const ROTATED_WHOLE: [&str; 61] = [
     "apertus",
     "arcee",
@@ -592,5 +593,5 @@ const ROTATED_WHOLE: [&str; 61] = [
     "llama-embed",
 ];
 const ROPE_SCALINGS: [&str; 4] = ["none", "linear", "yarn", "longrope"];
-/// The kinds of vocabulary that begin a text with a token unless the file says otherwise.
+/// Kinds of vocabulary that add a beginning-of-text token by default.
 const BEGINNING: [&str; 6] = ["llama3", "llama-v3", "llama-bpe", "falcon3", "tekken", "chameleon"];

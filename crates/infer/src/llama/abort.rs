@@ -1,10 +1,11 @@
-//! Ends a computation of llama.cpp in the middle, when nobody wants its result any more.
+//! Aborts a llama.cpp computation whose result is no longer needed.
 //!
-//! The question is asked after every node of the graph, by the thread that computes: a few hundred times a batch.
+//! The callback runs after every node of the compute graph, on the computing thread: a few hundred times per
+//! batch.
 
 use std::cell::RefCell;
 
-/// Says whether the result of what this thread computes is unwanted.
+/// Tells whether the result of this thread's computation is no longer needed.
 type IsUnwanted = Box<dyn Fn() -> bool>;
 
 thread_local! {
@@ -22,7 +23,7 @@ extern "C" fn ask() -> bool {
     ASKED.with_borrow(|asked| asked.as_ref().is_some_and(|is_unwanted| is_unwanted()))
 }
 
-/// Computes something with llama.cpp, which gives up as soon as `is_unwanted` says so.
+/// Runs a llama.cpp computation, which is aborted as soon as `is_unwanted` returns true.
 pub(crate) fn unless<T>(
     is_unwanted: impl Fn() -> bool + 'static,
     compute: impl FnOnce() -> T,
@@ -49,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    /// A batch ends at the node after which it is unwanted, whichever that is, and the next one is none the worse for it.
+    /// A batch is aborted at the node after which it is unwanted, and the next one is not affected.
     #[test]
     fn a_batch_ends_where_it_is_told_to() {
         let backend = LlamaBackend::init().unwrap();
@@ -68,7 +69,7 @@ mod tests {
             for at in 0..40 {
                 batch.add(LlamaToken(at * 7 % 260), at, &[0], at == 39).unwrap();
             }
-            // Returns how many nodes were computed, and what came of it.
+            // Returns how many nodes were computed, and the result.
             let mut read = |nodes_max: usize| {
                 let seen = Rc::new(RefCell::new(0));
                 let count = Rc::clone(&seen);

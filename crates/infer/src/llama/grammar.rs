@@ -1,7 +1,8 @@
-//! What an answer may be: grammars, and the tokens that they let through.
+//! Grammars of answers, and the tokens they allow.
 //!
-//! A grammar is asked about the token that was chosen without it, which is cheap, and only if it
-//! refuses that, for all that it allows. What it leaves no choice about is taken without asking the model.
+//! A grammar is first asked about the token that was sampled without it, which is cheap, and only if it
+//! refuses that one, for the mask of all allowed tokens. Tokens without an alternative are appended without
+//! running the model.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,18 +22,18 @@ use super::vocabulary::Vocabulary;
 use crate::engine::UNWANTED;
 use crate::panics::contain;
 
-/// Reads grammars for one model.
+/// Compiles grammars for one model.
 pub(crate) struct Grammars {
     factory: ParserFactory,
-    /// Those that were used last, the newest at the end, with what was tried for them.
+    /// Recently used grammars, the newest last, with the trials made for them.
     recent: Mutex<Vec<(String, Matcher)>>,
-    /// How many are being read.
+    /// How many are being compiled.
     reading: Mutex<usize>,
-    /// One of them is done.
+    /// Signals that one of them is done.
     free: Condvar,
 }
 
-/// A place where a grammar is read.
+/// A slot for compiling a grammar.
 struct Place<'a>(&'a Grammars);
 
 impl Drop for Place<'_> {
@@ -46,7 +47,7 @@ impl Drop for Place<'_> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unusable {
     pub(crate) reason: String,
-    /// The field of the request that it comes from, where that is known.
+    /// The field of the request that it comes from, if known.
     pub(crate) param: Option<String>,
 }
 
@@ -77,7 +78,7 @@ impl Grammars {
         let mut factory = ParserFactory::new_simple(words).map_err(|error| error.to_string())?;
         factory.quiet();
         let limits = factory.limits_mut();
-        // Errors go to clients: they say what is wrong, and not all that was said so far.
+        // Errors are sent to clients: they contain the problem, not the text so far.
         limits.verbose_errors = false;
         limits.initial_lexer_fuel = effort::COMPILE_FUEL;
         limits.step_lexer_fuel = effort::STEP_FUEL;
@@ -88,7 +89,7 @@ impl Grammars {
         Ok(Self { factory, recent: Mutex::default(), reading: Mutex::new(0), free: Condvar::new() })
     }
 
-    /// Reads a grammar, after trials of its hard parts, for as long as `go_on` says so.
+    /// Compiles a grammar, after trying out its hard parts, while `go_on` returns true.
     pub(crate) fn read(
         &self,
         grammar: &str,
@@ -98,14 +99,14 @@ impl Grammars {
         if grammar.len() > GRAMMAR_BYTES_MAX {
             return Err(unusable(format!("the grammar has more than {GRAMMAR_BYTES_MAX} bytes")));
         }
-        // Not every grammar has all in it that is tried.
+        // Not every grammar contains everything that is tried.
         let tried = trials.iter().filter(|trial| trial.is_hard).map(|trial| trial.grammar.as_str());
         let key = std::iter::once(grammar).chain(tried).collect::<Vec<_>>().join("\0");
         if let Some(known) = self.known(&key) {
             return Ok(known);
         }
         let _place = self.place(go_on).ok_or_else(|| unusable(UNWANTED.to_owned()))?;
-        // Whoever reads it goes down into schemas by recursion.
+        // The compiler descends into schemas recursively.
         let matcher = thread::scope(|scope| {
             let thread = thread::Builder::new().name("grammar".to_owned()).stack_size(STACK_BYTES);
             let make = || contain(|| self.make(grammar, trials, go_on));
@@ -123,7 +124,7 @@ impl Grammars {
         Ok(own)
     }
 
-    /// Waits for one of the places where grammars are read; none if nobody waits for this one any more.
+    /// Waits for a compile slot; `None` if the client has disconnected.
     fn place(&self, go_on: &dyn Fn() -> bool) -> Option<Place<'_>> {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         while *reading >= READ_AT_ONCE {
@@ -156,7 +157,7 @@ impl Grammars {
             return Err(unusable(UNWANTED.to_owned()));
         }
         self.compile(grammar).map_err(|reason| {
-            // It is one of them, on its own or with the others.
+            // It is one of them, alone or together with the others.
             let fails = |trial: &&Trial| go_on() && self.compile(&trial.grammar).is_err();
             match trials.iter().filter(|trial| !trial.is_hard).find(fails) {
                 Some(trial) => trial_failed(trial, reason),
@@ -172,7 +173,7 @@ impl Grammars {
         matcher.get_error().map_or(Ok(matcher), |error| Err(fault(error)))
     }
 
-    /// Follows a grammar for a while: what can only fail then is better refused now.
+    /// Follows a grammar for a while: a failure at run time is better refused now.
     fn try_out(&self, grammar: &str) -> Result<(), String> {
         let mut matcher = self.compile(grammar)?;
         let end = self.factory.tok_env().tok_trie().eos_token();
@@ -182,7 +183,7 @@ impl Grammars {
                 break;
             }
             let allowed = matcher.compute_mask().map_err(fault)?.to_list();
-            // Neither always the short ones nor always the long ones, and the same every time.
+            // Neither always the shortest tokens nor always the longest, and deterministic.
             let Some(last) = allowed.len().checked_sub(1) else { break };
             let token = allowed[last - turn * TRIED_STRIDE % (last + 1)];
             if token == end {
@@ -190,7 +191,7 @@ impl Grammars {
             }
             matcher.consume_token(token).map_err(fault)?;
         }
-        // One that has come to its end says so in the same way.
+        // A grammar that has reached its end is reported in the same way.
         if matcher.is_stopped() && matcher.stop_reason().is_ok() {
             return Ok(());
         }
@@ -207,7 +208,7 @@ impl Grammars {
     }
 }
 
-/// A grammar that an answer has come some way in.
+/// The state of a grammar within an answer.
 pub(crate) struct Grammar {
     matcher: Matcher,
 }
@@ -218,16 +219,14 @@ impl fmt::Debug for Grammar {
     }
 }
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// This token.
     Token(u32),
-    /// Nothing: the answer is over.
+    /// Nothing: the answer is complete.
     End,
 }
 
-/// Chooses the next token of an answer that may be anything.
+/// Samples the next token of an unconstrained answer.
 pub(crate) fn choose(
     sampler: &mut Sampler,
     logits: &[f32],
@@ -238,7 +237,7 @@ pub(crate) fn choose(
 }
 
 impl Grammar {
-    /// Chooses the next token.
+    /// Samples the next token.
     pub(crate) fn choose(
         &mut self,
         sampler: &mut Sampler,
@@ -266,14 +265,14 @@ impl Grammar {
         let mask = self.matcher.compute_mask().map_err(fault)?;
         let token = sampler.choose(logits, Some(mask.as_slice())).ok_or(NOTHING)?;
         if vocabulary.ends_answer(token) {
-            // A grammar can also name the token that ends an answer.
+            // A grammar can also match the end token itself.
             return Ok(Next::End);
         }
         self.matcher.consume_token(token).map_err(fault)?;
         Ok(Next::Token(token))
     }
 
-    /// Returns the tokens that must come next, whatever the model thinks, and whether they end the answer.
+    /// Returns the tokens that must come next, whatever the model predicts, and whether they end the answer.
     pub(crate) fn forced(&mut self, vocabulary: &Vocabulary) -> Result<(Vec<u32>, bool), String> {
         contain(|| self.try_forced(vocabulary)).unwrap_or_else(|panic| Err(fault(panic)))
     }
@@ -295,7 +294,7 @@ impl Grammar {
         Ok((tokens, end.is_some() || self.complete()?))
     }
 
-    /// Returns whether nothing can follow.
+    /// Tells whether nothing can follow.
     fn complete(&self) -> Result<bool, String> {
         let error = self.matcher.get_error().map(fault);
         error.map_or_else(|| Ok(self.matcher.is_stopped()), Err)
@@ -306,7 +305,8 @@ impl Grammar {
     }
 }
 
-/// Says what is wrong without the place in the grammar and its lines: those are ours, and can be a megabyte.
+/// Describes an error without the position and the lines of the grammar: those are ours, and can be a
+/// megabyte.
 fn fault(error: impl fmt::Display) -> String {
     let is_quoted = |line: &str| {
         let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -315,7 +315,7 @@ fn fault(error: impl fmt::Display) -> String {
             || line == "<non-verbose/>"
     };
     let error = error.to_string();
-    // A panic comes with all that led to it.
+    // A panic includes its backtrace.
     let error = error.split("\n<backtrace>").next().unwrap_or_default();
     let placed = error.strip_prefix("at ").and_then(|rest| rest.split_once("): "));
     let error = placed.map_or(error, |(_, error)| error);
@@ -331,7 +331,7 @@ fn fault(error: impl fmt::Display) -> String {
     text
 }
 
-/// Lays out the vocabulary as grammars want it: special tokens are marked, so that no text matches them.
+/// Converts the vocabulary for llguidance: special tokens are marked, so that no text matches them.
 fn token_env(model: &Arc<LlamaModel>, vocabulary: &Arc<Vocabulary>) -> Result<TokEnv, String> {
     let count = u32::try_from(vocabulary.len()).map_err(fault)?;
     let words: Vec<Vec<u8>> = (0..count)
@@ -351,7 +351,7 @@ fn token_env(model: &Arc<LlamaModel>, vocabulary: &Arc<Vocabulary>) -> Result<To
     Ok(Arc::new(Words { trie, model, vocabulary }))
 }
 
-/// The vocabulary, and how the model's own tokeniser uses it.
+/// The vocabulary, and the model's own tokenizer.
 struct Words {
     trie: TokTrie,
     model: Arc<LlamaModel>,
@@ -367,7 +367,7 @@ impl TokenizerEnv for Words {
         self.trie.tokenize_with_greedy_fallback(bytes, |text| {
             let pieces = [Piece::Text(text.to_owned())];
             let tokens = self.vocabulary.tokenise(&self.model, &pieces, &mut |_| true);
-            // Some tokenisers put a blank before every text.
+            // Some tokenizers add a blank before every text.
             let said = tokens.iter().flat_map(|&id| self.vocabulary.token(id).bytes);
             if said.eq(text.as_bytes()) {
                 tokens
@@ -378,23 +378,23 @@ impl TokenizerEnv for Words {
     }
 }
 
-/// Bytes of what is said of a grammar that cannot be used.
+/// Longest error message about a grammar, in bytes.
 const FAULT_BYTES_MAX: usize = 512;
-/// The most tokens that are taken at once without asking the model.
+/// Most tokens appended at once without running the model.
 pub(crate) const FORCED_MAX: usize = 64;
 const GRAMMAR_BYTES_MAX: usize = 1 << 20;
-/// Grammars that are read at the same time; the others wait.
+/// How many grammars are compiled concurrently.
 const READ_AT_ONCE: usize = 2;
-/// How often those who wait look whether somebody waits for them.
+/// How often waiting compilations check whether their client is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Only what is used of it takes memory.
+/// Only the used part of the stack takes memory.
 const STACK_BYTES: usize = 64 << 20;
 /// Tokens of a trial.
 const TRIED_TOKENS: usize = 24;
 const TRIED_STRIDE: usize = 7919;
-/// Those of a few threads with their tools.
+/// Enough for a few threads with their tools.
 const GRAMMARS_KEPT: usize = 16;
-/// What llguidance says where no token is allowed.
+/// What llguidance reports if no token is allowed.
 const STUCK: &str = "NoExtensionBias";
 const NOTHING: &str = "the model has no opinion on what could follow";
 

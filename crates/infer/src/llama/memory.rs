@@ -1,7 +1,7 @@
-//! How much memory a model takes, and how much there is.
+//! How much memory a model needs, and how much is available.
 //!
-//! The estimate is made before anything is loaded: the file, which is mapped, the cells that remember what
-//! was read, and work space. It is meant to be a little too much.
+//! The estimate is made before loading: the file, which is mapped, the KV cache, and compute buffers. It is
+//! meant to be slightly too high.
 
 use std::path::Path;
 
@@ -9,18 +9,18 @@ use super::schedule::BATCH_TOKENS_MAX;
 use super::{LoadError, Options};
 use crate::gguf::Shape;
 
-/// What a model is loaded with.
+/// The sizes to load a model with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fit {
-    /// Tokens that one answer can have, with its prompt.
+    /// Context size of one answer, with its prompt.
     pub(crate) context_tokens: u32,
-    /// Tokens that all answers can have together.
+    /// KV cache cells of all answers together.
     pub(crate) cells: u32,
-    /// Bytes that all of it takes.
+    /// Total memory.
     pub(crate) bytes: u64,
 }
 
-/// Decides how much is remembered, or that it is too much.
+/// Chooses the context size, or reports that the model does not fit.
 pub(crate) fn fit(
     shape: &Shape,
     trained: u32,
@@ -30,7 +30,8 @@ pub(crate) fn fit(
     let available = options.memory_bytes_max.map_or(available, |most| most.min(available));
     let most = trained.max(CONTEXT_MIN);
     match fit_context(shape, options.context_tokens.unwrap_or(most), most, options, available) {
-        // Nobody asked for all that the model could look at; what fits is said wherever the daemon is shown.
+        // The user did not ask for the full context; the size that fits is shown wherever the daemon's state
+        // is.
         Err(LoadError::TooBig { context_tokens_fitting: fitting, .. })
             if options.context_tokens.is_none() && fitting >= CONTEXT_TOKENS_ENOUGH =>
         {
@@ -63,8 +64,8 @@ fn fit_context(
             context_tokens_fitting,
         });
     }
-    // Several answers at once share a cache that is not much larger than it has to be: all of it is touched
-    // when it is made.
+    // Concurrent answers share a cache that is hardly larger than necessary: all of it is touched when it is
+    // allocated.
     let per_cell = (shape.token_bytes + MASK_BYTES).max(1);
     let most = context * options.sessions.max(1) as u64;
     let spare = (available - needed) / 2 / per_cell;
@@ -74,14 +75,14 @@ fn fit_context(
     Ok(Fit { context_tokens, cells: u32::try_from(cells).unwrap_or(u32::MAX / 2), bytes })
 }
 
-/// Estimates the work space: what goes through the layers for a batch, and what comes out.
+/// Estimates the compute buffers: the activations of a batch, and the logits.
 fn work_bytes(shape: &Shape, cells: u64) -> u64 {
     let Shape { embedding, feed_forward, vocabulary, .. } = *shape;
     let token = 4 * (vocabulary + 12 * embedding + 3 * feed_forward);
     BATCH_TOKENS_MAX as u64 * token + cells * MASK_BYTES + PROCESS_BYTES
 }
 
-/// Returns how much memory can be taken: of the machine, and of the group of processes that we are in.
+/// Returns the available memory: of the machine, and of our control group.
 pub(crate) fn available() -> u64 {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let machine = read(Path::new("/proc/meminfo")).and_then(|text| field(&text, "MemAvailable:"));
@@ -109,7 +110,7 @@ fn own_group(text: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
 }
 
-/// Returns what a group may still take; what it has of files can be dropped.
+/// Returns what a control group may still use; its page cache can be dropped.
 fn group_left(most: &str, current: &str, stat: &str) -> Option<u64> {
     let most: u64 = most.trim().parse().ok()?;
     let current: u64 = current.trim().parse().ok()?;
@@ -117,24 +118,24 @@ fn group_left(most: &str, current: &str, stat: &str) -> Option<u64> {
     Some(most.saturating_sub(current.saturating_sub(files)))
 }
 
-/// A context that an agent can do its work in; with less, it is better to be told.
+/// A context size in which an agent can work; with less, an error is better.
 const CONTEXT_TOKENS_ENOUGH: u32 = 16_384;
-/// What is remembered for several answers together, if one of them does not need more.
+/// Size of the shared KV cache, unless a single answer needs more.
 const CACHE_BYTES: u64 = 256 << 20;
-/// What the process takes that does not depend on the model: code, vocabulary, grammars.
+/// Memory that does not depend on the model: code, vocabulary, grammars.
 const PROCESS_BYTES: u64 = 64 << 20;
-/// What a cell takes in the masks of a batch, at four and at two bytes.
+/// Attention mask per cell and batch, at four and at two bytes.
 const MASK_BYTES: u64 = BATCH_TOKENS_MAX as u64 * 6;
-/// Cells come in steps of this.
+/// Granularity of cells.
 const CELLS_STEP: u64 = 256;
-/// Nobody can say anything in less.
+/// Too small for any answer.
 const CONTEXT_MIN: u32 = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A model of 135 million weights, as heddle comes with.
+    /// A 135M model, like the one heddle comes with.
     const SMALL: Shape = Shape {
         file_bytes: 98 << 20,
         token_bytes: 23_040,
@@ -161,10 +162,10 @@ mod tests {
         assert_eq!(small.context_tokens, 8192);
         assert!((8192..=4 * 8192).contains(&small.cells), "{small:?}");
         assert!((300 << 20..700 << 20).contains(&small.bytes), "{small:?}");
-        // Less is possible, and then several fit.
+        // A smaller context is possible, and then several fit.
         let asked = Options { context_tokens: Some(1000), ..Options::default() };
         assert_eq!(fit(&SMALL, 8192, &asked, 8 << 30).cells, 4096);
-        // More than it was trained for is not.
+        // A larger one than in training is not.
         let asked = Options { context_tokens: Some(100_000), ..Options::default() };
         assert_eq!(fit(&SMALL, 8192, &asked, 8 << 30).context_tokens, 8192);
         // With little memory, answers share the cells of one.
@@ -187,7 +188,7 @@ mod tests {
         let all = Options { context_tokens: Some(131_072), ..Options::default() };
         let fitting = check(&LARGE, &all, 16 << 30);
         assert!((40_000..80_000).contains(&fitting), "{fitting}");
-        // What is suggested does fit, and is taken where nobody asked for more.
+        // The suggested size fits, and is used if the user did not ask for more.
         let smaller = Options { context_tokens: Some(fitting), ..Options::default() };
         let options = Options::default();
         for options in [&smaller, &options] {
@@ -195,7 +196,7 @@ mod tests {
             assert_eq!(fit.context_tokens, fitting);
             assert!(fit.bytes <= 16 << 30, "{fit:?}");
         }
-        // Too little to work with.
+        // Too small to work with.
         assert!((1..16_384).contains(&check(&LARGE, &options, 13 << 30)));
         assert_eq!(check(&LARGE, &options, 8 << 30), 0);
         let bounded = Options { memory_bytes_max: Some(1 << 30), ..Options::default() };

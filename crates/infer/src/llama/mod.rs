@@ -1,7 +1,7 @@
 //! The engine: a model in memory, run by llama.cpp.
 //!
-//! One thread owns the model's memory. It takes answers that are to be made from a queue, decides with
-//! `schedule` which tokens are read next, has them read, and with `sample` and `grammar` what is said.
+//! One thread owns the KV cache. It takes answers from a queue, plans the next batch with `schedule`, decodes
+//! it, and chooses the next tokens with `sample` and `grammar`.
 //!
 //! ```text
 //! Llama::start ──job──▶ thread: schedule ─▶ decode ─▶ grammar, sample ──steps──▶ Generation
@@ -24,19 +24,18 @@ pub use serving::Llama;
 
 use crate::gguf::GgufError;
 
-/// How a model is loaded.
+/// How to load a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many tokens a prompt and its answer can have together; as many as the model was trained with
-    /// and there is memory for if nobody says, and never more.
+    /// Context size in tokens; `None` means as large as in training, if memory allows, and never larger.
     pub context_tokens: Option<u32>,
-    /// How many answers are made at once.
+    /// How many answers are generated concurrently.
     pub sessions: usize,
-    /// How many threads compute; as many as there are processors if nobody says.
+    /// Number of compute threads; `None` means one per processor.
     pub threads: Option<usize>,
-    /// How many bytes of memory may be taken; as many as there are if nobody says.
+    /// Memory limit in bytes; `None` means all that is available.
     pub memory_bytes_max: Option<u64>,
-    /// How many answers may wait beside those that are being made.
+    /// How many answers may wait in the queue.
     pub waiting_max: usize,
 }
 
@@ -52,45 +51,39 @@ impl Default for Options {
     }
 }
 
-/// Why a model cannot be loaded.
+/// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// Name another file, or fetch it again.
+    /// Use another file, or download it again.
     #[error("this is not a model that can be loaded: {0}")]
     NotAModel(#[source] GgufError),
     /// Use another machine.
     #[error("this processor has no {missing}, which models need; there is no way around it")]
-    Unsupported {
-        /// What it has not.
-        missing: &'static str,
-    },
-    /// Ask for less, or for a smaller model.
+    Unsupported { missing: &'static str },
+    /// Ask for a smaller context, or use a smaller model.
     #[error(
         "with {context_tokens} tokens of context the model takes {} of memory and there are {}; {}",
         size(*needed), size(*available), advice(*context_tokens_fitting)
     )]
     TooBig {
-        /// Bytes that it takes.
         needed: u64,
-        /// Bytes that there are.
         available: u64,
-        /// The context that was asked for.
+        /// The requested context size.
         context_tokens: u32,
-        /// The context that would fit; 0 if none.
+        /// The context size that would fit; 0 if none.
         context_tokens_fitting: u32,
     },
-    /// Name another model: llama.cpp does not know this one, or has no room for it.
+    /// Use another model: llama.cpp does not support this one, or cannot allocate it.
     #[error("llama.cpp cannot load this model of architecture `{architecture}`: {reason}")]
     Failed {
-        /// What the file says it is.
+        /// According to the file.
         architecture: String,
-        /// What went wrong.
         reason: String,
     },
 }
 
-/// Writes a size as people do.
+/// Formats a size for people.
 fn size(bytes: u64) -> String {
     let mib = bytes.div_ceil(1 << 20);
     if mib < 10_000 { format!("{mib} MiB") } else { format!("{:.1} GiB", mib as f64 / 1024.0) }
@@ -106,7 +99,7 @@ fn advice(context_tokens: u32) -> String {
     )
 }
 
-/// With less than this there is no point in suggesting it.
+/// Smaller context sizes are not worth suggesting.
 const CONTEXT_USEFUL: u32 = 1024;
 
 #[cfg(feature = "llama")]

@@ -1,9 +1,9 @@
-//! How a token is chosen of what the model thinks of each.
+//! Samples a token from the logits.
 //!
-//! Repetition is made less likely, then the temperature applied, then the unlikely cut off: all beyond the
-//! `top_k` likeliest, all less likely than `min_p` of the likeliest, all beyond the likeliest that make up
-//! `top_p`. What is left is drawn from, with numbers that a seed decides. At temperature 0 it is
-//! the likeliest.
+//! The repetition penalty is applied first, then the temperature, then the cutoffs: everything beyond the
+//! `top_k` most likely, everything below `min_p` of the most likely, everything beyond the most likely that
+//! add up to `top_p`. The rest is sampled with a seeded generator. At temperature 0 the most likely token is
+//! taken.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,21 +11,20 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use prompt::Sampling;
 use stdx::Rng;
 
-/// Chooses the tokens of one answer.
+/// Samples the tokens of one answer.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     sampling: Sampling,
     rng: Rng,
-    /// What was said last. What is in the prompt does not count: an answer has to name what it was told.
+    /// The last generated tokens. The prompt does not count: an answer has to repeat what it was told.
     recent: VecDeque<u32>,
     candidates: Vec<(f32, u32)>,
 }
 
 impl Sampler {
-    /// Begins an answer.
     pub(crate) fn new(sampling: Sampling) -> Self {
         let seed = match sampling.any_seed {
-            // Every one of these has keys of its own.
+            // Every instance has new random keys.
             true => RandomState::new().build_hasher().finish(),
             false => u64::from(sampling.seed),
         };
@@ -33,10 +32,10 @@ impl Sampler {
         Self { sampling, rng, recent: VecDeque::new(), candidates: Vec::new() }
     }
 
-    /// Chooses a token, of those whose bit is set if there are bits. None if there is nothing to choose from.
+    /// Samples a token, among those whose bit is set if `allowed` is given. `None` if there is no candidate.
     pub(crate) fn choose(&mut self, logits: &[f32], allowed: Option<&[u32]>) -> Option<u32> {
         let Sampling { temperature, repeat_penalty, .. } = self.sampling;
-        // Also where it is not a number.
+        // Also false for NaN.
         if temperature > 0.0 {
             return self.draw(logits, allowed);
         }
@@ -53,7 +52,7 @@ impl Sampler {
         }
         let mut best = Best::default();
         for (id, &logit) in (0..).zip(logits) {
-            // The penalty only lowers, so that few have to be looked up.
+            // The penalty only lowers logits, so few have to be looked up.
             if best.beaten_by(logit) {
                 best.offer(id, self.penalised(id, logit));
             }
@@ -61,7 +60,7 @@ impl Sampler {
         best.id
     }
 
-    /// Notes what was said.
+    /// Records a generated token.
     pub(crate) fn said(&mut self, token: u32) {
         let most = (self.sampling.repeat_tokens as usize).min(REPEAT_TOKENS_MAX);
         if most == 0 || self.sampling.repeat_penalty == 1.0 {
@@ -106,7 +105,7 @@ impl Sampler {
         token
     }
 
-    /// Cuts off the unlikely, and makes weights of what is left, the likeliest first.
+    /// Applies the cutoffs, and computes weights of the rest, most likely first.
     fn cut(&self, candidates: &mut Vec<(f32, u32)>) {
         let Some(most) = candidates.iter().map(|(logit, _)| *logit).reduce(f32::max) else {
             return;
@@ -141,13 +140,13 @@ impl Sampler {
     }
 }
 
-/// Makes a token less likely; what would make it likelier does nothing.
+/// Makes a token less likely; a penalty that would make it likelier is ignored.
 fn penalise(logit: f32, penalty: f32) -> f32 {
     let penalty = penalty.max(1.0);
     if logit > 0.0 { logit / penalty } else { logit * penalty }
 }
 
-/// The best so far; the first of equals.
+/// The best so far; the first one among equals.
 #[derive(Default)]
 struct Best {
     logit: f32,
@@ -166,10 +165,10 @@ impl Best {
     }
 }
 
-/// Returns the likeliest token, the first of equals.
+/// Returns the most likely token; the first one among equals.
 ///
-/// It is done for every token that is said, over all that could be: in lanes, which compilers make
-/// vectors of, and then by looking for what was found.
+/// This runs over the whole vocabulary for every generated token, so it works in lanes that compile to vector
+/// code, and then searches for the maximum.
 fn likeliest(logits: &[f32]) -> Option<u32> {
     let mut lanes = [f32::NEG_INFINITY; 16];
     let chunks = logits.chunks_exact(lanes.len());
@@ -186,7 +185,7 @@ fn likeliest(logits: &[f32]) -> Option<u32> {
     logits.iter().position(|&logit| logit == most).map(|id| id as u32)
 }
 
-/// Calls back for every bit that is set, as long as there is a token for it.
+/// Calls `with` for every set bit that has a token.
 fn each(bits: &[u32], tokens: usize, mut with: impl FnMut(u32)) {
     for (base, &word) in (0..).step_by(32).zip(bits) {
         let mut word: u32 = word;
@@ -200,10 +199,10 @@ fn each(bits: &[u32], tokens: usize, mut with: impl FnMut(u32)) {
     }
 }
 
-/// Further below the likeliest than this, a token is never drawn: all of a large vocabulary together come to
+/// Logits this far below the maximum are never sampled: together, even in a large vocabulary, they amount to
 /// less than one in a thousand.
 const NEVER: f32 = -18.0;
-/// How many tokens count as said before, at most: each is looked up for each.
+/// Most recent tokens considered for the penalty: each is looked up for each.
 const REPEAT_TOKENS_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -251,7 +250,7 @@ mod tests {
             (GREEDY, &[], &[1.0, 3.0, 2.0], Some(0b101), Some(2)),
             (GREEDY, &[], &[1.0, nan, never], Some(0b110), None),
             (GREEDY, &[], &[1.0, 3.0], Some(0), None),
-            // Bits beyond the vocabulary are nobody.
+            // Bits beyond the vocabulary are ignored.
             (GREEDY, &[], &[1.0, 3.0], Some(0b1001), Some(0)),
             (GREEDY, &[1, 1], &[1.0, 3.0, 2.0], None, Some(1)),
             (penalty, &[1], &[1.0, 3.0, 2.0], None, Some(2)),
@@ -264,7 +263,7 @@ mod tests {
             (Sampling { repeat_tokens: 0, ..penalty }, &[1], &[2.0, 3.0], None, Some(1)),
             (Sampling { repeat_penalty: 0.5, ..GREEDY }, &[0], &[2.0, 3.0], None, Some(1)),
             (Sampling { temperature: f32::NAN, ..GREEDY }, &[], &[2.0, 3.0], None, Some(1)),
-            // One that is left is drawn.
+            // The only remaining candidate is taken.
             (Sampling { top_k: 1, ..WARM }, &[], &[2.0, 3.0, 1.0], None, Some(1)),
             (Sampling { top_p: 0.0, ..WARM }, &[], &[2.0, 3.0, 1.0], None, Some(1)),
             (Sampling { top_p: 0.5, ..WARM }, &[], &[2.0, 3.0, 1.0], None, Some(1)),
@@ -285,7 +284,7 @@ mod tests {
         assert_eq!(sampler.choose(&logits, Some(&[0, 1 << 18, 0, 0])), Some(50));
     }
 
-    /// Draws often, and counts in percent.
+    /// Samples often, and counts in percent.
     fn shares(sampling: Sampling, logits: &[f32], allowed: Option<&[u32]>) -> Vec<u32> {
         let mut sampler = Sampler::new(sampling);
         let mut counts = vec![0; logits.len()];

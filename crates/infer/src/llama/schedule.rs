@@ -1,76 +1,63 @@
-//! Who gets the model next, decided but never performed.
+//! Decides which answers use the model next, without touching it.
 //!
-//! Answers wait in a queue, first come first served, until one of a few *slots* is free. A slot is a
-//! sequence in the model's memory; what it has read stays there when an answer ends, so that the next
-//! one of the same thread has only to read what is new. All slots share one store of *cells*, one
-//! per token. [`Schedule::plan`] makes the next batch: one token of every answer that is being said, and
-//! as much of the prompts as the caller has time for. What several prompts begin with is read once: those
-//! that came later wait for the first, and copy it.
+//! Answers wait in a FIFO queue until one of a few *slots* is free. A slot is a sequence in the KV cache; its
+//! tokens stay there when an answer ends, so that the next one of the same thread only has to evaluate what is
+//! new. All slots share one store of *cells*, one per token. [`Schedule::plan`] builds the next batch: one token
+//! of every answer being generated, and as much of the prompts as the caller has time for. A prefix shared by
+//! several prompts is evaluated once: later ones wait for the first, and copy it.
 //!
 //! ```text
 //! submit ─▶ queue ──admit──▶ slot ──plan, decoded, say──▶ … ──end──▶ idle slot, still with its tokens
 //!             ▲                │
-//!             └─ cells ran out, or its reader sleeps while others wait
+//!             └─ out of cells, or its reader sleeps while others wait
 //! ```
 //!
-//! What is to be done with the memory is handed out as [`Order`]s, to be performed in order, before the
-//! batch that came with them.
+//! Operations on the KV cache are returned as [`Order`]s, to be performed in order, before the batch that came
+//! with them.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Names an answer.
 pub(crate) type JobId = u64;
 
-/// What there is to share out.
+/// The resources to share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// How many answers are made at once.
+    /// How many answers are generated concurrently.
     pub(crate) slots: usize,
-    /// How many tokens all slots have together. No answer may ever have more.
+    /// KV cache cells of all slots together. No answer may ever have more.
     pub(crate) cells: usize,
-    /// Whether memory can be cut or copied in the middle. That of recurrent models cannot.
+    /// Whether the KV cache can be truncated and copied. That of recurrent models cannot.
     pub(crate) rewind: bool,
 }
 
-/// What to do with the model's memory.
+/// An operation on the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Forget all but the first tokens of a slot.
+    /// Truncates a slot.
     Cut {
-        /// The slot.
         slot: usize,
-        /// How many stay.
+        /// How many tokens to keep.
         keep: usize,
     },
-    /// Let a slot that is empty begin like another.
-    Copy {
-        /// The slot that has the tokens.
-        from: usize,
-        /// The slot that gets them.
-        to: usize,
-        /// How many.
-        tokens: usize,
-    },
+    /// Copies a prefix into an empty slot.
+    Copy { from: usize, to: usize, tokens: usize },
 }
 
-/// Tokens of one answer that are in a batch.
+/// Tokens of one answer in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    /// The answer.
     pub(crate) job: JobId,
-    /// Its slot.
     pub(crate) slot: usize,
-    /// Which of its tokens is the first.
+    /// Position of the first token.
     pub(crate) start: usize,
-    /// How many there are.
     pub(crate) count: usize,
-    /// Whether nothing of it was in a batch before: what comes before `start` did not have to be read.
+    /// Whether this is its first part in any batch: everything before `start` was cached.
     pub(crate) first: bool,
-    /// Whether the last token is the last there is: what comes after it is wanted.
+    /// Whether it ends with the answer's last token, so that logits are needed.
     pub(crate) last: bool,
 }
 
-/// Slots, those who have them, and those who wait.
+/// The slots, the answers in them, and the queue.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     limits: Limits,
@@ -79,13 +66,13 @@ pub(crate) struct Schedule {
     queue: VecDeque<JobId>,
     clock: u64,
     turn: usize,
-    /// Whether the last batch was given up.
+    /// Whether the last batch was aborted.
     aborted: bool,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// What is in memory.
+    /// The tokens in the KV cache.
     tokens: Vec<u32>,
     key: Option<String>,
     used: u64,
@@ -94,7 +81,7 @@ struct Slot {
 
 #[derive(Debug)]
 struct Job {
-    /// The prompt, and what was said.
+    /// The prompt, and what was generated.
     tokens: Vec<u32>,
     key: Option<String>,
     place: Place,
@@ -104,11 +91,11 @@ struct Job {
     leader: Option<Leader>,
 }
 
-/// Who is reading what another answer begins with, too.
+/// An answer that is evaluating a prefix which another one needs, too.
 #[derive(Clone, Copy, Debug)]
 struct Leader {
     job: JobId,
-    /// How many tokens both begin with.
+    /// Length of the shared prefix, in tokens.
     tokens: usize,
 }
 
@@ -116,12 +103,12 @@ struct Leader {
 enum Place {
     Queued,
     Slot(usize),
-    /// Out of its slot, until its reader reads.
+    /// Without a slot, until its reader reads.
     Parked,
 }
 
 impl Schedule {
-    /// Makes a schedule with empty slots.
+    /// Creates a schedule with empty slots.
     pub(crate) fn new(limits: Limits) -> Self {
         let slots = (0..limits.slots).map(|_| Slot::default()).collect();
         Self {
@@ -135,7 +122,7 @@ impl Schedule {
         }
     }
 
-    /// Queues an answer. The prompt has at least one token, and fits the cells.
+    /// Queues an answer. The prompt has at least one token, and fits into the cells.
     pub(crate) fn submit(&mut self, job: JobId, prompt: Vec<u32>, key: Option<String>) {
         debug_assert!(!prompt.is_empty() && prompt.len() < self.limits.cells);
         let queued = Job {
@@ -151,7 +138,7 @@ impl Schedule {
         self.queue.push_back(job);
     }
 
-    /// Takes an answer out, because it is over or nobody wants it. What its slot has read stays.
+    /// Removes an answer, because it is complete or cancelled. Its slot keeps the KV cache.
     pub(crate) fn end(&mut self, job: JobId) {
         let Some(gone) = self.jobs.remove(&job) else { return };
         match gone.place {
@@ -161,7 +148,7 @@ impl Schedule {
         }
     }
 
-    /// Takes out an answer whose memory is in doubt.
+    /// Removes an answer whose KV cache is unreliable.
     pub(crate) fn spoil(&mut self, job: JobId) -> Option<Order> {
         let place = self.jobs.get(&job).map(|job| job.place);
         self.end(job);
@@ -170,19 +157,19 @@ impl Schedule {
         Some(Order::Cut { slot, keep: 0 })
     }
 
-    /// Adds what the model said to an answer, to be read by it in the next batch.
+    /// Appends generated tokens to an answer, to be evaluated in the next batch.
     pub(crate) fn say(&mut self, job: JobId, tokens: &[u32]) {
         if let Some(job) = self.jobs.get_mut(&job) {
             job.tokens.extend_from_slice(tokens);
         }
     }
 
-    /// Returns all tokens of an answer: the prompt, and what was said.
+    /// Returns all tokens of an answer: the prompt, and what was generated.
     pub(crate) fn tokens(&self, job: JobId) -> &[u32] {
         self.jobs.get(&job).map_or(&[], |job| &job.tokens)
     }
 
-    /// Notes whether the reader of an answer has room for more. Until it has, no work is done for it.
+    /// Records whether the reader of an answer has room. Without room, no work is done for it.
     pub(crate) fn pause(&mut self, id: JobId, paused: bool) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.paused = paused;
@@ -192,7 +179,7 @@ impl Schedule {
         }
     }
 
-    /// Takes the slot of a paused answer away, for somebody who waits. It queues again when its reader reads.
+    /// Takes the slot of a paused answer away for a queued one. It is queued again when its reader reads.
     pub(crate) fn park(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let Place::Slot(slot) = job.place else { return };
@@ -212,7 +199,7 @@ impl Schedule {
         self.slots.iter().filter(|slot| slot.job.is_some()).count()
     }
 
-    /// Gives free slots to those who wait longest.
+    /// Gives free slots to the answers that have waited longest.
     pub(crate) fn admit(&mut self, orders: &mut Vec<Order>) {
         while let Some(&id) = self.queue.front() {
             let Some(slot) = self.seat(id) else { break };
@@ -221,10 +208,10 @@ impl Schedule {
         }
     }
 
-    /// Makes the next batch: one token of each answer that is being said, then prompts, `budget` in all.
+    /// Plans the next batch: one token of each answer being generated, then prompts, up to `budget` tokens.
     ///
-    /// Before the next one comes [`Schedule::decoded`] or [`Schedule::aborted`] with all of it, or [`Schedule::spoil`] with
-    /// everybody in it.
+    /// Before the next call comes [`Schedule::decoded`] or [`Schedule::aborted`] with the whole plan, or
+    /// [`Schedule::spoil`] with every answer in it.
     pub(crate) fn plan(&mut self, budget: usize, orders: &mut Vec<Order>) -> Vec<Stretch> {
         self.turn = self.turn.wrapping_add(1);
         let count = self.slots.len();
@@ -236,7 +223,7 @@ impl Schedule {
             }
         }
         let (said, prompts): (Vec<_>, Vec<_>) = ready.into_iter().partition(|rest| rest.count == 1);
-        // Prompts always get on, however many answers there are.
+        // Prompts always make progress, however many answers there are.
         let mut left = budget.saturating_sub(said.len()).max(BUDGET_MIN.min(budget));
         let mut plan = said;
         for mut rest in prompts {
@@ -254,17 +241,17 @@ impl Schedule {
         plan
     }
 
-    /// Returns how many tokens of a batch nobody may want before it is given up.
+    /// Returns how many tokens of a batch must be unwanted before it is aborted.
     ///
-    /// All of them; or so many that the rest, which has to be read again, is a small part of it. That happens to others
-    /// only once in a row, so that they get on whoever comes and leaves.
+    /// All of them; or so many that the rest, which has to be evaluated again, is a small part. That happens
+    /// to others only once in a row, so that they make progress whoever comes and goes.
     pub(crate) fn unwanted_min(&self, plan: &[Stretch]) -> usize {
         let all: usize = plan.iter().map(|stretch| stretch.count).sum();
         let spare = if self.limits.rewind && !self.aborted { all / AGAIN_PART } else { 0 };
         all - spare
     }
 
-    /// Notes that a batch was given up. Whoever still wants their part of it has it read again.
+    /// Records that a batch was aborted. Its remaining answers are evaluated again.
     pub(crate) fn aborted(&mut self, plan: &[Stretch], orders: &mut Vec<Order>) {
         self.aborted = true;
         for stretch in plan {
@@ -277,7 +264,7 @@ impl Schedule {
         }
     }
 
-    /// Notes that a batch is in memory.
+    /// Records that a batch is in the KV cache.
     pub(crate) fn decoded(&mut self, plan: &[Stretch]) {
         self.clock += 1;
         self.aborted = false;
@@ -290,7 +277,7 @@ impl Schedule {
         }
     }
 
-    /// Returns what an answer in a slot still has to read, if it can go on.
+    /// Returns what an answer in a slot still has to evaluate, if it can continue.
     fn rest(&self, slot: usize) -> Option<Stretch> {
         let id = self.slots[slot].job?;
         let job = &self.jobs[&id];
@@ -300,7 +287,7 @@ impl Schedule {
         (!job.paused && count > 0).then_some(stretch)
     }
 
-    /// Chooses a slot for an answer, if there is one, and cells for what it has to read.
+    /// Chooses a slot for an answer, if one is available with enough cells.
     fn seat(&self, id: JobId) -> Option<usize> {
         let job = &self.jobs[&id];
         let busy: usize = self
@@ -315,7 +302,7 @@ impl Schedule {
         let idle = || (0..self.slots.len()).filter(|&slot| self.slots[slot].job.is_none());
         let mine = idle().filter(|&slot| {
             let slot = &self.slots[slot];
-            // Without a key, a slot is taken for the same thread if most of what it has is asked for again.
+            // Without a key, a slot belongs to the same thread if most of its tokens match.
             let shared = common(&slot.tokens, &job.tokens);
             let goes_on = job.key.is_none() && shared > 0 && shared * 2 >= slot.tokens.len();
             slot.key == job.key && (job.key.is_some() || goes_on)
@@ -324,7 +311,7 @@ impl Schedule {
         best.or_else(|| idle().min_by_key(|&slot| self.oldness(slot)))
     }
 
-    /// Puts an answer into a slot that is free, with as much of its prompt as any slot has.
+    /// Puts an answer into a free slot, with the longest cached prefix of any slot.
     fn occupy(&mut self, id: JobId, slot: usize, orders: &mut Vec<Order>) {
         let own = self.usable(slot, &self.jobs[&id]);
         if !self.adopt(id, slot, own, orders) && self.slots[slot].tokens.len() > own {
@@ -340,7 +327,7 @@ impl Schedule {
         place.key.clone_from(&job.key);
     }
 
-    /// Copies what another slot has of an answer, if that is more than its own `have` tokens.
+    /// Copies another slot's prefix of an answer, if that is longer than its own `have` tokens.
     fn adopt(&mut self, id: JobId, slot: usize, have: usize, orders: &mut Vec<Order>) -> bool {
         let job = &self.jobs[&id];
         let others = (0..self.slots.len()).filter(|&other| other != slot && self.limits.rewind);
@@ -354,7 +341,7 @@ impl Schedule {
         true
     }
 
-    /// Looks for an answer that is about to read what this one has to read, too, beyond `have` tokens.
+    /// Finds an answer that is about to evaluate the same tokens beyond `have`.
     fn leader(&self, id: JobId, have: usize) -> Option<Leader> {
         let job = &self.jobs[&id];
         let wanted = &job.tokens[..job.tokens.len() - 1];
@@ -366,9 +353,9 @@ impl Schedule {
             .max_by_key(|leader| leader.tokens)
     }
 
-    /// Returns whether an answer waits for its leader; takes over what that one has read if it need not any more.
+    /// Tells whether an answer waits for its leader; copies the leader's prefix once it need not wait.
     ///
-    /// Leaders came earlier, and whoever sleeps leads nobody: somebody always reads.
+    /// Leaders came earlier, and a paused answer leads nobody, so some answer always makes progress.
     fn waits(&mut self, slot: usize, orders: &mut Vec<Order>) -> bool {
         let Some(id) = self.slots[slot].job else { return false };
         let Some(leader) = self.jobs[&id].leader else { return false };
@@ -386,22 +373,23 @@ impl Schedule {
         false
     }
 
-    /// Returns how much of an answer a slot has read. The last token is always read again, for what follows.
+    /// Returns how many cached tokens of a slot an answer can use. The last token is always evaluated again,
+    /// for its logits.
     fn usable(&self, slot: usize, job: &Job) -> usize {
         let has = &self.slots[slot].tokens;
         let shared = common(has, &job.tokens[..job.tokens.len() - 1]);
         if self.limits.rewind || shared == has.len() { shared } else { 0 }
     }
 
-    /// Orders slots by who can best be done without: empty ones, then the longest unused.
+    /// Orders slots for eviction: empty ones, then the least recently used.
     fn oldness(&self, slot: usize) -> (bool, u64) {
         (!self.slots[slot].tokens.is_empty(), self.slots[slot].used)
     }
 
-    /// Makes cells free for a batch: of idle slots, then of answers that sleep, then of the youngest.
+    /// Frees cells for a batch: from idle slots, then from paused answers, then from the youngest.
     fn make_room(&mut self, plan: &mut Vec<Stretch>, orders: &mut Vec<Order>) {
         loop {
-            // What slots share is counted for each of them: too much, never too little.
+            // Shared cells are counted for each slot: an overestimate, never an underestimate.
             let used: usize = self.slots.iter().map(|slot| slot.tokens.len()).sum();
             let wanted: usize = plan.iter().map(|stretch| stretch.count).sum();
             if used + wanted <= self.limits.cells {
@@ -420,7 +408,7 @@ impl Schedule {
         }
     }
 
-    /// Sends an answer back to the head of the queue, but never the oldest, which so comes to its end.
+    /// Sends an answer back to the head of the queue, but never the oldest, so that it can finish.
     fn preempt(&mut self, plan: &mut Vec<Stretch>) -> Option<usize> {
         let seated = self.slots.iter().enumerate().filter_map(|(slot, at)| Some((at.job?, slot)));
         let mut seated: Vec<_> = seated
@@ -447,31 +435,31 @@ impl Schedule {
     }
 }
 
-/// How many tokens of prompts a batch has, so that no batch takes long: those whose answers are in it, too, wait for it.
+/// Limits the prompt tokens of a batch, so that no batch takes long: answers in the same batch wait for it.
 ///
-/// On a busy machine batches of the same size take now so long, now three times as long; so the slowest of the last ones
-/// counts. On an idle one they are all alike.
+/// On a busy machine the time of equal batches varies by a factor of three, so the slowest of the recent ones
+/// counts. On an idle machine they are all alike.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     budget: usize,
-    /// Seconds that a token took in each of the last batches, the newest at the end.
+    /// Seconds per token of the recent batches, the newest last.
     recent: [f64; RECENT],
 }
 
 impl Pace {
-    /// Begins carefully.
+    /// Starts conservatively.
     pub(crate) fn new() -> Self {
         Self { budget: BUDGET_FIRST, recent: [0.0; RECENT] }
     }
 
-    /// Returns how many tokens the next batch should have at most.
+    /// Returns the token limit of the next batch.
     pub(crate) fn budget(self) -> usize {
         self.budget
     }
 
-    /// Learns from a batch: slower at once, faster by and by.
+    /// Learns from a batch: slows down immediately, speeds up gradually.
     pub(crate) fn measured(&mut self, tokens: usize, seconds: f64) {
-        // A few tokens take as long as one; there is nothing to learn from them.
+        // A few tokens take as long as one, so they tell nothing.
         if tokens < BUDGET_MIN || seconds <= 0.0 {
             return;
         }
@@ -483,25 +471,25 @@ impl Pace {
     }
 }
 
-/// Returns how many tokens two texts begin with alike.
+/// Returns the length of the common prefix.
 fn common(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The most tokens that are decoded at once; the model's work space is made for it.
+/// Most tokens decoded at once; compute buffers are allocated for it.
 pub(crate) const BATCH_TOKENS_MAX: usize = 256;
-/// How long a batch should take at most.
+/// Target for the duration of a batch.
 const BATCH_SECONDS: f64 = 0.05;
-/// A batch that nobody wants is given up if no more than this part of it has to be read again for others.
+/// An unwanted batch is aborted if at most one part in this many has to be evaluated again for others.
 const AGAIN_PART: usize = 8;
 const BUDGET_FIRST: usize = 32;
-/// Batches that are remembered: about half a second.
+/// How many batches are considered: about half a second.
 const RECENT: usize = 8;
-/// Below this, reading a prompt is no faster than saying it.
+/// Below this, prompt evaluation is no faster than generation.
 const BUDGET_MIN: usize = 8;
-/// So many tokens that another answer is about to read, too, are worth waiting for.
+/// Shared prefix length that is worth waiting for.
 const SHARED_MIN: usize = 16;
-/// Cells that must be left when an answer begins beside others, so that it is not sent away at once.
+/// Cells that must be free when an answer starts next to others, so that it is not preempted immediately.
 const CELLS_SPARE: usize = 32;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The engine as the server sees it: loaded, asked, dropped.
+//! The engine's public interface: load, start answers, drop.
 
 use std::fmt;
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::{LoadError, Options};
 use crate::engine::{Ended, Engine, Generation, Job, Stats, Step, Workings};
 use crate::gguf;
 
-/// A model in memory, run by llama.cpp. To drop it ends all its answers.
+/// A loaded model, run by llama.cpp. Dropping it ends all its answers.
 pub struct Llama {
     facts: Facts,
     context_tokens: u32,
@@ -33,14 +33,14 @@ pub struct Llama {
     vocabulary: Arc<Vocabulary>,
     grammars: Grammars,
     counters: Arc<Counters>,
-    /// Taken when it is dropped.
+    /// Taken on drop.
     running: Option<(Sender<Box<Answer>>, JoinHandle<()>)>,
 }
 
-/// What the engine's thread counts.
+/// Counters of the engine's thread.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Answers that were accepted and are not over.
+    /// Answers that were accepted and are not finished.
     pub(crate) in_flight: AtomicUsize,
     pub(crate) running: AtomicUsize,
     pub(crate) prompt_tokens: AtomicU64,
@@ -57,9 +57,10 @@ impl fmt::Debug for Llama {
 }
 
 impl Llama {
-    /// Loads a model. `progress` is called with how much of it is done, from 0 to 1.
+    /// Loads a model. `progress` is called with the progress from 0 to 1.
     ///
-    /// The file is mapped, and checked before llama.cpp sees it. This takes a while: not for async code.
+    /// The file is mapped, and checked before llama.cpp sees it. This blocks for a while, so do not call it
+    /// from async code.
     ///
     /// # Errors
     ///
@@ -74,7 +75,7 @@ impl Llama {
         let mut facts = header.facts;
         let failed =
             |reason: String| LoadError::Failed { architecture: facts.architecture.clone(), reason };
-        // These answer no prompts; llama.cpp would load them all the same.
+        // These are not text models; llama.cpp would load them all the same.
         if let Some(kind) = OTHER_KINDS.iter().find(|kind| facts.architecture.contains(**kind)) {
             return Err(failed(format!("models of the kind `{kind}` do not write text")));
         }
@@ -97,7 +98,7 @@ impl Llama {
             .name("engine".to_owned())
             .spawn(move || worker::run(order, &events, &queue))
             .map_err(|error| failed(error.to_string()))?;
-        // While the other thread makes the memory, this one prepares the vocabulary.
+        // While the other thread allocates the KV cache, this one prepares the vocabulary.
         let (model, vocabulary, grammars) = loop {
             match loading.recv() {
                 Ok(Loading::Progress(share)) => progress(share),
@@ -156,7 +157,7 @@ impl Llama {
         Ok(())
     }
 
-    /// Counts an answer in, if there is room.
+    /// Counts an answer, if there is room in the queue.
     fn enter(&self) -> Result<(), Refusal> {
         let before = self.counters.in_flight.fetch_add(1, Ordering::Relaxed);
         if before >= self.in_flight_max {
@@ -199,7 +200,7 @@ impl Engine for Llama {
         go_on: &(dyn Fn() -> bool + Sync),
     ) -> Result<Generation, Refusal> {
         self.check(&job)?;
-        // Before a grammar is read, so that whoever floods us is refused cheaply.
+        // Before a grammar is compiled, so that floods are refused cheaply.
         self.enter()?;
         let read = |text: &str| self.grammars.read(text, trials, go_on);
         let grammar = job.grammar.as_deref().map(read).transpose();
@@ -225,7 +226,7 @@ impl Engine for Llama {
         };
         let sent = self.running.as_ref().map(|(answers, _)| answers.send(Box::new(answer)));
         if let Some(Err(mpsc::SendError(answer))) = sent {
-            // The thread is gone, which is our own fault; whoever asked learns it in the usual way.
+            // The thread is gone, which is our own bug; the client learns it in the usual way.
             self.leave();
             let _ = answer.steps.try_send(Step::Ended(Ended::Failed(UNEXPECTED.to_owned())));
         }
@@ -255,13 +256,13 @@ impl Drop for Llama {
     fn drop(&mut self) {
         if let Some((answers, thread)) = self.running.take() {
             drop(answers);
-            // It panicked, or it is done: either way it is over.
+            // Whether it panicked or finished, it is over.
             let _ = thread.join();
         }
     }
 }
 
-/// Makes sure of what llama.cpp is built for: it would end the process at its first such instruction.
+/// Checks the processor features that llama.cpp was built for: without them the process would be killed.
 fn check_processor() -> Result<(), LoadError> {
     #[cfg(target_arch = "x86_64")]
     for (found, missing) in [
@@ -277,14 +278,14 @@ fn check_processor() -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Names llama.cpp, what of the processor it was built for, and our own kernels in it, as the build has them.
+/// Describes llama.cpp, the processor features it was built for, and our kernels, as recorded by the build.
 fn kernels() -> String {
     let processor = if cfg!(target_arch = "x86_64") { "avx2 fma f16c bmi2" } else { "generic" };
     let own = option_env!("GGML_HEDDLE_KERNELS").map(|sum| format!(", heddle {sum}"));
     format!("llama.cpp cpu {processor}{}", own.unwrap_or_default())
 }
 
-/// Steps that a reader may leave unread before its answer is paused.
+/// How many steps a reader may leave unread before its answer is paused.
 const STEPS_MAX: usize = 256;
 const OTHER_KINDS: [&str; 6] = ["bert", "embed", "encoder", "clip", "tokenizer", "t5"];
 const SESSIONS_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! The tokens of a model: what they stand for, which are special, and how text is made of them.
+//! The vocabulary of a model: bytes of tokens, special tokens, and tokenization.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -7,10 +7,9 @@ use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
 use prompt::{Piece, Token};
 
-/// What is known of each token.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
-    /// What all tokens stand for, one after the other.
+    /// The bytes of all tokens, concatenated.
     bytes: Vec<u8>,
     tokens: Vec<Entry>,
     specials: Specials,
@@ -24,7 +23,7 @@ struct Entry {
 }
 
 impl Vocabulary {
-    /// Reads the vocabulary of a model; `specials` are those that its file calls so.
+    /// Reads the vocabulary of a model; `specials` are those named by its file.
     pub(crate) fn new(model: &LlamaModel, specials: &[String]) -> Self {
         let vocab = model.vocab();
         let mut specials: HashMap<&str, Option<u32>> =
@@ -33,9 +32,9 @@ impl Vocabulary {
         for token in vocab.tokens() {
             let piece = vocab.token_to_piece(token, true, None);
             let id = token.0.unsigned_abs();
-            // llama.cpp takes some marks of gpt-oss for text, so its word alone is not enough.
+            // llama.cpp treats some marks of gpt-oss as text, so it is not authoritative.
             let named = std::str::from_utf8(&piece).ok().and_then(|name| specials.get_mut(name));
-            // And it takes some for marks that their file calls text.
+            // And it treats some tokens as marks that their file declares as text.
             let ends_answer = vocab.is_eog(token);
             let special = named.is_some() || vocab.is_control(token) || ends_answer;
             match (named, std::str::from_utf8(&piece)) {
@@ -53,17 +52,15 @@ impl Vocabulary {
         Self { bytes, tokens, specials: Specials::new(more) }
     }
 
-    /// Returns the names of all special tokens.
     pub(crate) fn specials(&self) -> impl Iterator<Item = String> {
         self.specials.ids.keys().cloned()
     }
 
-    /// Returns how many tokens there are.
     pub(crate) fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Returns what a token stands for; nothing, if there is none of that number.
+    /// Returns the bytes of a token; empty if the id does not exist.
     pub(crate) fn token(&self, id: u32) -> Token<'_> {
         let index = id as usize;
         let Some(entry) = self.tokens.get(index) else {
@@ -74,17 +71,15 @@ impl Vocabulary {
         Token { id, bytes, special: entry.special }
     }
 
-    /// Returns whether a token ends an answer.
     pub(crate) fn ends_answer(&self, id: u32) -> bool {
         self.tokens.get(id as usize).is_some_and(|entry| entry.ends_answer)
     }
 
-    /// Returns the tokens that end an answer.
     pub(crate) fn ends(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.tokens).filter(|(_, entry)| entry.ends_answer).map(|(id, _)| id)
     }
 
-    /// Makes tokens of a prompt, for as long as `go_on` says so.
+    /// Tokenizes a prompt while `go_on` returns true.
     pub(crate) fn tokenise(
         &self,
         model: &LlamaModel,
@@ -128,18 +123,18 @@ impl Vocabulary {
     }
 }
 
-/// Letters of a kind in a row; no word of any language has as many.
+/// Longest run of characters of one class; no word in any language is as long.
 const RUN_MAX: usize = 512;
-/// Bytes that are given to llama.cpp at once.
+/// How many bytes are passed to llama.cpp at once.
 const PART_BYTES_MAX: usize = 256 * 1024;
 
-/// The names of special tokens, to be found in text.
+/// The names of special tokens, indexed for searching.
 #[derive(Debug)]
 struct Specials {
     ids: HashMap<String, u32>,
     /// By their first byte.
     names: HashMap<u8, Vec<String>>,
-    /// The bytes of the longest name.
+    /// Length of the longest name, in bytes.
     longest: usize,
 }
 
@@ -155,12 +150,12 @@ impl Specials {
         Self { ids, names, longest }
     }
 
-    /// Hands out a text in parts that are not too long, and in which no run of letters, of digits, of blanks or of
-    /// other signs is.
+    /// Splits a text into parts of limited length, without long runs of letters, digits, blanks or other
+    /// characters.
     ///
-    /// For many models llama.cpp cuts words with regular expressions of a library that calls itself once for
-    /// every letter of a run: some thousands of them are the end of the process. And what it takes in at once it
-    /// takes fifty times the memory for, and cannot be stopped in.
+    /// For many models, llama.cpp splits words with a regex library that recurses once per character of a
+    /// run: a few thousand overflow the stack. It also needs fifty times the memory of what it is given at
+    /// once, and cannot be interrupted.
     fn runs<'a>(
         &self,
         text: &'a str,
@@ -176,7 +171,7 @@ impl Specials {
             let changes = now != before;
             count = if changes { 1 } else { count + 1 };
             before = now;
-            // Words end before blanks for every tokeniser; where there are none, anywhere.
+            // For every tokenizer words end before blanks; without blanks, split anywhere.
             let bytes = at - start;
             let is_full = changes
                 && (bytes >= PART_BYTES_MAX || bytes >= PART_BYTES_MAX / 2 && letter == ' ');
@@ -198,10 +193,10 @@ impl Specials {
         })
     }
 
-    /// Hands out a text in parts none of which has the name of a special token in it.
+    /// Splits a text into parts that do not contain the name of a special token.
     ///
-    /// llama.cpp makes tokens of some names whether they are wanted or not, so each that is
-    /// found is cut after its first letter.
+    /// llama.cpp turns some names into tokens whether they are wanted or not, so each name is split after its
+    /// first character.
     fn apart<'a>(
         &self,
         text: &'a str,
@@ -248,7 +243,7 @@ mod tests {
         check(&format!("a {}", "=".repeat(600)), &[514, 88]);
         check(&"ab ".repeat(1000), &[3000]);
         check(&" \t\n".repeat(200), &[512, 88]);
-        // Long texts are cut before a blank if there is one.
+        // Long texts are split before a blank, if there is one.
         check(&"ab ".repeat(60_000), &[131_072, 48_928]);
         check(&"a=".repeat(150_000), &[262_144, 37_856]);
         // Not in the middle of a name.

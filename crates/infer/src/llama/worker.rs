@@ -1,8 +1,8 @@
-//! The thread that owns the model's memory.
+//! The thread that owns the KV cache.
 //!
-//! It never waits for a reader: one that does not read is paused, and loses its slot to others after a
-//! while. Whoever lets go of a generation is noticed before the next batch, and in the middle of one that is for nobody
-//! else, which is then given up.
+//! It never blocks on a reader: one that does not read is paused, and after a while loses its slot to others.
+//! A dropped generation is noticed before the next batch, and during a batch that no other answer needs,
+//! which is then aborted.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -40,20 +40,17 @@ pub(crate) struct Order {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// What is told of while loading.
+/// Progress of loading.
 #[derive(Debug)]
 pub(crate) enum Loading {
-    /// So much of the weights is there, from 0 to 1.
+    /// Fraction of the weights, from 0 to 1.
     Progress(f32),
-    /// The model is there; its memory is being made.
+    /// The weights are loaded; the KV cache is being allocated.
     Loaded(Arc<LlamaModel>),
-    /// Answers are made now.
     Ready,
-    /// It did not work.
     Failed(String),
 }
 
-/// An answer that is to be made.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) prompt: Vec<u32>,
@@ -65,10 +62,10 @@ pub(crate) struct Answer {
     pub(crate) steps: mpsc::Sender<Step>,
 }
 
-/// Loads a model and makes answers until nobody can ask for more.
+/// Loads a model and generates answers until the queue is closed.
 pub(crate) fn run(order: Order, events: &Sender<Loading>, queue: &Receiver<Box<Answer>>) {
     let tell = |event| {
-        // Whoever waits for it may have given up.
+        // The receiver may have given up.
         let _ = events.send(event);
     };
     let (backend, model) = match load(&order, events) {
@@ -84,7 +81,7 @@ pub(crate) fn run(order: Order, events: &Sender<Loading>, queue: &Receiver<Box<A
         .with_n_ubatch(BATCH_TOKENS_MAX as u32)
         .with_n_threads(threads)
         .with_n_threads_batch(threads)
-        // One store for all, and all of it kept, so that what was read can be cut and shared anywhere.
+        // A unified cache that keeps everything, so that prefixes can be truncated and shared.
         .with_kv_unified(true)
         .with_swa_full(true)
         .with_no_perf(true);
@@ -127,7 +124,7 @@ fn load(
     Ok((backend, Arc::new(model)))
 }
 
-/// Starts llama.cpp, once. What it logs is not ours to print.
+/// Initializes llama.cpp, once. Its log output is discarded.
 fn backend() -> Result<&'static LlamaBackend, String> {
     static BACKEND: OnceLock<Result<LlamaBackend, String>> = OnceLock::new();
     let backend = BACKEND.get_or_init(|| {
@@ -150,7 +147,7 @@ struct Worker<'m> {
     idle: bool,
 }
 
-/// An answer in the making.
+/// An answer being generated.
 struct Making {
     grammar: Option<Grammar>,
     sampler: Sampler,
@@ -188,13 +185,13 @@ impl Worker<'_> {
         }
     }
 
-    /// Takes in what is asked for; false if nobody can ask any more.
+    /// Accepts new answers; returns false once the queue is closed.
     fn take(&mut self, queue: &Receiver<Box<Answer>>) -> bool {
         if self.answers.is_empty() {
             let Ok(answer) = queue.recv() else { return false };
             self.accept(answer);
         } else if self.idle {
-            // All readers sleep. There is no one thing to wait for.
+            // All readers are asleep, and there is no single event to wait for.
             match queue.recv_timeout(READERS_EVERY) {
                 Ok(answer) => self.accept(answer),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -218,7 +215,7 @@ impl Worker<'_> {
         self.next += 1;
     }
 
-    /// Ends what nobody reads any more, and pauses what nobody reads now.
+    /// Ends answers whose reader is gone, and pauses those whose reader does not read.
     fn look_after_readers(&mut self) {
         let gone: Vec<JobId> = self
             .answers
@@ -232,7 +229,7 @@ impl Worker<'_> {
         }
         let now = Instant::now();
         for (&job, making) in &mut self.answers {
-            // The most that a batch can bring, and the end.
+            // The most that a batch can produce, plus the end.
             let asleep = making.steps.capacity() < FORCED_MAX + 2;
             let since = if asleep { making.asleep.or(Some(now)) } else { None };
             if making.asleep.is_some() != asleep {
@@ -259,7 +256,7 @@ impl Worker<'_> {
         done.expect("slots and positions are small numbers");
     }
 
-    /// Has a batch read, and goes on with those that were read to the end.
+    /// Decodes a batch, and continues the answers that were evaluated to their end.
     fn decode(&mut self, plan: &[Stretch]) {
         self.batch.clear();
         let mut ends = Vec::new();
@@ -306,7 +303,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Finds out, again and again while a batch is read, whether those who wanted it are gone.
+    /// Returns a callback that checks during a batch whether its clients are gone.
     fn is_unwanted(&self, plan: &[Stretch]) -> impl Fn() -> bool + 'static {
         let unwanted_min = self.schedule.unwanted_min(plan);
         let reader = |stretch: &Stretch| {
@@ -319,7 +316,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Says the next tokens of an answer.
+    /// Generates the next tokens of an answer.
     fn go_on(&mut self, job: JobId, row: i32) {
         let Some(making) = self.answers.get_mut(&job) else { return };
         let (said, ended) = making.go_on(self.context.get_logits_ith(row));
@@ -333,7 +330,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Tells a reader something. There is room for it, or the reader is gone.
+    /// Sends a step to a reader. There is room for it, or the reader is gone.
     fn tell(&self, job: JobId, step: Step) {
         if let Some(making) = self.answers.get(&job) {
             let told = making.steps.try_send(step);
@@ -356,7 +353,7 @@ impl Worker<'_> {
 }
 
 impl Making {
-    /// Returns what comes next, and whether that is the end.
+    /// Returns the next tokens, and whether they end the answer.
     fn go_on(&mut self, logits: &[f32]) -> (Vec<u32>, Option<Ended>) {
         if self.tokens_left == 0 {
             return (Vec::new(), Some(Ended::Length));
@@ -391,9 +388,9 @@ impl Making {
     }
 }
 
-/// What llama.cpp returns for a batch that it was told to give up.
+/// What llama.cpp returns for an aborted batch.
 const ABORTED: i32 = 2;
-/// How often readers are looked after while all of them sleep.
+/// How often readers are checked while all of them are asleep.
 const READERS_EVERY: Duration = Duration::from_millis(5);
 /// How long a reader may sleep while others wait for its slot.
 const SLEEP_MAX: Duration = Duration::from_secs(1);

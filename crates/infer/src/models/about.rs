@@ -1,4 +1,4 @@
-//! What the file of a model says about it, for people.
+//! Describes a model file for people.
 
 use serde::Serialize;
 
@@ -6,39 +6,34 @@ use crate::gguf::{self, GgufError};
 use crate::models::Model;
 use crate::template_guard;
 
-/// What a model is.
+/// A description of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct About {
-    /// Its architecture.
     pub architecture: String,
-    /// What its makers call it.
+    /// The name its authors gave it.
     pub title: Option<String>,
-    /// How many weights it has.
     pub parameters: u64,
-    /// How many tokens it looks at.
     pub context_tokens: u32,
-    /// How it is spoken to.
+    /// How prompts are rendered.
     pub family: String,
-    /// Whether it has a template for conversations, and whether that knows tools.
+    /// Whether it has a chat template, and whether that supports tools.
     pub template: Template,
-    /// About how much memory it takes with all of its context: the file and what is remembered of tokens.
+    /// Approximate memory with the full context: the file and the KV cache.
     pub memory_bytes: u64,
 }
 
-/// What a template can do.
+/// What a chat template supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Template {
-    /// There is none.
     None,
-    /// It knows conversations.
+    /// Conversations only.
     Plain,
-    /// It knows tools, too.
+    /// Tools, too.
     Tools,
 }
 
 impl Template {
-    /// Says it in words.
     pub fn describe(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -48,7 +43,7 @@ impl Template {
     }
 }
 
-/// Reads what a model's file says.
+/// Reads the header of a model's file.
 pub fn about(model: &Model) -> Result<About, GgufError> {
     let gguf::Header { facts, shape } = gguf::open(&model.path)?;
     let template = match &facts.template {
@@ -68,7 +63,7 @@ pub fn about(model: &Model) -> Result<About, GgufError> {
     })
 }
 
-/// Says how a model is spoken to, or why it cannot be.
+/// Returns how a model is prompted, or why it cannot be.
 fn family(facts: &prompt::Facts, name: &str) -> String {
     let new = || prompt::model::Model::new(facts.clone(), prompt::model::ModelOptions::default());
     match template_guard::watched(name, new) {

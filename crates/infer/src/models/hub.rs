@@ -1,7 +1,7 @@
-//! A hub of models, as Hugging Face's: which files a repository has, how big they are, and their bytes.
+//! A model hub such as Hugging Face: lists the files of a repository, their sizes, and downloads them.
 //!
-//! One attempt at a time: whether to try again is decided in [`super::pull`]. Redirects are followed here and not
-//! by the HTTP client, because the user's token is for the hub and for nobody it sends us to.
+//! One attempt at a time: retries are decided in [`super::pull`]. Redirects are followed here instead of by
+//! the HTTP client, because the user's token is for the hub and not for the hosts it redirects to.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -14,10 +14,9 @@ use reqwest::{Client, Method, Response, Url};
 use serde::Deserialize;
 use stdx::Redacted;
 
-/// Where the hub is unless the user says otherwise.
+/// Default URL of the hub.
 pub const ENDPOINT: &str = "https://huggingface.co";
 
-/// A hub.
 #[derive(Debug)]
 pub struct Hub {
     http: Client,
@@ -26,76 +25,52 @@ pub struct Hub {
     idle: Duration,
 }
 
-/// What is said about a file before it is sent.
+/// Metadata of a file before it is downloaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Its size.
     pub bytes: u64,
-    /// Its SHA-256, if the hub knows.
+    /// Its SHA-256, if the hub provides it.
     pub sha256: Option<String>,
-    /// What changes when it does.
     pub etag: Option<String>,
-    /// The state of the repository that it is of.
+    /// The commit of the repository.
     pub commit: Option<String>,
 }
 
-/// The hub did not give what it was asked for.
+/// Why a request to the hub failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
-    /// It could not be reached, or the connection broke: later it may work.
+    /// It is unreachable, or the connection broke: a retry may help.
     #[error(
         "{host} could not be reached, or the connection broke: {why}; check the network, HTTPS_PROXY and HF_ENDPOINT"
     )]
-    Unreachable {
-        /// The host.
-        host: String,
-        /// Why.
-        why: String,
-    },
-    /// It has trouble, or wants us to wait.
+    Unreachable { host: String, why: String },
+    /// It has a temporary problem, or asks us to wait.
     #[error("{host} is busy (status {status})")]
-    Busy {
-        /// The host.
-        host: String,
-        /// What it answered.
-        status: u16,
-        /// How long it wants us to wait.
-        retry_after: Option<Duration>,
-    },
-    /// There is no such thing, as far as we are told.
+    Busy { host: String, status: u16, retry_after: Option<Duration> },
+    /// It does not exist, or is not accessible.
     #[error(
         "{what} is not there, or not for everybody (status {status}): check the name; for a private or \
              gated repository accept its terms on its page and set HF_TOKEN"
     )]
-    Missing {
-        /// What was asked for.
-        what: String,
-        /// What it answered.
-        status: u16,
-    },
-    /// The answer makes no sense.
+    Missing { what: String, status: u16 },
+    /// The response is invalid.
     #[error("{host} does not answer as a hub of models does: {why}; check HF_ENDPOINT")]
-    Odd {
-        /// The host.
-        host: String,
-        /// What is odd.
-        why: String,
-    },
-    /// The address of the hub is not one.
+    Odd { host: String, why: String },
+    /// The URL of the hub is invalid.
     #[error("`{0}` is not the address of a hub: write it as in {ENDPOINT}")]
     Endpoint(String),
 }
 
 impl HubError {
-    /// Tells whether it may work later.
+    /// Tells whether a retry may help.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Busy { .. })
     }
 }
 
 impl Hub {
-    /// Makes a hub; `http` must not follow redirects.
+    /// Creates a hub; `http` must not follow redirects.
     pub fn new(http: Client, endpoint: &str, token: Option<&Redacted>) -> Result<Self, HubError> {
         let bad = || HubError::Endpoint(endpoint.to_owned());
         let endpoint = Url::parse(endpoint.trim_end_matches('/')).map_err(|_| bad())?;
@@ -111,13 +86,13 @@ impl Hub {
         Ok(Self { http, endpoint, token, idle: IDLE })
     }
 
-    /// Sets how long the hub may be silent.
+    /// Sets the idle timeout.
     #[must_use]
     pub fn with_patience(self, idle: Duration) -> Self {
         Self { idle, ..self }
     }
 
-    /// Returns how long the hub may be silent.
+    /// Returns the idle timeout.
     pub(super) fn idle(&self) -> Duration {
         self.idle
     }
@@ -143,11 +118,11 @@ impl Hub {
         Err(unexpected(&url, "its list of files does not end".to_owned()))
     }
 
-    /// Asks what a file is.
+    /// Fetches the metadata of a file.
     pub async fn head(&self, repository: &str, file: &str) -> Result<Head, HubError> {
         let url = self.file(repository, "main", file)?;
         let response = self.send(Method::HEAD, url.clone(), &HeaderMap::new()).await?;
-        // The hub itself says what it then sends us elsewhere for.
+        // The hub itself describes the file that it then redirects to.
         let linked = response.headers().contains_key(&LINKED_ETAG);
         let response = if linked && response.status().is_redirection() {
             response
@@ -168,7 +143,7 @@ impl Hub {
         })
     }
 
-    /// Asks for the bytes of a file, from one on. The status is the caller's to look at.
+    /// Requests the bytes of a file, starting at an offset. The caller checks the status.
     pub(super) async fn get(
         &self,
         (repository, revision, file): (&str, &str, &str),
@@ -191,7 +166,7 @@ impl Hub {
         Url::parse(&text).map_err(|_| HubError::Endpoint(text))
     }
 
-    /// Sends a request and follows redirects; a HEAD only until somebody says what the file is.
+    /// Sends a request and follows redirects; for HEAD only until a response describes the file.
     async fn send(
         &self,
         method: Method,
@@ -243,7 +218,7 @@ impl Hub {
     }
 }
 
-/// A line of the list of files.
+/// An entry of the file list.
 #[derive(Debug, Deserialize)]
 struct Entry {
     #[serde(rename = "type", default)]
@@ -252,7 +227,7 @@ struct Entry {
     path: String,
 }
 
-/// Takes an answer that has what was asked for.
+/// Checks the status of a response.
 fn checked(response: Response, what: &str) -> Result<Response, HubError> {
     let status = response.status().as_u16();
     let url = response.url();
@@ -269,7 +244,7 @@ fn checked(response: Response, what: &str) -> Result<Response, HubError> {
     }
 }
 
-/// Finds the address of the next page in a `Link` header.
+/// Returns the URL of the next page from a `Link` header.
 fn next_page(headers: &HeaderMap, url: &Url) -> Option<Url> {
     let links = headers.get(LINK)?.to_str().ok()?;
     let next = links.split(',').find(|link| link.contains("rel=\"next\""))?;
@@ -278,7 +253,7 @@ fn next_page(headers: &HeaderMap, url: &Url) -> Option<Url> {
     url.join(address).ok()
 }
 
-/// Takes what marks a tag off it.
+/// Strips the quotes and weakness mark of an ETag.
 fn plain(etag: &str) -> &str {
     etag.trim().trim_start_matches("W/").trim_matches('"')
 }
@@ -291,14 +266,14 @@ fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Says where an address leads, without what may be secret in it.
+/// Returns the host of a URL, without parts that may be secret.
 fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 pub(super) fn unreachable(url: &Url, error: &reqwest::Error) -> HubError {
-    // What the library says first is the least interesting, and has the address in it.
+    // The library's first message is the least specific, and contains the URL.
     let mut why = None;
     let mut next = error.source();
     while let Some(cause) = next {
@@ -321,10 +296,9 @@ pub(super) fn unexpected(url: &Url, why: String) -> HubError {
 const LINKED_SIZE: HeaderName = HeaderName::from_static("x-linked-size");
 const LINKED_ETAG: HeaderName = HeaderName::from_static("x-linked-etag");
 const COMMIT: HeaderName = HeaderName::from_static("x-repo-commit");
-/// How long a hub may be silent.
 const IDLE: Duration = Duration::from_secs(60);
 const REDIRECTS_MAX: usize = 10;
-/// Pages of a list of files.
+/// Most pages of a file list.
 const PAGES_MAX: usize = 20;
-/// Bytes of one page.
+/// Largest page, in bytes.
 const PAGE_BYTES_MAX: usize = 8 << 20;

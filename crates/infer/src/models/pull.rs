@@ -1,8 +1,8 @@
-//! Getting a model from a hub, however often the connection breaks.
+//! Downloads a model from a hub, with retries and resumption.
 //!
-//! Bytes go into `NAME.gguf.part`, beside which is noted what they are part of. A later run goes on where
-//! this one stopped, as long as the hub still has the same file. Nothing gets its name before its sum is
-//! right. What is to be done is decided in [`plan`]; here it is done.
+//! Bytes go into `NAME.gguf.part`, next to a note about what they belong to. A later run resumes where this
+//! one stopped, as long as the hub still has the same file. No file gets its final name before its checksum
+//! matches. Decisions are made in [`plan`]; here they are carried out.
 
 mod plan;
 
@@ -27,105 +27,70 @@ use plan::{Failures, Note, Part, Sent};
 
 pub use plan::Patience;
 
-/// What happens on the way.
+/// Progress of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// It is known what will be got.
+    /// The files to download are known.
     Chosen {
-        /// The model's name.
         name: &'a str,
-        /// Where it comes from.
         source: &'a str,
-        /// How many files it has.
         files: usize,
-        /// Its size.
+        /// Their total size.
         bytes: u64,
-        /// What is there already.
+        /// Bytes that are already there.
         have: u64,
     },
-    /// Bytes of an earlier run are looked at.
+    /// Bytes of an earlier run are being verified.
     Checking,
-    /// More of it is there.
     Bytes {
-        /// How many bytes are.
         done: u64,
-        /// Of how many.
         total: u64,
     },
-    /// The connection broke; it is tried again after a while.
+    /// The connection broke; it is retried after a delay.
     Waiting {
-        /// What happened.
         why: String,
-        /// How long it is waited.
         wait: Duration,
     },
-    /// What was there of a file is of no use; it is got from its beginning.
+    /// The existing part of a file is unusable; the download restarts.
     Again {
-        /// Why.
         why: &'static str,
     },
 }
 
-/// A model could not be got.
+/// Why a model could not be downloaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PullError {
-    /// The hub does not give it.
     #[error(transparent)]
     Hub(#[from] HubError),
-    /// Something about the models that there are.
     #[error(transparent)]
     Models(#[from] ModelsError),
     /// It is not clear which file is meant.
     #[error("{}", which(repository, files))]
-    Which {
-        /// The repository.
-        repository: String,
-        /// What it has.
-        files: Vec<String>,
-    },
-    /// It would not fit on the disk.
+    Which { repository: String, files: Vec<String> },
+    /// The disk is full.
     #[error(
         "{needed} more bytes are needed in {folder}, and {free} are free: make room, or choose a smaller model"
     )]
     Space {
-        /// The folder.
         folder: String,
-        /// Bytes that are still to come.
+        /// Bytes that are still missing.
         needed: u64,
-        /// Bytes that there is room for.
         free: u64,
     },
-    /// What came is not what was announced.
+    /// The checksum does not match.
     #[error(
         "{file} came with the SHA-256 {got}, and should have {want}: it was thrown away; try again"
     )]
-    Sum {
-        /// The file.
-        file: String,
-        /// What came.
-        got: String,
-        /// What was announced.
-        want: String,
-    },
-    /// More or less came than was announced.
+    Sum { file: String, got: String, want: String },
+    /// The size does not match.
     #[error(
         "{file} should have {want} bytes, but the hub sends {got}: it may have changed just now; try again"
     )]
-    Size {
-        /// The file.
-        file: String,
-        /// What is sent.
-        got: u64,
-        /// What was announced.
-        want: u64,
-    },
-    /// Somebody else is at it.
+    Size { file: String, got: u64, want: u64 },
+    /// Another process is downloading it.
     #[error("{file} is being got by another process: wait for that")]
-    Busy {
-        /// The file.
-        file: String,
-    },
+    Busy { file: String },
 }
 
 fn which(repository: &str, files: &[String]) -> String {
@@ -145,19 +110,18 @@ fn which(repository: &str, files: &[String]) -> String {
     text.trim_end().to_owned()
 }
 
-/// Gets models.
+/// Downloads models.
 #[derive(Debug)]
 pub struct Puller<'a> {
     /// Where they go.
     pub models: &'a Models,
     /// Where they come from.
     pub hub: &'a Hub,
-    /// How patient it is.
     pub patience: Patience,
 }
 
 impl Puller<'_> {
-    /// Gets a model, unless it is there.
+    /// Downloads a model, unless it is already there.
     pub async fn pull(
         &self,
         wanted: &ModelRequest,
@@ -208,7 +172,7 @@ impl Puller<'_> {
         tell(Event::Chosen { name: &name, source: &source, files: parts.len(), bytes, have });
         space(self.models.folder(), bytes.saturating_sub(have))?;
         let mut before = 0;
-        // Locked until they have their names, so that nobody takes one for a part after that.
+        // Locked until they have their final names, so that no process mistakes one for a part afterwards.
         let (mut sums, mut locked) = (Vec::new(), Vec::new());
         for part in &parts {
             let (sum, file) = self.fetch(part, wanted.sha256, (before, bytes), tell).await?;
@@ -224,7 +188,7 @@ impl Puller<'_> {
         }
         for part in &parts {
             fs::rename(part.path(), &part.to).map_err(disk(&part.to))?;
-            // It says nothing any more; if it stays, the next pull of that name finds that out.
+            // The note is obsolete; if it stays, the next download of that name finds that out.
             let _ = fs::remove_file(part.note());
         }
         drop(locked);
@@ -233,7 +197,7 @@ impl Puller<'_> {
         Ok(self.models.find(&name)?)
     }
 
-    /// Finds out which files are meant.
+    /// Determines which files are meant.
     async fn choose(
         &self,
         wanted: &ModelRequest,
@@ -253,7 +217,7 @@ impl Puller<'_> {
             .map_err(|files| PullError::Which { repository: wanted.repository.clone(), files })
     }
 
-    /// Gets one file into its part, and returns its sum, and the part, which is locked.
+    /// Downloads one file into its part; returns its checksum, and the locked part.
     async fn fetch(
         &self,
         part: &Part,
@@ -273,7 +237,7 @@ impl Puller<'_> {
                         wait(&mut failures, error, tell).await?;
                     }
                     Err(other) => {
-                        // A full disk takes nothing away from what came; only what is too much is of no use.
+                        // After a full disk the bytes so far are still good; only excess ones are useless.
                         if matches!(other, PullError::Size { .. }) {
                             open.throw_away();
                         }
@@ -286,7 +250,7 @@ impl Puller<'_> {
             let got = open.sum.clone().finish();
             match want {
                 Some(want) if want != got => {
-                    // What an earlier run left may be to blame.
+                    // The bytes of an earlier run may be to blame.
                     let fresh = open.fresh;
                     if fresh {
                         open.throw_away();
@@ -300,7 +264,7 @@ impl Puller<'_> {
         }
     }
 
-    /// Asks for what is missing once, and takes what comes.
+    /// Requests the missing bytes once, and stores what arrives.
     async fn attempt(
         &self,
         open: &mut Open<'_>,
@@ -367,12 +331,12 @@ impl Puller<'_> {
 struct Open<'a> {
     part: &'a Part,
     file: File,
-    /// Held until the part is done with.
+    /// Held until the part is finished.
     _lock: File,
     note: Note,
     have: u64,
     sum: Sha256,
-    /// Whether all of it came in this run.
+    /// Whether all of it was downloaded in this run.
     fresh: bool,
 }
 
@@ -408,7 +372,7 @@ impl<'a> Open<'a> {
         Ok(())
     }
 
-    /// Begins anew.
+    /// Restarts the download.
     fn again(
         &mut self,
         why: &'static str,
@@ -437,15 +401,15 @@ impl<'a> Open<'a> {
         Ok(fs::write(&path, text).map_err(disk(&path))?)
     }
 
-    /// Leaves nothing behind that a later run could go on with.
+    /// Removes the part, so that no later run resumes it.
     fn throw_away(&self) {
-        // What cannot be removed will be found out to be of no use.
+        // If it cannot be removed, a later run will find it unusable.
         let _ = fs::remove_file(self.part.path());
         let _ = fs::remove_file(self.part.note());
     }
 }
 
-/// Waits before the next attempt, if there is to be one.
+/// Waits before the next attempt, if there is one.
 async fn wait(
     failures: &mut Failures,
     error: HubError,
@@ -457,7 +421,7 @@ async fn wait(
     Ok(())
 }
 
-/// Bytes that the note of a part may have.
+/// Size limit of the note of a part.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
 
 fn read_note(part: &Part) -> Option<Note> {
@@ -465,13 +429,13 @@ fn read_note(part: &Part) -> Option<Note> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Returns how much of a part is there from before.
+/// Returns how much of a part is there from earlier runs.
 fn had(part: &Part) -> u64 {
     let bytes = fs::metadata(part.path()).map_or(0, |meta| meta.len());
     if read_note(part).is_some_and(|note| note.resumes(part, bytes)) { bytes } else { 0 }
 }
 
-/// Opens a part for ourselves alone, and the lock that says so; none of both if somebody else has it.
+/// Opens and locks a part; `None` if another process has it.
 fn lock(path: &Path) -> io::Result<Option<(File, File)>> {
     let folder = path.parent().unwrap_or(Path::new("")).join(LOCKS_FOLDER);
     DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
@@ -487,9 +451,9 @@ fn lock(path: &Path) -> io::Result<Option<(File, File)>> {
     Ok(Some((files::open_with(&mut options, path)?, lock)))
 }
 
-/// Checks that there is room.
+/// Checks that there is enough disk space.
 fn space(folder: &Path, needed: u64) -> Result<(), PullError> {
-    // Where the disk does not say, it will say so when it is full.
+    // If the file system does not report it, the error comes when it is full.
     let Ok(disk) = statvfs(folder) else { return Ok(()) };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     if needed.saturating_add(SPARE_BYTES) <= free {
@@ -502,7 +466,7 @@ fn disk(path: &Path) -> impl FnOnce(io::Error) -> ModelsError {
     super::disk(path)
 }
 
-/// What is left free on the disk.
+/// How much disk space is left free.
 const SPARE_BYTES: u64 = 64 << 20;
-/// Files of a repository that are shown.
+/// How many files of a repository are listed.
 const SHOWN_MAX: usize = 40;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 
-/// A sum in the making.
+/// An incremental SHA-256 hash.
 #[derive(Clone)]
 pub struct Sha256(Context);
 
@@ -23,17 +23,16 @@ impl Default for Sha256 {
 }
 
 impl Sha256 {
-    /// Takes more bytes in.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Returns the sum in hexadecimal digits.
+    /// Returns the hash in hexadecimal.
     pub fn finish(self) -> String {
         hex(self.0.finish().as_ref())
     }
 
-    /// Takes the rest of a file in, of which `total` bytes are expected; returns how many there were.
+    /// Hashes the rest of a file, of which `total` bytes are expected; returns how many there were.
     pub fn read(
         &mut self,
         file: &mut File,
@@ -56,7 +55,7 @@ impl Sha256 {
     }
 }
 
-/// Returns the sum of a file, of which `total` bytes are expected.
+/// Returns the hash of a file, of which `total` bytes are expected.
 pub fn hash_file(
     path: &Path,
     total: u64,

@@ -1,4 +1,4 @@
-//! Listeners: who is let in, and how it all ends.
+//! Accepts connections, and shuts the server down.
 
 use std::io;
 use std::sync::Arc;
@@ -13,12 +13,11 @@ use super::hangup::Hangup;
 use super::seat::Seats;
 use super::{Door, Phase, Server};
 
-/// Where a server listens.
 #[derive(Debug)]
 pub struct Listeners {
-    /// The socket of the owner.
+    /// The owner's Unix socket.
     pub socket: UnixListener,
-    /// A port of the loopback.
+    /// A TCP port on loopback.
     pub port: Option<TcpListener>,
 }
 
@@ -27,9 +26,10 @@ enum Client {
     Port(TcpStream),
 }
 
-/// Serves until `end` comes, then lets answers finish for a while, and returns when all is over.
+/// Serves until `end` completes, then lets answers finish for a while, and returns when all is over.
 pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<Output = ()>) {
-    // Apart, so that whoever knocks at the port, which is open to all of the machine, keeps nobody from the socket.
+    // Separate limits, so that clients of the port, which is open to the whole machine, cannot block the
+    // socket.
     let silence = 2 * server.limits.keep_alive;
     let seats = || Arc::new(Seats::new(server.limits.connections_max, silence));
     let (socket_seats, port_seats) = (seats(), seats());
@@ -44,7 +44,7 @@ pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<O
         let client = match client {
             Ok(client) => client,
             Err(_) => {
-                // Out of descriptors, most likely: give those that there are time to close.
+                // Most likely out of file descriptors: give existing connections time to close.
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -61,7 +61,7 @@ pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<O
         connections.spawn(async move {
             match client {
                 Client::Socket(stream) => {
-                    // Without a watch, a client that shuts down its sending end counts as gone.
+                    // Without it, a client that shuts down its sending side counts as gone.
                     let hangup = Hangup::new(&stream).ok();
                     server.watched(stream, Door::Socket, hangup, &seat).await;
                 }
@@ -76,7 +76,7 @@ pub async fn serve(server: Arc<Server>, listeners: Listeners, end: impl Future<O
     let _ = timeout(server.limits.grace, all).await;
     server.enter(Phase::Over);
     let all = async { while connections.join_next().await.is_some() {} };
-    // Answers say that they are cut off, which takes no longer than a client takes to read it.
+    // Truncated answers say so, which takes no longer than a client takes to read it.
     let _ = timeout(LAST_WORDS, all).await;
     connections.shutdown().await;
 }
@@ -91,7 +91,7 @@ async fn accept(listeners: &Listeners) -> io::Result<Client> {
     tokio::select! {
         accepted = listeners.socket.accept() => {
             let (stream, _) = accepted?;
-            // The directory and the socket are ours alone; this holds even if somebody opened them up.
+            // The directory and the socket are private; this check holds even if someone has opened them up.
             let ours = rustix::process::geteuid().as_raw();
             match stream.peer_cred() {
                 Ok(peer) if peer.uid() == ours => Ok(Client::Socket(stream)),
@@ -100,14 +100,14 @@ async fn accept(listeners: &Listeners) -> io::Result<Client> {
         }
         accepted = port => {
             let (stream, _) = accepted?;
-            // Frames are small, and wanted at once.
+            // Frames are small, and should be sent immediately.
             let _ = stream.set_nodelay(true);
             Ok(Client::Port(stream))
         }
     }
 }
 
-/// Tells a client that there is no room, in the few bytes that fit into any buffer.
+/// Refuses a client for lack of room, in few enough bytes to fit into any buffer.
 fn turn_away(client: Client) {
     let last_words = async |mut stream: Box<dyn tokio::io::AsyncWrite + Send + Unpin>| {
         let _ = timeout(LAST_WORDS, stream.write_all(FULL.as_bytes())).await;
@@ -123,9 +123,9 @@ const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: applicatio
      retry-after: 1\r\nconnection: close\r\ncontent-length: 156\r\n\r\n\
      {\"error\":{\"message\":\"too many connections are open; close some, or come back in a \
      moment\",\"type\":\"server_error\",\"param\":null,\"code\":\"too_many_connections\"}}";
-/// How long the last words may take.
+/// How long the final frames may take.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long nobody is let in when the system cannot.
+/// How long to pause if the system cannot accept connections.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is remembered of a request until it is over, for the log and the counters.
+//! Collects data about a request until it is finished, for the log and the counters.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,18 +15,17 @@ use super::route::Route;
 use crate::log::{self, ClientIds, Entry, Level};
 use crate::tools::Status;
 
-/// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Completed,
     Incomplete,
     Failed,
     Refused,
-    /// The client left; so it is until something else is known.
+    /// The client disconnected; the default until something else is known.
     Cancelled,
 }
 
-/// The account of one request. It is closed when it is dropped, however that comes about.
+/// The record of one request. It is written when it is dropped, however that happens.
 pub(crate) struct Account {
     server: Arc<Server>,
     id: String,
@@ -76,10 +75,10 @@ impl Account {
         &self.id
     }
 
-    /// Learns what the request is for.
+    /// Sets the route of the request.
     pub(crate) fn enter(&mut self, route: &Route) {
         self.route = route.name();
-        // Whoever watches the daemon would fill its log.
+        // Monitoring requests would fill the log.
         self.quiet = matches!(route, Route::Health | Route::Metrics);
         if route.is_work() {
             self.work = true;
@@ -100,7 +99,7 @@ impl Account {
         response
     }
 
-    /// Notes that the client gets an answer, though maybe not all of it.
+    /// Records that the client gets an answer, though maybe not all of it.
     pub(crate) fn sent(&mut self) {
         self.status = StatusCode::OK.as_u16();
     }
@@ -110,12 +109,12 @@ impl Account {
         self.code = Some(code);
     }
 
-    /// Notes that the answer's turn has come; the first time counts.
+    /// Records when the answer left the queue; only the first time counts.
     pub(crate) fn begun(&mut self) {
         self.queue.get_or_insert_with(|| self.begun.elapsed());
     }
 
-    /// Notes that a token came; the first time counts.
+    /// Records when a token arrived; only the first time counts.
     pub(crate) fn token(&mut self, id: u32) {
         if self.first_tokens.len() < self.server.tokens_noted {
             self.first_tokens.push(id);
@@ -127,14 +126,14 @@ impl Account {
         }
     }
 
-    /// Notes a tool that was called.
+    /// Records a tool call.
     pub(crate) fn called(&mut self, name: &str) {
         if self.tools.len() < TOOLS_NAMED_MAX {
             self.tools.push(name.to_owned());
         }
     }
 
-    /// Notes a run of one of our tools.
+    /// Records a run of one of the daemon's tools.
     pub(crate) fn ran(&self, name: &str, status: Status, took: Duration, output_bytes: usize) {
         self.server.metrics.tool(status.name());
         let level = if status == Status::Completed { Level::Info } else { Level::Warn };
@@ -201,7 +200,7 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What stands for the status where the client left before it could get one, as servers have it by custom.
+/// The conventional status for a client that disconnected before the response.
 const LEFT: u16 = 499;
 /// How many calls of one answer a log line names.
 const TOOLS_NAMED_MAX: usize = 32;

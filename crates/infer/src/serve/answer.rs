@@ -1,4 +1,4 @@
-//! One answer: from the bytes of a request to its last frame.
+//! One answer, from the bytes of a request to its last frame.
 //!
 //! ```text
 //! read ─▶ begin a round ─▶ tokens ─▶ frames ─▶ end
@@ -6,9 +6,9 @@
 //!           └── outputs ◀────┘ at most ROUNDS_MAX times
 //! ```
 //!
-//! What takes long on the processor (to read, to compose, to tokenise, to compile a grammar) is done beside
-//! the thread that serves. While anything is waited for, a stream gets its keep-alive comments, and the end
-//! of its client ends the wait.
+//! CPU-intensive work (parsing, building prompts, tokenizing, compiling a grammar) runs on another thread than
+//! the one that serves. During every wait, a stream gets its keep-alive comments, and a disconnected client ends
+//! the wait.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,28 +36,28 @@ use crate::engine::{Ended, Generation, Job, Step, UNWANTED};
 use crate::home::random_hex;
 use crate::panics::contain;
 
-/// How often a model is asked again after tools of the daemon have run.
+/// How often a model continues after the daemon's tools have run.
 const ROUNDS_MAX: usize = 8;
-/// How much is gathered before it is sent, where it comes faster than it is taken.
+/// How much output is collected before it is sent, if it arrives faster than it is read.
 const GATHER_BYTES_MAX: usize = 16 * 1024;
-/// How many times what a model takes a prompt is counted to, so that the number can be said.
+/// Prompt tokens are counted up to this multiple of the context size, so that the error can state the number.
 const COUNTED_MAX: u64 = 4;
-/// The entry of a request's metadata that makes the model call something, in tests.
+/// The metadata entry with which tests force a call.
 const FORCED_CALL: &str = "heddle_forced_call";
 
-/// A call that a test wants.
+/// A forced call.
 #[derive(Clone, Debug, Deserialize)]
 struct Forced {
     name: String,
     arguments: String,
 }
 
-/// An answer that can begin.
+/// An answer that is ready to start.
 pub(crate) struct Begun {
     server: Arc<Server>,
     loaded: Arc<LoadedModel>,
     request: Arc<Request>,
-    /// Names of tools that the client runs.
+    /// Names of the client's own tools.
     clients: BTreeSet<String>,
     reply: Reply,
     first: First,
@@ -68,7 +68,7 @@ enum First {
     Forced(Forced),
 }
 
-/// One prompt, and what comes of it.
+/// One prompt and its generation.
 struct Round {
     generation: Generation,
     reader: Reader,
@@ -77,7 +77,7 @@ struct Round {
     left_out: usize,
 }
 
-/// Reads a request and starts on it, or says why not.
+/// Reads a request and starts an answer, or returns an error.
 pub(crate) async fn respond(
     server: &Arc<Server>,
     api: Api,
@@ -110,7 +110,7 @@ pub(crate) async fn respond(
     Ok(Begun { server: Arc::clone(server), loaded, request, clients, reply, first })
 }
 
-/// Finds the call that a test wants, where tests may want one.
+/// Returns the forced call of a request, if tests may force one.
 fn forced(server: &Server, request: &Request) -> Result<Option<Forced>, Problem> {
     let Some(text) = request.metadata.get(FORCED_CALL).filter(|_| server.forced_calls) else {
         return Ok(None);
@@ -124,7 +124,7 @@ fn forced(server: &Server, request: &Request) -> Result<Option<Forced>, Problem>
     })
 }
 
-/// Makes the prompt of a round and starts it.
+/// Builds the prompt of a round and starts it.
 async fn begin(
     loaded: &Arc<LoadedModel>,
     request: Arc<Request>,
@@ -132,13 +132,13 @@ async fn begin(
     let loaded = Arc::clone(loaded);
     let wanted = Arc::new(());
     let waited_for = Arc::downgrade(&wanted);
-    // Whoever lets go of this future lets go of that too.
+    // Dropping this future cancels the work.
     let begun = beside(move || start(&loaded, &request, || waited_for.strong_count() > 0)).await;
     drop(wanted);
     begun
 }
 
-/// Makes the prompt and starts on it, for as long as somebody waits for that.
+/// Builds the prompt and starts the generation, as long as the client is waiting.
 fn start(
     loaded: &LoadedModel,
     request: &Request,
@@ -171,18 +171,18 @@ fn start(
     Ok(Round { generation, reader, input, profile: prompt.profile, left_out })
 }
 
-/// Does what takes long beside the thread that serves.
+/// Runs CPU-intensive work on another thread.
 async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(|| contain(work)).await;
-    // A bug in what reads one request is no reason to end the others.
+    // A bug in handling one request is no reason to end the others.
     let stumbled = || Problem::failed("the request made the daemon stumble; please report this");
     done.map_err(|_| stumbled())?.map_err(|_| stumbled())
 }
 
 impl Begun {
-    /// Answers: at once if it is streamed, else when it is done.
+    /// Responds: immediately if it is streamed, otherwise when it is complete.
     pub(crate) async fn response(self, mut account: Account) -> Response<Body> {
         let Self { server, loaded, request, clients, reply, first } = self;
         let stream = request.stream;
@@ -222,17 +222,17 @@ impl Begun {
     }
 }
 
-/// Why an answer does not go on.
+/// Why an answer does not continue.
 enum Broken {
-    /// Nobody reads it.
+    /// The client disconnected.
     Left,
-    /// The daemon ends.
+    /// The daemon is shutting down.
     Over,
-    /// Something failed; a code for the log, and what the client reads.
+    /// Something failed; a code for the log, and a message for the client.
     Failed(&'static str, String),
 }
 
-/// An answer in the making.
+/// An answer in progress.
 struct Answer {
     server: Arc<Server>,
     loaded: Arc<LoadedModel>,
@@ -240,17 +240,17 @@ struct Answer {
     clients: BTreeSet<String>,
     reply: Reply,
     account: Account,
-    /// None if it is not streamed: then whoever lets go of it ends it.
+    /// `None` if it is not streamed: then dropping the answer ends it.
     sink: Option<mpsc::Sender<Bytes>>,
-    /// When a silent stream says that it lives.
+    /// When a silent stream gets its next comment.
     keep_alive: Instant,
     /// Frames that were not sent yet.
     out: Vec<u8>,
-    /// Calls of earlier rounds.
+    /// How many calls earlier rounds made.
     calls: usize,
 }
 
-/// What a model said in one round, as the next one reads it.
+/// The text of one round, as the next one reads it.
 #[derive(Default)]
 struct RoundText {
     reasoning: String,
@@ -259,7 +259,7 @@ struct RoundText {
 }
 
 impl Answer {
-    /// Makes the answer to its end; the whole of it, if it was not streamed.
+    /// Runs the answer to its end; returns the whole of it, if it was not streamed.
     async fn run(mut self, first: First) -> Result<Vec<u8>, Problem> {
         match self.rounds(first).await {
             Ok(ending) => {
@@ -286,7 +286,7 @@ impl Answer {
         }
     }
 
-    /// Says that something failed: inside of a stream, or instead of an answer.
+    /// Reports a failure: inside a stream, or instead of an answer.
     async fn fail(
         &mut self,
         code: &'static str,
@@ -300,7 +300,7 @@ impl Answer {
         }
         self.reply.fail(message, &mut self.out);
         if let Some(sink) = &self.sink {
-            // There may be nobody, and there is no time to wait for them.
+            // The client may be gone, and there is no time to wait for it.
             let _ = sink.send_timeout(Bytes::from(std::mem::take(&mut self.out)), LAST_FRAME).await;
         }
         Ok(Vec::new())
@@ -319,18 +319,18 @@ impl Answer {
                 First::Forced(forced) => self.force(&forced),
             };
             let ours_only = self.run_tools(ending, said).await?;
-            // In the last one nothing may be called, which a grammar sees to; this sees to the rest.
+            // In the last round a grammar forbids calls; this covers the rest.
             if !ours_only || round >= ROUNDS_MAX {
                 return Ok(ending);
             }
-            // What had to be called was, and at some point there has to be an answer.
+            // The required call was made, and at some point there has to be an answer.
             let request = Arc::make_mut(&mut self.request);
             request.choice = match &request.choice {
                 _ if round + 1 >= ROUNDS_MAX => Choice::None,
                 Choice::None => Choice::None,
                 _ => Choice::Auto,
             };
-            // The bound is one for all rounds together.
+            // The limit applies to all rounds together.
             let used = u32::try_from(self.account.usage.output).unwrap_or(u32::MAX);
             request.output_tokens_max = whole_max.map(|max| max.saturating_sub(used));
             if request.output_tokens_max == Some(0) {
@@ -340,7 +340,7 @@ impl Answer {
         }
     }
 
-    /// Starts on what comes after the outputs of our tools.
+    /// Starts the round after the outputs of the daemon's tools.
     async fn next_round(&mut self) -> Result<Round, Broken> {
         let (loaded, request) = (Arc::clone(&self.loaded), Arc::clone(&self.request));
         let begun = self.meanwhile(async move { begin(&loaded, request).await }).await?;
@@ -350,7 +350,7 @@ impl Answer {
             .map_err(|refusal| failed(refusal.to_string()))
     }
 
-    /// Reads what the model says, and passes it on.
+    /// Reads the generated tokens, and forwards them.
     async fn generate(&mut self, round: Round, said: &mut RoundText) -> Result<Ending, Broken> {
         let Round { mut generation, mut reader, input, profile, left_out } = round;
         self.account.profile = Some(profile).filter(|profile| !profile.is_empty());
@@ -389,7 +389,7 @@ impl Answer {
             }
             self.flush().await?;
         };
-        // Nobody makes tokens that nobody wants.
+        // Stops the generation immediately.
         drop(generation);
         let ending = match ended {
             Ended::Stop => Ok(Ending::Stop),
@@ -407,7 +407,7 @@ impl Answer {
         ending
     }
 
-    /// Acts as if the model had made a call.
+    /// Behaves as if the model had made a call.
     fn force(&mut self, Forced { name, arguments }: &Forced) -> Ending {
         let mut said = RoundText::default();
         self.take(Delta::Call { index: 0, name }, &mut said);
@@ -416,9 +416,9 @@ impl Answer {
         Ending::Stop
     }
 
-    /// Puts a piece into the reply, and what the next round needs of it aside.
+    /// Adds a piece to the reply, and remembers what the next round needs of it.
     fn take(&mut self, delta: Delta<'_>, said: &mut RoundText) {
-        // Each round counts its calls anew; the reply has those of all rounds.
+        // Each round numbers its calls from zero; the reply numbers those of all rounds.
         let base = u32::try_from(self.calls).unwrap_or(u32::MAX);
         let delta = match delta {
             Delta::Reasoning(text) => {
@@ -440,8 +440,8 @@ impl Answer {
         self.reply.push(delta, &mut self.out);
     }
 
-    /// Runs the calls of this round that are ours. Returns whether the model is to go on: there were some,
-    /// and none that the client has to run.
+    /// Runs the daemon's own calls of this round. Returns whether the model continues: there were some, and
+    /// none for the client.
     async fn run_tools(&mut self, ending: Ending, said: RoundText) -> Result<bool, Broken> {
         let new: Vec<_> = self.reply.calls()[self.calls..].to_vec();
         self.calls += new.len();
@@ -491,7 +491,7 @@ impl Answer {
         Ok(theirs.is_empty() && ending == Ending::Stop)
     }
 
-    /// Sends the frames that there are; waits for the client if it is slow.
+    /// Sends the pending frames; waits if the client is slow.
     async fn flush(&mut self) -> Result<(), Broken> {
         let Some(sink) = self.sink.clone().filter(|_| !self.out.is_empty()) else { return Ok(()) };
         let frames = Bytes::from(std::mem::take(&mut self.out));
@@ -503,7 +503,7 @@ impl Answer {
         sent
     }
 
-    /// Waits for something, with comments for a stream that is silent; ends when the client does.
+    /// Waits for something while sending comments on a silent stream; ends when the client disconnects.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Broken> {
         let server = Arc::clone(&self.server);
         let mut over = std::pin::pin!(server.over());
@@ -521,7 +521,7 @@ impl Answer {
                 done = &mut work => return Ok(done),
                 () = &mut over => return Err(Broken::Over),
                 () = tokio::time::sleep_until(self.keep_alive) => {
-                    // A client with frames to read needs no sign of life.
+                    // A client with unread frames needs no comment.
                     let _ = sink.try_send(Bytes::from_static(KEEP_ALIVE));
                     self.keep_alive = Instant::now() + self.server.limits.keep_alive;
                 }

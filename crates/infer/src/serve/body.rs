@@ -1,4 +1,4 @@
-//! The body of an answer: there already, or coming frame by frame.
+//! The body of a response: complete, or frame by frame.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -8,12 +8,11 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
-/// What is sent after the headers. To drop it while it is coming is to say that nobody reads on.
+/// What is sent after the headers. Dropping it early means that the client is gone.
 #[derive(Debug)]
 pub enum Body {
-    /// All of it; nothing once it was taken.
+    /// All of it; `None` once it was taken.
     Whole(Option<Bytes>),
-    /// As it comes.
     Frames(mpsc::Receiver<Bytes>),
 }
 

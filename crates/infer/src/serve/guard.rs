@@ -1,4 +1,4 @@
-//! Who may ask, and how: hosts, tokens, versions, request ids. Looks at headers only.
+//! Checks request headers: host, token, protocol version, request ids.
 
 use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap};
 use ring::hmac;
@@ -9,12 +9,12 @@ use super::{PROTOCOL, PROTOCOL_HEADER, REQUEST_ID_HEADER};
 use crate::home::random_hex;
 use crate::log::ClientIds;
 
-/// The longest id that is taken over from a client.
+/// Longest id that is accepted from a client.
 const REQUEST_ID_BYTES_MAX: usize = 128;
-/// Names of this machine that reach only this machine.
+/// Host names that reach only this machine.
 const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// A token that is compared without telling by the time it takes how much of a guess was right.
+/// A token that is compared in constant time.
 pub(crate) struct Token {
     key: hmac::Key,
     tag: hmac::Tag,
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Checks that a page of another host has not made a browser ask us under that host's name.
+/// Checks the `Host` header, against web pages that make a browser send requests to us (DNS rebinding).
 pub(crate) fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -59,8 +59,7 @@ pub(crate) fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
     if ours { Ok(()) } else { Err(Problem::forbidden_host()) }
 }
 
-/// Checks that a client that says what it speaks can be understood. Clients of the public APIs do not say it, and speak
-/// nothing but those.
+/// Checks the protocol version of heddle's own clients. Clients of the public APIs do not send one.
 pub(crate) fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(version) = headers.get(PROTOCOL_HEADER) else { return Ok(()) };
     let version = version.to_str().unwrap_or("?");
@@ -68,7 +67,7 @@ pub(crate) fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     if major.trim() == PROTOCOL { Ok(()) } else { Err(Problem::version(version)) }
 }
 
-/// Checks that a body is JSON as it stands.
+/// Checks that a body is plain JSON.
 pub(crate) fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get(CONTENT_ENCODING).is_some_and(|value| value != "identity") {
         return Err(Problem::media_type("`Content-Encoding`"));
@@ -83,14 +82,14 @@ pub(crate) fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Takes the client's id over if it can stand in a log, else makes one.
+/// Returns the client's id if it can appear in a log, otherwise a new one.
 pub(crate) fn request_id(headers: &HeaderMap) -> String {
     let made = || format!("req_{}", random_hex(12).unwrap_or_default());
     // An id that is not unique is better than no answer.
     plain_id(headers, REQUEST_ID_HEADER).unwrap_or_else(made)
 }
 
-/// Returns what a client says a request belongs to, as far as that can stand in a log.
+/// Returns the ids that a client sent, as far as they can appear in a log.
 pub(crate) fn client_ids(headers: &HeaderMap) -> ClientIds {
     let thread_id = plain_id(headers, "thread-id");
     let other = |name| plain_id(headers, name).filter(|id| Some(id) != thread_id.as_ref());
@@ -99,7 +98,7 @@ pub(crate) fn client_ids(headers: &HeaderMap) -> ClientIds {
     ClientIds { thread_id, session_id, client_request_id, protocol }
 }
 
-/// Returns an id that a client sends, if it is short and plain: anything else would be text in a log.
+/// Returns an id that a client sent, if it is short and plain: anything else would put text into the log.
 fn plain_id(headers: &HeaderMap, name: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let sane = |id: &&str| (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.chars().all(plain);
@@ -199,7 +198,7 @@ mod tests {
         };
         for (given, taken) in [
             (["", "", ""], ["", "", ""]),
-            // As our own agent sends them: what only repeats the thread is not noted again.
+            // As our own agent sends them: ids that only repeat the thread are dropped.
             (["01a-7", "01a-7", "01a-7"], ["01a-7", "", ""]),
             (["t", "s", "r"], ["t", "s", "r"]),
             (["", "s", "s"], ["", "s", "s"]),

@@ -1,4 +1,4 @@
-//! What is wrong with a request, as an answer in the form of hosted endpoints.
+//! Error responses in the format of hosted endpoints.
 
 use bytes::Bytes;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -7,16 +7,15 @@ use prompt::refusal::{Refusal, error_body};
 
 use super::body::Body;
 
-/// Why a request gets an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
-    /// A short name for programs and logs.
+    /// A short code for programs and logs.
     pub(crate) code: &'static str,
     message: String,
-    /// What says it better, if something does.
+    /// A more specific refusal, if there is one.
     refusal: Option<Refusal>,
-    /// The methods that there are, if another was used.
+    /// The allowed methods, if another one was used.
     allow: Option<&'static str>,
 }
 
@@ -135,7 +134,6 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
     }
 
-    /// Returns the answer.
     pub(crate) fn response(&self) -> Response<Body> {
         let mut response = Response::new(Body::whole(self.to_body()));
         *response.status_mut() = self.status;
@@ -188,7 +186,7 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// How long to stay away where the refusal does not say.
+/// The default `Retry-After`.
 const RETRY_AFTER_SECONDS: u64 = 1;
-/// How much of a path that does not exist is repeated.
+/// How much of an unknown path is repeated.
 const PATH_BYTES_SHOWN: usize = 100;

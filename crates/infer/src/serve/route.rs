@@ -1,10 +1,9 @@
-//! What a request is for.
+//! Routes of the server.
 
 use hyper::Method;
 
 use super::problem::Problem;
 
-/// What a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Responses,
@@ -16,7 +15,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// Finds it, with or without the prefix that clients of hosted endpoints put before paths.
+    /// Finds the route, with or without the prefix `/v1`.
     pub(crate) fn find(method: &Method, path: &str) -> Result<Self, Problem> {
         let short = path.strip_prefix("/v1").filter(|rest| rest.starts_with('/')).unwrap_or(path);
         let short = short.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(short);
@@ -38,7 +37,7 @@ impl Route {
         if fits { Ok(route) } else { Err(Problem::method(allow)) }
     }
 
-    /// Returns the name that logs and counters have.
+    /// Returns the name for logs and counters.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Responses => "/v1/responses",
@@ -50,7 +49,7 @@ impl Route {
         }
     }
 
-    /// Tells whether a daemon that gets such requests is in use.
+    /// Tells whether such requests count as using the daemon.
     pub(crate) fn is_work(&self) -> bool {
         matches!(self, Self::Responses | Self::Chat)
     }
@@ -59,7 +58,7 @@ impl Route {
 const GET: &str = "GET, HEAD";
 const POST: &str = "POST";
 
-/// Undoes percent-encoding.
+/// Decodes percent escapes.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
     let mut out = Vec::with_capacity(text.len());

@@ -1,7 +1,8 @@
-//! Who has to go when there is no room: whoever has asked for nothing so far, and has done that for longest.
+//! Decides which connection is closed when there is no room: the one that has been idle longest without an
+//! admitted request.
 //!
-//! The port is open to all of the machine, so those who only sit there must not keep out those who ask. A client that
-//! was admitted once stays, unless it has been silent for longer than any answer is.
+//! The port is open to the whole machine, so idle connections must not keep out active ones. A connection
+//! with an admitted request stays, unless it has been silent for longer than any answer is.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,15 +11,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The place of one connection.
+/// The slot of one connection.
 #[derive(Debug)]
 pub(crate) struct Seat {
     admitted: AtomicBool,
-    /// Requests that are being handled.
+    /// Requests in progress.
     handling: AtomicUsize,
     /// When something was last read or written.
     last: Mutex<Instant>,
-    /// Somebody else needs the place.
+    /// Signals that another connection needs the slot.
     needed: Notify,
 }
 
@@ -32,28 +33,28 @@ impl Seat {
         })
     }
 
-    /// Notes that a request was one of those that are answered.
+    /// Records that a request was admitted.
     pub(crate) fn admit(&self) {
         self.admitted.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that something was read or written.
+    /// Records that something was read or written.
     pub(crate) fn touch(&self, now: Instant) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
-    /// Counts a request, for as long as what is returned is kept.
+    /// Counts a request, until the returned guard is dropped.
     pub(crate) fn handle(self: &Arc<Self>) -> Handling {
         self.handling.fetch_add(1, Ordering::Relaxed);
         Handling(Arc::clone(self))
     }
 
-    /// Waits until somebody else needs the place.
+    /// Waits until another connection needs the slot.
     pub(crate) async fn needed(&self) {
         self.needed.notified().await;
     }
 
-    /// Returns for how long it could have been somebody else's.
+    /// Returns for how long the slot has been available to others.
     fn free_for(&self, silence: Duration, now: Instant) -> Option<Duration> {
         if self.handling.load(Ordering::Relaxed) > 0 {
             return None;
@@ -64,7 +65,7 @@ impl Seat {
     }
 }
 
-/// A request that is being handled.
+/// A request in progress.
 #[derive(Debug)]
 pub(crate) struct Handling(Arc<Seat>);
 
@@ -74,12 +75,12 @@ impl Drop for Handling {
     }
 }
 
-/// The places of one door.
+/// The slots of one listener.
 #[derive(Debug)]
 pub(crate) struct Seats {
     taken: Mutex<Vec<Arc<Seat>>>,
     most: usize,
-    /// How long an answer may be silent, and more.
+    /// Longer than any answer may be silent.
     silence: Duration,
 }
 
@@ -88,7 +89,7 @@ impl Seats {
         Self { taken: Mutex::default(), most, silence }
     }
 
-    /// Takes a place, if need be that of somebody who does nothing with it.
+    /// Takes a slot, if necessary from an idle connection.
     pub(crate) fn take(&self, now: Instant) -> Option<Arc<Seat>> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.len() >= self.most {
@@ -103,7 +104,7 @@ impl Seats {
         Some(seat)
     }
 
-    /// Gives a place back; one that somebody else has got by now is nobody's to give.
+    /// Releases a slot, unless it was already given to another connection.
     pub(crate) fn leave(&self, seat: &Arc<Seat>) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.retain(|other| !Arc::ptr_eq(other, seat));
@@ -120,12 +121,12 @@ mod tests {
         let seats = Seats::new(3, 30 * second);
         let take = |after: u32| seats.take(begun + after * second);
         let taken: Vec<_> = (0..3).map(|after| take(after).unwrap()).collect();
-        // One that is needed elsewhere knows it at once.
+        // A connection whose slot is needed learns it immediately.
         let is_needed = async |seat: &Seat| {
             let needed = tokio::time::timeout(Duration::from_millis(1), seat.needed());
             needed.await.is_ok()
         };
-        // The one that has been there for longest has asked for something, and the next is being answered.
+        // The oldest one has an admitted request, and the next is being answered.
         taken[0].admit();
         let handling = taken[1].handle();
         let fourth = take(3).unwrap();
@@ -137,7 +138,7 @@ mod tests {
         let fifth = take(5).unwrap();
         assert!(is_needed(&taken[1]).await, "one that never asked for anything can");
         fifth.admit();
-        // After a silence that no answer has, all can.
+        // After a silence longer than any answer's, all of them can.
         fourth.touch(begun + 20 * second);
         fifth.touch(begun + 20 * second);
         assert!(take(29).is_none());

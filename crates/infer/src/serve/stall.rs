@@ -1,4 +1,4 @@
-//! A stream that fails when whoever should read from it does not.
+//! A stream that fails if its peer does not read.
 
 use std::future::Future as _;
 use std::io;
@@ -12,14 +12,14 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::seat::Seat;
 
-/// A stream with a bound on how long a write may wait.
+/// A stream with a timeout for writes.
 #[derive(Debug)]
 pub(crate) struct Stall<I> {
     inner: I,
     patience: Duration,
     /// Set while a write waits.
     until: Option<Pin<Box<Sleep>>>,
-    /// Is told of all that is read and written.
+    /// Records all reads and writes.
     seat: Arc<Seat>,
 }
 

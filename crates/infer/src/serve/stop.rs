@@ -1,12 +1,12 @@
-//! Words that end an answer, found however tokens cut them.
+//! Finds stop strings in an answer, across token boundaries.
 
 use prompt::Delta;
 
-/// Looks for stop words in the text of an answer, and keeps back what could become one.
+/// Searches the text of an answer for stop strings, and holds back what could become one.
 #[derive(Debug)]
 pub(crate) struct Stop {
     words: Vec<String>,
-    /// Text that could be the beginning of a stop word.
+    /// Text that could be the beginning of a stop string.
     held: String,
     found: bool,
 }
@@ -17,12 +17,12 @@ impl Stop {
         Self { words, held: String::new(), found: false }
     }
 
-    /// Tells whether a stop word came: then the answer is over.
+    /// Tells whether a stop string was found, which ends the answer.
     pub(crate) fn found(&self) -> bool {
         self.found
     }
 
-    /// Passes on what is not, and cannot become, a stop word. What comes after one is dropped.
+    /// Forwards what is not, and cannot become, a stop string. Anything after one is dropped.
     pub(crate) fn push(&mut self, delta: Delta<'_>, give: &mut dyn FnMut(Delta<'_>)) {
         if self.found {
             return;
@@ -49,7 +49,7 @@ impl Stop {
         }
     }
 
-    /// Passes on what was kept back: nothing more comes that could complete it.
+    /// Forwards what was held back: nothing more comes that could complete it.
     pub(crate) fn flush(&mut self, give: &mut dyn FnMut(Delta<'_>)) {
         if !self.held.is_empty() {
             give(Delta::Text(&std::mem::take(&mut self.held)));
@@ -57,11 +57,11 @@ impl Stop {
     }
 }
 
-/// Returns how many bytes at the end of `text` a `word` could begin with.
+/// Returns how many bytes at the end of `text` could begin `word`.
 fn overlap(text: &str, word: &str) -> usize {
     let longest = text.len().min(word.len() - 1);
     let fits = |length: &usize| text.as_bytes().ends_with(&word.as_bytes()[..*length]);
-    // A whole character must be kept back, and a stop word begins with one.
+    // Hold back whole characters; a stop string begins with one.
     (1..=longest).rev().filter(|length| word.is_char_boundary(*length)).find(fits).unwrap_or(0)
 }
 

@@ -1,4 +1,4 @@
-//! The body of a request: read within all bounds, or left alone.
+//! Reads the body of a request within its limits, or leaves it unread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use super::Server;
 use super::problem::Problem;
 
-/// The body of a request, on its way.
+/// The body of a request being received.
 pub(crate) struct Upload {
     incoming: Incoming,
-    /// Whether the client sends it only once it is told to go on, which it is when reading begins.
+    /// Whether the client waits for `100 Continue`, which is sent when reading begins.
     is_awaited: bool,
 }
 
@@ -30,7 +30,8 @@ impl Upload {
         Self { incoming, is_awaited }
     }
 
-    /// Tells whether the client still waits to be told to go on; it may send the body yet, or something else.
+    /// Tells whether the client still waits for `100 Continue`; it may send the body anyway, or something
+    /// else.
     pub(crate) fn is_awaited(&self) -> bool {
         self.is_awaited
     }
@@ -40,8 +41,8 @@ impl Upload {
         self.incoming.frame().await
     }
 
-    /// Reads a little of what nobody wants, so that the client gets to read why; one that was not told to go on reads
-    /// it without that.
+    /// Reads a little of an unwanted body, so that the client gets to read the error; one that waits for `100
+    /// Continue` reads it without that.
     pub(crate) async fn drain(&mut self) {
         if self.is_awaited {
             return;
@@ -56,19 +57,19 @@ impl Upload {
                 }
             }
         };
-        // Whoever is slower does not get to read it.
+        // A slower client does not get to read it.
         let _ = timeout(DRAIN_TIMEOUT, read).await;
     }
 }
 
-/// A body, and the room that it takes for as long as it is there.
+/// A body, and the memory permit that it holds.
 pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
     _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Server {
-    /// Reads a body, within all bounds. The room that it takes goes with it.
+    /// Reads a body within all limits. Its memory permit is released with it.
     pub(super) async fn read_body(&self, body: &mut Upload) -> Result<Received, Problem> {
         let limit = self.limits.request_bytes_max;
         let too_large = || Problem::from(Refusal::TooLarge { limit });
@@ -79,7 +80,7 @@ impl Server {
         let (mut bytes, mut room) = (Vec::new(), None::<OwnedSemaphorePermit>);
         let read = async {
             while let Some(frame) = body.next().await {
-                // A client that breaks off does not read why.
+                // A client that breaks off does not read the error.
                 let frame = frame.map_err(|_| Problem::invalid("the body broke off"))?;
                 let Ok(data) = frame.into_data() else { continue };
                 if bytes.len() + data.len() > limit {
@@ -111,5 +112,4 @@ impl Server {
 
 /// How much of an unwanted body is read.
 const DRAIN_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long that may take.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);

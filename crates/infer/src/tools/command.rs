@@ -1,4 +1,4 @@
-//! Commands that are tools: run in a sandbox in which they can read and not write, without network.
+//! Tools that are commands: they run in a sandbox in which they can read but not write, without network.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,12 @@ use tokio::net::unix::pipe;
 
 use super::{Output, Status, cut};
 
-/// Processes and threads that a tool may have.
 const PROCESSES_MAX: u64 = 256;
 
-/// Where commands of tools run.
+/// Where tool commands run.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Nothing runs without one.
+    /// Without one, nothing runs.
     sandbox: Result<Sandbox, String>,
     directory: PathBuf,
     env: Vec<(String, String)>,
@@ -25,8 +24,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// A place where commands read everything but `protected` stays unwritten like all else, in
-    /// `directory` and with these variables. One that takes more memory than is said is ended.
+    /// Creates a place with this sandbox, directory, environment and memory limit; `protected` is read-only
+    /// like everything else.
     pub fn new(
         sandbox: Sandbox,
         directory: PathBuf,
@@ -39,13 +38,13 @@ impl Place {
         Self { sandbox: Ok(sandbox), directory, env, policy: read_only() }
     }
 
-    /// No place; this is why.
+    /// Creates a place where nothing runs, for this reason.
     pub fn nowhere(reason: &str) -> Self {
         let (directory, env) = (PathBuf::from("/"), Vec::new());
         Self { sandbox: Err(reason.to_owned()), directory, env, policy: read_only() }
     }
 
-    /// Runs a command to its end. To let go of this is to end it and all that it started.
+    /// Runs a command to its end. Dropping the future kills it and everything it started.
     pub(super) async fn run(&self, argv: &[String], input: &[u8], bytes_max: usize) -> Output {
         match self.start_and_read(argv, input, bytes_max).await {
             Ok((0, text)) => Output::new(Status::Completed, text),
@@ -88,7 +87,7 @@ impl Place {
         let mut process = spawned.map_err(|error| error.to_string())?;
         let connection = process.connection();
         let write = async move {
-            // A command need not read what it is given.
+            // A command need not read its input.
             let _ = ours.write_all(input).await;
             drop(ours);
         };
@@ -96,7 +95,7 @@ impl Place {
             let (mut kept, mut chunk, mut total) = (Vec::new(), Vec::new(), 0);
             while matches!(connection.read(&mut chunk).await, Ok(true)) {
                 total += chunk.len();
-                // One more than counts, so that a character at the border is seen whole.
+                // A little more than the limit, so that a character at the boundary is seen whole.
                 let room = (bytes_max + 4).saturating_sub(kept.len());
                 kept.extend_from_slice(&chunk[..room.min(chunk.len())]);
                 chunk.clear();
@@ -112,7 +111,7 @@ impl Place {
     }
 }
 
-/// Makes text of what a command printed, of which `kept` is the beginning.
+/// Converts the output of a command to text; `kept` is its beginning.
 fn whole(kept: &[u8], total: usize, bytes_max: usize) -> String {
     let text = String::from_utf8_lossy(kept);
     if total <= bytes_max && text.len() <= bytes_max {
@@ -121,7 +120,7 @@ fn whole(kept: &[u8], total: usize, bytes_max: usize) -> String {
     let text = text.trim_end_matches('\u{fffd}');
     let kept = &text[..text.floor_char_boundary(bytes_max)];
     if total <= bytes_max {
-        // What was not text has grown by being made text.
+        // Replacing invalid UTF-8 has made it longer.
         return cut(text, bytes_max);
     }
     format!("{kept}\n[{} more bytes were cut]", total - kept.len())
@@ -136,7 +135,7 @@ fn read_only() -> Policy {
         protected: Vec::new(),
         network: false,
     };
-    // No rules: one that allows a command would let it out of the sandbox.
+    // No rules: an `allow` would take a command out of the sandbox.
     Policy { profile, approval: ApprovalPolicy::Never, rules: Vec::new() }
 }
 

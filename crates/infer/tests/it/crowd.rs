@@ -1,4 +1,4 @@
-//! Many clients, slow ones, and those who leave.
+//! Many clients, slow ones, and those that disconnect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use tokio::io::AsyncWriteExt as _;
 use crate::scripted::STEPS_MAX;
 use crate::wire::{Lab, Set, TOKEN, input, post, until};
 
-/// The bound.
+/// The required upper limit.
 const CANCEL_MAX: Duration = Duration::from_millis(100);
-/// Turns after which everybody has had one: the runtime looks at sockets every 61.
+/// Polls after which everyone has made progress: the runtime checks sockets every 61.
 const TURNS: usize = 1000;
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn whoever_leaves_takes_the_answer_along_at_once() {
         }
         until("the run", || lab.engine.seen.running.load(std::sync::atomic::Ordering::SeqCst) == 1)
             .await;
-        // One that waits behind it leaves as well.
+        // One that waits behind it disconnects as well.
         let mut waiting = lab.connect().await;
         waiting.send(&post("/v1/responses"), &input("[[hang]]", stream).to_string()).await;
         until("the wait", || lab.seen.waiting.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
@@ -41,7 +41,7 @@ async fn whoever_leaves_takes_the_answer_along_at_once() {
         until("nobody", || lab.seen.running.load(std::sync::atomic::Ordering::SeqCst) == 0).await;
     }
     until("the log", || lab.log().matches("\"outcome\":\"cancelled\"").count() == 4).await;
-    // Those who had not got anything have no status of ours.
+    // Clients that got nothing have the status 499.
     for status in ["200", "499"] {
         let line = format!("\"status\":{status},\"outcome\":\"cancelled\"");
         assert_eq!(lab.log().matches(&line).count(), 2, "{}", lab.log());
@@ -50,8 +50,8 @@ async fn whoever_leaves_takes_the_answer_along_at_once() {
     assert_eq!(lab.responses(&input("[[say hi]]", true)).await.text(), "hi");
 }
 
-/// A client that has said all it has to say may shut down its sending end and still gets its answer; if it then leaves, that
-/// is noticed as soon as of others.
+/// A client may shut down its sending side and still gets its answer; if it then disconnects, that is noticed
+/// as soon as for others.
 #[tokio::test]
 async fn half_closed_clients_are_answered_until_they_leave() {
     let lab = Lab::new(Set::default()).await;
@@ -77,7 +77,7 @@ async fn half_closed_clients_are_answered_until_they_leave() {
     }
 }
 
-/// At the port a shut end cannot be told from a client that is gone.
+/// On the port, a shut-down side cannot be told from a closed connection.
 #[tokio::test]
 async fn at_the_port_a_shut_end_is_the_end() {
     let lab = Lab::new(Set { port: true, ..Set::default() }).await;
@@ -103,7 +103,7 @@ async fn fifty_clients_are_served_in_order_and_none_is_forgotten() {
         let mut body = input(&format!("[[slow 1 answer {number:02}]]"), number % 3 != 0);
         body["prompt_cache_key"] = format!("{number:02}").into();
         client.send(&post("/v1/responses"), &body.to_string()).await;
-        // The next one comes when this one is in line.
+        // The next one comes when this one is in the queue.
         until("its place", || lab.seen.prompts.lock().unwrap().len() == number + 1).await;
         clients.push(tokio::spawn(async move {
             let answer = client.answer().await;
@@ -116,11 +116,11 @@ async fn fifty_clients_are_served_in_order_and_none_is_forgotten() {
         assert_eq!(text, format!("answer {number:02}"));
         ends.push(end);
     }
-    // Nobody overtakes: they begin in the order in which they came.
+    // No overtaking: they begin in the order in which they came.
     let order = lab.seen.order.lock().unwrap().clone();
     let want: Vec<_> = (0..50).map(|number| format!("{number:02}")).collect();
     assert_eq!(order, want);
-    // With four places, nobody ends after somebody who came eight later.
+    // With four slots, no answer ends after one that came eight later.
     for (number, pair) in ends.windows(9).enumerate() {
         assert!(pair[0] <= pair[8], "client {number} waited for more than its share");
     }
@@ -154,8 +154,8 @@ async fn a_slow_reader_holds_up_its_own_answer_only() {
     slow.send(&post("/v1/responses"), &input("[[flood 20000]]", true).to_string()).await;
     let made = || lab.seen.tokens.load(std::sync::atomic::Ordering::SeqCst);
     until("a beginning", || made() > 1000).await;
-    // Nobody reads, so at some point nothing more is made. All of this is on one thread: whatever can go on does so when
-    // it has its turn, so when everybody has had many and nothing came of it, nothing will.
+    // Nobody reads, so at some point nothing more is generated. All of this is on one thread: whatever can
+    // continue does so when it is polled, so after many polls without progress, there will be none.
     let mut before = 0;
     while made() != before {
         before = made();

@@ -1,4 +1,4 @@
-//! A daemon that dies says which file it died of, to whoever started it and to the next one.
+//! A daemon that crashes names the file it was working on, to the client that started it and to the next one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 use infer::client::{Launch, StartError, start};
 use infer::home::{Doing, Home};
 
-/// Starts a program as a daemon that lives in a home of its own, and returns why that did not work.
+/// Starts a program as a daemon in its own home, and returns why that failed.
 fn started(script: &str) -> StartError {
     let folder = tempfile::tempdir().unwrap();
     let exe = folder.path().join("heddle");
@@ -39,12 +39,12 @@ fn whoever_starts_it_is_told() {
         let error = started(&script).to_string();
         assert!(error.contains(want), "{error}");
     }
-    // One that ends by itself says why.
+    // A daemon that exits by itself says why.
     let error = started(&format!("{loading}; echo 'heddle: no' >&2; exit 1")).to_string();
     assert!(error.ends_with(": no") && !error.contains("bad.gguf"), "{error}");
 }
 
-/// No helper that looks into a dying process is ever started.
+/// No debugger is ever started on a crashing process.
 #[test]
 fn no_debugger_is_started() {
     let error = started("[ \"$GGML_NO_BACKTRACE\" = 1 ] || exit 9; exit 7").to_string();

@@ -1,4 +1,4 @@
-//! Anything at all at the connection: no crash, no hang, and the next client is served.
+//! Arbitrary bytes on a connection: no crash, no hang, and the next client is served.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ proptest! {
                 clients.push(client);
             }
             for mut client in clients {
-                // Every answer is one of ours or of the library's, and the connection comes to an end.
+                // Every answer comes from us or from the library, and the connection is closed.
                 let seen = client.rest().await;
                 prop_assert!(seen.is_empty() || seen.starts_with("HTTP/1.1 "), "{seen}");
             }

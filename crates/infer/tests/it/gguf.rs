@@ -1,4 +1,4 @@
-//! Headers of model files: what is said is found, and no damage goes unnoticed or does harm.
+//! Headers of model files: valid ones are parsed, and damage is always detected and harmless.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -47,7 +47,7 @@ fn check(what: &str, spoil: impl Fn(&mut Gguf), want: &str) {
     }
 }
 
-/// Sets a number of the architecture.
+/// Sets an architecture-specific number.
 fn set(name: &'static str, value: u32) -> impl Fn(&mut Gguf) {
     move |model| {
         for architecture in ["llama", "gpt-oss"] {
@@ -148,7 +148,7 @@ fn what_would_end_the_process_is_refused() {
     check("negative epsilon", epsilon, "layer_norm_rms_epsilon");
 }
 
-/// Whatever names a token, or says something of each, fits the tokens that there are.
+/// Every key that refers to a token, or lists a value per token, matches the vocabulary.
 #[test]
 fn what_is_said_of_tokens_fits_them() {
     for name in IDS {
@@ -169,7 +169,7 @@ fn what_is_said_of_tokens_fits_them() {
         check("a fraction", set(|_| Value::F32(1.0)), &kind);
         check("text", set(|_| Value::Text("1".into())), &kind);
         check("a list", set(|_| Value::I32s(vec![1])), &kind);
-        // The last one is there.
+        // The last id exists.
         for mut model in [llama(1), gpt_oss(1)] {
             set(|model| Value::U32(count(model) as u32 - 1))(&mut model);
             header(&model.to_bytes()).unwrap();
@@ -214,7 +214,7 @@ fn what_is_said_of_tokens_fits_them() {
         };
         check("a merge of one", spoil, "merge 1 does not have two parts");
     }
-    // What is merged to a text that is no token is taken apart again.
+    // A merge that does not result in a token is split again.
     let mut model = llama(1);
     merges(&["a b", "\u{120} q", "xyz uvw", "  a"])(&mut model);
     header(&model.to_bytes()).unwrap();
@@ -302,7 +302,7 @@ fn parts_are_read_together() {
     check("another kind", kind, first, "`split.no` is of a kind");
 }
 
-/// Cut anywhere, a file is too short; the header is read no further than it goes.
+/// A truncated file is detected at any length; the header is read no further than it extends.
 #[test]
 fn a_cut_file_is_noticed() {
     let bytes = &FILES[0];
@@ -313,7 +313,7 @@ fn a_cut_file_is_noticed() {
             }
             other => panic!("cut at {cut}: {other:?}"),
         }
-        // The file's length may have been right when it was asked for.
+        // The file may have been longer when its size was queried.
         let shrunk = read(&bytes[..cut], bytes.len() as u64);
         assert!(shrunk.is_ok() || matches!(shrunk, Err(GgufError::Truncated { .. })));
     }

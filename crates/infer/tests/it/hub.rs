@@ -1,4 +1,4 @@
-//! A hub on two ports, one of which only has the bytes, that fails as it is told to.
+//! A test hub on two ports, one of which only serves bytes, with scripted faults.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,45 +8,43 @@ use std::time::Duration;
 
 use infer::models::sha256::Sha256;
 
-/// What the hub does with a request for bytes; after the last it does as it should.
+/// What the hub does with a request for bytes; after the last fault it behaves correctly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// Sends so many bytes and closes.
+    /// Sends this many bytes and closes the connection.
     Cut(usize),
-    /// Answers with this.
+    /// Responds with this status.
     Status(u16, &'static str),
-    /// Says nothing for longer than anybody waits.
+    /// Sends nothing for longer than any timeout.
     Silence,
-    /// Sends everything, whatever it was asked for.
+    /// Sends the whole file, whatever was requested.
     Whole,
-    /// Says that it sends so many bytes.
+    /// Announces this length.
     Length(u64),
-    /// Sends more than there is, without saying so.
+    /// Sends more than it announces.
     Endless,
-    /// Sends other bytes than it was asked for.
+    /// Sends another range than requested.
     Elsewhere,
-    /// Sends other bytes than those that the sum is of.
+    /// Sends bytes that do not match the checksum.
     Garbled,
-    /// Says that the whole has so many bytes.
+    /// Announces this total size.
     Total(u64),
 }
 
-/// What the hub says about files.
+/// What the hub announces about files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// Size and SHA-256, and sends the client to the other port.
+    /// Size and SHA-256, and redirects to the other port.
     Linked,
-    /// Size and a tag, and has the bytes itself.
+    /// Size and an ETag, and serves the bytes itself.
     Plain,
-    /// A sum of something else.
+    /// The checksum of something else.
     WrongSum,
-    /// A size that is too big.
     WrongSize,
-    /// Nothing of the size.
     NoSize,
 }
 
-/// What was asked for.
+/// A recorded request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// `hub` or `bytes`.
@@ -65,7 +63,6 @@ struct State {
     bytes_port: u16,
 }
 
-/// The hub.
 #[derive(Clone, Debug)]
 pub(crate) struct TestHub {
     state: Arc<Mutex<State>>,
@@ -73,7 +70,7 @@ pub(crate) struct TestHub {
 }
 
 impl TestHub {
-    /// Starts one that has these files in `lab/models-GGUF`.
+    /// Starts a hub with these files in `lab/models-GGUF`.
     pub(crate) fn start(files: &[(&str, Vec<u8>)], says: Says, faults: &[Fault]) -> Self {
         let hub = TcpListener::bind("127.0.0.1:0").unwrap();
         let bytes = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -107,7 +104,7 @@ impl TestHub {
         self.state.lock().unwrap().asked.clone()
     }
 
-    /// Puts other bytes in place of a file's.
+    /// Replaces the bytes of a file.
     pub(crate) fn change(&self, file: &str, bytes: Vec<u8>) {
         let mut state = self.state.lock().unwrap();
         state.files.insert(file.to_owned(), bytes);
@@ -147,7 +144,7 @@ fn serve(stream: TcpStream, port: &'static str, state: &Mutex<State>) {
         answer(&mut state, port, &line, &headers)
     };
     std::thread::sleep(sleep);
-    // The client may well be gone.
+    // The client may be gone.
     let _ = stream.write_all(&answer);
 }
 

@@ -1,4 +1,4 @@
-//! Our own kernels, as they are built into llama.cpp.
+//! Our own kernels, as built into llama.cpp.
 
 use std::fs;
 use std::num::NonZeroU32;
@@ -15,21 +15,21 @@ use memchr::memmem;
 use ring::digest;
 use testkit::gguf::{Gguf, Sizes, gpt_oss, llama_of};
 
-/// How a text is read.
+/// How a text is evaluated.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// Tokens at a time.
+    /// Tokens per batch.
     batch: usize,
     threads: i32,
-    /// Texts that are read in turns, a token each.
+    /// Number of texts, evaluated alternately, one token each.
     texts: i32,
-    /// Whether these have one memory.
+    /// Whether they share one KV cache.
     unified: bool,
-    /// Whether by attention as it is in a kernel of its own, or in the parts that it is made of.
+    /// Whether attention runs as a fused kernel, or as separate operations.
     attention: bool,
 }
 
-/// Reads `tokens`, and returns what the model makes of every one of them.
+/// Evaluates `tokens`, and returns the logits of each.
 fn logits(model: &Gguf, tokens: &[i32], reading: Reading) -> Vec<Vec<f32>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
@@ -57,7 +57,7 @@ fn logits(model: &Gguf, tokens: &[i32], reading: Reading) -> Vec<Vec<f32>> {
     made
 }
 
-/// Checks that nowhere is more than a part of `slack` between what is made of each token.
+/// Checks that the logits of each token differ by at most `slack`, relatively.
 #[track_caller]
 fn check(got: &[Vec<f32>], want: &[Vec<f32>], slack: f32, what: &str) {
     let length = |values: &mut dyn Iterator<Item = f32>| {
@@ -71,12 +71,12 @@ fn check(got: &[Vec<f32>], want: &[Vec<f32>], slack: f32, what: &str) {
     }
 }
 
-/// Packed weights give what the same weights give as they are: about, since what they are multiplied with is rounded to 8
-/// bits. In the narrow ones a single row or column that is wrong is seen.
+/// Packed weights give approximately the same result as the original ones, since the activations are rounded
+/// to 8 bits. With narrow weights, a single wrong row or column is detected.
 #[test]
 fn packed_weights_multiply_as_they_are() {
     loaded();
-    // Rows that are no multiple of eight; more columns than a panel has.
+    // Rows that are not a multiple of eight; more columns than a panel has.
     for feed_forward in [45, 128, 2144] {
         let packed = llama_of(7, Sizes { feed_forward, ..Sizes::default() }).pack();
         let want = logits(&packed.clone().unpack(), &tokens(35), Reading { batch: 35, ..READING });
@@ -88,7 +88,7 @@ fn packed_weights_multiply_as_they_are() {
     }
 }
 
-/// Attention is what it is made of. Heads of 12 and of 264 are left to ggml.
+/// Fused attention gives the same result as its parts. Heads of 12 and of 264 are left to ggml.
 #[test]
 fn attention_is_what_it_is_made_of() {
     loaded();
@@ -118,11 +118,11 @@ fn attention_is_what_it_is_made_of() {
     }
 }
 
-/// What a text has in memory does not reach another text, not even if it is no number any more.
+/// The KV cache of one text does not affect another one, not even with infinities.
 #[test]
 fn a_text_that_overflows_is_alone_with_it() {
     loaded();
-    // One token is unlike all others, and what attention remembers of it is beyond 16 bits.
+    // One token is unlike all others, and its attention values exceed 16 bits.
     let mut model = llama_of(9, Sizes::default());
     let mut spoil = |name: &str, spoil: &dyn Fn(usize, &mut [f32])| {
         let tensor = model.tensors.iter_mut().find(|tensor| tensor.name == name).unwrap();
@@ -148,7 +148,7 @@ fn a_text_that_overflows_is_alone_with_it() {
     }
 }
 
-/// An answer does not depend on what else is in its batch, as long as that is not a long prompt.
+/// An answer does not depend on what else is in its batch, unless that is a long prompt.
 #[test]
 fn a_token_does_not_see_the_batch() {
     loaded();
@@ -160,7 +160,7 @@ fn a_token_does_not_see_the_batch() {
     }
 }
 
-/// Cargo does not see when our kernels change, but it sees when their sum does; and they are in what was built.
+/// Cargo does not track our kernels, but it tracks their checksum; and they are in the build.
 #[test]
 fn the_build_knows_which_kernels_it_has() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -190,7 +190,7 @@ fn tokens(count: i32) -> Vec<i32> {
     (0..count).map(|at| at * 7 % 260).collect()
 }
 
-/// Starts the backend as the engine does, once.
+/// Initializes the backend as the engine does, once.
 fn loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
@@ -198,7 +198,7 @@ fn loaded() {
     Llama::load(&path, &Options { threads: Some(1), ..Options::default() }, &mut |_| ()).unwrap();
 }
 
-/// The engine has started it. This must never be dropped, which would end it.
+/// The engine has initialized it. This must never be dropped, which would shut it down.
 static BACKEND: LlamaBackend = LlamaBackend {};
 
 const READING: Reading = Reading { batch: 1, threads: 1, texts: 1, unified: true, attention: true };

@@ -1,4 +1,4 @@
-//! Beginning and end: homes, idleness, signals, loads that fail.
+//! Startup and shutdown: homes, idle timeout, signals, failed loads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ async fn an_end_lets_answers_finish_and_takes_no_new_ones() {
     assert!(client.until("output_text.delta").await);
     lab.end();
     assert_eq!(client.answer().await.text(), "hello");
-    // An idle connection is closed, and there are no new ones.
+    // An idle connection is closed, and new ones are refused.
     assert_eq!(idle.rest().await, "");
     (&mut lab.serving).await.unwrap();
     assert!(tokio::net::UnixStream::connect(lab.path()).await.is_err());
@@ -70,7 +70,7 @@ async fn idleness_counts_from_the_last_answer() {
     assert_eq!(answer.text(), "abcdefghij");
     let answered = Instant::now();
     assert!(!idle.is_finished(), "an answer was running");
-    // Looking is not using.
+    // Monitoring does not count as use.
     lab.get("/health").await;
     let left = idle.await.unwrap();
     assert!(left >= answered + quiet - Duration::from_millis(20), "{:?}", left - begun);
@@ -112,7 +112,7 @@ async fn a_daemon_from_beginning_to_end() {
     let directory = tempfile::tempdir().unwrap();
     let home = Home::new(directory.path(), None);
     assert!(matches!(health(&home).await, Err(HealthError::NotRunning)));
-    // Two lives, the second of which finds what the first left.
+    // Two runs, the second of which finds what the first one left.
     for _ in 0..2 {
         let daemon = Daemon::prepare(options(&directory)).await.unwrap();
         let (end, ended) = oneshot::channel::<()>();

@@ -1,4 +1,4 @@
-//! Bounds: bodies, heads, connections, and the time that each may take.
+//! Limits: bodies, heads, connections, and timeouts.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ async fn large_bodies_are_refused_whether_announced_or_not() {
     assert_eq!(lab.responses(&input("[[say hi]]", false)).await.text(), "hi");
 }
 
-/// Whoever asks first whether to send a body is told no at once, and not to go on.
+/// A client that asks first whether to send a body is refused immediately, without `100 Continue`.
 #[tokio::test]
 async fn bodies_that_are_not_wanted_are_not_asked_for() {
     let limits = Limits { request_bytes_max: 10_000, ..Limits::default() };
@@ -48,9 +48,9 @@ async fn bodies_that_are_not_wanted_are_not_asked_for() {
     client.raw(head("/v1/responses", 10).as_bytes()).await;
     let answer = client.rest().await;
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
-    // Reading what does not come would have taken seconds.
+    // Reading a body that does not come would have taken seconds.
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    // One that is wanted is.
+    // A wanted body is requested.
     let body = input("[[say hi]]", false).to_string();
     let mut client = lab.connect().await;
     client.raw(head("/v1/responses", body.len()).as_bytes()).await;
@@ -70,7 +70,7 @@ async fn bodies_that_are_read_at_once_have_a_bound_together() {
             .as_bytes(),
     )
     .await;
-    // The half that came counts, as soon as it has been read.
+    // The half that arrived counts, as soon as it has been read.
     let body = input(&"x".repeat(8000), false).to_string();
     let begun = Instant::now();
     while lab.ask(&post("/v1/responses"), &body).await.status != 429 {
@@ -134,7 +134,7 @@ async fn connections_have_a_bound_and_come_back() {
     }
 }
 
-/// The port is open to all of the machine: whoever fills it keeps nobody from the socket.
+/// The port is open to the whole machine: filling it does not block the socket.
 #[tokio::test]
 async fn a_full_port_leaves_the_socket_free() {
     let limits = Limits { connections_max: 3, ..Limits::default() };
@@ -154,7 +154,7 @@ async fn a_full_port_leaves_the_socket_free() {
     assert_eq!(client.answer().await.status, 200);
 }
 
-/// Whoever only sits there keeps nobody out, whether it says nothing, half of a request, or no token.
+/// Idle connections keep nobody out, whether they send nothing, half a request, or no token.
 #[tokio::test]
 async fn idle_connections_keep_nobody_out() {
     let lab = Lab::new(Set { port: true, ..Set::default() }).await;
@@ -197,7 +197,7 @@ async fn heads_have_a_bound() {
     }
 }
 
-/// What cannot fit by far is not counted to its end; the numbers are said all the same.
+/// A prompt that is far too long is not counted to its end; the error still has numbers.
 #[tokio::test]
 async fn prompts_that_are_far_too_long() {
     let lab = Lab::new(Set::default()).await;
@@ -213,7 +213,7 @@ async fn prompts_that_are_far_too_long() {
     }
 }
 
-/// Nobody makes a prompt for a client that has left.
+/// No prompt is built for a client that has disconnected.
 #[tokio::test]
 async fn a_client_that_leaves_while_its_prompt_is_made() {
     let lab = Lab::new(Set::default()).await;

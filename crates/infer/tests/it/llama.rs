@@ -17,11 +17,11 @@ fn try_load(model: &Gguf, options: &Options) -> Result<Llama, LoadError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     model.write(&path).unwrap();
-    // What is mapped stays when the file goes.
+    // The mapping stays valid when the file is removed.
     Llama::load(&path, options, &mut |_| ())
 }
 
-/// A prompt that nobody wants any more is not tokenised to its end.
+/// An unwanted prompt is not tokenized to its end.
 #[test]
 fn tokens_are_made_for_as_long_as_they_are_wanted() {
     let engine = load(&llama(1));
@@ -36,7 +36,7 @@ fn tokens_are_made_for_as_long_as_they_are_wanted() {
     assert_eq!(said(&engine, &all), "some words ".repeat(100_000));
 }
 
-/// Large models come in several files; they say what they would say in one.
+/// Large models come in several files; they generate the same as in one.
 #[test]
 fn a_model_in_parts() {
     let whole = llama(7);
@@ -64,13 +64,13 @@ fn job(prompt: &[u32], tokens: u32) -> Job {
     Job { prompt: prompt.to_vec(), output_tokens_max: Some(tokens), ..Job::default() }
 }
 
-/// An answer of so many letters: left alone, a random model comes to an end at random.
+/// An answer of this many letters: unconstrained, a random model ends at random.
 fn letters(prompt: &[u32], letters: u32) -> Job {
     let grammar = Some(format!("start: /[a-z ]{{{letters}}}/"));
     Job { prompt: prompt.to_vec(), grammar, ..Job::default() }
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq)]
 struct Answer {
     cached: u32,
@@ -114,7 +114,7 @@ fn text_goes_in_and_comes_out() {
         let engine = load(&model);
         let facts = engine.facts();
         for name in &facts.specials {
-            // As text it is only text, whatever llama.cpp thinks of it.
+            // As text it is only text, whatever llama.cpp makes of it.
             let tokens = text(&engine, &format!("a {name}{name} the b"));
             assert!(tokens.iter().all(|&token| !engine.token(token).special), "{name}");
             assert_eq!(said(&engine, &tokens), format!("a {name}{name} the b"));
@@ -127,7 +127,7 @@ fn text_goes_in_and_comes_out() {
         let odd = "\0\u{1}ünï \u{1f9f5} «the»\r\n\t\"x\": ";
         assert_eq!(said(&engine, &text(&engine, odd)), odd);
         assert!(engine.tokenise(&[Piece::Text(String::new())]).is_empty());
-        // Runs that would be the end of regular expressions that call themselves.
+        // Runs that would overflow the stack of recursive regular expressions.
         for run in ["x", " ", "=", "漢", "7", "<|"] {
             let long = run.repeat(100_000);
             for piece in [Piece::Text(long.clone()), Piece::Template(long.clone())] {
@@ -155,10 +155,10 @@ fn a_second_turn_reads_little() {
             second.cached,
             prompt.len()
         );
-        // What was remembered is what would have been read.
+        // The KV cache is equivalent to a fresh evaluation.
         let fresh = load(&model);
         assert_eq!(run(&fresh, keyed(&prompt)).tokens, second.tokens);
-        // Another thread shares the beginning.
+        // Another thread shares the prefix.
         let mut other = prompt[..200].to_vec();
         other.extend(text(&engine, "Something else."));
         let third = run(&engine, Job { cache_key: Some("u".into()), ..letters(&other, 20) });
@@ -184,11 +184,11 @@ fn several_at_once_say_what_they_say_alone() {
         let together: Vec<_> = started.into_iter().map(read).collect();
         alike += together.iter().zip(&alone).filter(|(a, b)| a.tokens == **b).count();
         answers += alone.len();
-        // What they begin with is read once, so that only the first has nothing to copy.
+        // The shared prefix is evaluated once, so only the first one copies nothing.
         let copied: Vec<bool> = together.iter().map(|answer| answer.cached >= 60).collect();
         assert_eq!(copied, [false, true, true, true]);
     }
-    // Sums in another order are a little different, which decides where two tokens are as likely.
+    // Sums in another order differ slightly, which matters if two tokens are equally likely.
     assert!(alike * 10 >= answers * 9, "{alike} of {answers}");
 }
 
@@ -209,7 +209,7 @@ fn whoever_leaves_is_noticed() {
     let engine = load(&llama(5));
     let long = text(&engine, &"All work and no play. ".repeat(170));
     for prompt in [&long[..10], &long[..]] {
-        // The best of a few: others may want the machine too.
+        // The best of several: other processes may want the machine too.
         let leave = |_| {
             let mut generation = engine.start(letters(prompt, 300)).unwrap();
             assert!(matches!(generation.steps.blocking_recv(), Some(Step::Begun { .. })));
@@ -220,7 +220,7 @@ fn whoever_leaves_is_noticed() {
         let took = (0..5).map(leave).min().unwrap();
         assert!(took < Duration::from_millis(100), "{took:?}");
     }
-    // Somebody who waits can leave too. Those who run are not read, and so go on for ever.
+    // A queued client can disconnect too. The running ones are not read, and so never finish.
     let running: Vec<_> =
         (0..4).map(|_| engine.start(letters(&long[..10], 1000)).unwrap()).collect();
     wait(|| engine.stats().running == 4);
@@ -233,7 +233,8 @@ fn whoever_leaves_is_noticed() {
     wait(|| engine.stats().running == 0);
 }
 
-/// Whoever leaves while a prompt is read costs those who stay nothing but time: they say what they say alone.
+/// A client that disconnects during prompt evaluation costs the others only time: their answers stay the
+/// same.
 #[test]
 fn batches_that_are_given_up_are_nobodys_loss() {
     for (model, threads) in [(llama(3), 1), (gpt_oss(3), 2)] {
@@ -245,7 +246,7 @@ fn batches_that_are_given_up_are_nobodys_loss() {
         let reader = thread::spawn(move || read(staying));
         let mut long = text(&engine, &"some words ".repeat(40));
         for round in 0..100_u64 {
-            // It begins like none before it.
+            // It has no cached prefix.
             long[0] = 32 + round as u32;
             let mut leaving = engine.start(job(&long, 100)).unwrap();
             assert!(matches!(leaving.steps.blocking_recv(), Some(Step::Begun { .. })));
@@ -266,7 +267,7 @@ fn fifty_at_once_are_all_served_and_no_more_are_let_in() {
     let options = Options { waiting_max: 46, ..OPTIONS };
     let engine = try_load(&llama(6), &options).unwrap();
     let prompts: Vec<_> = (0..50).map(|n| text(&engine, &format!("client {n} says"))).collect();
-    // Nobody reads, so that nobody gets to the end yet.
+    // Nobody reads, so nobody finishes yet.
     let started: Vec<_> =
         prompts.iter().map(|prompt| engine.start(letters(prompt, 300)).unwrap()).collect();
     match engine.start(job(&prompts[0], 1)) {
@@ -334,7 +335,7 @@ fn whoever_does_not_read_holds_up_nobody() {
     let grammar = Some("start: /[0-9]{1000}/".to_owned());
     let job = Job { prompt, grammar, ..Job::default() };
     let asleep = engine.start(job.clone()).unwrap();
-    // More than it can send ahead.
+    // More than fits into its buffer.
     let other = run(&engine, Job { cache_key: Some("o".into()), ..job.clone() });
     assert_eq!(other.ended, Ended::Stop);
     let late = read(asleep);
@@ -350,7 +351,7 @@ fn schema_job(engine: &Llama, seed: u32, temperature: f32) -> Job {
     }
 }
 
-/// Says what is wrong with a value that should be after the schema.
+/// Tells whether a value follows the schema.
 fn valid(value: &Value) -> bool {
     let keys: Vec<_> = value.as_object().unwrap().keys().collect();
     let name = value["name"].as_str().is_some_and(|name| name.chars().count() <= 12);
@@ -362,7 +363,7 @@ fn valid(value: &Value) -> bool {
     keys == ["name", "kind", "sizes"] && name && kind && sizes
 }
 
-/// However random the model is, what it says after a grammar is after the grammar.
+/// However random the model, its answer follows the grammar.
 #[test]
 fn random_weights_write_json() {
     for model in [llama(10), gpt_oss(10)] {
@@ -430,7 +431,7 @@ fn gpt_oss_speaks_harmony() {
         let specials: Vec<_> =
             specials.filter(|token| token.special).map(|token| token.bytes).collect();
         let said = said(&engine, &answer.tokens);
-        // The token that ends the answer is not among them.
+        // The end token is not among them.
         let want =
             "<|channel|> <|message|> <|end|> <|start|> <|channel|> <|constrain|> <|message|>";
         assert_eq!(specials.join(&b' '), want.as_bytes(), "{said}");
@@ -477,14 +478,14 @@ fn what_cannot_be_loaded_is_told_apart() {
     missing.tensors.pop();
     missing.write(&path).unwrap();
     assert!(matches!(load(), Err(LoadError::Failed { .. })));
-    // And a whole one, with progress.
+    // And a complete one, with progress.
     fs::write(&path, &whole).unwrap();
     let mut shares = Vec::new();
     Llama::load(&path, &OPTIONS, &mut |share| shares.push(share)).unwrap();
     assert!(shares.is_sorted() && shares.last() == Some(&1.0), "{shares:?}");
 }
 
-/// A file with bytes changed in its header is refused or works; llama.cpp would end the process for some.
+/// A file with changed bytes in its header is refused or works; llama.cpp would abort the process for some.
 #[test]
 fn a_damaged_file_does_no_harm() {
     let folder = tempfile::tempdir().unwrap();
@@ -546,7 +547,7 @@ fn a_real_model_keeps_to_its_schema_and_remembers() {
     assert_eq!(warm.tokens, cold.tokens);
 }
 
-/// With one thread: tiny models gain nothing by more, and on a busy machine threads wait for each other.
+/// One thread: tiny models gain nothing from more, and on a busy machine threads wait for each other.
 const OPTIONS: Options = Options {
     context_tokens: None,
     sessions: 4,

@@ -1,4 +1,5 @@
-//! The daemon's parts from the outside; the server with a scripted engine behind it, over a socket.
+//! Tests of the daemon's parts through their public API; the server runs with a scripted engine, over a
+//! socket.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod answers;

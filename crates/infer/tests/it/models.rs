@@ -1,4 +1,4 @@
-//! The folder of models: what is in it counts, whatever the manifest says.
+//! The folder of models: the files count, whatever the manifest says.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,11 +50,11 @@ fn added_and_removed() {
     assert_eq!(add(&models, &path, Some("Two"), How::Copy).unwrap(), "two");
     assert_eq!(names(&models), ["some-model.q4", "two"]);
     assert_eq!(models.find("two").unwrap().place, Place::Own);
-    // The one that came last, unless another is chosen.
+    // The newest one, unless another is chosen.
     assert_eq!(models.default_model().unwrap().name, "two");
     models.set_default("some-model.q4").unwrap();
     assert_eq!(models.default_model().unwrap().name, "some-model.q4");
-    // A link is removed, not what it leads to.
+    // The link is removed, not its target.
     models.remove("some-model.q4").unwrap();
     assert!(path.exists());
     assert_eq!(models.default_model().unwrap().name, "two");
@@ -103,7 +103,7 @@ fn in_parts() {
     let model = models.find("y").unwrap();
     assert!(model.path.ends_with("y-00001-of-00002.gguf"));
     assert_eq!((model.parts.len(), model.bytes), (2, parts.concat().len() as u64));
-    // A part goes, or what it links to does.
+    // A part is removed, or its target is.
     fs::remove_file(second).unwrap();
     assert!(models.find("y").unwrap_err().to_string().contains("is gone"));
     fs::remove_file(&model.parts[1]).unwrap();
@@ -129,7 +129,7 @@ fn a_damaged_manifest() {
         assert!(models.list().notes.is_empty());
         assert_eq!(fs::read(models.folder().join("manifest.json.damaged")).unwrap(), damage);
     }
-    // What it says of models that are gone does not count.
+    // Entries for missing models are ignored.
     let gone = r#"{"default":"b","models":{"b":{"sha256":"00"},"a":{"source":"here"}},"later":1}"#;
     fs::write(&manifest, gone).unwrap();
     assert_eq!(names(&models), ["a"]);
@@ -150,11 +150,11 @@ fn other_folders() {
     let models = Models::new(home.path(), folders);
     assert_eq!(names(&models), ["big", "smollm2"]);
     assert_eq!(models.find("smollm2").unwrap().place, Place::Shared(one.path().to_owned()));
-    // The model for smoke tests is taken only if there is no other.
+    // The smoke-test model is used only if there is no other.
     assert_eq!(models.default_model().unwrap().name, "big");
     let error = models.remove("big").unwrap_err();
     assert!(matches!(error, ModelsError::Shared { .. }), "{error}");
-    // A file of one's own comes first.
+    // Our own folder takes precedence.
     let path = file(&home, "big.gguf", &TINY);
     add(&models, &path, None, How::Copy).unwrap();
     assert_eq!(models.find("big").unwrap().place, Place::Own);

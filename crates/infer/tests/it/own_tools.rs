@@ -1,4 +1,4 @@
-//! Tools that the daemon runs itself, inside of answers. Commands in a sandbox are tried with the binary.
+//! The daemon's own tools, inside answers. Commands in a sandbox are tested with the binary.
 
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ fn force(body: &mut Value, name: &str, arguments: &str) {
     body["metadata"] = json!({ "heddle_forced_call": call });
 }
 
-/// Returns the items of an answer.
 fn items(response: &Value) -> Vec<Value> {
     response["output"].as_array().unwrap().clone()
 }
@@ -46,7 +45,7 @@ async fn a_call_of_the_model_is_run_and_the_answer_goes_on() {
             assert_eq!(answer.events().iter().filter(|event| done(event)).count(), 3);
         }
     }
-    // The tool was on offer.
+    // The tool was offered.
     assert!(lab.seen.prompts.lock().unwrap()[0].contains("upper"));
     let log = lab.log();
     assert!(log.contains("\"event\":\"tool\"") && log.contains("\"tool\":\"upper\""), "{log}");
@@ -90,7 +89,7 @@ async fn forced_calls_go_through_the_same_checks() {
     }
 }
 
-/// The events of an answer with a call of ours in it, in their order, and every one of them.
+/// All events of an answer with one of the daemon's calls, in order.
 #[tokio::test]
 async fn a_forced_call_stands_between_the_beginning_and_the_answer() {
     let lab = Lab::new(set(true, &["echo"], true)).await;
@@ -128,7 +127,7 @@ async fn a_forced_call_stands_between_the_beginning_and_the_answer() {
     );
 }
 
-/// What a model says before a call is an item of its own, and the next round reads it as what it was.
+/// A preamble before a call is a separate item, and the next round reads it as a preamble.
 #[tokio::test]
 async fn a_preamble_is_kept_apart() {
     let mut set = set(true, &["upper"], false);
@@ -146,7 +145,7 @@ async fn a_preamble_is_kept_apart() {
     let before = "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>\
                   <|start|>assistant to=functions.upper<|channel|>commentary";
     assert!(prompts[1].contains(before), "{}", prompts[1]);
-    // It calls for ever, whatever it may do: even then there is an end.
+    // It makes calls forever: even then the answer ends.
     assert_eq!(prompts.len(), 8);
 }
 
@@ -171,7 +170,7 @@ async fn only_the_final_channel_is_the_answer() {
     );
 }
 
-/// A tool that takes too long says so in its place, and the answer goes on.
+/// A tool that times out says so in its output, and the answer continues.
 #[tokio::test]
 async fn built_in_tools_can_be_slow() {
     for (delay_ms, status, says) in [(0, "completed", "hi"), (60_000, "failed", "after 50 ms")] {
@@ -216,7 +215,7 @@ async fn calls_of_the_client_are_left_to_it() {
     let answer = lab.responses(&body).await.json();
     let kinds: Vec<_> = items(&answer).iter().map(|item| item["type"].clone()).collect();
     assert_eq!(kinds, ["function_call"], "{answer}");
-    // Chat Completions cannot show what came of a call, so there ours are not on offer.
+    // Chat Completions cannot show the output of a call, so the daemon's tools are not offered there.
     let chat = json!({"model": "tiny", "messages": [{"role": "user", "content": "[[say hi]]"}]});
     lab.ask(&post("/v1/chat/completions"), &chat.to_string()).await;
     assert!(!lab.seen.prompts.lock().unwrap().last().unwrap().contains("echo"));
@@ -225,7 +224,7 @@ async fn calls_of_the_client_are_left_to_it() {
 #[tokio::test]
 async fn a_model_that_calls_for_ever_is_asked_for_an_answer() {
     let lab = Lab::new(set(true, &["echo"], false)).await;
-    // The output is itself an order to call again.
+    // The output itself asks for another call.
     let again = "[[call echo {\"text\": \"x\"}]] tool";
     let body = input(&format!("[[call echo {}]]", json!({ "text": again })), false);
     let answer = lab.responses(&body).await;
@@ -233,7 +232,7 @@ async fn a_model_that_calls_for_ever_is_asked_for_an_answer() {
     assert!(lab.seen.prompts.lock().unwrap().len() <= 9);
 }
 
-/// Which tools a client leaves to the model holds for ours as well.
+/// The client's tool choice applies to the daemon's tools as well.
 #[tokio::test]
 async fn a_choice_of_the_client_holds_for_our_tools() {
     let lab = Lab::new(set(true, &["echo", "upper"], false)).await;

@@ -1,4 +1,4 @@
-//! A panic that is contained ends what it was in; any other ends the process, whichever thread it is in.
+//! A contained panic ends only its work; any other one ends the process, whichever thread it is in.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, exit};
@@ -6,7 +6,7 @@ use std::thread;
 
 use infer::panics::{abort_unless_contained, contain};
 
-/// Set for the process that panics: this test once more.
+/// Set for the process that panics: this test runs itself.
 const PLACE: &str = "HEDDLE_TEST_PANIC";
 const SURVIVED: i32 = 7;
 const SIGABRT: i32 = 6;
@@ -18,7 +18,7 @@ fn only_what_is_contained_is_survived() {
         match &*place {
             "contained" => assert!(contain(|| panic!("in a library")).is_err()),
             "thread" => drop(thread::spawn(|| panic!("in a thread")).join()),
-            // It is not contained because something before it, or beside it, was.
+            // A containment before it, or on another thread, does not cover it.
             "after" => {
                 let _ = contain(|| panic!("in a library"));
                 drop(thread::spawn(|| panic!("in a thread")).join());

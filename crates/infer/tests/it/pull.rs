@@ -1,4 +1,4 @@
-//! Models are got whole, whatever the hub and the connection do on the way.
+//! Models are downloaded completely, whatever the hub and the connection do.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::hub::{Fault, Says, TestHub};
 
-/// Bytes that begin as a model does.
+/// Returns bytes with the magic of a model file.
 fn gguf(length: usize, seed: u8) -> Vec<u8> {
     let mut bytes = b"GGUF\x03\0\0\0".to_vec();
     bytes.extend((bytes.len()..length).map(|at| (at % 251) as u8 ^ seed));
@@ -46,8 +46,8 @@ fn pull(
     (done, told)
 }
 
-/// Gets a file of 100,000 bytes from a hub that does this; what is told on the way is `told`, and the failure,
-/// if it is to be one, has these words in it.
+/// Downloads a file of 100,000 bytes from a hub with these faults; `told` are the expected progress events,
+/// and an expected failure contains these words.
 #[track_caller]
 fn check(says: Says, faults: &[Fault], told: &[&str], want: Result<(), &str>) {
     let bytes = gguf(100_000, 0);
@@ -75,7 +75,7 @@ fn check(says: Says, faults: &[Fault], told: &[&str], want: Result<(), &str>) {
     assert_eq!(heard, told, "{says:?} {faults:?}");
     for asked in hub.asked() {
         let token = asked.headers.get("authorization").map(String::as_str);
-        // The token is for the hub alone.
+        // The token is sent to the hub alone.
         let want = (asked.port == "hub").then_some("Bearer hf_secret");
         assert_eq!(token, want, "{}", asked.line);
     }
@@ -92,7 +92,7 @@ fn connections_break() {
         check(says, &[Status(503, "")], &["waiting"], Ok(()));
         check(says, &[Status(429, "Retry-After: 0\r\n")], &["waiting"], Ok(()));
         check(says, &[Silence], &["waiting"], Ok(()));
-        // Nothing new ever comes.
+        // No new bytes ever arrive.
         check(says, &[Cut(0); 9], &["waiting"; 3], Err("the connection broke"));
         check(says, &[Status(500, ""); 9], &["waiting"; 3], Err("status 500"));
         let again = "the hub sends all of it";
@@ -121,7 +121,7 @@ fn hubs_lie() {
     check(Says::WrongSum, &[], &[], Err("SHA-256"));
     check(Says::WrongSize, &[], &[], Err("should have 100007 bytes"));
     check(Says::NoSize, &[], &[], Err("how big"));
-    // A redirect that leads nowhere, away from the web, or round in circles.
+    // A redirect without a target, to another scheme, or in a loop.
     check(Says::Plain, &[Status(302, "")], &[], Err("leads nowhere"));
     check(
         Says::Plain,
@@ -222,7 +222,7 @@ fn files_are_chosen() {
     assert!(model.path.ends_with("big-00001-of-00002.gguf"));
     assert_eq!(told, ["2 files, 0 there"]);
     assert!(model.source.unwrap().starts_with("hf:lab/models-GGUF@c0ffeec:a-Q4_K_M-00001"));
-    // The same again costs nothing; another one of that name is refused.
+    // The same again costs nothing; a different one of that name is refused.
     let (again, told) = pull(&home, &hub, "hf:lab/models-GGUF", Some("big"));
     assert!(again.is_ok() && told.is_empty(), "{told:?}");
     let (other, _) = pull(&home, &hub, "hf:lab/models-GGUF:Q8_0", Some("big"));
@@ -233,7 +233,7 @@ fn files_are_chosen() {
     assert!(none.unwrap_err().to_string().contains("  a-Q8_0.gguf"));
     let (none, _) = pull(&home, &hub, "hf:lab/other", None);
     assert!(none.unwrap_err().to_string().contains("HF_TOKEN"));
-    // The short name of the smoke-test model is for that file only.
+    // The short name of the smoke-test model is reserved for that file.
     let (fake, _) = pull(&home, &hub, "hf:lab/models-GGUF:Q8_0", Some("smollm2"));
     assert!(fake.is_err());
 }

@@ -1,4 +1,4 @@
-//! Each route, who may use it, and what is said to those who may not.
+//! Every route, who may use it, and the errors for those who may not.
 
 use serde_json::json;
 
@@ -60,7 +60,7 @@ async fn routes_answer_with_and_without_prefix() {
         let answer = lab.ask(&post(&format!("{prefix}/responses")), &body).await;
         assert_eq!((answer.status, answer.text().as_str()), (200, "hi"), "{answer:?}");
     }
-    // Whoever asks for the local model means the one that is here.
+    // `local` means the model that is loaded.
     let answer = lab.responses(&json!({"model": "local", "input": "[[say hi]]"})).await;
     assert_eq!(answer.text(), "hi");
     let metrics = lab.get("/metrics").await;
@@ -69,7 +69,7 @@ async fn routes_answer_with_and_without_prefix() {
         "heddle_requests_total{route=\"/v1/responses\",status=\"200\"} 3",
         "heddle_tokens_total{kind=\"output\"} 6",
         "heddle_first_token_seconds_count 3",
-        // Whoever watches the daemon is not what it is for.
+        // Monitoring requests do not count.
         "heddle_request_seconds_count 3",
         "heddle_engine_memory_bytes 1234",
         "heddle_requests 0",
@@ -78,7 +78,7 @@ async fn routes_answer_with_and_without_prefix() {
     }
 }
 
-/// Nothing is counted unless somebody wants it; whoever asks learns how.
+/// Nothing is counted unless enabled; the error explains how.
 #[tokio::test]
 async fn metrics_are_a_setting() {
     let lab = Lab::new(Set { metrics: false, ..Set::default() }).await;
@@ -93,7 +93,7 @@ async fn metrics_are_a_setting() {
     assert_eq!(lab.responses(&input("[[say hi]]", false)).await.text(), "hi");
 }
 
-/// A line of the log names the thread and the request of whoever asked, and nothing that could be a text.
+/// A log line contains the thread and request ids of the client, and nothing that could be text.
 #[tokio::test]
 async fn ids_of_clients_are_in_the_log() {
     let lab = Lab::new(Set::default()).await;
@@ -112,7 +112,7 @@ async fn ids_of_clients_are_in_the_log() {
         let answer = lab.ask(&(post("/v1/responses") + &ids), &body).await;
         assert_eq!(answer.text(), "hi");
         let id = answer.header("x-request-id").to_owned();
-        // The line comes when the request is over, a moment after its answer.
+        // The line is written when the request is finished, shortly after its answer.
         crate::wire::until("the line", || lab.log().contains(&id)).await;
         let log = lab.log();
         let line = log.lines().find(|line| line.contains(&id)).unwrap();
@@ -125,7 +125,7 @@ async fn ids_of_clients_are_in_the_log() {
     assert!(!lab.log().contains("words"));
 }
 
-/// Tokens are in the log only where somebody wants them, as numbers, and no more than that.
+/// Token ids are logged only if enabled, and no more than that.
 #[tokio::test]
 async fn first_tokens_are_a_setting() {
     let lab = Lab::new(Set { tokens_noted: 3, ..Set::default() }).await;
@@ -177,7 +177,7 @@ async fn health_is_there_before_the_model_and_work_waits_for_it() {
     assert_eq!(lab.get("/v1/models").await.json()["data"][0]["id"], "tiny");
     let mut client = lab.connect().await;
     client.send(&post("/v1/responses"), &input("[[say hi]]", false).to_string()).await;
-    // It has been read when it counts as work.
+    // It has been read once it counts as work.
     loop {
         if lab.get("/health").await.json()["requests"] == 1 {
             break;

@@ -1,7 +1,7 @@
-//! An engine that does what the prompt tells it to: `[[say TEXT]]`, `[[slow MS TEXT]]`, `[[hang]]`,
-//! `[[fail]]`, `[[flood N]]`, `[[call NAME JSON]]`. The last such word of the prompt counts; once a tool has
-//! answered, it says what the tool said. Its tokens are bytes, and a few special ones, which it says by their names. A prompt with
-//! `[[ponder]]` in it is tokenised for as long as somebody wants it.
+//! An engine that follows commands in the prompt: `[[say TEXT]]`, `[[slow MS TEXT]]`, `[[hang]]`, `[[fail]]`,
+//! `[[flood N]]`, `[[call NAME JSON]]`. The last command counts; after a tool output, it repeats that output.
+//! Its tokens are bytes, plus a few special ones, which are written by name. A prompt with `[[ponder]]` is
+//! tokenized for as long as it is wanted.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ const BYTES: [u8; 256] = {
     }
     bytes
 };
-/// Tokens that wait for their reader.
+/// Tokens buffered for a reader.
 pub(crate) const STEPS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -53,9 +53,8 @@ pub(crate) struct Seen {
     pub(crate) tokens: AtomicUsize,
     pub(crate) pondering: AtomicUsize,
     pub(crate) cancelled: Mutex<Vec<Instant>>,
-    /// In the order in which they began; the cache key of each.
+    /// The cache keys of answers, in the order in which they began.
     pub(crate) order: Mutex<Vec<String>>,
-    /// Prompts as text.
     pub(crate) prompts: Mutex<Vec<String>>,
 }
 
@@ -74,7 +73,7 @@ impl Scripted {
         Self { facts, context_tokens: 100_000, waiting_max, slots, seen: Arc::default() }
     }
 
-    /// The same for a model that is spoken to in Harmony.
+    /// Returns the same for a model of the Harmony family.
     pub(crate) fn harmony(mut self) -> Self {
         self.facts.architecture = "gpt-oss".to_owned();
         self.facts.template = None;
@@ -204,7 +203,7 @@ impl Play {
         self.seen.cancelled.lock().unwrap().push(Instant::now());
     }
 
-    /// Plays what the prompt says; none if nobody reads any more.
+    /// Follows the prompt; `None` if the reader is gone.
     async fn run(&self, prompt: &str) -> Option<()> {
         self.steps.send(Step::Begun { cached: 3 }).await.ok()?;
         let output = prompt.rfind("tool\n").map(|at| (at, &prompt[at + 5..]));
@@ -267,7 +266,7 @@ impl Play {
     }
 }
 
-/// Cuts text into bytes and special tokens.
+/// Splits text into bytes and special tokens.
 fn tokens_of(text: &str) -> impl Iterator<Item = u32> {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
@@ -282,7 +281,7 @@ fn tokens_of(text: &str) -> impl Iterator<Item = u32> {
     })
 }
 
-/// A template that knows tools in the form of Hermes.
+/// A template with tools in the Hermes format.
 const TEMPLATE: &str = "{%- if tools %}<|im_start|>system\nTools: <tools>{{ tools | tojson }}</tools> \
 Call with <tool_call>{\"name\": …, \"arguments\": …}</tool_call><|im_end|>\n{% endif %}\
 {%- for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}\

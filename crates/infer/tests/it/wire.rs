@@ -1,4 +1,4 @@
-//! A server on a socket of its own, and a client that speaks just enough HTTP to be watched closely.
+//! A server on its own socket, and a minimal HTTP client that gives tests full control.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use tokio::time::timeout;
 
 use crate::scripted::{Scripted, Seen};
 
-/// The longest that anything may take.
+/// Timeout for everything.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 pub(crate) const TOKEN: &str = "0123456789abcdef0123";
 
-/// What a server is to be.
+/// The configuration of a test server.
 pub(crate) struct Set {
     pub(crate) limits: Limits,
     pub(crate) slots: usize,
@@ -32,11 +32,11 @@ pub(crate) struct Set {
     pub(crate) tools: Settings,
     pub(crate) forced_calls: bool,
     pub(crate) metrics: bool,
-    /// Whether the model is spoken to in Harmony.
+    /// Whether the model is of the Harmony family.
     pub(crate) harmony: bool,
     pub(crate) tokens_noted: usize,
     pub(crate) port: bool,
-    /// Whether the model is there from the beginning.
+    /// Whether the model is loaded from the beginning.
     pub(crate) loaded: bool,
 }
 
@@ -57,7 +57,7 @@ impl Default for Set {
     }
 }
 
-/// A server that runs on the test's own runtime.
+/// A server on the test's own runtime.
 pub(crate) struct Lab {
     pub(crate) server: Arc<Server>,
     pub(crate) seen: Arc<Seen>,
@@ -110,12 +110,12 @@ impl Lab {
         Self { server, seen, port, standing, engine, serving, end, directory }
     }
 
-    /// Has the model there now.
+    /// Marks the model as loaded.
     pub(crate) fn load(&self) {
         self.standing.send_replace(ready(&self.engine));
     }
 
-    /// Tells the server to end.
+    /// Shuts the server down.
     pub(crate) fn end(&mut self) {
         let _ = self.end.take().unwrap().send(());
     }
@@ -147,7 +147,7 @@ impl Lab {
         self.ask(&format!("GET {path} HTTP/1.1\r\nhost: x\r\n"), "").await
     }
 
-    /// Asks the Responses API.
+    /// Sends a request to the Responses API.
     pub(crate) async fn responses(&self, body: &Value) -> Answer {
         self.ask(&post("/v1/responses"), &body.to_string()).await
     }
@@ -163,18 +163,16 @@ pub(crate) fn post(path: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n")
 }
 
-/// A request of the Responses API.
+/// Builds a request of the Responses API.
 pub(crate) fn input(text: &str, stream: bool) -> Value {
     json!({"model": "tiny", "input": text, "stream": stream})
 }
 
-/// One connection.
 pub(crate) struct Client<S> {
     pub(crate) stream: S,
     read: Vec<u8>,
 }
 
-/// What came back.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -196,12 +194,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.raw(format!("{head}{length}\r\n{body}").as_bytes()).await;
     }
 
-    /// A server that has seen enough closes its end, which is its right.
+    /// Sends bytes; errors are ignored, since the server may close its end.
     pub(crate) async fn raw(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes).await;
     }
 
-    /// Reads until `text` has come; false at the end.
+    /// Reads until `text` has arrived; false at the end.
     pub(crate) async fn until(&mut self, text: &str) -> bool {
         let read = async {
             loop {
@@ -238,7 +236,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.seen()
     }
 
-    /// Reads one answer; what follows it stays.
+    /// Reads one answer; anything after it stays in the buffer.
     pub(crate) async fn answer(&mut self) -> Answer {
         let read = async {
             loop {
@@ -253,7 +251,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 }
 
-/// Takes an answer apart, if it is all there.
+/// Parses an answer, if it is complete.
 fn parse(bytes: &[u8]) -> Option<(Answer, usize)> {
     let split = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = String::from_utf8(bytes[..split + 2].to_vec()).unwrap();

@@ -1,5 +1,5 @@
-//! Schemas and grammars that would cost too much are refused before a model is held to them, with the field that
-//! they come from; all others can be followed. Either way it takes no more than a moment.
+//! Expensive schemas and grammars are refused before they constrain a model, with the field they come from;
+//! all others can be followed. Either way it takes only a moment.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ use toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
 
 use super::{Grammars, Unusable};
 
-/// What becomes of a request.
+/// The result of a request.
 #[derive(Debug, PartialEq)]
 enum Fate {
-    /// It is refused, for the sake of this field.
+    /// It is refused because of this field.
     Refused(String),
-    /// A grammar is made of it that cannot be followed.
+    /// It compiles to a grammar that cannot be followed.
     Stuck(String),
     Fine,
 }
 
 const END: u32 = 256;
 
-/// Bytes, and thousands of words that patterns are held against.
+/// Bytes, and thousands of words to match patterns against.
 static GRAMMARS: LazyLock<Grammars> = LazyLock::new(|| {
     let mut words: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     words.push(b"\xff</s>".to_vec());
@@ -96,13 +96,13 @@ fn fate_of(body: &Value) -> Fate {
     }
 }
 
-/// Asks for an answer after a schema.
+/// Requests an answer that follows a schema.
 fn answer(schema: &Value) -> Value {
     json!({"model": "m", "input": "hello", "text": {"format": {
         "type": "json_schema", "name": "n", "schema": schema}}})
 }
 
-/// Asks for a call of a tool that has the schema for a parameter.
+/// Requests a tool call with the schema as a parameter.
 fn tool(schema: &Value) -> Value {
     let mut parameters = json!({"type": "object", "required": ["a"], "properties": {"a": schema}});
     if let Some(definitions) = schema.get("$defs") {
@@ -112,7 +112,7 @@ fn tool(schema: &Value) -> Value {
         {"type": "function", "name": "f", "parameters": parameters}]})
 }
 
-/// Checks that a schema is refused at a place, if there is one, wherever it is used.
+/// Checks that a schema is refused at this place, if any, wherever it is used.
 #[track_caller]
 fn check(schema: Value, refused_at: Option<&str>) {
     for (body, root) in [
@@ -120,7 +120,7 @@ fn check(schema: Value, refused_at: Option<&str>) {
         (tool(&schema), "tools[0].parameters.properties.a"),
     ] {
         let want = match refused_at {
-            // What is referred to stands elsewhere in the other.
+            // The target of the reference is elsewhere in the other one.
             Some(at) if at.starts_with(".$defs") && root.starts_with("tools") => {
                 Fate::Refused(format!("tools[0].parameters{at}"))
             }
@@ -175,11 +175,11 @@ fn patterns() {
     let uri = json!({"type": "string", "format": "uri", "maxLength": 2000,
         "pattern": "^https://[a-z]+(\\.[a-z]+)*/.*$"});
     check(uri, None);
-    // Nobody can tell whether there is such a text.
+    // It is undecidable here whether such a text exists.
     let long = json!({"type": "string", "minLength": 1000, "maxLength": 100_000,
         "pattern": "^[a-z]+(-[a-z]+)*$"});
     check(long, Some(""));
-    // Different values have nothing to do with each other.
+    // Different values are independent.
     let apart = json!({"allOf": list(12, |at| json!({"type": "object", "properties": {
         format!("p{at}"): one("^\\d{4}-\\d{2}-\\d{2}(T\\d{2}:\\d{2})?$")}}))});
     check(apart, None);
@@ -292,7 +292,7 @@ fn alternatives() {
     );
     check(json!({"allOf": list(6, |_| any(10, |at| format!("^a{at}")))}), Some(".allOf[3]"));
     let next = |at: usize| format!("#/$defs/d{}", at + 1);
-    // Many ways at every level, of which all lead to the same.
+    // Many alternatives at every level, all with the same result.
     for (levels, ways) in [(8, 64), (64, 8), (3, 500), (200, 30)] {
         let option = |at: usize, way: usize| {
             json!({"type": "object", "properties": {
@@ -338,12 +338,12 @@ fn alternatives() {
     };
     let trees = json!({"allOf": [{"$ref": "#/$defs/t0"}, {"$ref": "#/$defs/t1"}], "$defs": object(2, tree)});
     check(trees, Some(".$defs.t0.properties.c"));
-    // There is no such value.
+    // No such value exists.
     let never = answer(&json!({"type": "object", "properties": {"a": false}, "required": ["a"]}));
     assert_eq!(fate(&never), Fate::Refused("text.format.schema".to_owned()));
 }
 
-/// Constants and names of any length: each letter is a state.
+/// Constants and names of any length: each character is a state.
 #[test]
 fn long_texts() {
     let text = |letter: &str, count: usize| letter.repeat(count);
@@ -357,7 +357,7 @@ fn long_texts() {
         json!({"enum": list(40, |at| format!("{at}{}", text("x", 5_000)).into())}),
         Some(".enum"),
     );
-    // What they begin with counts once.
+    // A shared prefix counts once.
     check(json!({"enum": list(10, |at| (text("x", 20_000) + &at.to_string()).into())}), None);
     check(json!({"const": {"a": [{"b": text("word ", 40_000)}]}}), Some(".const"));
     check(json!({"const": {text("k", 200_000): 1}}), Some(".const"));
@@ -374,7 +374,7 @@ fn long_texts() {
         fate(&answer(&referred)),
         Fate::Refused("text.format.schema.$defs.d.const".to_owned())
     );
-    // Fields that are called like keywords.
+    // Properties named like keywords.
     check(
         json!({"type": "object", "properties": {"const": {"type": "string"}, "enum": {"type": "string"}}}),
         None,
@@ -386,21 +386,21 @@ fn long_texts() {
     check(many, Some(".properties"));
 }
 
-/// A panic in the middle of an answer is the end of that answer, and of no other.
+/// A panic in the middle of an answer ends that answer, and no other.
 #[test]
 fn panics_are_errors() {
     let read = || GRAMMARS.read("start: /[a-z]+/", &[], &|| true).unwrap();
     let (mut spoiled, mut other) = (read(), read());
     let error = super::fault(spoiled.matcher.test_trigger_lexer_error().unwrap_err());
     assert_eq!(error, "panic: synthetic error");
-    // Nor is it once more.
+    // Nor a second time.
     assert_eq!(spoiled.complete(), Err(error.clone()));
     assert_eq!(crate::panics::contain(|| spoiled.accepts()), Ok(Err(error)));
     other.matcher.consume_token(u32::from(b'a')).unwrap();
     read().matcher.consume_token(u32::from(b'b')).unwrap();
 }
 
-/// What no value can follow is refused before anything is said.
+/// A schema that no value satisfies is refused before anything is generated.
 #[test]
 fn schemas_of_nothing() {
     let text = |more: Value| {
@@ -446,7 +446,7 @@ fn schemas_of_nothing() {
         json!({"type": "object", "required": ["b"], "properties": {"a": {}}, "additionalProperties": false}),
         json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer", "minimum": 2, "maximum": 1}}}),
         json!({"type": "object", "required": ["a"], "properties": {"a": {"anyOf": [{"enum": []}, false]}}}),
-        // They have no end.
+        // They are infinite.
         itself(json!({"type": "object", "required": ["t"], "properties": {"t": inner.clone()}})),
         itself(json!({"type": "array", "minItems": 1, "items": inner.clone()})),
         itself(json!({"type": "array", "prefixItems": [inner.clone()], "minItems": 1})),
@@ -555,13 +555,13 @@ fn grammars_of_clients() {
     assert_eq!(custom("lark", "start: start \"a\" | start start | \"\""), Fate::Fine);
 }
 
-/// A client that has gone is not worked for.
+/// No work is done for a disconnected client.
 #[test]
 fn nobody_waits() {
     let trials = [];
     let read = GRAMMARS.read("start: \"never read before\"", &trials, &|| false);
     assert_eq!(read.map(drop), Err(super::unusable(super::UNWANTED.to_owned())));
-    // Those who wait for a place give up, too.
+    // Those that wait for a slot give up, too.
     let places: Vec<_> = (0..super::READ_AT_ONCE).map(|_| GRAMMARS.place(&|| true)).collect();
     assert!(GRAMMARS.place(&|| false).is_none());
     drop(places);
@@ -622,7 +622,7 @@ fn schema() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is asked for, it is refused or done within the time, the memory and the stack that there is.
+    /// Every request is refused or completed within the available time, memory and stack.
     #[test]
     fn whatever_is_asked_for(schema in schema(), definition in schema(), as_tool: bool) {
         let mut schema = schema;
@@ -638,7 +638,7 @@ fn cases() -> u32 {
     std::env::var("HEDDLE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(256)
 }
 
-/// The most memory that this process has had.
+/// The peak memory of this process.
 fn memory_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -646,7 +646,7 @@ fn memory_bytes() -> u64 {
     kilobytes.unwrap_or_default() * 1024
 }
 
-/// Ten times what the worst takes on a quiet machine.
+/// Ten times what the worst case takes on a quiet machine.
 const TIME_MAX: Duration = Duration::from_secs(20);
 /// The tests of this crate may run in one process.
 const MEMORY_BYTES_MAX: u64 = 2 << 30;

@@ -1,4 +1,4 @@
-//! Every rule by itself, and any traffic at all.
+//! Every scheduling rule on its own, and random traffic.
 
 use std::collections::BTreeSet;
 
@@ -17,13 +17,13 @@ fn admit(schedule: &mut Schedule) -> (Vec<(JobId, usize)>, Vec<Order>) {
     (admitted.into_iter().map(|(id, _, cached)| (id, cached)).collect(), orders)
 }
 
-/// Returns who has a slot, and how much of it is in memory.
+/// Returns the answers with a slot, and how much of each is in the KV cache.
 fn seated(schedule: &Schedule) -> impl Iterator<Item = (JobId, &Job, usize)> {
     let slots = schedule.slots.iter();
     slots.filter_map(|slot| Some((slot.job?, &schedule.jobs[&slot.job?], slot.tokens.len())))
 }
 
-/// Reads all prompts, and says `said` for everybody.
+/// Evaluates all prompts, and generates `said` for everyone.
 fn finish(schedule: &mut Schedule, said: u32) {
     loop {
         let plan = schedule.plan(16, &mut Vec::new());
@@ -51,16 +51,16 @@ fn a_second_turn_reads_what_is_new() {
     schedule.submit(2, vec![1, 2, 3, 4, 5, 6], Some("a".into()));
     assert_eq!(admit(&mut schedule), (vec![(2, 4)], vec![]));
     finish(&mut schedule, 7);
-    // The same again: all but the last token is there.
+    // The same again: everything except the last token is cached.
     schedule.submit(3, vec![1, 2, 3, 4, 5, 6], Some("a".into()));
     assert_eq!(admit(&mut schedule), (vec![(3, 5)], vec![Order::Cut { slot: 0, keep: 5 }]));
     finish(&mut schedule, 7);
-    // Another thread begins alike, and leaves the first one its memory.
+    // Another thread has the same prefix, and leaves the first one its cache.
     schedule.submit(4, vec![1, 2, 9, 9], Some("b".into()));
     let copy = Order::Copy { from: 0, to: 1, tokens: 2 };
     assert_eq!(admit(&mut schedule), (vec![(4, 2)], vec![copy]));
     finish(&mut schedule, 7);
-    // A third takes the place of the one that was used least recently.
+    // A third one evicts the least recently used.
     schedule.submit(5, vec![8, 8], Some("c".into()));
     assert_eq!(admit(&mut schedule), (vec![(5, 0)], vec![Order::Cut { slot: 0, keep: 0 }]));
 }
@@ -85,7 +85,7 @@ fn without_a_key_what_goes_on_is_recognised() {
     schedule.submit(2, vec![1, 2, 3, 4, 5], None);
     assert_eq!(admit(&mut schedule), (vec![(2, 4)], vec![]));
     finish(&mut schedule, 6);
-    // Too little in common to be the same thread.
+    // The common prefix is too short to be the same thread.
     schedule.submit(3, vec![1, 9, 9], None);
     let copy = Order::Copy { from: 0, to: 1, tokens: 1 };
     assert_eq!(admit(&mut schedule), (vec![(3, 1)], vec![copy]));
@@ -253,7 +253,7 @@ fn pace_is_found() {
         pace.measured(pace.budget(), 1e-9);
     }
     assert_eq!(pace.budget(), BATCH_TOKENS_MAX);
-    // On a busy machine every third batch takes three times as long: all are made for that.
+    // On a busy machine every third batch takes three times as long: the limit adapts to that.
     for turn in 0..21 {
         let slow = if turn % 3 == 0 { 3.0 } else { 1.0 };
         pace.measured(pace.budget(), pace.budget() as f64 * slow / 1000.0);
@@ -261,7 +261,7 @@ fn pace_is_found() {
     }
 }
 
-/// What the model would have in memory.
+/// A model of the KV cache.
 struct Memory(Vec<Vec<u32>>);
 
 impl Memory {
@@ -281,7 +281,8 @@ impl Memory {
     }
 }
 
-/// One answer is being said, a prompt is read, and whoever asked for one of them, or both, leaves in the middle.
+/// One answer is being generated, a prompt is evaluated, and the clients of one or both disconnect in the
+/// middle.
 #[test]
 fn a_batch_for_nobody_is_given_up() {
     let answer_and_prompt = |rewind, prompt: usize| {
@@ -297,7 +298,7 @@ fn a_batch_for_nobody_is_given_up() {
         assert_eq!(plan.iter().map(|stretch| stretch.count).sum::<usize>(), prompt + 1);
         (schedule, plan)
     };
-    // Whether the others can be read again, how long the prompt is, and how many tokens must be unwanted.
+    // Whether the others can be rewound, how long the prompt is, and how many tokens must be unwanted.
     for (rewind, prompt, want) in [(true, 7, 7), (true, 6, 7), (true, 39, 35), (false, 39, 40)] {
         let (schedule, plan) = answer_and_prompt(rewind, prompt);
         assert_eq!(schedule.unwanted_min(&plan), want, "{rewind} {prompt}");
@@ -311,7 +312,7 @@ fn a_batch_for_nobody_is_given_up() {
         let cuts = plan.iter().map(|Stretch { slot, .. }| (*slot, kept(*slot)));
         let cuts: Vec<_> = cuts.map(|(slot, keep)| Order::Cut { slot, keep }).collect();
         assert_eq!(orders, cuts);
-        // The other one has its part read again, and is not told a second time that it begins.
+        // The other one is evaluated again, but not reported as started a second time.
         let again = schedule.plan(64, &mut Vec::new());
         let [one] = again[..] else { panic!("{again:?}") };
         let start = if rewind { 2 } else { 0 };
@@ -324,7 +325,7 @@ fn a_batch_for_nobody_is_given_up() {
             last: true,
         };
         assert_eq!(one, want);
-        // It does not have to again, whoever leaves.
+        // That does not happen to it again, whoever disconnects.
         schedule.submit(3, vec![8; 39], None);
         admit(&mut schedule);
         let plan = schedule.plan(64, &mut Vec::new());
@@ -354,7 +355,7 @@ proptest! {
         for round in 0.. {
             assert!(round < 20_000, "it hangs: {schedule:?}");
             if next < 30 && rng.one_in(3) {
-                // Few kinds of tokens, so that prompts begin alike.
+                // Few distinct tokens, so that prompts share prefixes.
                 let length = 1 + rng.below(cells as u64 / 2) as usize;
                 let flips = rng.below(4) as usize;
                 let mut prompt = vec![1; length];
@@ -375,7 +376,7 @@ proptest! {
                 left.remove(&id);
             }
             for &id in left.keys() {
-                // Everybody wakes in the end.
+                // Everyone wakes up in the end.
                 schedule.pause(id, rng.one_in(5) && round < 2000);
                 if rng.one_in(10) {
                     schedule.park(id);

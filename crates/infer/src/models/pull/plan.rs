@@ -1,5 +1,5 @@
-//! What is to be done to get a file in pieces, decided but not done: which parts there are, whether what is there of one
-//! can be gone on with, what an answer of the hub means for it, and how long to wait after a failure.
+//! Decides how to download a file in pieces, without doing it: which parts there are, whether one can be
+//! resumed, what a response of the hub means, and how long to wait after a failure.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,17 +9,18 @@ use serde::{Deserialize, Serialize};
 use crate::models::hub::{Head, HubError};
 use crate::models::name::Split;
 
-/// How often and how long a hub in trouble is waited for.
+/// How often and how long to retry.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Failures in a row, without a byte that is new, that end it.
+    /// Most consecutive failures without a new byte.
     pub failures_max: u32,
-    /// The first wait; each is twice as long as the one before.
+    /// The first delay; each one doubles.
     pub wait: Duration,
 }
 
 impl Patience {
-    /// Is less patient: before anything has come, the hub is more likely out of reach than in trouble.
+    /// Returns a shorter variant: before the first byte, the hub is more likely unreachable than failing
+    /// temporarily.
     pub(super) fn at_first(self) -> Self {
         Self { failures_max: self.failures_max.min(2), ..self }
     }
@@ -31,12 +32,12 @@ impl Default for Patience {
     }
 }
 
-/// Failures in a row.
+/// Consecutive failures.
 #[derive(Debug)]
 pub(super) struct Failures {
     patience: Patience,
     count: u32,
-    /// The most that was there so far.
+    /// The most bytes so far.
     best: u64,
 }
 
@@ -45,14 +46,14 @@ impl Failures {
         Self { patience, count: 0, best: 0 }
     }
 
-    /// Forgives what came before if there is more than ever; a hub that always begins anew is not forgiven.
+    /// Resets the count if there are more bytes than ever; a hub that always restarts does not reset it.
     pub(super) fn progressed(&mut self, have: u64) {
         if have > self.best {
             (self.best, self.count) = (have, 0);
         }
     }
 
-    /// Counts a failure, and returns how long to wait before the next attempt, if there is to be one.
+    /// Counts a failure, and returns the delay before the next attempt, if there is one.
     pub(super) fn count(&mut self, error: &HubError) -> Option<Duration> {
         if !error.is_passing() || self.count >= self.patience.failures_max {
             return None;
@@ -67,7 +68,7 @@ impl Failures {
     }
 }
 
-/// Returns the files of a model of which one is named.
+/// Returns all files of a model, given one of them.
 pub(super) fn files_with(file: &str) -> Vec<String> {
     let (folder, name) = file.rsplit_once('/').map_or(("", file), |(folder, name)| (folder, name));
     let slash = if folder.is_empty() { "" } else { "/" };
@@ -77,7 +78,7 @@ pub(super) fn files_with(file: &str) -> Vec<String> {
     }
 }
 
-/// One file that is got.
+/// One file to download.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) repository: String,
@@ -92,12 +93,12 @@ impl Part {
         self.to.with_extension("gguf.part")
     }
 
-    /// Returns where it is noted what they are.
+    /// Returns where its note goes.
     pub(super) fn note(&self) -> PathBuf {
         self.to.with_extension("gguf.part.json")
     }
 
-    /// Names it as a source of models.
+    /// Names it as a source in the manifest.
     pub(super) fn source(&self) -> String {
         let Self { repository, file, head, .. } = self;
         let commit = head.commit.as_deref().and_then(|commit| commit.get(..7));
@@ -106,7 +107,7 @@ impl Part {
     }
 }
 
-/// What the bytes of a part are part of.
+/// What the bytes of a part belong to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Note {
     repository: String,
@@ -114,7 +115,7 @@ pub(super) struct Note {
     bytes: u64,
     sha256: Option<String>,
     etag: Option<String>,
-    /// The tag of whoever sent the bytes.
+    /// The ETag of the host that sent the bytes.
     pub(super) body_etag: Option<String>,
 }
 
@@ -125,37 +126,37 @@ impl Note {
         Self { repository, file, bytes, sha256, etag, body_etag: None }
     }
 
-    /// Tells whether so many bytes that were noted can be gone on with.
+    /// Tells whether this many recorded bytes can be resumed.
     pub(super) fn resumes(&self, part: &Part, have: u64) -> bool {
         let now = Self { body_etag: self.body_etag.clone(), ..Self::from_part(part) };
         *self == now && have <= part.head.bytes
     }
 
-    /// Returns the tag that the rest must have to belong to what is there. Where the sum is known, it tells in the end;
-    /// and the hosts that a hub sends us to do not agree on their tags.
+    /// Returns the ETag that the rest must match. If the checksum is known, it decides in the end, since the
+    /// hosts that a hub redirects to do not agree on ETags.
     pub(super) fn if_range(&self) -> Option<&str> {
         let strong = self.body_etag.as_deref().filter(|etag| etag.starts_with('"'));
         strong.filter(|_| self.sha256.is_none())
     }
 }
 
-/// What a hub sends, by the head of its answer.
+/// What a hub sends, judged by the head of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// The bytes that are missing.
     Rest,
-    /// All of them: what is there is of no use.
+    /// The whole file, so that the existing part is useless.
     Whole,
-    /// Nothing that goes with what is there: it is to be asked for all of it.
+    /// Nothing that fits the existing part: the whole file must be requested.
     Nothing,
     /// A file of another size.
     Size(u64),
-    /// Something else, which is odd.
+    /// An invalid response.
     Odd(&'static str),
 }
 
 impl Sent {
-    /// Reads the status, `Content-Range` and `Content-Length` of an answer, where so many bytes of all are there.
+    /// Interprets the status, `Content-Range` and `Content-Length` of a response, given how many bytes are
+    /// there.
     pub(super) fn read(
         status: u16,
         range: Option<&str>,
@@ -183,7 +184,7 @@ impl Sent {
     }
 }
 
-/// Reads `bytes 5-9/10`: where it begins, and of how much.
+/// Parses `bytes 5-9/10`: the start, and the total.
 fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (from, _) = range.split_once('-')?;
@@ -240,7 +241,7 @@ mod tests {
             assert_eq!(failures.count(&broken()), Some(second * seconds));
         }
         assert_eq!(failures.count(&broken()), None);
-        // More than ever is a new beginning, as much as before is not.
+        // More bytes than ever reset the count, as many as before do not.
         failures.progressed(5);
         assert_eq!(failures.count(&broken()), Some(second));
         failures.progressed(5);
