@@ -1,8 +1,8 @@
-//! Events in the form in which two runs can be compared, and people read them.
+//! Events in a canonical form, in which two runs can be compared and people can read them.
 //!
-//! Adjacent pieces of one kind are one, empty pieces none; what belongs to a call stands where the call
-//! began, an id that came late with it. Token counts are left out. Commentary is reasoning here: scripts ask what the
-//! answer is and what is not.
+//! Adjacent pieces of one kind are merged and empty pieces dropped; everything about a call, including a late
+//! id, is placed where the call began. Token counts are left out. Commentary counts as reasoning here,
+//! because scripts only distinguish the answer from everything else.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,18 +12,18 @@ use serde::Serialize;
 
 use crate::event::{Event, Sink};
 
-/// An event that owns what it says.
+/// An event that owns its text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Canonical {
-    /// What it is.
+    /// The kind of the event, with its content.
     #[serde(flatten)]
     pub kind: Kind,
-    /// The first and the last of the input bytes that it was made of; the end is not included.
+    /// The start and end of the input bytes that produced it; the end is exclusive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<[u64; 2]>,
 }
 
-/// The kinds of events, named as scripts see them.
+/// The kinds of events, under the names that scripts see.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each is the event of the same name in `crate::event::Event`")]
@@ -110,19 +110,19 @@ impl From<Event<'_>> for Kind {
     }
 }
 
-/// Gathers events into their canonical form.
+/// Collects events into their canonical form.
 #[derive(Debug, Default)]
 pub struct Collector {
-    /// Each place holds what began there: one event, or a whole call.
+    /// Each slot holds what began there: one event, or a whole call.
     places: Vec<Vec<Canonical>>,
-    /// Where a call's place is.
+    /// The slot of each call.
     calls: HashMap<u32, usize>,
-    /// The last place that is not an error.
+    /// The last slot that is not an error.
     last: Option<usize>,
 }
 
 impl Collector {
-    /// Returns the events; ranges only if asked for.
+    /// Returns the events; with ranges only if requested.
     pub fn into_events(self, ranges: bool) -> Vec<Canonical> {
         let mut events: Vec<_> = self.places.into_iter().flatten().collect();
         if !ranges {
@@ -132,7 +132,7 @@ impl Collector {
     }
 
     fn push(&mut self, kind: Kind, range: Range<u64>) {
-        // An error between two pieces of a text does not make two texts of it.
+        // An error between two pieces of a text does not split the text.
         let last = self.last.and_then(|at| self.places.get_mut(at));
         if let Some(last) = last.and_then(|place| place.last_mut())
             && let Some((text, more)) = merge(&mut last.kind, &kind)
@@ -188,7 +188,7 @@ impl Sink for Collector {
     }
 }
 
-/// Returns where a piece goes if it continues what came last.
+/// Returns where a piece is appended if it continues the last event.
 fn merge<'a>(last: &'a mut Kind, next: &'a Kind) -> Option<(&'a mut String, &'a str)> {
     match (last, next) {
         (Kind::Text { text }, Kind::Text { text: more })

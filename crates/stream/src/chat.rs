@@ -1,14 +1,14 @@
-//! The events of a Chat Completions answer, in the form of those of the Responses API.
+//! Decodes a Chat Completions answer into the events of the Responses API.
 //!
-//! The wire engine finds text, reasoning and calls in the chunks; here they become items. An item
-//! ends where the next one begins, or where the answer does, and whole items are given in the order
-//! in which the model began them: in this API calls end last, whatever was said after them.
+//! The wire engine finds text, reasoning and calls in the chunks; here they become items. An item ends where
+//! the next one begins, or with the answer, and complete items are emitted in the order in which the model
+//! began them: in this API calls end last, whatever follows them.
 //!
-//! Servers that do not know a model's way of writing calls leave them in the text. With a dialect,
-//! the text is read once more, and what that finds joins what came as calls.
+//! Servers that do not know a model's call format leave calls in the text. With a dialect, the text is parsed
+//! again, and the calls found there are added to the others.
 //!
-//! An answer is complete when the provider says `[DONE]`, or why the model stopped. A stream that
-//! ends without either broke off, and only what came whole is kept of it.
+//! An answer is complete when the provider sends `[DONE]` or a finish reason. A stream that ends without
+//! either broke off, and only its complete items are kept.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,19 +27,19 @@ use crate::wire::{Chat, Heard, Listener};
 
 mod items;
 
-/// The most bytes that the items of one answer may have together: as many as one event may.
+/// Size limit of all items of one answer: the same as for one event.
 pub const ANSWER_BYTES_MAX: usize = EVENT_BYTES_MAX;
 
-/// How the answers of an endpoint are to be read; cheap to clone.
+/// How to decode the answers of an endpoint; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// How the model writes calls into its text, for servers that leave them there.
+    /// How the model writes calls in its text, for servers that leave them there.
     pub dialect: Option<Dialect>,
-    /// The tools that take a text: their only argument, `input`.
+    /// Tools that take free text in their only argument, `input`.
     pub custom: Arc<[String]>,
 }
 
-/// An incremental decoder.
+/// An incremental decoder for one answer.
 #[derive(Debug)]
 pub struct Decoder {
     utf8: utf8::Decoder,
@@ -49,7 +49,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Makes a decoder for one answer.
+    /// Creates a decoder for one answer.
     pub fn new(setup: &Setup) -> Self {
         Self {
             utf8: utf8::Decoder::default(),
@@ -69,7 +69,7 @@ impl Decoder {
         }
     }
 
-    /// Takes the next bytes and appends the events that they complete.
+    /// Decodes the next bytes and appends the events they complete.
     pub fn push(
         &mut self,
         bytes: &[u8],
@@ -97,28 +97,27 @@ impl Decoder {
         answer.finish(events);
     }
 
-    /// Returns how many events could not be read; useful in the message about a stream that broke off.
+    /// Returns how many events could not be parsed, for error messages about a broken stream.
     pub fn unreadable(&self) -> u64 {
         self.answer.unreadable
     }
 
-    /// Returns how many events have come, of whatever kind; a keep-alive is none.
+    /// Returns how many events of any kind have arrived; keep-alives do not count.
     pub fn frames(&self) -> u64 {
         self.answer.frames
     }
 }
 
-/// An answer, as far as it has come.
 #[derive(Debug)]
 struct Answer {
-    /// Reads the text, until the model has stopped.
+    /// Parses the text, until the model has stopped.
     parser: Option<Parser>,
     items: Items,
     usage: Usage,
     has_begun: bool,
-    /// The provider said that the model has stopped, and that all is well.
+    /// The provider reported a normal stop.
     has_stopped: bool,
-    /// It is complete, or has failed: nothing more is said.
+    /// It is complete, or has failed: nothing more is emitted.
     is_over: bool,
     frames: u64,
     unreadable: u64,
@@ -193,7 +192,7 @@ impl Answer {
         }
     }
 
-    /// Ends the text: what the dialect has held back comes out.
+    /// Ends the text: what the dialect has held back is emitted.
     fn end_text(&mut self, events: &mut Vec<StreamEvent>) {
         let items = &mut self.items;
         if let Some(mut parser) = self.parser.take() {
@@ -207,18 +206,18 @@ impl Answer {
         self.end_text(events);
         let error = match reason {
             FinishReason::Length => {
-                // What was said up to here was said, and is all that there will be.
+                // The text so far is all there will be.
                 self.items.close(events);
                 failure::incomplete(Some("max_output_tokens"))
             }
             FinishReason::ContentFilter => failure::incomplete(Some("content_filter")),
             FinishReason::Error => failure::classify(&WireError::default()),
-            // The server gave up, in the words of vLLM and DeepSeek.
+            // The server gave up, in the terms of vLLM and DeepSeek.
             FinishReason::Other(word @ ("abort" | "insufficient_system_resource")) => {
                 let message = Some(word.to_owned());
                 failure::classify(&WireError { message, ..WireError::default() })
             }
-            // Token counts may still come, so this is not the end yet.
+            // Token counts may still arrive, so this is not the end yet.
             FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => {
                 self.has_stopped = true;
                 return;
@@ -259,11 +258,11 @@ impl Answer {
     }
 }
 
-/// Classifies what a provider says about its failure: an error object, or only a text.
+/// Classifies a provider's error: an error object, or only a text.
 fn upstream(detail: &str) -> SampleError {
     let error = match WireError::read(detail) {
         Ok(error) if error != WireError::default() => error,
-        // An object in a form that nobody knows still says more than nothing.
+        // An object in an unknown form is still better than nothing.
         _ => WireError { message: Some(detail.to_owned()), ..WireError::default() },
     };
     failure::classify(&error)

@@ -1,8 +1,8 @@
-//! Every way in which a model writes reasoning, answers and calls, read into the same events.
+//! All formats in which models write reasoning, answers and calls, parsed into the same events.
 //!
-//! A [`Format`] is one of the table's dialects. A [`Dialect`] is a format made ready with options
-//! and the tools that a model may call; it is cheap to clone. A [`Parser`] reads one stream: push
-//! whatever the network brings, then finish. The events do not depend on how the input was cut.
+//! A [`Format`] is one entry of the table. A [`Dialect`] is a format prepared with options and the tools that
+//! a model may call; it is cheap to clone. A [`Parser`] reads one stream: push bytes as they arrive, then
+//! finish. The events do not depend on how the input is chunked.
 
 use std::fmt;
 use std::ops::Range;
@@ -51,41 +51,41 @@ mod tools;
 mod trial;
 mod value;
 
-/// The longest name of a tool, a key or an id.
+/// Longest name of a tool, key or id, in bytes.
 pub const NAME_BYTES_MAX: usize = 4096;
 
-/// The most bytes that are held back until it is known what they are.
+/// How many bytes are held back at most until their meaning is known.
 pub const HELD_BYTES_MAX: usize = 1 << 20;
 
-/// Levels that one value inside of a call may nest, where nesting has to be remembered.
+/// Deepest nesting of a value inside a call, where nesting has to be tracked.
 pub const DEPTH_MAX: usize = 512;
 
-/// How a stream is to be read, where a format leaves a choice.
+/// How to parse a stream, where a format leaves a choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Options {
     /// The prompt has already opened the reasoning.
     pub start_in_reasoning: bool,
-    /// A call inside of reasoning that was not closed ends it.
+    /// A call inside unclosed reasoning ends the reasoning.
     pub tool_call_ends_reasoning: bool,
-    /// A prefix that tags may carry, such as `ns:`.
+    /// A prefix that tags may have, such as `ns:`.
     pub namespace: Option<String>,
-    /// A suffix that tokens may carry, such as `:opensource`.
+    /// A suffix that tokens may have, such as `:opensource`.
     pub token_suffix: Option<String>,
-    /// The name of another way to mark reasoning.
+    /// The name of an alternative way to mark reasoning.
     pub reasoning: Option<String>,
     /// A Python list of calls may begin in the middle of text.
     pub pythonic_anywhere: bool,
-    /// Reasoning begins only where nothing has been said: later on its mark is text.
+    /// Reasoning begins only before any other text; later its mark is text.
     pub reasoning_at_start: bool,
-    /// Where calls are in JSON documents, instead of the usual places; see [`Path`].
+    /// Where calls are in JSON documents, instead of the default paths; see [`Path`].
     pub paths: Vec<Path>,
-    /// Calls in the arguments of ToolCall_V2 calls are calls of their own too.
+    /// Calls inside the arguments of ToolCall_V2 calls are additional calls.
     pub calls_in_arguments: bool,
 }
 
 impl Options {
-    /// Reads options from a JSON object; also returns the names of those that do not exist.
+    /// Parses options from a JSON object; also returns the names of unknown ones.
     pub fn from_json(json: &str) -> Result<(Self, Vec<String>), ParserError> {
         let given: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json)?;
         let unknown = given.keys().filter(|name| !OPTIONS.contains(&name.as_str())).cloned();
@@ -106,18 +106,18 @@ const OPTIONS: &[&str] = &[
     "calls_in_arguments",
 ];
 
-/// A dialect of the table.
+/// An entry of the format table.
 pub struct Format {
     name: &'static str,
     title: &'static str,
     reader: Reader,
 }
 
-/// How a format is read.
+/// How a format is parsed.
 enum Reader {
     /// Marks in text, and what follows them.
     Text(&'static spec::Spec),
-    /// An engine of its own.
+    /// A dedicated engine.
     Other(fn(&Options, &Tools) -> Box<dyn Engine + Send>),
 }
 
@@ -132,32 +132,32 @@ impl Format {
         Self::all().iter().find(|format| format.name == name)
     }
 
-    /// Returns the name by which it is chosen.
+    /// Returns the name by which it is selected.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Tells whether it is a way in which models write, and not one in which providers send.
+    /// Tells whether models write this format, as opposed to a provider's wire format.
     pub fn is_of_text(&self) -> bool {
         !WIRES.contains(&self.name)
     }
 
-    /// Tells whether it reads JSON documents, in which [`Options::paths`] say where calls are.
+    /// Tells whether it reads JSON documents, in which [`Options::paths`] locate calls.
     pub fn reads_documents(&self) -> bool {
         DOCUMENTS.contains(&self.name)
     }
 
-    /// Returns what people call it.
+    /// Returns its display name.
     pub fn title(&self) -> &'static str {
         self.title
     }
 }
 
-/// The formats that are a provider's API.
+/// Formats that are a provider's API.
 const WIRES: &[&str] =
     &["openai_chat", "openai_chat_legacy", "openai_responses", "anthropic", "gemini"];
 
-/// The formats that are, or may be, JSON documents with calls inside.
+/// Formats that are, or may be, JSON documents with calls inside.
 const DOCUMENTS: &[&str] = &["auto", "legacy", "legacy_json", "toolcall_v2"];
 
 impl fmt::Debug for Format {
@@ -166,7 +166,7 @@ impl fmt::Debug for Format {
     }
 }
 
-/// A format made ready with options and tools; cheap to clone.
+/// A format prepared with options and tools; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Dialect {
     format: &'static Format,
@@ -180,7 +180,7 @@ enum Ready {
 }
 
 impl Dialect {
-    /// Makes a format ready.
+    /// Prepares a format.
     pub fn new(format: &'static Format, options: &Options, tools: &Tools) -> Self {
         let ready = match format.reader {
             Reader::Text(spec) => {
@@ -198,7 +198,7 @@ impl Dialect {
         self.format
     }
 
-    /// Makes an engine for a stream, or for the rest of one that has had calls already.
+    /// Creates an engine for a stream, or for the rest of one that already contained calls.
     fn engine(&self, next_index: u32) -> Box<dyn Engine + Send> {
         match &self.ready {
             Ready::Text(compiled) => {
@@ -209,14 +209,14 @@ impl Dialect {
     }
 }
 
-/// Reads one stream.
+/// Parses one stream.
 pub struct Parser {
     utf8: utf8::Decoder,
     engine: Either,
     offset: u64,
 }
 
-/// The engine of a stream. The first is by far the most frequent, and is called without a detour.
+/// The engine of a stream. The first variant is by far the most common, and avoids dynamic dispatch.
 #[expect(clippy::large_enum_variant, reason = "the large one is what most streams are")]
 enum Either {
     Text(machine::Machine),
@@ -224,7 +224,7 @@ enum Either {
 }
 
 impl Parser {
-    /// Makes a parser for a stream of this dialect.
+    /// Creates a parser for a stream of this dialect.
     pub fn new(dialect: &Dialect) -> Self {
         let engine = match &dialect.ready {
             Ready::Text(compiled) => Either::Text(machine::Machine::new(Arc::clone(compiled), 0)),
@@ -233,9 +233,9 @@ impl Parser {
         Self { utf8: utf8::Decoder::default(), engine, offset: 0 }
     }
 
-    /// Takes the next bytes, cut anywhere.
+    /// Parses the next bytes, chunked anywhere.
     ///
-    /// What is not UTF-8 becomes U+FFFD, and counts as its three bytes in the ranges of events.
+    /// Invalid UTF-8 becomes U+FFFD, and counts as its three bytes in the ranges of events.
     #[inline]
     pub fn push(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
         match self.utf8.whole(bytes) {
@@ -244,14 +244,14 @@ impl Parser {
         }
     }
 
-    /// Takes bytes that are not text, or not all of it. Apart, since hardly any are.
+    /// Handles bytes that are not, or not entirely, valid text. Out of line, since it is rare.
     #[cold]
     fn push_cut(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
         let Self { utf8, engine, offset } = self;
         utf8.push(bytes, |piece| give(engine, offset, piece, sink));
     }
 
-    /// Takes the next text. Not to be mixed with bytes that end inside of a character.
+    /// Parses the next text. Do not mix it with bytes that end inside a character.
     #[inline]
     pub fn push_str(&mut self, text: &str, sink: &mut dyn Sink) {
         let at = self.offset;
@@ -259,7 +259,7 @@ impl Parser {
         self.engine.push(text, at, sink);
     }
 
-    /// Returns in which format the stream seems to be, if that had to be found out.
+    /// Returns the detected format of the stream, if it had to be detected.
     pub fn detected(&self) -> Option<Detection> {
         match &self.engine {
             Either::Text(_) => None,
@@ -267,11 +267,11 @@ impl Parser {
         }
     }
 
-    /// Ends the stream: whatever was held back comes out, whatever is open is closed.
+    /// Ends the stream: held-back text is emitted, and open calls are closed.
     pub fn finish(&mut self, sink: &mut dyn Sink) {
         let Self { utf8, engine, offset } = self;
         if engine.awaits(utf8.held()) {
-            // Of a mark that is not shown, so neither is what is left of the character.
+            // It belongs to a mark that is not shown, so the rest of the character is not shown either.
             utf8.finish(|_| invalid(*offset..*offset, sink));
         }
         utf8.finish(|piece| give(engine, offset, piece, sink));
@@ -323,20 +323,20 @@ fn invalid(range: Range<u64>, sink: &mut dyn Sink) {
     sink.event(Event::Error { kind: ErrorKind::InvalidUtf8, detail }, range);
 }
 
-/// Reads the text of one stream.
+/// Parses the text of one stream.
 pub(crate) trait Engine {
-    /// Takes the next text, which stands at `at` in the input.
+    /// Parses the next text, which is at `at` in the input.
     fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink);
 
     /// Ends the stream, which is `at` bytes long.
     fn finish(&mut self, at: u64, sink: &mut dyn Sink);
 
-    /// Tells whether a mark that is not shown has begun and goes on with these bytes of a character.
+    /// Tells whether a hidden mark has begun and continues with these bytes of a character.
     fn awaits(&self, _half: &[u8]) -> bool {
         false
     }
 
-    /// Returns in which format the stream seems to be, if that had to be found out.
+    /// Returns the detected format of the stream, if it had to be detected.
     fn detected(&self) -> Option<Detection> {
         None
     }

@@ -1,10 +1,9 @@
 //! JSON documents with calls inside.
 //!
-//! The document is read strictly and given as JSON events, except where it holds a call: a value at
-//! one of the paths that were asked for. From there on the bytes belong to the call, whose events
-//! come instead; when it ends, the document goes on. What is at such a path and is no call after all
-//! is given as JSON. Arguments are passed on as they stand, like everywhere: they end where their
-//! brackets do, and whether they are valid is for those who use them.
+//! The document is parsed strictly and emitted as JSON events, except where it contains a call: a value at one
+//! of the requested paths. From there on the bytes belong to the call, whose events are emitted instead; when it
+//! ends, the document continues. A value at such a path that is not a call after all is emitted as JSON.
+//! Arguments are passed on unchanged, as everywhere: they end where their brackets do, and are not validated.
 //!
 //! ```text
 //!  Outside ──value at a path──▶ Init ──name──▶ Body ──key──▶ Arguments ──end──▶ Body
@@ -12,16 +11,16 @@
 //!     └──────────────────────────┴────────────────────────────── end ────────────┘
 //! ```
 //!
-//! Those who describe such parsers by START, KEY, VALUE, TOOL_CALL_INIT and TOOL_CALL_BODY find the
-//! first three in [`json::Reader`] and the others here:
+//! Of the states START, KEY, VALUE, TOOL_CALL_INIT and TOOL_CALL_BODY, by which such parsers are often
+//! described, the first three are in [`json::Reader`] and the others here:
 //!
 //! | state | is here |
 //! | --- | --- |
 //! | START | the reader before the first byte of the document; no call is open |
 //! | KEY | the reader in a key: `KeyStart`, `Key` and `KeyEnd` are its events, and the path grows by the key |
-//! | VALUE | the reader in a value, or after it; no path fits, so its events are the document's |
-//! | TOOL_CALL_INIT | a value at a path whose name has not come: what came is held, up to [`HELD_BYTES_MAX`] |
-//! | TOOL_CALL_BODY | after `ToolStart`: the id, the arguments and whatever else the value has, up to `ToolEnd` |
+//! | VALUE | the reader in a value, or after it; no path matches, so its events are the document's |
+//! | TOOL_CALL_INIT | a value at a path whose name is not known yet: its text is held, up to [`HELD_BYTES_MAX`] |
+//! | TOOL_CALL_BODY | after `ToolStart`: the id, the arguments and the rest of the value, up to `ToolEnd` |
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,14 +34,14 @@ use crate::escape::{Unescape, Unescaped};
 use crate::event::{ErrorKind, Event};
 use crate::json::{self, JsonError, Progress};
 
-/// The key of an envelope: what stands behind it in an object is a call.
+/// The key of an envelope: its value is a call.
 pub const ENVELOPE: &str = "ToolCall_V2";
 
-/// How deep calls may stand in the arguments of calls and still be calls of their own; deeper ones are
-/// data. Each level passes its arguments on again, so the work is bounded by it.
+/// How deeply calls may be nested in arguments and still be calls; deeper ones are data. Each level passes
+/// its arguments on again, so this bounds the work.
 pub const NESTED_CALLS_MAX: u8 = 16;
 
-/// Where in a document calls are.
+/// Where calls are in a document.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Path {
@@ -56,7 +55,7 @@ enum Step {
     Item,
 }
 
-/// Why a path cannot be read.
+/// Why a path cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{path}` is no path: {found} at character {at}; write keys separated by dots and `[]` for the items \
@@ -64,13 +63,12 @@ enum Step {
 )]
 pub struct PathError {
     path: String,
-    /// Counted from one.
     at: usize,
     found: &'static str,
 }
 
 impl PathError {
-    /// Returns the place of what is wrong, in characters from one.
+    /// Returns the position of the error, in characters from one.
     pub fn position(&self) -> usize {
         self.at
     }
@@ -85,9 +83,9 @@ impl TryFrom<String> for Path {
 }
 
 impl Path {
-    /// Reads a path such as `ToolCall_V2`, `tool_calls[]` or `$.choices[].message.tool_calls[]`.
+    /// Parses a path such as `ToolCall_V2`, `tool_calls[]` or `$.choices[].message.tool_calls[]`.
     ///
-    /// Without the leading `$` it is found at any depth.
+    /// Without the leading `$` it matches at any depth.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let fail = |rest: &str, found| {
             let at = text[..text.len() - rest.len()].chars().count() + 1;
@@ -128,7 +126,7 @@ impl Path {
         Ok(Self { anchored, steps })
     }
 
-    /// The paths of calls that everybody means: `ToolCall_V2` and `tool_calls[]`.
+    /// Returns the default paths: `ToolCall_V2` and `tool_calls[]`.
     pub fn built_in() -> Vec<Self> {
         let key = |key: &str| Step::Key(key.to_owned());
         vec![
@@ -137,7 +135,7 @@ impl Path {
         ]
     }
 
-    /// The paths of calls in documents of older kinds, where the document itself may be the call.
+    /// Returns the paths of calls in older kinds of documents, where the document itself may be the call.
     pub fn legacy() -> Vec<Self> {
         let key = |key: &str| Step::Key(key.to_owned());
         let mut paths = Self::built_in();
@@ -148,7 +146,7 @@ impl Path {
         paths
     }
 
-    /// Whether a value here must prove itself to be a call: every document has a beginning.
+    /// Tells whether a value here must prove to be a call, since every document has a root.
     fn is_vague(&self) -> bool {
         self.steps.iter().all(|step| *step == Step::Item)
     }
@@ -158,7 +156,7 @@ impl Path {
         self.steps.len()
     }
 
-    /// Whether what it leads to is an envelope's, and not an older kind of call.
+    /// Tells whether it leads to an envelope, as opposed to an older kind of call.
     pub(crate) fn is_envelope(&self) -> bool {
         matches!(self.steps.last(), Some(Step::Key(key)) if key == ENVELOPE)
     }
@@ -176,20 +174,20 @@ impl Path {
     }
 }
 
-/// What a document holds.
+/// Something found in a document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Found<'a> {
-    /// Something of the document, as JSON.
+    /// A JSON event of the document.
     Json(json::Event<'a>),
-    /// A piece of the text of the document outside of calls; the JSON events say the same.
+    /// A piece of the document's text outside calls; the JSON events carry the same information.
     ///
     /// It comes after the event that it ends with; blanks, commas and colons at the end of a push come
     /// without one.
     Outside(&'a str),
-    /// A call stands here instead of a value, found at this path; its events follow. Calls in the
-    /// arguments of others are at no path of the document.
+    /// A call instead of a value, found at this path; its events follow. Calls inside the arguments of others
+    /// have no path in the document.
     At(&'a Path),
-    /// Something of a call, or what is wrong with one.
+    /// An event of a call, or an error.
     Call(Event<'a>),
 }
 
@@ -206,11 +204,11 @@ struct Inner {
     open: Vec<Level>,
     next_index: u32,
     call: Option<Call>,
-    /// How many levels of calls in arguments are looked for.
+    /// How many levels of calls in arguments are searched.
     nested: u8,
-    /// What the reader has not seen of a value that turned out to be none of a call.
+    /// What the reader has not seen of a value that turned out not to be a call.
     unread: Option<String>,
-    /// Where the text pushed began in the document.
+    /// Where the pushed text began in the document.
     base: u64,
 }
 
@@ -220,13 +218,13 @@ enum Level {
     Array,
 }
 
-/// What is said of a key of a call that comes again.
+/// The error message for a duplicate key of a call.
 const DOUBLED: &str = "a key that came before";
 
 /// A value at one of the paths.
 #[derive(Debug)]
 struct Call {
-    /// Which of the paths led to it.
+    /// The path that led to it.
     path: usize,
     /// How many levels were open around it.
     base: usize,
@@ -238,19 +236,19 @@ struct Call {
     name: Option<String>,
     id: Option<String>,
     early: Option<String>,
-    /// Where the arguments began and where they go on.
+    /// Where the arguments began and where they continue.
     arguments: Range<u64>,
     has_arguments: bool,
-    /// Where a key came again before this was known to be a call.
+    /// Where a duplicate key came before this was known to be a call.
     doubled: Option<u64>,
     word: String,
-    /// The first key that no call has.
+    /// The first key that calls do not have.
     odd: Option<String>,
-    /// Looks for calls in the arguments.
+    /// Searches the arguments for calls.
     inner: Option<Box<Document>>,
-    /// Looks for calls in a value beside the arguments, and from where on in the text at hand.
+    /// Searches a value next to the arguments for calls, and from where on in the current text.
     beside: Option<(usize, Box<Document>)>,
-    /// Its text, while it may turn out to be no call.
+    /// Its text, while it may turn out not to be a call.
     raw: String,
     start: u64,
 }
@@ -261,20 +259,20 @@ enum State {
     Keys,
     /// After a key, before its value.
     Value(Role),
-    /// In a text that is the name or the id.
+    /// In a string that is the name or the id.
     Word(Role),
-    /// In arguments that are an object or an array; whether the bracket before this was passed on.
+    /// In arguments that are an object or an array; whether the bracket before was passed on.
     Arguments(lexical::Value, bool),
     /// In arguments that are the text of a string.
     Text(Unescape),
     /// In a number that is the arguments.
     Scalar,
-    /// In a value that means nothing.
+    /// In a value without meaning.
     Skip,
 }
 
 impl Document {
-    /// Makes a reader that finds calls at these paths; `next_index` is the index of the first.
+    /// Creates a reader that finds calls at these paths; `next_index` is the index of the first.
     pub fn new(paths: impl Into<Arc<[Path]>>, next_index: u32) -> Self {
         Self {
             reader: json::Reader::default(),
@@ -290,25 +288,25 @@ impl Document {
         }
     }
 
-    /// Finds calls in the arguments of calls too, up to [`NESTED_CALLS_MAX`] levels. They come as calls
-    /// of their own while the one around them is open; its arguments stay as they are.
+    /// Also finds calls in the arguments of calls, up to [`NESTED_CALLS_MAX`] levels. They are emitted as
+    /// additional calls while the outer one is open, whose arguments are unchanged.
     #[must_use]
     pub fn with_calls_in_arguments(mut self) -> Self {
         self.inner.nested = NESTED_CALLS_MAX;
         self
     }
 
-    /// Returns the index that the next call would get.
+    /// Returns the index of the next call.
     pub fn next_index(&self) -> u32 {
         self.inner.next_index
     }
 
-    /// Returns how many bytes of the document have come.
+    /// Returns how many bytes of the document have been read.
     pub fn offset(&self) -> u64 {
         self.inner.base
     }
 
-    /// Takes text that only continues the arguments of a call, if that is all it does.
+    /// Reads text that only continues the arguments of a call, if that is all it does.
     #[inline]
     pub(crate) fn pass(&mut self, text: &str, sink: impl FnOnce(Event<'_>)) -> bool {
         let inner = &mut self.inner;
@@ -330,7 +328,7 @@ impl Document {
         true
     }
 
-    /// Takes the next text. Stops after the document; an error stays.
+    /// Reads the next text. Stops after the document; an error is permanent.
     pub fn push(
         &mut self,
         text: &str,
@@ -341,7 +339,7 @@ impl Document {
         let (mut at, mut failed) = (0, None);
         while !reader.is_done() {
             if inner.is_in_arguments() {
-                // The bracket that began them is passed on also when nothing follows it yet.
+                // The bracket that began them is passed on even if nothing follows it yet.
                 let (used, over) = inner.raw(at, &mut here);
                 at += used;
                 if over {
@@ -388,10 +386,10 @@ impl Document {
     }
 }
 
-/// The text at hand, and what of it has been given.
+/// The current text, and what of it has been emitted.
 struct Here<'t, 's> {
     text: &'t str,
-    /// Where the text outside of calls goes on.
+    /// Where the text outside calls continues.
     outside: usize,
     sink: &'s mut dyn FnMut(Found<'_>, Range<u64>),
 }
@@ -421,7 +419,7 @@ impl Inner {
             return self.call_event(event, end, here);
         }
         if let Some(call) = self.call.take() {
-            // A better candidate is inside of the one at hand, which so is none.
+            // A better candidate is inside the current one, which therefore is not a call.
             let from = call.start.saturating_sub(self.base) as usize;
             let raw = call.raw + &here.text[from.min(end - 1)..end - 1];
             here.outside = end - 1;
@@ -465,7 +463,7 @@ impl Inner {
         }
     }
 
-    /// Tells whether a value that is no object stands where an envelope has its call.
+    /// Tells whether a value other than an object is where an envelope has its call.
     fn is_stray(&self, event: json::Event<'_>) -> bool {
         let begins = matches!(
             event,
@@ -480,7 +478,7 @@ impl Inner {
             && self.paths.iter().any(|path| path.is_envelope() && path.fits(&self.open))
     }
 
-    /// Tells whether a value at a path that says more begins inside of one that says little.
+    /// Tells whether a value at a more specific path begins inside one at a vague path.
     fn is_overtaken(&self, event: json::Event<'_>) -> bool {
         let vague = self.call.as_ref().is_some_and(|call| call.vague && call.index.is_none());
         vague
@@ -488,7 +486,7 @@ impl Inner {
             && self.paths.iter().any(|path| !path.is_vague() && path.fits(&self.open))
     }
 
-    /// Keeps the path.
+    /// Tracks the current path.
     fn track(&mut self, event: json::Event<'_>) {
         match event {
             json::Event::ObjectStart => self.open.push(Level::Object { key: String::new() }),
@@ -502,7 +500,7 @@ impl Inner {
                 }
             }
             json::Event::Key(piece) => {
-                // No path has a key this long, and a half of it fits none either.
+                // No path has a key this long, and half of it does not match either.
                 if let Some(Level::Object { key }) = self.open.last_mut() {
                     push_name(key, piece);
                 }
@@ -518,9 +516,9 @@ impl Inner {
         }
     }
 
-    /// Takes an event inside of a value that is, or may be, a call.
+    /// Handles an event inside a value that is, or may be, a call.
     fn call_event(&mut self, event: json::Event<'_>, end: usize, here: &mut Here<'_, '_>) {
-        // A document that may be a call itself is looked into only here.
+        // A document that may itself be a call is examined only here.
         let stray = self.call.as_ref().is_some_and(|call| call.vague) && self.is_stray(event);
         if stray {
             self.malformed("the value of an envelope is no object", end, here);
@@ -528,7 +526,7 @@ impl Inner {
         self.track(event);
         let depth = self.open.len();
         let Some(call) = &mut self.call else { return };
-        // The level of the keys that say what the call is.
+        // The level of the keys that describe the call.
         let level = call.base + call.objects;
         let from = end.saturating_sub(1);
         match (&mut call.state, event) {
@@ -539,7 +537,7 @@ impl Inner {
                     .iter()
                     .any(|path| matches!(path.steps.last(), Some(Step::Key(last)) if last == key));
                 let role = if known { Role::Wrapper } else { Role::from_key(key) };
-                // Keys that say what is known anyway are not worth a word.
+                // Keys that carry no new information are not worth a report.
                 if role == Role::Other && !["type", "index", "status"].contains(&key.as_str()) {
                     call.odd.get_or_insert_with(|| key.clone());
                 }
@@ -561,7 +559,7 @@ impl Inner {
             (State::Word(role), json::Event::StringEnd | json::Event::NumberEnd) => {
                 let (role, word) = (*role, json::unescape(&call.word));
                 call.state = State::Keys;
-                // Half a name or id would be another one.
+                // Half a name or id would be a different one.
                 if (role == Role::Name && word.is_empty()) || call.word.len() > NAME_BYTES_MAX {
                     return;
                 }
@@ -598,7 +596,7 @@ impl Inner {
         }
     }
 
-    /// Takes the first event of a value whose key says what it is.
+    /// Handles the first event of a value whose key tells what it is.
     fn call_value(
         &mut self,
         role: Role,
@@ -628,7 +626,7 @@ impl Inner {
                 call.word.clear();
                 call.state = State::Word(role);
             }
-            // Some count their calls; the number is as good a name for one.
+            // Some number their calls; the number serves as an id.
             (Role::Id, json::Event::Number(piece)) => {
                 call.word.clear();
                 push_name(&mut call.word, piece);
@@ -643,7 +641,7 @@ impl Inner {
                 call.state = State::Keys;
             }
             (Role::Wrapper, json::Event::ObjectStart) => {
-                // A call has begun; another one beside its keys is none of it.
+                // A call has begun; another one next to its keys is not part of it.
                 if !call.vague {
                     call.odd.get_or_insert_with(|| ENVELOPE.to_owned());
                 }
@@ -689,8 +687,8 @@ impl Inner {
         }
     }
 
-    /// Begins to look for calls in a value that ends a document which is a call itself: those have a place
-    /// of their own, and are not hidden by it.
+    /// Starts searching a value next to the arguments for calls, in a document that is itself a call: those
+    /// have a path of their own, and are not hidden by it.
     fn look_beside(&mut self, event: json::Event<'_>, end: usize) {
         let Some(call) = self.call.as_mut().filter(|call| call.vague && call.index.is_some())
         else {
@@ -705,13 +703,13 @@ impl Inner {
             let mut document = Document::new(paths, self.next_index);
             document.inner.nested = self.nested;
             let key = serde_json::Value::from(key.as_str());
-            // The value comes behind its key, and nothing is wrong with that.
+            // This puts the value behind its key, and cannot fail.
             let _begun = document.push(&format!("{{{key}:"), |_, _| ());
             call.beside = Some((end - 1, Box::new(document)));
         }
     }
 
-    /// Looks on for calls in a value beside the arguments, which goes on up to `to` or ends there.
+    /// Continues the search in a value next to the arguments, which extends to `to` or ends there.
     fn go_on_beside(&mut self, to: usize, over: bool, here: &mut Here<'_, '_>) {
         let Some(call) = &mut self.call else { return };
         let Some((from, mut document)) = call.beside.take() else { return };
@@ -722,7 +720,7 @@ impl Inner {
                 (here.sink)(found, range.clone());
             }
         };
-        // It has been read before, so that it is JSON, but for what is left out of arguments in it.
+        // It has been parsed before, so it is JSON, except for what is left out of arguments in it.
         let _ = document.push(&here.text[from..to], &mut sink);
         if over {
             let _ = document.push("}", &mut sink).and_then(|_| document.finish(&mut sink));
@@ -733,7 +731,7 @@ impl Inner {
         }
     }
 
-    /// Starts the call if enough is known of it.
+    /// Starts the call if enough is known about it.
     fn start(&mut self, begun: bool, end: usize, here: &mut Here<'_, '_>) {
         let Some(call) = &mut self.call else { return };
         let enough = !call.vague || begun || call.early.is_some();
@@ -765,14 +763,14 @@ impl Inner {
         }
     }
 
-    /// Gives a piece of the arguments, which ends at `to` in the document, or keeps it until the name is
+    /// Emits a piece of the arguments, which ends at `to` in the document, or keeps it until the name is
     /// known.
     fn argument(&mut self, text: &str, to: u64, here: &mut Here<'_, '_>) {
         let Some(call) = &mut self.call else { return };
         let range = call.arguments.end..to;
         match call.index {
             None => call.early.get_or_insert_default().push_str(text),
-            // Of an escape that is not whole; the next piece begins where it did.
+            // An incomplete escape; the next piece begins where it did.
             Some(_) if text.is_empty() => return,
             Some(index) => {
                 (here.sink)(Found::Call(Event::ToolArgs { index, text }), range.clone());
@@ -789,7 +787,7 @@ impl Inner {
                 }
             });
             self.next_index = inner.next_index();
-            // What is no JSON has no calls in it.
+            // Invalid JSON contains no calls.
             if read.is_ok_and(|progress| !progress.done) {
                 call.inner = Some(inner);
             } else {
@@ -798,10 +796,10 @@ impl Inner {
         }
     }
 
-    /// Ends the calls in arguments that are over.
+    /// Ends the calls inside finished arguments.
     fn close_inner(&self, inner: Option<Box<Document>>, at: u64, here: &mut Here<'_, '_>) {
         let Some(mut inner) = inner else { return };
-        // That the arguments are not whole is said with the call that has them.
+        // Incomplete arguments are reported with the outer call.
         let _ = inner.finish(|found, _| {
             if let Found::Call(_) = found {
                 (here.sink)(found, at..at);
@@ -809,7 +807,7 @@ impl Inner {
         });
     }
 
-    /// Lets the reader see what it was kept from, since it is part of the document after all.
+    /// Replays to the reader what it was kept from, since it is part of the document after all.
     fn catch_up(&mut self, reader: &mut json::Reader, end: usize) -> Option<JsonError> {
         let text = self.unread.take()?;
         let mut at = 0;
@@ -827,11 +825,11 @@ impl Inner {
         matches!(state, Some(State::Arguments(..) | State::Text(_)))
     }
 
-    /// Passes on arguments as they stand, from `at`; returns how much that was and whether they end.
+    /// Passes on arguments unchanged, from `at`; returns how much that was and whether they end.
     fn raw(&mut self, at: usize, here: &mut Here<'_, '_>) -> (usize, bool) {
         let text = here.text;
         let Some(call) = &mut self.call else { return (0, false) };
-        // What may still be no call is held no longer than its bound, to the byte.
+        // What may still not be a call is held up to its limit, exact to the byte.
         let held = (self.base + at as u64).saturating_sub(call.start);
         let room = match call.index {
             None => (HELD_BYTES_MAX as u64 + 1).saturating_sub(held) as usize,
@@ -881,7 +879,7 @@ impl Inner {
         (used, over)
     }
 
-    /// The value that was, or may have been, a call has ended.
+    /// Ends a value that was, or may have been, a call.
     fn end_call(&mut self, end: usize, here: &mut Here<'_, '_>) {
         self.start(false, end, here);
         let Some(mut call) = self.call.take() else { return };
@@ -911,11 +909,11 @@ impl Inner {
         }
     }
 
-    /// Gives the text of what was no call as JSON.
+    /// Emits the text of a rejected call as JSON.
     fn replay(&self, raw: &str, start: u64, here: &mut Here<'_, '_>) {
         let at = |from: usize, to: usize| start + from as u64..start + to as u64;
         let mut from = 0;
-        // Arguments were only looked at for their end: what is in them may be no JSON.
+        // Only the end of arguments was determined: their content may be invalid JSON.
         let read = json::Reader::default().push_located(raw, |event, end| {
             (here.sink)(Found::Json(event), at(from, end));
             if from < end {
@@ -934,7 +932,7 @@ impl Inner {
         self.give(Found::Call(error), end, end, here);
     }
 
-    /// The text at hand ends, after `end` bytes that are the document's.
+    /// Ends the current text, after `end` bytes that belong to the document.
     fn leave(&mut self, end: usize, here: &mut Here<'_, '_>) {
         let Some(call) = &mut self.call else { return self.outside(end, here) };
         here.outside = end;
@@ -951,8 +949,8 @@ impl Inner {
         }
     }
 
-    /// Holds a value that may be a call no longer than its bound: from `at` on it is JSON, if what
-    /// ends at `end` makes it too long.
+    /// Stops holding a possible call at its limit: from `at` on it is JSON, if what ends at `end` makes it
+    /// too long.
     fn let_go(&mut self, at: usize, end: usize, here: &mut Here<'_, '_>) {
         let too_long = |call: &mut Call| {
             let length = self.base + end as u64 - call.start;
@@ -965,7 +963,7 @@ impl Inner {
         self.give_back(&call, &raw, at, here);
     }
 
-    /// Gives the text of a value that was held back too long as JSON.
+    /// Emits the text of a value that was held back too long as JSON.
     fn give_back(&mut self, call: &Call, raw: &str, at: usize, here: &mut Here<'_, '_>) {
         if let State::Arguments(..) | State::Text(_) = call.state {
             // The reader has seen the bracket or the quote that began them.
@@ -979,7 +977,7 @@ impl Inner {
         self.give(Found::Call(error), at, at, here);
     }
 
-    /// The document ends inside of a call, or is no JSON from there on.
+    /// Ends the document inside a call, or where it stops being JSON.
     fn give_up(&mut self, failed: bool, here: &mut Here<'_, '_>) {
         let Some(mut call) = self.call.take() else { return };
         match call.index {
@@ -1010,12 +1008,12 @@ fn push_name(name: &mut String, piece: &str) {
     push_bounded(name, piece, NAME_BYTES_MAX);
 }
 
-/// Appends a piece as far as it can matter: once a text is longer than its bound, how much longer would depend on
-/// how the input was cut.
+/// Appends a piece as far as it can matter: once a text exceeds its limit, how much longer it is would depend
+/// on the chunking.
 pub(crate) fn push_bounded(text: &mut String, piece: &str, bytes_max: usize) {
     let room = (bytes_max + 1).saturating_sub(text.len()).min(piece.len());
     text.push_str(&piece[..piece.ceil_char_boundary(room)]);
 }
 
-/// Characters of a key that an error shows.
+/// How many characters of a key an error shows.
 const SHOWN_CHARS_MAX: usize = 64;

@@ -1,8 +1,7 @@
 //! Everything that can fail in this crate, as one type.
 //!
-//! Parsers of streams do not fail: what is wrong with a model's output is an event, and reading goes on. What
-//! fails is what is strict by its nature: a document that is no JSON, an envelope that is none, a path or an
-//! option that nobody could mean.
+//! Stream parsers do not fail: an error in a model's output is an event, and parsing continues. What can fail
+//! is strict by nature: a document that is not JSON, an invalid envelope, path or option.
 
 use crate::dialect::ToolsError;
 use crate::document::PathError;
@@ -10,19 +9,19 @@ use crate::event::{ErrorKind, Event};
 use crate::json::JsonError;
 use crate::sse::EventTooLong;
 
-/// Why something cannot be read.
+/// Why something cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParserError {
-    /// A document that is no JSON; the place is in it.
+    /// A document that is not JSON; includes the position.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// What is wrong with a model's output, where somebody wants to stop at it.
+    /// An error in a model's output, for callers that want to stop at it.
     #[error("{detail} ({})", kind.as_str())]
     Stream {
-        /// What a program does about it.
+        /// The kind, for programs.
         kind: ErrorKind,
-        /// What a person reads.
+        /// The description, for people.
         detail: String,
     },
     /// A text that should be one ToolCall_V2 envelope.
@@ -31,25 +30,25 @@ pub enum ParserError {
          {{\"ToolCall_V2\":{{\"name\":…,\"arguments\":…}}}}, with an \"id\" if it has one"
     )]
     NoEnvelope(&'static str),
-    /// A path to calls.
+    /// An invalid path to calls.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// Options that are no JSON object of options.
+    /// Options that are not a JSON object of options.
     #[error("the options cannot be read: {0}")]
     Options(#[from] serde_json::Error),
-    /// The list of tools.
+    /// An invalid list of tools.
     #[error(transparent)]
     Tools(#[from] ToolsError),
     /// A format that is not in the table.
     #[error("there is no format `{0}`; `Format::all` lists them")]
     UnknownFormat(String),
-    /// A frame of a provider that has no end.
+    /// A provider's frame that exceeds its size limit.
     #[error(transparent)]
     TooLong(#[from] EventTooLong),
 }
 
 impl ParserError {
-    /// Makes an error of an event that is one.
+    /// Converts an error event to an error.
     pub fn from_event(event: &Event<'_>) -> Option<Self> {
         match event {
             Event::Error { kind, detail } => {
@@ -59,7 +58,7 @@ impl ParserError {
         }
     }
 
-    /// Returns the kind of event that says the same in a stream.
+    /// Returns the kind of the equivalent event in a stream.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Stream { kind, .. } => *kind,

@@ -1,13 +1,13 @@
-//! JSON string escapes, written and read piece by piece.
+//! Encodes and decodes JSON string escapes, incrementally.
 
 use crate::find::{find, find_unclean};
 
-/// Gives `raw` as the inside of a JSON string, in pieces that borrow from it where they can.
+/// Emits `raw` as the inside of a JSON string, in pieces that borrow from it if possible.
 pub(crate) fn escape(raw: &str, mut sink: impl FnMut(&str)) {
     escape_located(raw, |piece, _| sink(piece));
 }
 
-/// As [`escape`]; each piece comes with the place in `raw` where what it was made of ends.
+/// Like [`escape`]; each piece comes with the end of its source in `raw`.
 pub(crate) fn escape_located(raw: &str, mut sink: impl FnMut(&str, usize)) {
     let bytes = raw.as_bytes();
     let mut clean = 0;
@@ -35,27 +35,27 @@ pub(crate) fn escape_located(raw: &str, mut sink: impl FnMut(&str, usize)) {
     }
 }
 
-/// Reads the inside of a JSON string, however it is cut.
+/// Decodes the inside of a JSON string, in chunks of any size.
 ///
-/// What is no escape passes as it stands: a model that forgot to escape still meant what it wrote.
+/// Invalid escapes are passed through: a model that forgot to escape still meant what it wrote.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unescape {
-    /// An escape that is not whole: at most `\uXXXX\uXXXX`.
+    /// An incomplete escape: at most `\uXXXX\uXXXX`.
     held: [u8; 12],
     len: usize,
 }
 
-/// What [`Unescape::push`] came to.
+/// The result of [`Unescape::push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unescaped {
-    /// All of it is inside of the string.
+    /// All of it is inside the string.
     More,
-    /// The string ends after this many bytes, the quote included.
+    /// The string ends after this many bytes, including the quote.
     End(usize),
 }
 
 impl Unescape {
-    /// Takes the next raw text up to the quote that ends the string.
+    /// Decodes the next raw text up to the quote that ends the string.
     pub(crate) fn push(&mut self, raw: &str, mut sink: impl FnMut(&str)) -> Unescaped {
         let bytes = raw.as_bytes();
         let mut at = 0;
@@ -81,14 +81,14 @@ impl Unescape {
         Unescaped::More
     }
 
-    /// Gives what is held of an escape that never came whole.
+    /// Emits the held part of an escape that was never completed.
     pub(crate) fn finish(&mut self, mut sink: impl FnMut(&str)) {
         while self.len > 0 {
             self.give_up(&mut sink);
         }
     }
 
-    /// Takes one character of an escape; returns how many bytes it used, which may be none.
+    /// Reads one character of an escape; returns how many bytes were consumed, possibly none.
     fn step(&mut self, raw: &str, sink: &mut impl FnMut(&str)) -> usize {
         let Some(next) = raw.chars().next() else { return 0 };
         match (self.len, next) {
@@ -112,7 +112,7 @@ impl Unescape {
             (2..=5 | 8..=11, digit) if digit.is_ascii_hexdigit() => {}
             _ => {
                 self.give_up(sink);
-                // A lone backslash that is left may still begin an escape with this character.
+                // A remaining lone backslash may still begin an escape with this character.
                 if self.len > 1 {
                     self.give_up(sink);
                 }
@@ -132,7 +132,7 @@ impl Unescape {
                 if (0xdc00..0xe000).contains(&low) {
                     let code = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
                     self.len = 0;
-                    // Two surrogates make a character, whichever they are.
+                    // Two surrogates make a character.
                     let both = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
                     sink(both.encode_utf8(&mut [0; 4]));
                 } else {
@@ -160,7 +160,7 @@ impl Unescape {
     fn give_up(&mut self, sink: &mut impl FnMut(&str)) {
         let len = std::mem::take(&mut self.len);
         if len >= 6 {
-            // A first surrogate alone is no character; what came after it may be an escape itself.
+            // A first surrogate alone is not a character; what came after it may itself be an escape.
             sink("\u{fffd}");
             self.held.copy_within(6..12, 0);
             self.len = len - 6;

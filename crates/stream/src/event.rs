@@ -1,13 +1,13 @@
-//! What a model's output comes to, whatever dialect it was written in.
+//! The events that a model's output is parsed into, whatever its dialect.
 //!
-//! Events borrow their text from the input or from what a parser held back. Each comes with the
-//! range of input bytes it was made of. Nothing is taken back: a call that was started stays.
+//! Events borrow their text from the input or from what a parser held back. Each comes with the range of
+//! input bytes that produced it. Nothing is retracted: a started call stays.
 
 use std::ops::Range;
 
 use protocol::usage::Usage;
 
-/// One thing that a parser found.
+/// One event of a parser.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -15,64 +15,64 @@ pub enum Event<'a> {
     Text(&'a str),
     /// A piece of the reasoning.
     Reasoning(&'a str),
-    /// A piece of what the model says on the way, such as a word before a call: progress for whoever watches, and never
-    /// part of the answer. Dialects with channels have it.
+    /// A piece of commentary, such as text before a call: progress for observers, and never part of the
+    /// answer. Dialects with channels have it.
     Commentary(&'a str),
-    /// A provider's seal on the reasoning, which it wants back unchanged.
+    /// A provider's signature of the reasoning, which must be returned unchanged.
     ReasoningSignature(&'a str),
     /// A piece of a refusal.
     Refusal(&'a str),
-    /// A plan begins.
+    /// The beginning of a plan.
     PlanStart,
     /// A piece of a plan.
     Plan(&'a str),
-    /// A plan ends.
+    /// The end of a plan.
     PlanEnd {
         /// Whether the end of the stream ended it.
         implicit: bool,
     },
-    /// A call begins.
+    /// The beginning of a call.
     ToolStart {
-        /// Counts the calls of a stream from zero.
+        /// Numbers the calls of a stream from zero.
         index: u32,
-        /// The tool.
+        /// The name of the tool.
         name: &'a str,
-        /// The call's id, where the dialect has one and it came with the name.
+        /// The call's id, if the dialect has one and it came with the name.
         id: Option<&'a str>,
-        /// A provider's seal on the call, which it wants back unchanged.
+        /// A provider's signature of the call, which must be returned unchanged.
         signature: Option<&'a str>,
     },
     /// The id of a call that was started without one.
     ToolId {
-        /// The call.
+        /// The index of the call.
         index: u32,
-        /// Its id.
+        /// The id that came late.
         id: &'a str,
     },
     /// A piece of a call's arguments.
     ToolArgs {
-        /// The call.
+        /// The index of the call.
         index: u32,
-        /// The piece. All pieces together are the arguments.
+        /// The text of the piece; all pieces together are the arguments.
         text: &'a str,
     },
-    /// A call ends.
+    /// The end of a call.
     ToolEnd {
-        /// The call.
+        /// The index of the call.
         index: u32,
-        /// Whether it came whole; half a call must not be run.
+        /// Whether the call is complete; an incomplete one must not be run.
         complete: bool,
     },
-    /// Something is wrong with the input; parsing goes on.
+    /// An error in the input; parsing continues.
     Error {
-        /// What a program does about it.
+        /// The kind, for programs.
         kind: ErrorKind,
-        /// What a person reads; for [`ErrorKind::Upstream`] the provider's own words.
+        /// The description, for people; for [`ErrorKind::Upstream`] the provider's own words.
         detail: &'a str,
     },
-    /// Token counts, where the wire has them.
+    /// Token counts, if the wire format has them.
     Usage(Usage),
-    /// Why the model stopped, where the wire says so.
+    /// Why the model stopped, if the wire format says so.
     Finish(FinishReason<'a>),
 }
 
@@ -80,23 +80,23 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The stream ended inside of something.
+    /// The stream ended inside something.
     Truncated,
     /// A call that does not follow its grammar.
     MalformedCall,
-    /// The header of a message that does not follow its grammar.
+    /// A message header that does not follow its grammar.
     MalformedHeader,
-    /// Arguments that should be JSON and are not.
+    /// Arguments that should be JSON but are not.
     InvalidJson,
     /// Bytes that are not UTF-8.
     InvalidUtf8,
-    /// A key that came twice where it may come once.
+    /// A duplicate key.
     DuplicateKey,
-    /// Data where none belongs; it is not shown.
+    /// Misplaced data, which is not shown.
     UnexpectedData,
     /// The provider reported an error.
     Upstream,
-    /// Something grew beyond its bound.
+    /// Something exceeded its limit.
     Limit,
 }
 
@@ -120,17 +120,17 @@ impl ErrorKind {
 /// Why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason<'a> {
-    /// It had said what it wanted to say.
+    /// It finished.
     Stop,
-    /// It wants its calls answered.
+    /// It waits for the outputs of its calls.
     ToolCalls,
-    /// It ran out of tokens.
+    /// It reached the token limit.
     Length,
-    /// A filter stopped it.
+    /// A content filter stopped it.
     ContentFilter,
     /// Something failed.
     Error,
-    /// A word that only the provider knows.
+    /// A provider-specific reason.
     Other(&'a str),
 }
 
@@ -148,9 +148,9 @@ impl<'a> FinishReason<'a> {
     }
 }
 
-/// Takes events as they are found.
+/// Receives events as they are found.
 pub trait Sink {
-    /// Takes one event, and the range of input bytes that it was made of.
+    /// Receives one event, and the range of input bytes that produced it.
     fn event(&mut self, event: Event<'_>, range: Range<u64>);
 }
 

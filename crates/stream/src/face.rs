@@ -1,8 +1,7 @@
-//! A stream of bytes as a stream of events, for whoever is asynchronous.
+//! Asynchronous interface: turns a stream of bytes into a stream of events.
 //!
-//! It is a struct that is polled: no task, no thread, no channel. The source is asked for more only
-//! when all events of what it gave have been taken, so a slow reader holds back the sender; to cancel
-//! is to drop it.
+//! It is a struct that is polled: no task, no thread, no channel. The source is polled only when all events
+//! so far have been taken, so a slow reader causes backpressure; dropping it cancels it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,22 +26,22 @@ pub struct Events<S, P = Parser> {
 }
 
 impl<S> Events<S> {
-    /// Reads a source as a dialect.
+    /// Parses a source in a dialect.
     pub fn new(source: S, dialect: &Dialect) -> Self {
         Self::with_parser(source, Parser::new(dialect))
     }
 }
 
 impl<S> Events<S, DocumentParser> {
-    /// Reads a source as a document with calls inside. That it is no JSON comes as an event, and is the
-    /// last but for the end of a call that was open.
+    /// Parses a source as a document with calls inside. Invalid JSON is reported as an event, the last one
+    /// except for the end of an open call.
     pub fn of_document(source: S, document: Document) -> Self {
         Self::with_parser(source, DocumentParser::new(document))
     }
 }
 
 impl<S, P> Events<S, P> {
-    /// Reads a source with any parser.
+    /// Parses a source with any parser.
     pub fn with_parser(source: S, parser: P) -> Self {
         Self { source, parser, found: VecDeque::new(), finished: false }
     }
@@ -74,7 +73,7 @@ where
             };
             let read = match next {
                 Some(Ok(bytes)) => parser.push(bytes.as_ref(), &mut sink),
-                // The source may go on after an error; whether it does is the reader's to know.
+                // The source may continue after an error; the reader decides.
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => {
                     *finished = true;
@@ -82,7 +81,8 @@ where
                 }
             };
             if let Err(error) = read {
-                // What is open is closed, and what was held comes out; the same error again says nothing.
+                // Open calls are closed, and held-back text is emitted; repeating the same error would be
+                // useless.
                 if !std::mem::replace(finished, true) {
                     let _again = parser.finish(&mut sink);
                 }

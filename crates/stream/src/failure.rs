@@ -1,4 +1,4 @@
-//! What a provider's error object means, in the stream or in the body of an answer.
+//! Classifies a provider's error object, in a stream or in the body of a response.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ pub struct WireError {
     /// A code for programs; some send a number.
     #[serde(deserialize_with = "text_or_number")]
     pub code: Option<String>,
-    /// A family of codes.
+    /// A category of codes.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// A text for people.
+    /// A message for people.
     pub message: Option<String>,
-    /// When an allowance comes back, in Unix seconds.
+    /// When a quota resets, in Unix seconds.
     pub resets_at: Option<u64>,
 }
 
 impl WireError {
-    /// Reads an error that is an object, or only a text.
+    /// Parses an error that is an object, or only a text.
     pub fn read(json: &str) -> serde_json::Result<Self> {
         if json.starts_with('"') {
             let message = Some(serde_json::from_str(json)?);
@@ -31,7 +31,7 @@ impl WireError {
         serde_json::from_str(json)
     }
 
-    /// Returns the text for people, or the code, or nothing to say.
+    /// Returns the message, or the code, or a fallback.
     pub fn text(&self) -> &str {
         self.message.as_deref().or(self.code.as_deref()).unwrap_or("the provider gave no reason")
     }
@@ -41,13 +41,13 @@ impl WireError {
 pub fn classify(error: &WireError) -> SampleError {
     let text = error.text();
     let found = by_code(error, text);
-    // Not every endpoint has a code for this, and it must not be taken for a request that nothing helps.
+    // Not every endpoint has a code for this, and it must not be treated as a request that cannot be fixed.
     let vague = matches!(found.class, ErrorClass::InvalidRequest | ErrorClass::Disconnected);
     if vague && says_full(text) { context_full(text) } else { found }
 }
 
 fn by_code(error: &WireError, text: &str) -> SampleError {
-    // A number says less than a word: it is the status that the answer would have had.
+    // A number says less than a word: it is the HTTP status that the answer would have had.
     let status = error.code.as_deref().and_then(|code| code.parse::<u16>().ok());
     let code = error.code.as_deref().filter(|_| status.is_none()).or(error.kind.as_deref());
     match code.unwrap_or_default() {
@@ -99,7 +99,7 @@ fn context_full(text: &str) -> SampleError {
     )
 }
 
-/// Tells whether a text for people says that a request is too long for the model.
+/// Tells whether a message says that a request is too long for the model.
 fn says_full(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let any = |words: &[&str]| words.iter().any(|words| text.contains(words));
@@ -120,10 +120,10 @@ fn rate_limited(text: &str) -> SampleError {
         .with_retry_after(delay_in_text(text))
 }
 
-/// Classifies an answer that ended early by the provider's own decision.
+/// Classifies an answer that the provider ended early.
 pub fn incomplete(reason: Option<&str>) -> SampleError {
     match reason {
-        // The filter looks at what was sampled, and another sample may pass it.
+        // The filter judges the sampled text, and another sample may pass it.
         Some("content_filter") => SampleError::new(
             ErrorClass::Disconnected,
             "the provider's content filter cut the answer short",
@@ -142,7 +142,7 @@ pub fn incomplete(reason: Option<&str>) -> SampleError {
     }
 }
 
-/// Finds a delay in words such as "try again in 1.5s" or "try again in 250 ms".
+/// Finds a delay in messages such as "try again in 1.5s" or "try again in 250 ms".
 pub fn delay_in_text(text: &str) -> Option<Duration> {
     let lower = text.to_ascii_lowercase();
     let rest = lower.split_once("try again in ")?.1;

@@ -1,7 +1,7 @@
-//! Finds bytes in text that comes in small pieces.
+//! Finds bytes in text that arrives in small pieces.
 //!
-//! What is tuned for long texts has to be called, and set up: for the few bytes of a push that takes
-//! longer than to look at them as one word. Long texts still go to `memchr`.
+//! Functions tuned for long texts have a call and setup cost: for the few bytes of a push, that takes longer
+//! than examining them as one word. Long texts still go to `memchr`.
 
 /// Finds the first byte that is one of these.
 #[inline]
@@ -18,7 +18,7 @@ pub(crate) fn find<const N: usize>(wanted: [u8; N], bytes: &[u8]) -> Option<usiz
     find_short(wanted.map(spread), bytes)
 }
 
-/// As [`find`], for what is known to be short; each byte that is wanted comes spread over a word.
+/// Like [`find`], for short input; each wanted byte is given spread over a word.
 #[inline]
 pub(crate) fn find_short<const N: usize>(wanted: [u64; N], bytes: &[u8]) -> Option<usize> {
     let hit = |word: u64| wanted.iter().fold(0, |hit, byte| hit | zeros(word ^ byte));
@@ -36,12 +36,12 @@ pub(crate) fn find_unclean<const N: usize>(wanted: [u8; N], bytes: &[u8]) -> Opt
     first(bytes, hit, |byte| byte < 0x20 || byte == b'"' || byte == b'\\' || wanted.contains(&byte))
 }
 
-/// Goes over JSON from `at` on, eight bytes at a time and as far as nothing needs a closer look.
+/// Skims JSON from `at` on, eight bytes at a time, as long as nothing needs a closer look.
 ///
-/// Only brackets and strings count: `in_text` tells whether a string is open, `depth` how many brackets are, and is brought
-/// up to date. Stops before a backslash, before `alien` outside of strings, before what might close the outermost bracket,
-/// and after eight bytes of nothing but string, since a search goes through those faster. Returns where, and whether that
-/// is in a string.
+/// Only brackets and strings count: `in_text` tells whether a string is open, `depth` how many brackets are,
+/// and is updated. Stops before a backslash, before `alien` outside strings, before what might close the
+/// outermost bracket, and after eight bytes inside a string, since a search is faster there. Returns where,
+/// and whether that is in a string.
 #[inline(never)]
 pub(crate) fn skim_json(
     bytes: &[u8],
@@ -62,7 +62,7 @@ pub(crate) fn skim_json(
         if in_text && quotes | backslashes == 0 {
             return (end, in_text);
         }
-        // Each byte counts the quotes up to itself, and after an odd number of them a string has begun or ended.
+        // Each byte counts the quotes up to itself; after an odd number a string has begun or ended.
         let odd = (quotes >> 7).wrapping_mul(spread(0x01)) << 7 & spread(0x80);
         let outside = if in_text { odd } else { odd ^ spread(0x80) };
         // The two kinds of brackets differ in the same bit.
@@ -72,7 +72,7 @@ pub(crate) fn skim_json(
         if count(closes) >= *depth {
             stops |= closes;
         }
-        // All that is below the first of them.
+        // Everything below the first of them.
         let seen = (stops & stops.wrapping_neg()).wrapping_sub(1);
         let opened = count(equal(folded, b'{') & outside & seen);
         *depth = depth.saturating_add(opened) - count(closes & seen);
@@ -85,9 +85,9 @@ pub(crate) fn skim_json(
     (at, in_text)
 }
 
-/// Tells whether a piece is one word of a string, and has neither its end nor an escape in it.
+/// Tells whether a piece is one word inside a string, without its end or an escape.
 ///
-/// Without a branch for `in_text`, which changes too often to be foreseen.
+/// Without a branch on `in_text`, which changes too often to be predicted.
 #[inline]
 pub(crate) fn is_all_text(bytes: &[u8], in_text: bool) -> bool {
     let hit = |word: u64| zeros(word ^ spread(b'"')) | zeros(word ^ spread(b'\\'));
@@ -95,7 +95,7 @@ pub(crate) fn is_all_text(bytes: &[u8], in_text: bool) -> bool {
         && last_word(bytes).is_some_and(|word| in_text & (hit(word) == 0))
 }
 
-/// Returns the last bytes as a word that has zeros below them if there are less than eight; very few are none.
+/// Returns the last bytes as a word, zero-padded if there are fewer than eight; `None` for very few.
 #[inline]
 fn last_word(bytes: &[u8]) -> Option<u64> {
     if let Some(last) = bytes.last_chunk::<8>() {
@@ -106,7 +106,7 @@ fn last_word(bytes: &[u8]) -> Option<u64> {
     Some(last << 32 | first << ((8 - bytes.len()) * 8))
 }
 
-/// Looks at eight bytes at a time, then at the rest one by one.
+/// Examines eight bytes at a time, then the rest one by one.
 #[inline]
 fn first(bytes: &[u8], hit: impl Fn(u64) -> u64, is: impl Fn(u8) -> bool) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -119,20 +119,20 @@ fn first(bytes: &[u8], hit: impl Fn(u64) -> u64, is: impl Fn(u8) -> bool) -> Opt
     rest.iter().position(|&byte| is(byte)).map(|at| words.len() * 8 + at)
 }
 
-/// Sets the top bit of every byte that is zero. Above the lowest of them it may set others.
+/// Sets the top bit of every zero byte. Above the lowest of them it may set others.
 #[inline]
 fn zeros(word: u64) -> u64 {
     word.wrapping_sub(spread(0x01)) & !word & spread(0x80)
 }
 
-/// Sets the top bit of every byte that is this one, and no other bit.
+/// Sets the top bit of every byte equal to this one, and no other bit.
 #[inline]
 fn equal(word: u64, byte: u8) -> u64 {
     let other = word ^ spread(byte);
     !(((other & spread(0x7f)) + spread(0x7f)) | other) & spread(0x80)
 }
 
-/// Counts the bytes whose top bit, and no other, is set.
+/// Counts the bytes in which exactly the top bit is set.
 #[inline]
 fn count(bits: u64) -> u32 {
     ((bits >> 7).wrapping_mul(spread(0x01)) >> 56) as u32
@@ -152,7 +152,7 @@ pub(crate) const fn spread(byte: u8) -> u64 {
 /// Up to here words are faster than a call.
 pub(crate) const SHORT_BYTES_MAX: usize = 16;
 
-/// How long a piece is that is looked at as one word.
+/// Lengths of pieces that are examined as one word.
 pub(crate) const WORD_BYTES: std::ops::RangeInclusive<usize> = 4..=8;
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
             prop_assert_eq!(find_unclean(*b"<", &bytes), bytes.iter().position(unclean));
         }
 
-        /// The oracle looks at one byte after the other.
+        /// The oracle examines one byte after the other.
         #[test]
         fn who_skims_counts_the_same(
             text in r#"([\[\]{}",:<\\]|[a-z]{1,12}|\u{5d}?[\u{a2}\u{db}\u{fb}]){0,40}"#,

@@ -1,9 +1,8 @@
-//! JSON text to events, incrementally: any cut of the text gives the same events.
+//! Parses JSON text into events, incrementally: the events do not depend on the chunking.
 //!
-//! One explicit state says what may come next, one bit a level says whether that level is an object.
-//! Strings come as raw pieces, escapes left as they stand, so that a consumer may pass them on
-//! unchanged; [`unescape`] reads them. What RFC 8259 does not allow is an error at its place, and the
-//! reader stays there.
+//! One explicit state determines what may come next, and one bit per level whether that level is an object.
+//! Strings are emitted as raw pieces with their escapes, so that a consumer may pass them on unchanged;
+//! [`unescape`] decodes them. Anything RFC 8259 does not allow is an error with its position, and permanent.
 //!
 //! ```text
 //!  Value ──"{"──▶ FirstKey ──'"'──▶ key ──'"'──▶ Colon ──":"──▶ Value
@@ -16,10 +15,10 @@ use std::fmt;
 use crate::escape::{Unescape, Unescaped};
 use crate::find::find_unclean;
 
-/// Levels that a document may nest.
+/// Deepest nesting of a document.
 pub const DEPTH_MAX: usize = 512;
 
-/// What a document is made of. Text borrows from what was pushed.
+/// An event of a document. Text borrows from what was pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// `{`.
@@ -44,7 +43,7 @@ pub enum Event<'a> {
     StringEnd,
     /// A piece of a number; never empty.
     Number(&'a str),
-    /// A number is whole.
+    /// The end of a number.
     NumberEnd,
     /// `true` or `false`.
     Bool(bool),
@@ -56,21 +55,21 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} at byte {offset}")]
 pub struct JsonError {
-    /// What is wrong.
+    /// The kind of error.
     pub kind: ErrorKind,
-    /// Where, from the beginning of the text.
+    /// The byte offset from the beginning of the text.
     pub offset: u64,
 }
 
-/// What can be wrong.
+/// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A character that cannot come here.
+    /// A character that is not allowed here.
     Unexpected,
     /// A control character inside a string, which must be escaped.
     Control,
-    /// An escape that does not exist.
+    /// An invalid escape.
     Escape,
     /// More levels than [`DEPTH_MAX`].
     Depth,
@@ -95,7 +94,7 @@ impl fmt::Display for ErrorKind {
 pub struct Progress {
     /// Bytes that belong to the document; what follows its end is the caller's.
     pub consumed: usize,
-    /// Whether the document is whole.
+    /// Whether the document is complete.
     pub done: bool,
 }
 
@@ -122,10 +121,10 @@ enum State {
     Colon,
     /// `,` or the end of the container.
     After,
-    /// Inside a string; the rest of what a string can be inside of.
+    /// Inside a string, in this context.
     Str(Role, Inside),
     Number(Number),
-    /// Inside a word: the word, and how many of its bytes have come.
+    /// Inside a word: the word, and how many of its bytes have arrived.
     Word(&'static str, usize),
     Done,
     Failed(ErrorKind),
@@ -146,7 +145,7 @@ enum Inside {
     Hex(u8),
 }
 
-/// What a number has had so far.
+/// The state within a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     Start,
@@ -161,7 +160,7 @@ enum Number {
 }
 
 impl Number {
-    /// Returns what a further byte makes of it; none if the byte does not belong to it.
+    /// Advances by one byte; `None` if the byte does not belong to the number.
     fn next(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Start, b'-') => Self::Minus,
@@ -185,9 +184,9 @@ impl Number {
 }
 
 impl Reader {
-    /// Takes the next piece of the text and gives the events that it completes.
+    /// Reads the next piece of the text and emits the events that it completes.
     ///
-    /// Stops after the document; an error stays: every later push fails with it again.
+    /// Stops after the document; an error is permanent: every later push fails with it again.
     pub fn push(
         &mut self,
         text: &str,
@@ -196,7 +195,7 @@ impl Reader {
         self.push_located(text, |event, _| sink(event))
     }
 
-    /// As [`Self::push`]; each event comes with the place in `text` where it ends.
+    /// Like [`Self::push`]; each event comes with its end position in `text`.
     pub fn push_located(
         &mut self,
         text: &str,
@@ -205,12 +204,12 @@ impl Reader {
         self.run(text, |_, _, at| at, &mut sink)
     }
 
-    /// As [`Self::push`], for whoever only wants to know whether it is JSON.
+    /// Like [`Self::push`], for callers that only want to know whether it is JSON.
     pub(crate) fn check(&mut self, text: &str) -> Result<Progress, JsonError> {
         self.run(text, Self::skim, &mut |_, _| ())
     }
 
-    /// Reads a piece; `skim` may go ahead as far as it can without events.
+    /// Reads a piece; `skim` may skip ahead as far as it can without events.
     #[inline]
     fn run(
         &mut self,
@@ -241,7 +240,7 @@ impl Reader {
         }
     }
 
-    /// Ends the text: a number at the top level is whole only now.
+    /// Ends the text: a number at the top level is complete only now.
     pub fn finish(&mut self, mut sink: impl FnMut(Event<'_>)) -> Result<(), JsonError> {
         match self.state {
             State::Done => Ok(()),
@@ -258,8 +257,8 @@ impl Reader {
         }
     }
 
-    /// Reads from `at` to the next change of state; returns where to go on. What a push reads in this
-    /// way is counted with [`Self::advance`] when it is over.
+    /// Reads from `at` to the next change of state; returns where to continue. What a push reads like this is
+    /// counted with [`Self::advance`] afterwards.
     pub(crate) fn step_located(
         &mut self,
         text: &str,
@@ -278,17 +277,16 @@ impl Reader {
         self.offset += bytes as u64;
     }
 
-    /// Tells whether the document is whole.
     pub(crate) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Tells whether something was no JSON.
+    /// Tells whether an error occurred.
     pub(crate) fn failed(&self) -> bool {
         matches!(self.state, State::Failed(_))
     }
 
-    /// Leaves the container or the string that has just been opened: somebody else has read it.
+    /// Leaves the container or string that was just opened: the caller has read it.
     pub(crate) fn skip_opened(&mut self) {
         if let State::FirstKey | State::FirstItem = self.state {
             self.levels.depth = self.levels.depth.saturating_sub(1);
@@ -301,9 +299,9 @@ impl Reader {
         self.levels.depth
     }
 
-    /// Goes over tokens that stand whole in `bytes` and are as most are; returns where to go on.
+    /// Skips ordinary tokens that are complete in `bytes`; returns where to continue.
     fn skim(&mut self, bytes: &[u8], mut at: usize) -> usize {
-        // The end of the document is the other path's.
+        // The other path handles the end of the document.
         if self.levels.depth == 0 {
             return at;
         }
@@ -367,7 +365,7 @@ impl Reader {
         at
     }
 
-    /// Reads from `at` to the next change of state; returns where to go on.
+    /// Reads from `at` to the next change of state; returns where to continue.
     fn step(
         &mut self,
         text: &str,
@@ -493,7 +491,7 @@ impl Reader {
                 sink(event, to);
             }
         };
-        // One loop over everything a string holds: a piece ends only with the string or the push.
+        // One loop over the whole content of a string: a piece ends only with the string or the push.
         let (mut inside, mut end) = (inside, at);
         while let Some(&byte) = bytes.get(end) {
             inside = match (inside, byte) {
@@ -567,7 +565,7 @@ impl Reader {
         Ok(at + 1)
     }
 
-    /// A value is whole.
+    /// Marks a value as complete.
     fn after(&mut self) {
         self.state = if self.levels.depth == 0 { State::Done } else { State::After };
     }
@@ -580,7 +578,7 @@ fn plain_string(bytes: &[u8], from: usize) -> Option<usize> {
     (bytes[end] == b'"').then_some(end + 1)
 }
 
-/// Finds the end of a number without a sign or an exponent that something follows.
+/// Finds the end of a number without sign or exponent that is followed by something.
 #[inline]
 fn plain_number(bytes: &[u8], from: usize) -> Option<usize> {
     let digits = |mut at: usize| {
@@ -600,7 +598,7 @@ fn plain_number(bytes: &[u8], from: usize) -> Option<usize> {
     matches!(bytes.get(end), Some(b',' | b'}' | b']')).then_some(end)
 }
 
-/// Which of the open levels are objects: a bit each, so that a reader stays small.
+/// Which of the open levels are objects: one bit each, so that a reader stays small.
 #[derive(Clone, Debug, Default)]
 struct Levels {
     bits: [u64; DEPTH_MAX / 64],
@@ -622,14 +620,14 @@ impl Levels {
     }
 }
 
-/// Reads the raw text of a string: escapes become characters, half a surrogate pair becomes U+FFFD.
+/// Decodes the raw text of a string: escapes become characters, half a surrogate pair becomes U+FFFD.
 ///
-/// Takes what [`Event::Str`] and [`Event::Key`] gave, joined; what is no escape stays as it is.
+/// Takes the joined text of [`Event::Str`] or [`Event::Key`]; invalid escapes stay unchanged.
 pub fn unescape(raw: &str) -> String {
     let (mut reader, mut text) = (Unescape::default(), String::with_capacity(raw.len()));
     let mut rest = raw;
     while let Unescaped::End(used) = reader.push(rest, |piece| text.push_str(piece)) {
-        // A quote cannot be inside of a raw string; whoever passes one wants it.
+        // A raw string cannot contain a quote; a caller that passes one wants it.
         text.push('"');
         rest = &rest[used..];
     }

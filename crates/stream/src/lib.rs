@@ -1,7 +1,7 @@
-//! Bytes to events, incrementally, without I/O.
+//! Parses what models and providers stream into events, incrementally and without I/O.
 //!
-//! Every decoder here takes bytes as they come and gives the same events however they were cut.
-//! None of them fails on garbage: what cannot be read is skipped, counted or given back as text.
+//! Every decoder here takes bytes as they arrive and emits the same events however they are chunked. None of
+//! them fails on garbage: what cannot be parsed is skipped, counted or returned as text.
 //!
 //! ```
 //! use stream::dialect::{Dialect, Format, Options, Parser, Tools};
@@ -23,15 +23,15 @@
 //! assert_eq!(arguments, r#"{"all":true}"#);
 //! ```
 //!
-//! * [`dialect`]: what models write, in any of the formats of a table;
-//! * [`event`] and [`canonical`]: what it comes to, and the form in which that is printed and compared;
+//! * [`dialect`]: parses what models write, in any format of a table;
+//! * [`event`] and [`canonical`]: the events, and their canonical form for printing and comparing;
 //! * [`document`]: JSON documents with calls inside;
-//! * [`toolcall`]: ToolCall_V2, the one form that all calls can be written in;
-//! * [`parser`] and [`error`]: what every parser can do, and what can be wrong with its input;
-//! * [`face`]: the events of an asynchronous source;
+//! * [`toolcall`]: ToolCall_V2, one format for all calls;
+//! * [`parser`] and [`error`]: the interface of all parsers, and their errors;
+//! * [`face`]: an asynchronous interface;
 //! * [`utf8`], [`json`], [`sse`]: characters, JSON, the framing of `text/event-stream`;
-//! * [`responses`] and [`chat`]: whole items for the engine, of the Responses API and of Chat Completions;
-//! * [`failure`]: what a provider's error object means.
+//! * [`responses`] and [`chat`]: complete items of the Responses API and of Chat Completions;
+//! * [`failure`]: classifies a provider's error object.
 
 #![warn(missing_docs)]
 

@@ -1,8 +1,8 @@
-//! What every parser of a stream can do, whoever wrote it.
+//! The interface of all stream parsers.
 //!
-//! [`Parser`] and [`Document`] do it, and so can others: [`face::Events`](crate::face::Events) makes an
-//! asynchronous stream of any of them, and [`LegacyToolCallAdapter`](crate::toolcall::LegacyToolCallAdapter)
-//! turns their calls into envelopes.
+//! [`Parser`] and [`Document`] implement it, and other types can: [`face::Events`](crate::face::Events) turns
+//! any of them into an asynchronous stream, and
+//! [`LegacyToolCallAdapter`](crate::toolcall::LegacyToolCallAdapter) turns their calls into envelopes.
 
 use crate::dialect::Parser;
 use crate::document::{Document, Found};
@@ -11,15 +11,15 @@ use crate::event::{ErrorKind, Event, Sink};
 use crate::json::{ErrorKind as JsonErrorKind, JsonError};
 use crate::utf8;
 
-/// Reads one stream, piece by piece.
+/// Parses one stream, piece by piece.
 ///
-/// The events must be the same however the bytes are cut. An error is for what cannot be read at all, and
-/// stays: whatever is pushed after it fails again. Everything else that is wrong is an event.
+/// The events must not depend on how the bytes are chunked. An error is for input that cannot be parsed at
+/// all, and is permanent: later pushes fail again. Every other problem is an event.
 pub trait StreamParser {
-    /// Takes the next bytes, cut anywhere.
+    /// Parses the next bytes, chunked anywhere.
     fn push(&mut self, bytes: &[u8], sink: &mut dyn Sink) -> Result<(), ParserError>;
 
-    /// Ends the stream: whatever was held back comes out, whatever is open is closed.
+    /// Ends the stream: held-back text is emitted, and open calls are closed.
     fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), ParserError>;
 }
 
@@ -47,7 +47,7 @@ impl<P: StreamParser + ?Sized> StreamParser for Box<P> {
     }
 }
 
-/// A document as a stream: the text outside of its calls is [`Event::Text`], byte for byte.
+/// Parses a document as a stream: the text outside its calls is [`Event::Text`], byte for byte.
 #[derive(Debug)]
 pub struct DocumentParser {
     document: Document,
@@ -58,7 +58,7 @@ pub struct DocumentParser {
 }
 
 impl DocumentParser {
-    /// Reads a document from its beginning.
+    /// Creates a parser that reads a document from its beginning.
     pub fn new(document: Document) -> Self {
         let utf8 = utf8::Decoder::default();
         Self { document, utf8, done: false, offset: 0, failed: None }

@@ -1,11 +1,11 @@
-//! The events of the Responses API, from the bytes of its stream.
+//! Decodes the event stream of the Responses API.
 //!
-//! The type of an event stands in its data; unknown types are skipped. Only whole items matter for
-//! the outcome: deltas are for those who watch.
+//! The type of an event is in its data; unknown types are skipped. Only complete items matter for the result:
+//! deltas are for observers.
 //!
-//! No item is lost in silence. One that is not what its kind should be fails the answer, so that it is
-//! asked for again. An event that cannot be read at all becomes [`StreamEvent::Unreadable`], since nobody
-//! knows whether it mattered. Items that only the end of the answer lists are given before it.
+//! No item is lost silently. An invalid item fails the answer, so that it is requested again. An event that
+//! cannot be parsed at all becomes [`StreamEvent::Unreadable`], since it may have mattered. Items that only
+//! the end of the answer lists are emitted before it.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -28,21 +28,21 @@ pub struct Decoder {
     seen: Seen,
 }
 
-/// What has gone by.
+/// What has been seen so far.
 #[derive(Debug, Default)]
 struct Seen {
     frames: u64,
     unreadable: u64,
-    /// Items that are done, by kind.
+    /// Completed items, counted by kind.
     kinds: HashMap<String, usize>,
     /// Their kinds with their ids and call ids: an output has the call id of its call.
     ids: HashSet<(String, String)>,
-    /// The part of a summary that the last delta was of: of which item, and which part of it.
+    /// The summary part of the last delta: its item, and its index.
     summary: Option<(Option<u64>, u64)>,
 }
 
 impl Decoder {
-    /// Takes the next bytes and appends the events that they complete.
+    /// Decodes the next bytes and appends the events they complete.
     pub fn push(
         &mut self,
         bytes: &[u8],
@@ -58,18 +58,18 @@ impl Decoder {
         sse.finish(|data| read(data, events, seen));
     }
 
-    /// Returns how many events could not be read; useful in the message about a stream that broke off.
+    /// Returns how many events could not be parsed, for error messages about a broken stream.
     pub fn unreadable(&self) -> u64 {
         self.seen.unreadable
     }
 
-    /// Returns how many events have come, of whatever kind; a keep-alive is none.
+    /// Returns how many events of any kind have arrived; keep-alives do not count.
     pub fn frames(&self) -> u64 {
         self.seen.frames
     }
 }
 
-/// Text that borrows from the stream unless it has escapes.
+/// Text that borrows from the stream unless it contains escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -115,11 +115,11 @@ struct WireIncomplete<'a> {
 fn read(data: &[u8], events: &mut Vec<StreamEvent>, seen: &mut Seen) {
     seen.frames += 1;
     let text = String::from_utf8_lossy(data);
-    // The closing word of Chat Completions, which some endpoints send here too.
+    // The end marker of Chat Completions, which some endpoints send here too.
     if text == "[DONE]" {
         return;
     }
-    // Most events have no escape at all, and this is the quickest way to see that.
+    // Most events have no escape at all, and this is the fastest way to check.
     let mended = memchr::memchr(b'\\', data).map(|_| json::mend(&text));
     let text = mended.as_deref().unwrap_or(&text);
     if event(text, events, seen).is_err() {
@@ -157,7 +157,7 @@ fn event(text: &str, events: &mut Vec<StreamEvent>, seen: &mut Seen) -> serde_js
         }
         "response.failed" => {
             let response: WireResponse<'_> = part(wire.response)?;
-            // An error in a form that nobody can read is an error all the same.
+            // An unreadable error is still an error.
             let error = response.error.and_then(|raw| WireError::read(raw.get()).ok());
             StreamEvent::Failed(failure::classify(&error.unwrap_or_default()))
         }
@@ -182,7 +182,7 @@ fn event(text: &str, events: &mut Vec<StreamEvent>, seen: &mut Seen) -> serde_js
     Ok(())
 }
 
-/// Reads a whole item. One that is not what its kind should be is nothing to go on without.
+/// Parses a complete item. The answer cannot continue without an invalid one.
 fn done(item: &RawValue) -> StreamEvent {
     match ResponseItem::from_json(item) {
         Ok(item) => StreamEvent::ItemDone(item),
@@ -197,7 +197,7 @@ fn done(item: &RawValue) -> StreamEvent {
 /// Parts of a summary between two deltas.
 const SUMMARY_JUMP_MAX: u64 = 8;
 
-/// What tells one item from another.
+/// What identifies an item.
 #[derive(Deserialize)]
 struct Name<'a> {
     #[serde(rename = "type", borrow)]
@@ -227,7 +227,7 @@ impl Seen {
             _ => 0,
         };
         // One that jumps about is not to be believed.
-        let part = part.clamp(before.saturating_sub(SUMMARY_JUMP_MAX), before + SUMMARY_JUMP_MAX);
+        let part = part.clamp(before.saturating_sub(SUMMARY_JUMP_MAX), before.saturating_add(SUMMARY_JUMP_MAX));
         self.summary = Some((item, part));
         part
     }
@@ -239,11 +239,10 @@ impl Seen {
         }
     }
 
-    /// Returns the items of a whole answer that were never said to be done.
+    /// Returns the items of a complete answer that were never reported as done.
     ///
-    /// Some endpoints give an item one id while it streams and another one here, and to take an item
-    /// twice could run a call twice. So there must be more of a kind than were done, and no more are
-    /// taken than that.
+    /// Some endpoints give an item one id while it streams and another one here, and taking an item twice
+    /// could run a call twice. So there must be more of a kind than were done, and only the surplus is taken.
     fn missing<'a>(&self, output: &[&'a RawValue]) -> Vec<&'a RawValue> {
         let names: Vec<_> = output.iter().map(|item| Name::read(item.get())).collect();
         let mut lacking: HashMap<&str, usize> = HashMap::new();
@@ -253,11 +252,11 @@ impl Seen {
         for (kind, count) in &mut lacking {
             *count = count.saturating_sub(self.kinds.get(*kind).copied().unwrap_or_default());
         }
-        // From the end, as an answer is cut short there if at all.
+        // From the end, since that is where an answer is truncated.
         let mut missing = Vec::new();
         for (item, name) in output.iter().zip(&names).rev() {
             let is_missing = match name {
-                // It cannot be told apart, and will fail by itself.
+                // It cannot be identified, and will fail by itself.
                 None => self.kinds.is_empty(),
                 Some((kind, ids)) => {
                     let seen = |id: &String| self.ids.contains(&(kind.clone(), id.clone()));
@@ -275,7 +274,7 @@ impl Seen {
     }
 }
 
-/// A completion without an id is what a broken proxy sends; it cannot be trusted to be whole.
+/// A completion without an id comes from a broken proxy, and cannot be trusted to be complete.
 fn completed(response: WireResponse<'_>) -> StreamEvent {
     if response.id.is_none() {
         return StreamEvent::Failed(SampleError::new(
@@ -283,7 +282,7 @@ fn completed(response: WireResponse<'_>) -> StreamEvent {
             "the answer was called complete without naming its id",
         ));
     }
-    // Counts in a form that nobody can read are no reason to lose a whole answer.
+    // Unreadable token counts are no reason to lose a whole answer.
     let usage: WireUsage = part(response.usage).unwrap_or_default();
     StreamEvent::Completed(Completion {
         usage: usage.into(),
@@ -296,9 +295,9 @@ fn string(raw: Option<&RawValue>) -> serde_json::Result<String> {
     part(raw)
 }
 
-/// Reads a field that its event cannot do without; `null` counts as missing.
+/// Reads a required field; `null` counts as missing.
 fn part<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> serde_json::Result<T> {
-    // Not read as `null`: an item would take that for one of an unknown kind.
+    // Not parsed as `null`, which an item would treat as an unknown kind.
     let raw = raw.ok_or_else(lacking)?;
     serde_json::from_str(raw.get())
 }

@@ -1,27 +1,27 @@
-//! Whether a text is one whole JSON value, told from its shape alone.
+//! Determines from its shape whether a text is one complete JSON value.
 //!
-//! Looks at brackets and strings only, in a few bytes of state, however long the text is: enough to
-//! tell half a value from a whole one. Whether a whole one is valid is for those who read it.
+//! Only brackets and strings count, in a few bytes of state, however long the text: enough to tell half a
+//! value from a complete one. Whether it is valid is not checked.
 
 use crate::find::{WORD_BYTES, find, is_all_text, skim_json};
 
-/// Looks at one text, piece by piece.
+/// Examines one text, piece by piece.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shape {
     state: State,
     depth: u32,
 }
 
-/// What a text looks like so far.
+/// The shape of a text so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// There is nothing but whitespace.
+    /// Only whitespace.
     Empty,
-    /// It is the beginning of a value.
+    /// The beginning of a value.
     Open,
-    /// It is a value.
+    /// A complete value.
     Closed,
-    /// It does not begin with a value, or goes on after it.
+    /// It does not begin with a value, or continues after it.
     Broken,
 }
 
@@ -29,22 +29,21 @@ pub(crate) enum Verdict {
 enum State {
     #[default]
     Blank,
-    /// Inside of an object or an array.
+    /// Inside an object or an array.
     Inside,
-    /// Inside of a string.
+    /// Inside a string.
     Text,
     /// After a backslash.
     Escape,
-    /// Inside of a word; what has to follow.
+    /// Inside a word; what has to follow.
     Word(&'static [u8]),
-    /// Inside of a number that stands alone; whether it may end here.
+    /// Inside a top-level number; whether it may end here.
     Number(bool),
     Closed,
     Broken,
 }
 
 impl Shape {
-    /// Takes the next piece.
     pub(crate) fn push(&mut self, piece: &str) {
         let bytes = piece.as_bytes();
         let mut at = 0;
@@ -70,7 +69,7 @@ impl Shape {
                         if bytes[at] == b'"' {
                             self.state = self.after_text();
                         } else if at + 1 < bytes.len() {
-                            // What it escapes has come too.
+                            // The escaped character has arrived too.
                             at += 1;
                         } else {
                             self.state = State::Escape;
@@ -84,7 +83,7 @@ impl Shape {
                         self.state = if in_text { State::Text } else { State::Inside };
                         continue;
                     }
-                    // Between brackets and strings there is nothing to see.
+                    // Between brackets and strings nothing is significant.
                     if matches!(byte, b'"' | b'{' | b'}' | b'[' | b']') {
                         self.state = self.next(State::Inside, byte);
                     }
@@ -100,7 +99,7 @@ impl Shape {
         matches!(self.state, State::Text | State::Escape)
     }
 
-    /// Returns what the text looks like so far.
+    /// Returns the shape of the text so far.
     pub(crate) fn verdict(&self) -> Verdict {
         match self.state {
             State::Blank => Verdict::Empty,

@@ -1,21 +1,21 @@
-//! The framing of `text/event-stream`: lines to the data of events.
+//! Decodes the framing of `text/event-stream`: lines to the data of events.
 //!
-//! `data` is what matters: the events of most model endpoints name their type inside it. The name of
-//! an event is kept for those that do not. Lines end with LF, CR or CRLF; a byte order mark at the
-//! start, comments and other fields are skipped.
+//! `data` is what matters: most model endpoints put the event type inside it. The name of an event is kept
+//! for those that do not. Lines end with LF, CR or CRLF; a byte order mark at the start, comments and other
+//! fields are skipped.
 
 use memchr::{memchr, memchr2};
 
-/// The most bytes one event may have; beyond it the stream is not one we can hold.
+/// Size limit of one event, in bytes.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes of room that are kept for the next event.
+/// How much buffer is kept for the next event.
 const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
 /// An incremental decoder.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of an unfinished line.
     line: Vec<u8>,
     data: Vec<u8>,
     name: Vec<u8>,
@@ -25,36 +25,36 @@ pub struct Decoder {
     errors_are_data: bool,
 }
 
-/// An event with what stands around its data.
+/// An event with its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named<'a> {
-    /// What the event is called; empty if it has no name.
+    /// The name of the event; empty if it has none.
     pub(crate) name: &'a [u8],
     pub(crate) data: &'a [u8],
-    /// Bytes of the push up to the end of the event; the line feed of a CRLF is not counted, because
-    /// it may come later.
+    /// Bytes of the push up to the end of the event; the line feed of a CRLF is not counted, because it may
+    /// come later.
     pub(crate) end: usize,
 }
 
-/// An event grew beyond [`EVENT_BYTES_MAX`].
+/// An event exceeded [`EVENT_BYTES_MAX`].
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("an event of the stream is longer than {EVENT_BYTES_MAX} bytes")]
 pub struct EventTooLong;
 
 impl Decoder {
-    /// Takes the next bytes and gives the data of each event that they complete to `sink`.
+    /// Decodes the next bytes and passes the data of each completed event to `sink`.
     pub fn push(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> Result<(), EventTooLong> {
         self.push_bounded(bytes, EVENT_BYTES_MAX, |event| sink(event.data))
     }
 
-    /// Returns a decoder that reads a field `error` as the data of an event of that name.
+    /// Returns a decoder that treats a field `error` as the data of an event of that name.
     ///
-    /// The standard has no such field; servers that report their failures in one exist.
+    /// The standard has no such field, but some servers report failures in one.
     pub(crate) fn with_errors() -> Self {
         Self { errors_are_data: true, ..Self::default() }
     }
 
-    /// Takes the next bytes and gives each event that they complete to `sink`, with its name.
+    /// Decodes the next bytes and passes each completed event to `sink`, with its name.
     pub(crate) fn push_named(
         &mut self,
         bytes: &[u8],
@@ -65,13 +65,13 @@ impl Decoder {
 
     /// Ends the stream; an event that only lacks its blank line still counts.
     ///
-    /// The standard drops such an event. Endpoints that close right after the last one exist, and
-    /// half an event does not parse, so nothing false can come of it.
+    /// The standard drops such an event. Some endpoints close right after the last one, and half an event
+    /// does not parse, so this is safe.
     pub fn finish(&mut self, mut sink: impl FnMut(&[u8])) {
         self.finish_named(|event| sink(event.data));
     }
 
-    /// Ends the stream as [`Self::finish`] does, and gives the name of the last event too.
+    /// Ends the stream like [`Self::finish`], and also passes the name of the last event.
     pub(crate) fn finish_named(&mut self, mut sink: impl FnMut(Named<'_>)) {
         let line = std::mem::take(&mut self.line);
         self.take_line(&line, 0, &mut sink);
@@ -85,7 +85,7 @@ impl Decoder {
         mut sink: impl FnMut(Named<'_>),
     ) -> Result<(), EventTooLong> {
         let length = bytes.len();
-        // A line feed right after a carriage return belongs to it, also across a cut.
+        // A line feed right after a carriage return belongs to it, also across chunks.
         if let (true, Some(first)) = (self.after_cr, bytes.first()) {
             self.after_cr = false;
             if *first == b'\n' {
@@ -100,7 +100,7 @@ impl Decoder {
                 self.line.extend_from_slice(&bytes[..end]);
                 let mut line = std::mem::take(&mut self.line);
                 if line.len() > KEPT_BYTES_MAX && !self.has_data && line.starts_with(b"data:") {
-                    // The only line of a long event becomes its data, instead of a second copy of it.
+                    // The only line of a long event becomes its data, instead of being copied.
                     let blank = usize::from(line.get(5) == Some(&b' '));
                     line.drain(..5 + blank);
                     (self.data, self.has_data, self.begun) = (line, true, true);
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// The only line of a long event is not copied; whatever stands around it comes all the same.
+    /// The only line of a long event is not copied; what surrounds it is still decoded.
     #[test]
     fn long_events() {
         let long = "x".repeat(super::KEPT_BYTES_MAX + 7);

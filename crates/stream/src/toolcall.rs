@@ -1,12 +1,12 @@
-//! ToolCall_V2: one form for a call, and everything else rewritten in it.
+//! ToolCall_V2: one format for calls, and an adapter that rewrites all others in it.
 //!
 //! ```text
 //! {"ToolCall_V2": {"name": "search", "arguments": {"q": "x"}, "id": "7"}}
 //! ```
 //!
-//! No public definition of ToolCall_V2 exists. This one is a proposal: an object with one key, whose value
-//! has the `name` of a tool, its `arguments` as any JSON value or as the text of one, and maybe an `id`, in
-//! any order. `docs/parser.md` says what it means in text and in documents.
+//! There is no public definition of ToolCall_V2. This one is a proposal: an object with one key, whose value has
+//! the `name` of a tool, its `arguments` as any JSON value or as the text of one, and optionally an `id`, in any
+//! order. `docs/parser.md` describes what it means in text and in documents.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,19 +24,19 @@ use crate::event::{ErrorKind, Event, Sink};
 use crate::json;
 use crate::parser::StreamParser;
 
-/// A call that is whole.
+/// A complete call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ToolCallV2 {
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// The text of the arguments, as it was written; empty if there are none.
+    /// The text of the arguments, as written; empty if there are none.
     pub arguments: String,
-    /// What an answer to it refers to.
+    /// The id that its output refers to.
     pub id: Option<String>,
 }
 
 impl ToolCallV2 {
-    /// Writes it as an envelope, which reads back as the same call.
+    /// Serializes it as an envelope, which parses back to the same call.
     pub fn to_json(&self) -> String {
         let mut json = format!("{{\"{ENVELOPE}\":{{\"name\":");
         quote(&self.name, &mut json);
@@ -55,8 +55,8 @@ impl ToolCallV2 {
         json
     }
 
-    /// Tells whether the arguments can be written without quotes: a string could not be told from a text
-    /// that is no JSON, and blanks around a value are not part of it.
+    /// Tells whether the arguments can be written without quotes: a string would be indistinguishable from
+    /// text that is not JSON, and blanks around a value are not part of it.
     fn stands_for_itself(&self) -> bool {
         let blank = |c| matches!(c, ' ' | '\n' | '\r' | '\t');
         if self.arguments.starts_with(['"', ' ', '\n', '\r', '\t'])
@@ -84,7 +84,7 @@ impl fmt::Display for ToolCallV2 {
     }
 }
 
-/// Reads one envelope, with nothing around it but blanks.
+/// Parses one envelope, surrounded only by blanks.
 impl FromStr for ToolCallV2 {
     type Err = ParserError;
 
@@ -126,7 +126,7 @@ impl<'de> Deserialize<'de> for ToolCallV2 {
     }
 }
 
-/// Makes whole calls of their events.
+/// Assembles complete calls from their events.
 #[derive(Debug, Default)]
 struct Gathered {
     open: BTreeMap<u32, ToolCallV2>,
@@ -134,7 +134,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Takes an event; tells whether it was a call's.
+    /// Takes an event; tells whether it belonged to a call.
     fn take(&mut self, event: &Event<'_>) -> bool {
         match *event {
             Event::ToolStart { index, name, id, .. } => {
@@ -161,20 +161,20 @@ impl Gathered {
     }
 }
 
-/// What an adapter makes of a stream.
+/// What an adapter emits.
 #[derive(Debug)]
 pub enum Adapted<'a> {
-    /// A whole call.
+    /// A complete call.
     Call(ToolCallV2),
-    /// What is wrong; a call that was not whole is only this.
+    /// An error; an incomplete call is only this.
     Error(ParserError),
-    /// Whatever else there is: text, reasoning, counts.
+    /// Everything else: text, reasoning, counts.
     Other(Event<'a>),
 }
 
-/// Reads calls in whatever way they were written before, and gives them as ToolCall_V2.
+/// Reads calls in any older format, and emits them as ToolCall_V2.
 ///
-/// Arguments grow in memory until their call is whole, up to [`ARGUMENTS_BYTES_MAX`] together.
+/// Arguments are kept in memory until their call is complete, up to [`ARGUMENTS_BYTES_MAX`] together.
 #[derive(Debug)]
 pub struct LegacyToolCallAdapter<P = Parser> {
     parser: P,
@@ -182,11 +182,11 @@ pub struct LegacyToolCallAdapter<P = Parser> {
     bytes: usize,
 }
 
-/// The most arguments that an adapter holds; calls that would need more are refused.
+/// Most argument bytes that an adapter holds; calls that need more are refused.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 << 20;
 
 impl LegacyToolCallAdapter {
-    /// Finds out by itself how the calls are written: in text, in JSON documents, or in a provider's frames.
+    /// Detects how the calls are written: in text, in JSON documents, or in a provider's frames.
     pub fn new(options: &Options, tools: &Tools) -> Result<Self, ParserError> {
         let format = Format::named("auto");
         let format = format.ok_or_else(|| ParserError::UnknownFormat("auto".to_owned()))?;
@@ -195,12 +195,12 @@ impl LegacyToolCallAdapter {
 }
 
 impl<P: StreamParser> LegacyToolCallAdapter<P> {
-    /// Takes the calls that a parser finds.
+    /// Adapts the calls that a parser finds.
     pub fn with_parser(parser: P) -> Self {
         Self { parser, calls: Gathered::default(), bytes: 0 }
     }
 
-    /// Takes the next bytes, cut anywhere.
+    /// Parses the next bytes, chunked anywhere.
     pub fn push(
         &mut self,
         bytes: &[u8],

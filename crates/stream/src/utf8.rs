@@ -1,7 +1,7 @@
-//! Bytes to text, however characters are cut: at most three bytes are held back.
+//! Decodes bytes to text across chunk boundaries: at most three bytes are held back.
 //!
-//! What is not UTF-8 comes as pieces of its own, one for each sequence that cannot be a character, as
-//! the standard library counts them; whoever wants text puts U+FFFD there.
+//! Invalid UTF-8 is reported as separate pieces, one for each invalid sequence, as the standard library
+//! counts them; callers that want text put U+FFFD there.
 
 /// An incremental decoder.
 #[derive(Clone, Debug, Default)]
@@ -10,12 +10,12 @@ pub struct Decoder {
     held_len: usize,
 }
 
-/// What bytes came to.
+/// A decoded piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Text; never empty.
     Text(&'a str),
-    /// This many bytes are no character.
+    /// This many bytes are not a character.
     Invalid(usize),
 }
 
@@ -30,13 +30,13 @@ impl Piece<'_> {
 }
 
 impl Decoder {
-    /// Returns bytes as text if they are nothing else and nothing is held back: the usual case.
+    /// Returns bytes as text if they are valid and nothing is held back: the common case.
     #[inline]
     pub fn whole<'a>(&self, bytes: &'a [u8]) -> Option<&'a str> {
         if self.held_len > 0 { None } else { str::from_utf8(bytes).ok() }
     }
 
-    /// Takes the next bytes and gives what they complete, in pieces that borrow from them.
+    /// Decodes the next bytes, in pieces that borrow from them.
     pub fn push(&mut self, mut bytes: &[u8], mut sink: impl FnMut(Piece<'_>)) {
         while self.held_len > 0 {
             let Some((&next, rest)) = bytes.split_first() else { return };
@@ -78,12 +78,12 @@ impl Decoder {
         }
     }
 
-    /// Returns the beginning of a character that has not come whole.
+    /// Returns the beginning of an incomplete character.
     pub fn held(&self) -> &[u8] {
         &self.held[..self.held_len]
     }
 
-    /// Ends the stream; the beginning of a character that never came whole is invalid.
+    /// Ends the stream; an incomplete character is invalid.
     pub fn finish(&mut self, mut sink: impl FnMut(Piece<'_>)) {
         if self.held_len > 0 {
             self.give_up(&mut sink);

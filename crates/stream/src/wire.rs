@@ -1,13 +1,12 @@
-//! What providers send over HTTP, read into events: one engine for each provider's way.
+//! Parses providers' HTTP answers into events, with one engine per wire format.
 //!
-//! An answer is a sequence of frames, and a frame is one JSON object; `framing` finds them. A
-//! [`Provider`] knows what its frames mean. What all have in common is said here: a frame that nobody
-//! can read is an error and nothing else, an unknown one is skipped, an answer that was not streamed
-//! is one large frame, token counts come once and last, and so does the news that the stream broke
-//! off.
+//! An answer is a sequence of frames, and a frame is one JSON object; `framing` finds them. A [`Provider`]
+//! knows what its frames mean. What all have in common is here: an unreadable frame is only an error, an
+//! unknown one is skipped, an answer that was not streamed is one large frame, and token counts come once and
+//! last, as does the report that the stream broke off.
 //!
-//! Frames are held until they are whole, so their size is bounded; what is in them is passed on piece
-//! by piece and not kept.
+//! Frames are held until they are complete, so their size is limited; their content is passed on piece by
+//! piece and not kept.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -30,36 +29,36 @@ mod responses;
 #[cfg(test)]
 mod tests;
 
-/// Reads Chat Completions, today's and yesterday's.
+/// Parses Chat Completions, current and former.
 pub(crate) type Chat = Wire<chat::Chat>;
 
-/// Reads the Messages of Anthropic.
+/// Parses Anthropic's Messages.
 pub(crate) type Anthropic = Wire<anthropic::Anthropic>;
 
-/// Reads what Gemini generates.
+/// Parses Gemini's answers.
 pub(crate) type Gemini = Wire<gemini::Gemini>;
 
-/// Reads Responses.
+/// Parses the Responses API.
 pub(crate) type Responses = Wire<responses::Responses>;
 
-/// Calls that one answer may have; a provider that sends more is not to be trusted with memory.
+/// Most calls of one answer; a provider that sends more is not trusted with memory.
 const CALLS_MAX: usize = 1024;
 
 /// Knows what the frames of one kind of provider mean.
 trait Provider {
     /// Reads one frame.
     ///
-    /// A frame that is refused must not have given any event.
+    /// A refused frame must not have emitted any event.
     fn read(&mut self, name: &str, json: &str, out: &mut Out<'_>) -> serde_json::Result<()>;
 
-    /// Takes the closing word `[DONE]`, which most do not have.
+    /// Handles the end marker `[DONE]`, which most do not have.
     fn done(&mut self, _out: &mut Out<'_>) {}
 
     /// Ends the stream.
     fn finish(&mut self, out: &mut Out<'_>);
 }
 
-/// Reads the answer of one kind of provider.
+/// Parses the answer of one kind of provider.
 #[derive(Debug, Default)]
 pub(crate) struct Wire<P> {
     frames: Frames,
@@ -67,7 +66,7 @@ pub(crate) struct Wire<P> {
     told: Told,
 }
 
-/// What was said in one stream, where it matters to what is said later.
+/// What was reported in one stream, where it matters later.
 #[derive(Debug, Default)]
 struct Told {
     calls: u32,
@@ -77,34 +76,34 @@ struct Told {
     finished: bool,
 }
 
-/// Where a provider says what it found.
+/// Where a provider emits its events.
 struct Out<'a> {
     sink: &'a mut dyn Sink,
     range: Range<u64>,
     told: &'a mut Told,
 }
 
-/// What became of one frame.
+/// The result of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// It was read, whether it said anything or not.
+    /// It was read, whether it contained anything or not.
     Read,
     /// It is not what the provider should send.
     Unreadable,
-    /// It was the closing word.
+    /// It was the end marker.
     Done,
-    /// It is longer than can be held; nothing comes after it.
+    /// It exceeds the size limit; nothing comes after it.
     TooLong,
 }
 
-/// Takes events, and hears of every frame once all of its events have come.
+/// Receives events, and the result of every frame after its events.
 pub(crate) trait Listener: Sink {
-    /// Hears what became of a frame.
+    /// Receives the result of a frame.
     fn heard(&mut self, heard: Heard);
 }
 
 impl Chat {
-    /// Takes the next text as an engine does, for somebody who wants to know of every frame.
+    /// Reads the next text like an engine, for a listener to every frame.
     pub(crate) fn push_to(&mut self, text: &str, at: u64, listener: &mut impl Listener) {
         let Self { frames, provider, told } = self;
         frames.push(text, at, |frame, range| {
@@ -113,7 +112,7 @@ impl Chat {
         });
     }
 
-    /// Ends the stream as an engine does, for somebody who wants to know of every frame.
+    /// Ends the stream like an engine, for a listener to every frame.
     pub(crate) fn finish_to(&mut self, at: u64, listener: &mut impl Listener) {
         let Self { frames, provider, told } = self;
         frames.finish(at, |frame, range| {
@@ -215,7 +214,7 @@ impl Out<'_> {
         self.event(Event::Error { kind, detail });
     }
 
-    /// Says that the stream broke off; that is one fact, whatever it broke.
+    /// Reports that the stream broke off, once, whatever was affected.
     fn truncated(&mut self, detail: &str) {
         if !self.told.truncated {
             self.told.truncated = true;
@@ -223,13 +222,13 @@ impl Out<'_> {
         }
     }
 
-    /// Says what the provider said about its failure.
+    /// Reports a provider's error.
     fn upstream(&mut self, detail: &str) {
         self.told.failed = true;
         self.error(ErrorKind::Upstream, detail);
     }
 
-    /// Says why the model stopped; only the first reason is one.
+    /// Reports why the model stopped; only the first reason counts.
     fn finish(&mut self, reason: FinishReason<'_>) {
         if !self.told.finished {
             self.told.finished = true;
@@ -237,12 +236,12 @@ impl Out<'_> {
         }
     }
 
-    /// Returns why a model stopped of its own will: most providers do not tell a call from an answer.
+    /// Returns the reason for a normal stop: most providers do not distinguish a call from an answer.
     fn stopped(&self) -> FinishReason<'static> {
         if self.told.calls > 0 { FinishReason::ToolCalls } else { FinishReason::Stop }
     }
 
-    /// Says that a stream without its last word broke off, unless it is known why.
+    /// Reports that a stream without its end marker broke off, unless the reason is known.
     fn finish_without_last_word(&mut self) {
         if !self.told.finished && !self.told.failed {
             self.truncated("the stream ended before the answer did");
@@ -262,7 +261,7 @@ impl Out<'_> {
     }
 }
 
-/// Reads a string; whatever else it is counts as nothing.
+/// Reads a string; anything else counts as empty.
 fn text(raw: Option<&RawValue>) -> Cow<'_, str> {
     let json = raw.map_or("", RawValue::get);
     let Some(inner) = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
@@ -283,7 +282,7 @@ fn word(raw: Option<&RawValue>) -> Cow<'_, str> {
     }
 }
 
-/// Reads arguments: a string holds their text, anything else is their text.
+/// Reads arguments: a string contains their text, anything else is their text.
 fn arguments(raw: Option<&RawValue>) -> Cow<'_, str> {
     match raw.map_or("", RawValue::get) {
         "null" => Cow::Borrowed(""),
@@ -292,7 +291,7 @@ fn arguments(raw: Option<&RawValue>) -> Cow<'_, str> {
     }
 }
 
-/// Reads a number that counts or orders things; some write it as a string.
+/// Reads a count or index; some write it as a string.
 fn number(raw: Option<&RawValue>) -> Option<u64> {
     let json = raw?.get();
     let digits = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(json);
@@ -303,7 +302,7 @@ fn number(raw: Option<&RawValue>) -> Option<u64> {
     })
 }
 
-/// Returns what a field says about a failure, if it does: the text, or the object as it stands.
+/// Returns the error in a field, if there is one: the text, or the object as written.
 fn failure(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     match raw?.get() {
         "null" | "false" | "{}" | "\"\"" => None,
@@ -312,7 +311,7 @@ fn failure(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Reads a part of a frame for which its shape may differ: what cannot be read counts as nothing.
+/// Reads a part of a frame whose form may vary: an unreadable one counts as missing.
 fn part<'a, T: serde::Deserialize<'a> + Default>(raw: Option<&'a RawValue>) -> T {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
-//! Text and arguments pass without an allocation, whatever the dialect and however they are cut.
+//! Text and arguments are parsed without an allocation, in any dialect and chunking.
 
 use stream::dialect::{Dialect, Format, Options, Parser, Tools};
 use stream::event::Event;
 
-/// Lets a parser get into a state, then counts what it allocates for a megabyte of it.
+/// Brings a parser into a state, then counts what it allocates for a megabyte of input in it.
 #[track_caller]
 fn check(name: &str, tools: &Tools, before: &str, repeated: &str) {
     let format = Format::named(name).expect("it is in the table");
@@ -22,7 +22,7 @@ fn check(name: &str, tools: &Tools, before: &str, repeated: &str) {
             _ => {}
         };
         parser.push(before.as_bytes(), &mut sink);
-        // What is held back for the first time needs a place, which it keeps; there are two in turns.
+        // What is held back for the first time needs a buffer, which is kept; there are two, used in turn.
         for _ in 0..2 {
             repeated.as_bytes().chunks(chunk).for_each(|piece| parser.push(piece, &mut sink));
         }
@@ -44,7 +44,7 @@ fn no_push_allocates_in_text_reasoning_or_arguments() {
     .expect("it is a list of tools");
     let prose = "a < b, [x] {y} and `z` \u{65e5}\u{672c}\n";
     for format in Format::all() {
-        // A provider's frames are read whole.
+        // A provider's frames are held until they are complete.
         let wire = ["openai_chat", "openai_chat_legacy", "openai_responses", "anthropic", "gemini"];
         let before = match format.name() {
             name if wire.contains(&name) => continue,
@@ -52,7 +52,7 @@ fn no_push_allocates_in_text_reasoning_or_arguments() {
             "muse" => " to=user<|message|>",
             _ => "text ",
         };
-        // Where any brace may begin an envelope, each is looked into.
+        // If any brace may begin an envelope, each is examined.
         let text = if ["toolcall_v2", "auto"].contains(&format.name()) {
             "a < b, [x] and `z`\n"
         } else {

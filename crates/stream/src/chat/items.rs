@@ -1,6 +1,6 @@
-//! Pieces of an answer to the items that it consists of.
+//! Assembles pieces of an answer into its items.
 //!
-//! The text of an item is kept until it is whole, and copied once for those who watch it come.
+//! The text of an item is kept until it is complete, and copied once for those who watch it arrive.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use protocol::responses::{
 
 use crate::event::Event;
 
-/// Where an event was found; each counts its calls from zero.
+/// Where an event was found; each source numbers its calls from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
     /// In the chunks of the answer.
@@ -24,20 +24,19 @@ pub(super) enum Source {
     Text,
 }
 
-/// The items of one answer.
 #[derive(Debug)]
 pub(super) struct Items {
-    /// Items that are not given yet, in the order in which they began.
+    /// Items that are not emitted yet, in the order in which they began.
     list: VecDeque<Entry>,
-    /// Items that were given.
+    /// How many items were emitted.
     given: usize,
-    /// Which item a call is, counted from the first of the answer.
+    /// The item of each call, counted from the first of the answer.
     calls: HashMap<(Source, u32), usize>,
-    /// Whitespace that begins an item only if more comes.
+    /// Whitespace that begins an item only if more follows.
     blank: Option<(Kind, String)>,
-    /// The tools that take a text.
+    /// Tools that take free text.
     custom: Arc<[String]>,
-    /// Bytes that may still come.
+    /// Bytes that may still arrive.
     room: usize,
     is_full: bool,
 }
@@ -51,7 +50,7 @@ struct Entry {
 #[derive(Debug)]
 enum Item {
     Message(Vec<ContentPart>),
-    /// Reasoning, or commentary, which is an item of its own.
+    /// Reasoning, or commentary, which is a separate item.
     Reasoning {
         kind: Kind,
         text: String,
@@ -69,11 +68,11 @@ enum Item {
 enum State {
     Open,
     Whole,
-    /// A call that ended before it was whole.
+    /// A call that ended before it was complete.
     Half,
 }
 
-/// What a piece is of.
+/// The kind of item that a piece belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -83,7 +82,7 @@ enum Kind {
 }
 
 impl Items {
-    /// Begins an answer that may have so many bytes.
+    /// Starts an answer with this size limit.
     pub(super) fn new(custom: Arc<[String]>, bytes_max: usize) -> Self {
         Self {
             list: VecDeque::new(),
@@ -96,15 +95,15 @@ impl Items {
         }
     }
 
-    /// Tells whether more came than there is room for; what was too much is not kept.
+    /// Tells whether the size limit was exceeded; the excess is not kept.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Takes what was found in the answer.
+    /// Takes an event found in the answer.
     pub(super) fn take(&mut self, source: Source, event: Event<'_>, events: &mut Vec<StreamEvent>) {
         match event {
-            // A plan is something that the model says.
+            // A plan is part of the answer's text.
             Event::Text(text) | Event::Plan(text) => self.piece(Kind::Text, text, events),
             Event::Reasoning(text) => self.piece(Kind::Reasoning, text, events),
             Event::Commentary(text) => self.piece(Kind::Commentary, text, events),
@@ -138,8 +137,8 @@ impl Items {
                 }
                 self.give(events);
             }
-            // Whatever is wrong shows in what came of it. The rest is said about the whole answer,
-            // which a dialect does not know.
+            // Errors are visible in the result. The rest concerns the whole answer, which a dialect does not
+            // know.
             Event::PlanStart
             | Event::PlanEnd { .. }
             | Event::Error { .. }
@@ -148,7 +147,7 @@ impl Items {
         }
     }
 
-    /// Ends the message or the reasoning that is open.
+    /// Ends the open message or reasoning.
     pub(super) fn close(&mut self, events: &mut Vec<StreamEvent>) {
         self.blank = None;
         if let Some(Entry { item: Item::Message(_) | Item::Reasoning { .. }, state }) =
@@ -159,7 +158,7 @@ impl Items {
         self.give(events);
     }
 
-    /// Gives everything: the answer is complete. A call that is not whole says so itself.
+    /// Emits everything: the answer is complete. An incomplete call is marked as such.
     pub(super) fn complete(&mut self, events: &mut Vec<StreamEvent>) {
         self.close(events);
         while let Some(entry) = self.list.pop_front() {
@@ -168,13 +167,13 @@ impl Items {
         }
     }
 
-    /// Gives what is whole, and drops the rest: there will not be more of it.
+    /// Emits what is complete, and drops the rest: no more of it will arrive.
     pub(super) fn keep_whole(&mut self, events: &mut Vec<StreamEvent>) {
         self.list.retain(|entry| entry.state == State::Whole);
         self.give(events);
     }
 
-    /// Gives the items that are whole and before which all are.
+    /// Emits the complete items that are not preceded by an incomplete one.
     fn give(&mut self, events: &mut Vec<StreamEvent>) {
         while let Some(entry) = self.list.pop_front_if(|entry| entry.state == State::Whole) {
             self.given += 1;
@@ -194,7 +193,7 @@ impl Items {
             Some(Entry { item: Item::Call { .. }, .. }) | None => false,
         };
         let blank = self.blank.take().filter(|(of, _)| *of == kind).map(|(_, text)| text);
-        // Whitespace between calls, or around reasoning that there is none of, is no item.
+        // Whitespace between calls, or around empty reasoning, is not an item.
         if !is_open && piece.trim().is_empty() {
             self.blank = Some((kind, blank.unwrap_or_default() + piece));
             return;
@@ -204,8 +203,8 @@ impl Items {
             None => piece.to_owned(),
         };
         if !is_open {
-            // Templates put line ends between reasoning and answer, and take them off again when the
-            // answer is part of a prompt. They are not something that the model says.
+            // Templates put line breaks between reasoning and answer, and strip them again when the answer
+            // becomes part of a prompt. They are not part of the answer.
             let line_ends = piece.len() - piece.trim_start_matches(['\r', '\n']).len();
             piece.drain(..line_ends);
             self.close(events);
@@ -270,7 +269,7 @@ impl Items {
             Item::Message(parts) => message(parts),
             Item::Reasoning { text, seal, .. } => reasoning(text, seal),
             Item::Call { number, name, id, arguments } => {
-                // Unique within the answer; the history sees to the rest.
+                // Unique within the answer; the history ensures the rest.
                 let call_id = id.unwrap_or_else(|| format!("call_{number}"));
                 if self.custom.contains(&name) {
                     let input = input_text(arguments);
@@ -296,7 +295,7 @@ impl Items {
     }
 }
 
-/// Returns the text that a tool is called with; what is not written as agreed is the text itself.
+/// Returns the free text of a call; if it is not in the agreed form, all of it is the text.
 fn input_text(arguments: String) -> String {
     match serde_json::from_str(&json::mend(&arguments)) {
         Ok(TextInput { input }) => input,
@@ -329,7 +328,7 @@ fn message(parts: Vec<ContentPart>) -> KnownItem {
     KnownItem::Message(Message { id, role, content: Content(parts), phase })
 }
 
-/// Makes an item of reasoning. Its text is where people are shown it, though it is no summary.
+/// Builds a reasoning item. Its text goes where people see it, though it is not a summary.
 fn reasoning(text: String, encrypted_content: Option<String>) -> KnownItem {
     let has_text = !text.is_empty();
     let part = SummaryPart { kind: "summary_text".to_owned(), text };

@@ -1,4 +1,4 @@
-//! Streams of chunks, and the items that they come to, however they are cut.
+//! Streams of chunks, and the items they decode to, in chunks of every size.
 
 use proptest::prelude::*;
 use protocol::error::ErrorClass;
@@ -11,7 +11,7 @@ use super::{Decoder, Setup};
 use crate::dialect::{Dialect, Format, Options, Tools};
 use crate::event::Event;
 
-/// Writes chunks as a stream; a string is written as it stands.
+/// Serializes chunks as a stream; a string is written verbatim.
 fn stream(chunks: &[Value]) -> String {
     let write = |chunk: &Value| match chunk {
         Value::String(text) => format!("data: {text}\n\n"),
@@ -41,7 +41,7 @@ fn done() -> Value {
     json!("[DONE]")
 }
 
-/// Reads a stream in pieces of a size; one word for each event, pieces of one text as one.
+/// Decodes a stream in pieces of a size; one word per event, pieces of one text merged.
 fn read(dialect: Option<&str>, bytes: &[u8], size: usize) -> Vec<String> {
     let tools =
         json!([{ "name": "run", "parameters": { "properties": { "cmd": { "type": "string" } } } }]);
@@ -99,7 +99,7 @@ fn brief(event: StreamEvent) -> String {
     }
 }
 
-/// Reads a stream whole and in pieces of every size. The items that are done, and the end.
+/// Decodes a stream whole and in pieces of every size; compares the completed items and the end.
 #[track_caller]
 fn check_as(dialect: Option<&str>, chunks: &[Value], want: &[&str]) {
     let bytes = stream(chunks).into_bytes();
@@ -111,7 +111,7 @@ fn check_as(dialect: Option<&str>, chunks: &[Value], want: &[&str]) {
     let shown = |word: &&String| !word.starts_with("added ") && !word.starts_with('+');
     let got: Vec<&String> = whole[1..].iter().filter(shown).collect();
     assert_eq!(got, want, "{whole:#?}");
-    // What is shown on the way comes to what is shown at the end.
+    // The deltas add up to the final text.
     let pieces: String = whole.iter().filter_map(|word| word.strip_prefix("+t")).collect();
     let messages = whole.iter().filter_map(|word| word.strip_prefix("message("));
     let messages: String = messages.filter_map(|word| word.strip_suffix(')')).collect();
@@ -130,7 +130,7 @@ fn answers() {
         &[text("Hel"), text("lo"), stop("stop"), usage, done()],
         &["message(Hello)", "completed 10"],
     );
-    // Everything that an end may look like.
+    // All possible ends.
     check(&[text("a"), stop("stop"), done()], &["message(a)", "completed 0"]);
     check(&[text("a"), stop("stop")], &["message(a)", "completed 0"]);
     check(&[text("a"), done()], &["message(a)", "completed 0"]);
@@ -141,7 +141,7 @@ fn answers() {
         &["message(a)", "completed 0"],
     );
     check(&[text("a")], &[]);
-    // Whitespace is said only beside something else.
+    // Whitespace counts only next to other text.
     check(&[text("\n"), text("\n a"), text(" "), done()], &["message( a )", "completed 0"]);
     check(&[text("\n\n"), stop("stop")], &["completed 0"]);
     check(
@@ -165,7 +165,7 @@ fn order() {
         &["reasoning(hmm)", "message(so)", "a:run({})", "completed 0"],
     );
     check(&[think("\n\n"), text("a"), done()], &["message(a)", "completed 0"]);
-    // What comes after a call waits for it.
+    // What follows a call waits for it.
     check(
         &[
             call(0, "a", "run", "{"),
@@ -201,7 +201,7 @@ fn calls() {
         &[call(0, "a", "patch", "{\"text\":1}"), stop("stop")],
         &["a:patch<{\"text\":1}>", "completed 0"],
     );
-    // Half a call is told apart, if the answer is complete without the rest of it.
+    // Half a call is marked if the answer is complete without the rest of it.
     check(
         &[call(0, "a", "run", "{\"x\":"), call(1, "b", "run", "{}"), stop("tool_calls"), done()],
         &["a:run({\"x\":…)", "b:run({})", "completed 0"],
@@ -210,7 +210,7 @@ fn calls() {
         &[call(0, "a", "patch", "{\"input\":\"*** Be"), stop("stop")],
         &["a:patch<{\"input\":\"*** Be…>", "completed 0"],
     );
-    // What came whole is kept of an answer that broke off.
+    // Complete items of a broken answer are kept.
     let cut = [text("so"), call(0, "a", "run", "{\"x\":"), call(1, "b", "run", "{}")];
     check(&cut, &["message(so)", "b:run({})"]);
 }
@@ -262,7 +262,7 @@ fn what_is_written_in_the_text() {
         ],
     );
     hermes(&[text(&markup[..50]), stop("stop")], &["call_0:run({\"cmd\": \"…)", "completed 0"]);
-    // Arguments that look whole do not make a call so.
+    // Arguments that look complete do not make a call complete.
     hermes(
         &[text(&markup[..markup.len() - 14]), stop("stop")],
         &["call_0:run({\"cmd\": \"ls\"}…)", "completed 0"],
@@ -279,7 +279,7 @@ fn what_is_written_in_the_text() {
         ],
         &["call_0:run({\"cmd\":\"1\"})", "completed 0"],
     );
-    // What a model says on the way is an item of its own, and not the answer.
+    // Commentary is a separate item, and not the answer.
     let channels = [
         "<|channel|>analysis<|message|>Hm.<|end|>",
         "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>",
@@ -366,7 +366,7 @@ proptest! {
         let bytes = stream(&chunks).into_bytes();
         let whole = read(dialect, &bytes, bytes.len());
         prop_assert_eq!(&read(dialect, &bytes, size), &whole);
-        // Nothing is said after the end.
+        // Nothing is emitted after the end.
         let end = |word: &String| word.starts_with("completed") || word.starts_with("failed");
         prop_assert!(whole.iter().rev().skip(1).all(|word| !end(word)), "{:?}", whole);
     }

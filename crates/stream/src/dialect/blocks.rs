@@ -1,4 +1,4 @@
-//! Blocks between tags that stand alone on their lines, such as `<proposed_plan>`.
+//! Finds blocks between tags on lines of their own, such as `<proposed_plan>`.
 //!
 //! ```text
 //! text
@@ -7,10 +7,10 @@
 //! </proposed_plan>
 //! ```
 //!
-//! A tag may have blanks before and after it, nothing else. Its line is markup, newline included.
-//! Inside of a block only its own close tag counts, outside of blocks only open tags do. The end of
-//! the text ends a line and a block. The beginning of a line is held back as long as it may become a
-//! tag; whether it may is a state, so that no line is ever read twice.
+//! A tag may be surrounded only by blanks. Its line is markup, including the newline. Inside a block only its
+//! own close tag counts, outside blocks only open tags do. The end of the text ends a line and a block. The
+//! beginning of a line is held back as long as it may become a tag; that is tracked as a state, so that no line
+//! is read twice.
 
 use std::ops::Range;
 
@@ -20,24 +20,24 @@ use crate::event::{Event, Sink};
 /// The tags of one kind of block, in ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tags {
-    /// Begins the block.
+    /// The open tag.
     pub open: &'static str,
-    /// Ends the block.
+    /// The close tag.
     pub close: &'static str,
 }
 
-/// What a text with blocks is made of.
+/// A piece of a text with blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// Text outside of blocks; never empty.
+    /// Text outside blocks; never empty.
     Text(&'a str),
-    /// A block begins; its kind is the place of its tags in the table.
+    /// A block begins; its kind is the index of its tags in the table.
     Open(usize),
-    /// Text inside of a block; never empty.
+    /// Text inside a block; never empty.
     Inside(usize, &'a str),
     /// A block ends.
     Close {
-        /// The block's kind.
+        /// The kind of the block.
         kind: usize,
         /// Whether the end of the text ended it.
         implicit: bool,
@@ -50,35 +50,35 @@ pub struct Blocks {
     table: &'static [Tags],
     open: Option<usize>,
     line: Line,
-    /// Bytes of the line while it may be a tag.
+    /// Length of the line while it may be a tag.
     line_bytes: usize,
-    /// What came of the line with earlier texts.
+    /// The part of the line from earlier pushes.
     held: String,
     held_start: u64,
 }
 
-/// What a line is so far.
+/// The state of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Blank,
-    /// Blanks and the beginning of a tag of this kind, of this length.
+    /// Blanks and a prefix of a tag of this kind, of this length.
     Tag(usize, usize),
-    /// Blanks and a whole tag, perhaps blanks after it.
+    /// Blanks and a whole tag, possibly followed by blanks.
     Whole(usize),
-    /// No tag.
+    /// Not a tag.
     Free,
 }
 
 impl Blocks {
-    /// Looks for the blocks of a table.
+    /// Creates a finder for the blocks of a table.
     pub fn new(table: &'static [Tags]) -> Self {
         let line = Line::Blank;
         Self { table, open: None, line, line_bytes: 0, held: String::new(), held_start: 0 }
     }
 
-    /// Takes the next text, which stands at `at`, and gives what it completes.
+    /// Reads the next text, which is at `at`, and emits what it completes.
     pub fn push(&mut self, text: &str, at: u64, mut give: impl FnMut(Piece<'_>, Range<u64>)) {
-        // Where the bytes begin that are not given yet, and where the line does.
+        // Where the bytes begin that are not emitted yet, and where the line does.
         let (mut from, mut line, mut here) = (0, 0, 0);
         while let Some(letter) = text[here..].chars().next() {
             if self.line == Line::Free {
@@ -145,7 +145,7 @@ impl Blocks {
         self.line_bytes = 0;
     }
 
-    /// Returns what one more letter makes of a line that may be a tag.
+    /// Advances the state of a line that may be a tag by one character.
     fn next(&self, letter: char) -> Line {
         if self.line_bytes > HELD_BYTES_MAX {
             return Line::Free;
@@ -173,7 +173,7 @@ impl Blocks {
         Line::Free
     }
 
-    /// Returns the tag of a kind that would count now.
+    /// Returns the tag of a kind that is active now.
     fn live(&self, kind: usize) -> &'static str {
         let tags = &self.table[kind];
         if self.open.is_some() { tags.close } else { tags.open }
@@ -193,7 +193,7 @@ impl Blocks {
         }
     }
 
-    /// Gives the held beginning of a line that is no tag.
+    /// Emits the held beginning of a line that is not a tag.
     fn release(&mut self, give: &mut impl FnMut(Piece<'_>, Range<u64>)) {
         self.piece(&self.held, self.held_start, give);
         self.held.clear();
@@ -220,7 +220,7 @@ impl Default for Plans {
 }
 
 impl Plans {
-    /// Takes the next text, which stands at `at`, and gives what it completes.
+    /// Reads the next text, which is at `at`, and emits what it completes.
     pub fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
         self.blocks.push(text, at, |piece, range| sink.event(event(piece), range));
     }
@@ -327,7 +327,7 @@ mod tests {
         check_fast(&line, &[&trial::text("text", &line)]);
     }
 
-    /// As `check`, for inputs that are long.
+    /// Like `check`, for long inputs.
     #[track_caller]
     fn check_fast(input: &str, want: &[&str]) {
         for size in [1, 1000, input.len()] {
@@ -369,7 +369,7 @@ mod tests {
         Tags { open: "[a]", close: "[/a]" },
     ];
 
-    /// Writes pieces down, and checks that they are the input.
+    /// Formats pieces, and checks that they add up to the input.
     fn read(text: &str, mut cut: impl FnMut() -> usize) -> String {
         let (mut blocks, mut read, mut end) = (Blocks::new(KINDS), String::new(), 0);
         let mut take = |piece: Piece<'_>, range: Range<u64>| {

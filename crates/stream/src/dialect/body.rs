@@ -1,7 +1,7 @@
-//! What is common to all grammars of calls: the bytes between a marker and the end of its calls.
+//! What all call grammars share: the bytes between a marker and the end of its calls.
 //!
-//! A body is given text from the byte after its marker on. Until a call is started it holds
-//! whatever it reads, so that a block that turns out to be none goes back as text, byte for byte.
+//! A body gets the text after its marker. Until a call is started it holds everything it reads, so that a
+//! block without a call can be returned as text, byte for byte.
 
 use std::ops::Range;
 
@@ -11,51 +11,51 @@ use crate::event::{ErrorKind, Event, Sink};
 /// What a body made of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// All of it is the body's, and the body goes on.
+    /// It consumed everything and continues.
     More,
-    /// The body is over; this many bytes were its own, the rest is text again.
+    /// It is finished; this many bytes belong to it, the rest is text again.
     Done(usize),
-    /// As `Done`, and it was said that something is wrong.
+    /// Like `Done`, and an error was reported.
     Broken(usize),
-    /// As `Done`, and what closes the block around the calls was among those bytes.
+    /// Like `Done`, and those bytes include the close marker of the block around the calls.
     Closed(usize),
-    /// As `Done`, and there was no call: what the body read is text, and it has given it.
+    /// Like `Done`, but there was no call: the body has emitted its input as text.
     Text(usize),
-    /// It is no call after all: what is held goes back as text, and reading goes on as text after
-    /// this many bytes. The body has held those already.
+    /// It is not a call after all: held text goes back as text, and parsing continues as text after this many
+    /// bytes, which the body has already held.
     Fail(usize),
 }
 
-/// Where a body says what it found.
+/// Where a body emits its results.
 pub(crate) struct Out<'a> {
     pub(crate) sink: &'a mut dyn Sink,
     pub(crate) tools: &'a Tools,
-    /// The text since the marker, the marker included, while no call is started.
+    /// The text since the marker, including it, while no call is started.
     pub(crate) held: &'a mut HeldText,
-    /// The index that the next call gets.
+    /// The index of the next call.
     pub(crate) next_index: &'a mut u32,
-    /// Whether what is no call is reasoning.
+    /// Whether text outside calls is reasoning.
     pub(crate) reasoning: bool,
 }
 
-/// Text that is held back, and where it began in the input.
+/// Held-back text, and where it began in the input.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeldText {
     pub(crate) text: String,
     pub(crate) start: u64,
-    /// Whether a bound was reached; said once, instead of calling the call malformed.
+    /// Whether a limit was reached; reported once, instead of a malformed call.
     pub(crate) limit: bool,
-    /// What a body took and found not to be its own, and where it began: it is read again.
+    /// What a body read although it was not its own, and where it began: it is parsed again.
     pub(crate) again: String,
     pub(crate) again_start: u64,
-    /// Whether what closes the block around the calls was before that.
+    /// Whether the close marker of the block came before that.
     pub(crate) closed: bool,
-    /// Up to where the input has been doubted and found to be what it seems.
+    /// Up to where the input has been in doubt and was confirmed.
     pub(crate) settled: u64,
 }
 
 impl HeldText {
-    /// Holds a piece that stands at `at`; tells whether there was room for it.
+    /// Holds a piece that is at `at`; tells whether there was room for it.
     ///
     /// The piece is held in any case: nothing is lost, and the caller gives up.
     #[must_use]
@@ -68,7 +68,7 @@ impl HeldText {
         !self.limit
     }
 
-    /// Keeps text that is to be read again after the body; more of it follows directly.
+    /// Keeps text that is to be parsed again after the body; more of it follows directly.
     pub(crate) fn again(&mut self, text: &str, at: u64) {
         if self.again.is_empty() {
             self.again_start = at;
@@ -88,8 +88,8 @@ impl Out<'_> {
         index
     }
 
-    /// Gives text that a body has around its calls, which ends at `end`; before the first of them it is
-    /// what the stream was before the body.
+    /// Emits text around the calls of a body, which ends at `end`; before the first call it has the kind of
+    /// the text before the body.
     pub(crate) fn text(&mut self, text: &str, before: bool, end: u64) {
         let range = end.saturating_sub(text.len() as u64)..end;
         match self.reasoning && before {
@@ -117,25 +117,25 @@ impl Out<'_> {
     }
 }
 
-/// A grammar of calls.
+/// A call grammar.
 pub(crate) trait Body {
-    /// Takes text that only continues arguments which are being passed on, if that is all it does.
+    /// Reads text that only continues streamed arguments, if that is all it does.
     ///
-    /// Most of what comes is that; it goes without everything that a change of state needs.
+    /// This is the common case, and skips everything that a change of state needs.
     #[inline]
     fn pass(&mut self, _text: &str, _at: u64, _sink: &mut dyn Sink) -> bool {
         false
     }
 
-    /// Takes the next text, which stands at `at` in the input.
+    /// Reads the next text, which is at `at` in the input.
     fn push(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Step;
 
-    /// Tells whether what comes next is inside of a value, where the markers of messages are quoted.
+    /// Tells whether the next text is inside a value, where message markers are quoted.
     fn quotes(&self) -> bool {
         false
     }
 
-    /// Ends the stream inside of the body: a call that is open is closed, and what is missing is said.
+    /// Ends the stream inside the body: an open call is closed, and what is missing is reported.
     ///
     /// What is still held afterwards goes back as text.
     fn finish(&mut self, at: u64, out: &mut Out<'_>);

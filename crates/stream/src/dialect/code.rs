@@ -1,14 +1,14 @@
-//! Code instead of a call: what stands there is the argument of a built-in tool.
+//! Code in place of a call: it is the argument of a built-in tool.
 
 use crate::dialect::body::{Body, Out, Step};
 use crate::event::ErrorKind;
 
-/// What code looks like.
+/// The format of code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CodeSpec {
     /// The tool that runs it.
     pub(crate) tool: &'static str,
-    /// What ends it; the end of the stream does so too if told so.
+    /// Close markers; the end of the stream also ends it, if so configured.
     pub(crate) close: &'static [&'static str],
     pub(crate) ends_with_stream: bool,
 }
@@ -18,7 +18,7 @@ pub(crate) struct CodeSpec {
 pub(crate) struct Code {
     spec: CodeSpec,
     index: Option<u32>,
-    /// What may still become the end.
+    /// A possible prefix of a close marker.
     partial: String,
 }
 
@@ -31,7 +31,7 @@ impl Code {
 impl Body for Code {
     fn push(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Step {
         let mut pos = 0;
-        // Blanks before the first character are not yet code.
+        // Leading blanks are not code yet.
         let index = match self.index {
             Some(index) => index,
             None => {

@@ -1,8 +1,8 @@
-//! Which dialect a stream is written in, from its first bytes or from its first mark.
+//! Detects the dialect of a stream, from its first bytes or its first mark.
 //!
-//! The beginning tells what a provider sends over the wire from what a model writes. In what a model
-//! writes, text passes until something comes that only calls or reasoning have; what follows it
-//! decides between dialects that share it. From there on the stream is read as that dialect.
+//! The beginning distinguishes a provider's wire format from what a model writes. In the latter, text is
+//! passed through until something appears that only calls or reasoning have; what follows decides between
+//! dialects that share it. From there on the stream is parsed in that dialect.
 
 use std::borrow::Cow;
 
@@ -13,18 +13,18 @@ use crate::event::{Event, Sink};
 
 mod marks;
 
-/// What a stream seems to be written in.
+/// The detected dialect of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Detection {
-    /// The dialect.
+    /// The detected format.
     pub format: &'static Format,
-    /// How sure that is, in per cent: 99 is a token that no other has, 50 a guess.
+    /// The confidence in percent: 99 is a token that no other format has, 50 a guess.
     pub confidence: u8,
 }
 
-/// Looks at the first bytes of a stream, or at all of it.
+/// Detects the format from the first bytes of a stream, or from all of it.
 ///
-/// Nothing is found in an answer without calls, marks or wire frames: that is text in any dialect.
+/// Returns `None` for an answer without calls, marks or wire frames: that is text in any dialect.
 pub fn detect(text: &str) -> Option<Detection> {
     let mut auto = Auto::new(&Options::default(), &Tools::default(), Scope::All);
     auto.push(text, 0, &mut |_: Event<'_>, _| ());
@@ -34,15 +34,14 @@ pub fn detect(text: &str) -> Option<Detection> {
     auto.detected()
 }
 
-/// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     All,
-    /// Only what was written before there were conventions.
+    /// Only formats from before there were conventions.
     Legacy,
 }
 
-/// Reads a stream in whatever dialect it turns out to be.
+/// Parses a stream in whichever dialect it turns out to be.
 pub(crate) struct Auto {
     options: Options,
     tools: Tools,
@@ -52,14 +51,14 @@ pub(crate) struct Auto {
 }
 
 enum State {
-    /// The beginning is not yet enough.
+    /// The beginning is not sufficient yet.
     Start {
         held: String,
         start: u64,
     },
-    /// Text, in which a mark may come.
+    /// Text, in which a mark may appear.
     Text(Box<machine::Machine>),
-    /// A mark has come that several dialects have, or some text: what follows it decides.
+    /// A mark that several dialects, or plain text, share: what follows decides.
     Marked {
         machine: Box<machine::Machine>,
         mark: Marked,
@@ -67,7 +66,7 @@ enum State {
     Chosen(Box<dyn Engine + Send>),
 }
 
-/// A mark, and what has come since.
+/// A mark, and the text since.
 struct Marked {
     switch: &'static Switch,
     /// The text from the mark on, and how much of it is the mark.
@@ -87,12 +86,12 @@ impl Marked {
     }
 }
 
-/// What is known of a stream.
+/// A conclusion about a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guess {
-    /// More must come.
+    /// More input is needed.
     More,
-    /// It is this one, with this confidence.
+    /// It is this format, with this confidence.
     Is(&'static str, u8),
     /// It is none of them.
     No,
@@ -101,7 +100,7 @@ pub(crate) enum Guess {
 impl Auto {
     pub(crate) fn new(options: &Options, tools: &Tools, scope: Scope) -> Self {
         let (options, tools) = (options.clone(), tools.clone());
-        // A prompt that opened the reasoning leaves no doubt that text follows.
+        // If the prompt has opened the reasoning, text certainly follows.
         let begun = options.start_in_reasoning && scope == Scope::All;
         let mut auto = Self {
             options,
@@ -122,7 +121,7 @@ impl Auto {
                 let compiled = Compiled::new(&marks::AUTO, &self.options, self.tools.clone());
                 State::Text(Box::new(machine::Machine::new(compiled.into(), 0)))
             }
-            // A fence is all that may still come.
+            // Only a fence may still appear.
             Scope::Legacy => match Format::named("json_fence") {
                 Some(format) => State::Chosen(self.engine(format, 0)),
                 None => State::Start { held: String::new(), start: 0 },
@@ -131,10 +130,10 @@ impl Auto {
     }
 
     fn engine(&self, format: &'static Format, next_index: u32) -> Box<dyn Engine + Send> {
-        // Up to here the stream has been read; whatever was open at its start is not any more.
+        // The stream has been parsed up to here; what was open at its start no longer is.
         let options = Options { start_in_reasoning: false, ..self.options.clone() };
         match format.reader {
-            // Whatever else there is, an envelope is a call.
+            // Whatever the dialect, an envelope is a call.
             Reader::Text(spec) => {
                 let compiled = Compiled::new(spec, &options, self.tools.clone());
                 let compiled = compiled.with_documents(table::DOCUMENTS);
@@ -145,7 +144,7 @@ impl Auto {
     }
 
     fn choose(&mut self, name: &'static str, confidence: u8, next_index: u32) {
-        // A test sees to it that detection names formats of the table; what is none of it is text.
+        // A test ensures that detection names formats of the table; anything else is text.
         let Some(format) = Format::named(name) else {
             let compiled = Compiled::new(&table::DOCUMENTS_ONLY, &self.options, self.tools.clone());
             let machine = machine::Machine::new(compiled.into(), next_index);
@@ -172,7 +171,7 @@ impl Auto {
         };
     }
 
-    /// Looks at a mark and what has come since; if that is enough, returns what is to be read again.
+    /// Examines a mark and the text since; if that is sufficient, returns what to parse again.
     fn look(&mut self, ended: bool, sink: &mut dyn Sink) -> Option<(String, u64)> {
         let State::Marked { mark, .. } = &self.state else { return None };
         let guess = mark.guess(ended);
@@ -195,8 +194,7 @@ impl Auto {
         Some((held, start + marker as u64))
     }
 
-    /// Reads on until something is decided; returns how much was used, and what is to be read again
-    /// before the rest.
+    /// Reads until something is decided; returns how much was used, and what to parse again before the rest.
     fn step(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> (usize, Option<(String, u64)>) {
         match &mut self.state {
             State::Chosen(engine) => engine.push(text, at, sink),
@@ -204,7 +202,7 @@ impl Auto {
                 if held.is_empty() {
                     *start = at;
                 }
-                // One by one: what is decided must not depend on how much has come at once.
+                // Character by character: the decision must not depend on the size of the push.
                 for (pos, next) in text.char_indices() {
                     held.push(next);
                     let paths = !self.options.paths.is_empty();
@@ -238,7 +236,7 @@ impl Auto {
     }
 }
 
-/// A text on its way in, and how much of it has been read.
+/// A pending text, and how much of it has been read.
 struct Piece<'a> {
     text: Cow<'a, str>,
     pos: usize,
@@ -251,7 +249,7 @@ impl Engine for Auto {
         if pos == text.len() && again.is_none() {
             return;
         }
-        // What is to be read again goes before the rest of what has come.
+        // What is parsed again precedes the rest of the push.
         let mut pieces = vec![Piece { text: Cow::Borrowed(text), pos, at }];
         pieces.extend(again.map(|(text, at)| Piece { text: Cow::Owned(text), pos: 0, at }));
         while let Some(piece) = pieces.last_mut() {
@@ -291,7 +289,7 @@ impl Engine for Auto {
         if let Some((text, at)) = again {
             self.push(&text, at, sink);
         }
-        // Each of these has brought the stream further, so this ends.
+        // Each of these makes progress, so this terminates.
         self.finish(at, sink);
     }
 
@@ -305,7 +303,7 @@ impl Engine for Auto {
 
     fn detected(&self) -> Option<Detection> {
         let in_text = match &self.state {
-            // All calls that are read before the dialect is known are in documents.
+            // All calls parsed before the dialect is known are in documents.
             State::Text(machine) if machine.next_index() > 0 => Format::named("toolcall_v2"),
             _ => None,
         };
@@ -385,7 +383,7 @@ fn json_beginning(body: &str, ended: bool, scope: Scope, paths: bool) -> Guess {
             _ => Guess::No,
         };
     }
-    // Whoever says where calls are in a document means one that is no frame.
+    // With custom paths, the document is not a provider's frame.
     if let Some(name) = wire_format(body).filter(|_| scope == Scope::All && !paths) {
         return Guess::Is(name, 90);
     }
@@ -399,7 +397,7 @@ fn json_beginning(body: &str, ended: bool, scope: Scope, paths: bool) -> Guess {
     if key("name") && (key("arguments") || key("parameters")) {
         return Guess::Is("legacy_json", 85);
     }
-    // The keys that frames and calls begin with; anything else is an answer, and is not kept waiting.
+    // The keys that frames and calls begin with; anything else is an answer, and is not delayed.
     let first = inner.trim_start_matches(['{', ' ', '\n', '\r', '\t']);
     let Some(first) = first.strip_prefix('"') else {
         return if decided || !first.is_empty() {
@@ -431,7 +429,7 @@ fn json_beginning(body: &str, ended: bool, scope: Scope, paths: bool) -> Guess {
     if may && !decided { Guess::More } else { Guess::Is("legacy_json", 50) }
 }
 
-/// Names the provider whose frames these seem to be.
+/// Returns the provider whose frames these seem to be.
 fn wire_format(frames: &str) -> Option<&'static str> {
     let has = |words: &[&str]| words.iter().any(|word| frames.contains(word));
     if has(&["\"choices\"", "\"chat.completion"]) {
@@ -452,7 +450,7 @@ fn wire_format(frames: &str) -> Option<&'static str> {
     }
 }
 
-/// How many bytes are looked at before a guess has to do.
+/// How many bytes are examined before a guess is made.
 const DECISION_BYTES_MAX: usize = 256;
 
 #[cfg(test)]
@@ -486,7 +484,7 @@ mod tests {
                 }
             }
         }
-        // Those that are named by hand.
+        // Formats that are named in code.
         for name in ["json_fence", "legacy_json", "pythonic", "react", "toolcall_v2", "openai_chat"]
         {
             assert!(Format::named(name).is_some(), "{name}");

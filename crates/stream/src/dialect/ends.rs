@@ -1,14 +1,13 @@
-//! Tokens that end a turn, whichever model writes them.
+//! Tokens that end a turn, for any model.
 //!
-//! Formats that are a model's own have its tokens in the table. Those that any model may be asked to write
-//! have these; for engines without marks [`Unended`] takes them away.
+//! Formats of a particular model have its tokens in the table. Formats that any model may be asked to write
+//! use these; [`Unended`] removes them for engines without marks.
 
 use crate::dialect::markers::{Lexer, Piece, Table};
 use crate::dialect::{Detection, Engine, HELD_BYTES_MAX};
 use crate::event::Sink;
 
-/// The tokens that end turns of the usual models. Those that people write too, such as `</s>`, are not
-/// among them.
+/// End-of-turn tokens of common models. Those that people also write, such as `</s>`, are not included.
 pub(crate) const ENDS: &[&str] = &[
     "<|im_end|>",
     "<|endoftext|>",
@@ -21,7 +20,6 @@ pub(crate) const ENDS: &[&str] = &[
     "<｜end▁of▁sentence｜>",
 ];
 
-/// The same, as markers.
 const MARKERS: Table<()> = &{
     let mut table = [("", ()); ENDS.len()];
     let mut at = 0;
@@ -32,7 +30,7 @@ const MARKERS: Table<()> = &{
     table
 };
 
-/// An engine that does not see the tokens at the end of its stream; before that they are quoted.
+/// Hides the tokens at the end of a stream from an engine; earlier ones are quoted text.
 pub(crate) struct Unended<E> {
     lexer: Lexer<()>,
     tail: Tail<E>,

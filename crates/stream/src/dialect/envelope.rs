@@ -1,7 +1,7 @@
-//! Documents with calls inside, in the middle of text: the calls come as calls, the rest stays text.
+//! Documents with calls inside, in the middle of text: the calls become calls, the rest stays text.
 //!
-//! A document begins with a bracket that something follows which JSON may have there. What is no JSON
-//! after all is text from there on. ToolCall_V2 is read in this way: `docs/parser.md` has its definition.
+//! A document begins with a bracket followed by something that JSON allows there. If it is not JSON after
+//! all, it is text from there on. ToolCall_V2 is parsed like this: `docs/parser.md` has its definition.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::document::{Document, Found, Path};
 use crate::event::{ErrorKind, Event, Sink};
 use crate::json;
 
-/// Where calls are in documents, and whether calls in arguments are calls; cheap to clone.
+/// Where calls are in documents, and whether calls in arguments count; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookup {
     paths: Arc<[Path]>,
@@ -21,7 +21,7 @@ pub(crate) struct Lookup {
 }
 
 impl Lookup {
-    /// Takes the paths of the options, or these if they have none.
+    /// Takes the paths of the options, or these defaults.
     pub(crate) fn new(options: &Options, usual: fn() -> Vec<Path>) -> Self {
         let paths = match options.paths.is_empty() {
             true => usual(),
@@ -30,7 +30,7 @@ impl Lookup {
         Self { paths: paths.into(), calls_in_arguments: options.calls_in_arguments }
     }
 
-    /// Makes a reader of one document.
+    /// Creates a reader for one document.
     pub(crate) fn document(&self, next_index: u32) -> Document {
         let document = Document::new(Arc::clone(&self.paths), next_index);
         match self.calls_in_arguments {
@@ -40,7 +40,7 @@ impl Lookup {
     }
 }
 
-/// Reads one document in text, as the body of a mark.
+/// Parses one document in text, as the body of a mark.
 pub(crate) struct Enveloped {
     lookup: Lookup,
     reading: Option<Reading>,
@@ -52,7 +52,7 @@ struct Reading {
     /// Where the document begins.
     base: u64,
     has_call: bool,
-    /// Whether it was said that it breaks off.
+    /// Whether its truncation was reported.
     truncated: bool,
 }
 
@@ -81,18 +81,18 @@ impl Reading {
         read
     }
 
-    /// Ends the document, which is whole or not; what waits comes out.
+    /// Ends the document, whether complete or not; pending text is emitted.
     fn finish(&mut self, at: u64, out: &mut Out<'_>) {
         let Self { document, rest, base, has_call, truncated } = self;
         let mut taker = Taker { rest, base: *base, has_call, truncated, out };
-        // That it ends too early is said below, or it is text.
+        // Truncation is reported below, or it is text.
         let _ = document.finish(|found, range| taker.take(found, range));
         taker.finish(at);
         *out.next_index = document.next_index();
     }
 }
 
-/// Takes what is found in a document: calls as they are, the rest as text.
+/// Takes what is found in a document: calls are passed through, the rest becomes text.
 struct Taker<'a, 'o> {
     rest: &'a mut Rest,
     base: u64,
@@ -151,7 +151,7 @@ impl Body for Enveloped {
             let again = reading.rest.take_object(&text[pos..]);
             let (had_call, truncated) = (reading.has_call, reading.truncated);
             reading.finish(place, out);
-            // What is wrong with a call that it ends in has been said.
+            // The error of an unfinished call has been reported.
             if had_call && truncated == reading.truncated {
                 out.error(ErrorKind::InvalidJson, &error.to_string(), place);
             }
@@ -159,7 +159,7 @@ impl Body for Enveloped {
             let base = place.saturating_sub(again.len() as u64);
             let mut next = Reading::new(&self.lookup, *out.next_index, base);
             next.has_call = had_call;
-            // An object begins, and nothing is wrong with that.
+            // This begins an object, which cannot fail.
             let _begun = next.push(&again, out);
             self.reading = Some(next);
         }

@@ -1,11 +1,11 @@
-//! A Markdown fence around calls: the line after the backticks says what is in it.
+//! A Markdown fence around calls: the info string tells what it contains.
 
 use crate::dialect::NAME_BYTES_MAX;
 use crate::dialect::body::{Body, Out, Step};
 
 /// Reads the rest of a fence's first line, then the calls in the fence.
 pub(crate) struct Fenced {
-    /// The words that announce calls.
+    /// The info strings that announce calls.
     words: &'static [&'static str],
     line: Option<String>,
     inner: Box<dyn Body + Send>,
@@ -32,7 +32,7 @@ impl Body for Fenced {
                 known.get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word))
                     && (!ends || known.len() == word.len())
             });
-            // The character that decides is not ours: it may begin something else.
+            // The deciding character is not consumed: it may begin something else.
             if !may || line.len() > NAME_BYTES_MAX {
                 return Step::Fail(pos);
             }

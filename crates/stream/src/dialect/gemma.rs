@@ -1,8 +1,8 @@
-//! Calls as Gemma writes them: `call:search{q:<|"|>x<|"|>,limit:3}`.
+//! Gemma's call format: `call:search{q:<|"|>x<|"|>,limit:3}`.
 //!
-//! Keys are bare, strings stand between two of the same delimiter and hold any text but that. Models
-//! leave out delimiters, commas and brackets, or write `search(q=…)`, so much is forgiven; what is
-//! only guessed is reported. A call is started at its bracket; before that everything is held.
+//! Keys are bare, and strings are enclosed in a delimiter that they cannot contain. Models omit delimiters,
+//! commas and brackets, or write `search(q=…)`, so the parser is lenient and reports what it guesses. A call is
+//! started at its bracket; before that everything is held.
 //!
 //! ```text
 //!  Begin ──name──▶ Name ──"{", "("──▶ Key ──":", "="──▶ Value ──▶ Text, Quoted, Bare ──▶ After
@@ -18,22 +18,21 @@ use crate::dialect::literal::{Args, Quoted, char_at, may_become_scalar, scalar};
 use crate::dialect::{DEPTH_MAX, HELD_BYTES_MAX, NAME_BYTES_MAX};
 use crate::event::{ErrorKind, Sink};
 
-/// Reads one call.
+/// Parses one call.
 ///
-/// It is done before the first byte after the call that is no closing bracket: one of those that is
-/// too many is skipped and reported.
+/// It is finished before the first byte after the call that is not a closing bracket: surplus ones are
+/// skipped and reported.
 #[derive(Debug)]
 pub(crate) struct Gemma {
     delimiter: &'static str,
     head: Head,
-    /// The name of the call.
     name: String,
     call: Option<Call>,
-    /// The call is over, and a bracket that was too many was reported.
+    /// The call is over; whether a surplus bracket was reported.
     closed: Option<bool>,
 }
 
-/// What comes before a call.
+/// What precedes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Head {
     Begin,
@@ -43,8 +42,7 @@ enum Head {
 }
 
 impl Gemma {
-    /// Makes a body whose strings stand between `delimiter`, none of whose bytes but the first is
-    /// equal to its first.
+    /// Creates a body whose strings are enclosed in `delimiter`, whose first byte occurs only once in it.
     pub(crate) fn new(delimiter: &'static str) -> Self {
         debug_assert!(!delimiter[1..].contains(&delimiter[..1]), "no suffix may begin another");
         Self { delimiter, head: Head::Begin, name: String::new(), call: None, closed: None }
@@ -86,7 +84,7 @@ impl Gemma {
                 }
                 _ => {}
             }
-            // There is room: it was looked after above.
+            // There is room: this was checked above.
             let _ = out.held.push(&text[..here], at);
             out.held.limit |= limit;
             return Err(Step::Fail(here));
@@ -146,7 +144,6 @@ impl Body for Gemma {
     }
 }
 
-/// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
     Closed,
@@ -154,30 +151,30 @@ enum Over {
     Missing,
 }
 
-/// A call that is open.
+/// An open call.
 #[derive(Debug)]
 struct Call {
     args: Args,
     delimiter: &'static str,
     /// The outer brackets are `(` and `)`.
     paren: bool,
-    /// The arguments stand in brackets of their own inside of the outer ones.
+    /// The arguments have their own brackets inside the outer ones.
     wrapped: bool,
     state: State,
     levels: Vec<Level>,
     /// How many levels are objects; the others are arrays.
     objects: usize,
-    /// How much of a delimiter came.
+    /// How much of a delimiter was matched.
     matched: usize,
-    /// Something stands before the next value on its level.
+    /// Something precedes the next value on its level.
     comma: bool,
     /// How many arguments came without a name.
     positional: usize,
-    /// Text of which is open what it is: a key, a number, blanks, what follows a comma.
+    /// Undecided text: a key, a number, blanks, what follows a comma.
     token: String,
-    /// Where the key that is held began.
+    /// Where the held key began.
     key_at: u64,
-    /// An error was reported: one for each call is enough.
+    /// An error was reported: one per call is enough.
     reported: bool,
     limited: bool,
 }
@@ -192,7 +189,7 @@ enum State {
     KeyText,
     /// A key between quotes; it is held.
     KeyQuoted(Quoted),
-    /// After a key that is held.
+    /// After a held key.
     Colon,
     /// A value must come.
     Value,
@@ -210,14 +207,14 @@ enum State {
         ahead: Ahead,
     },
     After,
-    /// Something that does not belong, and how many brackets it has open.
+    /// Something misplaced, and how many brackets it has open.
     Skip(usize),
 }
 
-/// What may be a key, as far as it came.
+/// A possible key so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ahead {
-    /// Blanks at most.
+    /// At most blanks.
     Empty,
     Word,
     /// A word and blanks.
@@ -229,7 +226,7 @@ enum Ahead {
 struct Bare {
     /// It is text: neither a number nor a word.
     text: bool,
-    /// Brackets that are open inside of it.
+    /// Open brackets inside it.
     depth: usize,
 }
 
@@ -323,7 +320,7 @@ impl Call {
                 _ if byte.is_ascii_whitespace() => here += 1,
                 State::Colon => here += usize::from(self.colon(byte, to, name, out)),
                 State::After if byte == b'<' => {
-                    // No value begins here: the brackets are missing, and what comes is not ours.
+                    // No value begins here: the brackets are missing, and the rest is not ours.
                     self.malformed(UNCLOSED, from, out);
                     while self.pop(from, out).is_some() {}
                     self.args.put("}", from, out);
@@ -343,7 +340,7 @@ impl Call {
         (here, None)
     }
 
-    /// Reads text between delimiters from `here` to something that matters; returns where to go on.
+    /// Reads text between delimiters from `here` to something significant; returns where to continue.
     fn text(&mut self, text: &str, here: usize, at: u64, out: &mut Out<'_>) -> usize {
         let delimiter = self.delimiter.as_bytes();
         let rest = &text.as_bytes()[here..];
@@ -372,7 +369,7 @@ impl Call {
         here + 1
     }
 
-    /// Reads the first byte where a key may stand; tells whether that used it up.
+    /// Reads the first byte where a key may be; tells whether it was consumed.
     fn key(&mut self, byte: u8, to: u64, name: &str, out: &mut Out<'_>) -> bool {
         self.token.clear();
         match byte {
@@ -396,7 +393,7 @@ impl Call {
         true
     }
 
-    /// Reads a character of a bare key or what ends it; tells whether that used it up.
+    /// Reads a character of a bare key or what ends it; tells whether it was consumed.
     fn key_bare(
         &mut self,
         byte: u8,
@@ -458,7 +455,7 @@ impl Call {
         true
     }
 
-    /// Reads what comes after a key that is held; tells whether that used it up.
+    /// Reads what follows a held key; tells whether it was consumed.
     fn colon(&mut self, byte: u8, to: u64, name: &str, out: &mut Out<'_>) -> bool {
         let key = self.args.take();
         match byte {
@@ -487,13 +484,13 @@ impl Call {
         false
     }
 
-    /// Makes a value of a key that is longer than one can be.
+    /// Turns an overlong key into a value.
     fn spill(&mut self, end: u64, name: &str, out: &mut Out<'_>) {
         if self.args.held_len() <= NAME_BYTES_MAX {
             return;
         }
         let held = self.args.take();
-        // How much of it had come by now depends on the cut; where it began does not.
+        // How much of it has arrived depends on the chunking; where it began does not.
         self.limit("a key is too long", self.key_at, out);
         self.nameless_at(self.key_at, end, name, out);
         self.args.put("\"", end, out);
@@ -501,7 +498,7 @@ impl Call {
         self.state = match self.state {
             State::KeyText => State::Text,
             State::KeyQuoted(quoted) => State::Quoted(quoted),
-            // The key ended with what was too much of it.
+            // The key ended with the excess.
             _ => {
                 self.args.put("\"", end, out);
                 self.whole();
@@ -510,7 +507,7 @@ impl Call {
         };
     }
 
-    /// Reads the first byte of a value or of an item; tells whether that used it up.
+    /// Reads the first byte of a value or an item; tells whether it was consumed.
     fn value(&mut self, byte: u8, to: u64, out: &mut Out<'_>) -> bool {
         let is_item = matches!(self.state, State::Item);
         if byte == b',' {
@@ -530,7 +527,7 @@ impl Call {
                 self.args.put("\"", to, out);
                 self.state = State::Quoted(Quoted::new(b'"', false, false));
             }
-            // The arguments are a level themselves.
+            // The arguments themselves are a level.
             b'{' | b'[' if self.levels.len() + 1 < DEPTH_MAX => {
                 let object = byte == b'{';
                 self.args.put(if object { "{" } else { "[" }, to, out);
@@ -540,7 +537,7 @@ impl Call {
                 self.state = if object { State::Key } else { State::Item };
             }
             b'{' | b'[' => {
-                // What lies deeper is kept as text: reading on needs no more than a count.
+                // Deeper levels are kept as text: reading on needs only a count.
                 self.limit("a value is nested too deeply", to - 1, out);
                 self.args.put("\"", to - 1, out);
                 self.state = State::Bare(Bare { text: true, depth: 0 });
@@ -554,7 +551,7 @@ impl Call {
         true
     }
 
-    /// Reads a value without delimiters from `here` to something that matters; returns where to go on.
+    /// Reads a value without delimiters from `here` to something significant; returns where to continue.
     fn bare(&mut self, bare: Bare, text: &str, here: usize, at: u64, out: &mut Out<'_>) -> usize {
         let byte = text.as_bytes()[here];
         let from = at + here as u64;
@@ -566,7 +563,7 @@ impl Call {
                 self.state = State::Text;
                 return here + 1;
             }
-            // The delimiter that should be before it is missing, so it is text, blanks and all.
+            // The delimiter before it is missing, so it is text, including blanks.
             Match::Whole => {
                 self.malformed("a delimiter is missing", from, out);
                 self.flush(&mut bare, "", from, out);
@@ -628,7 +625,7 @@ impl Call {
         end
     }
 
-    /// Writes what is held of a bare value, and more, as text.
+    /// Writes the held part of a bare value, and more, as text.
     fn flush(&mut self, bare: &mut Bare, more: &str, end: u64, out: &mut Out<'_>) {
         let before = end.saturating_sub(more.len() as u64);
         if !mem::replace(&mut bare.text, true) {
@@ -641,7 +638,7 @@ impl Call {
         self.token.clear();
     }
 
-    /// Ends a bare value; blanks at its end are none of it.
+    /// Ends a bare value; trailing blanks are not part of it.
     fn bare_end(&mut self, bare: Bare, end: u64, out: &mut Out<'_>) {
         let token = mem::take(&mut self.token);
         if bare.text {
@@ -652,7 +649,7 @@ impl Call {
         self.whole();
     }
 
-    /// Reads a byte after a comma in bare text; tells whether that used it up.
+    /// Reads a byte after a comma in bare text; tells whether it was consumed.
     fn ahead(
         &mut self,
         start: usize,
@@ -707,7 +704,7 @@ impl Call {
         }
     }
 
-    /// Reads what comes after a value; tells whether that used it up.
+    /// Reads what follows a value; tells whether it was consumed.
     fn after(&mut self, byte: u8, from: u64, out: &mut Out<'_>) -> bool {
         let is_comma = byte == b',';
         if !is_comma {
@@ -721,7 +718,7 @@ impl Call {
         is_comma
     }
 
-    /// Closes what a bracket closes, and what lies above it; tells whether that was the call.
+    /// Closes what a bracket closes, and everything inside; tells whether that was the call.
     fn close(&mut self, byte: u8, to: u64, out: &mut Out<'_>) -> bool {
         if matches!(self.state, State::Value) {
             self.fill(to - 1, out);
@@ -764,7 +761,7 @@ impl Call {
         Some(level)
     }
 
-    /// Writes the name of an argument that has none.
+    /// Writes a name for a positional argument.
     fn nameless(&mut self, end: u64, name: &str, out: &mut Out<'_>) {
         self.nameless_at(end, end, name, out);
     }
@@ -792,7 +789,7 @@ impl Call {
         self.args.put("\":", end, out);
     }
 
-    /// Writes a string whose content is JSON already.
+    /// Writes a string whose content is already JSON.
     fn put_quoted(&mut self, json: &str, end: u64, out: &mut Out<'_>) {
         let comma = mem::take(&mut self.comma);
         self.args.put(if comma { ",\"" } else { "\"" }, end, out);
@@ -800,7 +797,7 @@ impl Call {
         self.args.put("\"", end, out);
     }
 
-    /// Writes a number, a word, or else a string.
+    /// Writes a number, a word, or otherwise a string.
     fn put_bare(&mut self, text: &str, end: u64, out: &mut Out<'_>) {
         if let Some(json) = scalar(text) {
             self.args.put(&json, end, out);
@@ -811,13 +808,13 @@ impl Call {
         self.args.put("\"", end, out);
     }
 
-    /// A value is whole.
+    /// Marks a value as complete.
     fn whole(&mut self) {
         self.comma = true;
         self.state = State::After;
     }
 
-    /// Writes `null` for a value that is missing.
+    /// Writes `null` for a missing value.
     fn fill(&mut self, at: u64, out: &mut Out<'_>) {
         self.malformed(VALUELESS, at, out);
         self.args.put("null", at, out);
@@ -828,7 +825,7 @@ impl Call {
         self.levels.last() != Some(&Level::Array)
     }
 
-    /// Matches a byte with what may be a delimiter.
+    /// Matches a byte against a delimiter.
     fn delimiter(&mut self, byte: u8) -> Match {
         let matched = mem::take(&mut self.matched);
         if byte != self.delimiter.as_bytes()[matched] {
@@ -876,13 +873,13 @@ impl Call {
     }
 }
 
-/// What a byte does for a delimiter.
+/// How a byte relates to a delimiter.
 enum Match {
-    /// It does not belong to one.
+    /// It is not part of one.
     None,
     Part,
     Whole,
-    /// It does not, and what came before is none either; the byte is yet to be read.
+    /// It is not, and neither is what came before; the byte is not consumed.
     Lost(&'static str),
 }
 

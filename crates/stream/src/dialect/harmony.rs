@@ -1,18 +1,18 @@
-//! OpenAI Harmony: messages with a role, a channel and perhaps a recipient.
+//! OpenAI Harmony: messages with a role, a channel and optionally a recipient.
 //!
 //! ```text
 //! <|start|>ROLE[ to=R]<|channel|>CHANNEL[ to=R][ <|constrain|>TYPE]<|message|>…<|end|>
 //! ```
 //!
-//! A stream begins after the prompt's `<|start|>assistant`. What goes to a recipient is a call, its
-//! arguments the exact text; analysis is reasoning; the final channel is the answer, and so is a message that
-//! names no channel; whatever is said on any other channel is commentary, and never part of the answer. Nothing
-//! here needs a vocabulary: text is searched for markers, and [`Tokens`] knows the few ids that are markers and
-//! asks for the bytes of all others. Only the latter can tell a marker from its quotation, but a
-//! marker inside of a JSON string of arguments counts as quoted in text as well.
+//! A stream begins after the prompt's `<|start|>assistant`. A message to a recipient is a call, with its exact
+//! text as arguments; analysis is reasoning; the final channel is the answer, and so is a message without a
+//! channel; any other channel is commentary, and never part of the answer. Nothing here needs a vocabulary: text
+//! is searched for markers, and [`Tokens`] knows the few ids that are markers and asks for the bytes of all
+//! others. Only the latter can tell a marker from its quotation, but in text, too, a marker inside a JSON string
+//! of arguments counts as quoted.
 //!
-//! The end of a stream also ends a call if its arguments are one whole JSON value, because servers
-//! leave the stop token out. Any other message without an end is truncated.
+//! The end of a stream also ends a call if its arguments are one complete JSON value, because servers omit the
+//! stop token. Any other message without an end is truncated.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::event::{ErrorKind, Event, Sink};
 use crate::shape::{Shape, Verdict};
 use crate::utf8::{self, Decoder};
 
-/// Reads Harmony as text.
+/// Parses Harmony as text.
 #[derive(Clone, Debug)]
 pub(crate) struct Harmony {
     lexer: Lexer<Marker>,
@@ -34,12 +34,12 @@ pub(crate) struct Harmony {
 }
 
 impl Harmony {
-    /// Reads what follows the prompt's `<|start|>assistant`.
+    /// Parses what follows the prompt's `<|start|>assistant`.
     pub(crate) fn new() -> Self {
         Self { lexer: Lexer::new(MARKERS), machine: Machine::new(Calls::default()) }
     }
 
-    /// Reads what follows a prompt that has already opened the reasoning.
+    /// Parses what follows a prompt that has already opened the reasoning.
     pub(crate) fn in_reasoning() -> Self {
         let machine = Machine::inside(Calls::default(), Route::Reasoning);
         Self { lexer: Lexer::new(MARKERS), machine }
@@ -49,7 +49,7 @@ impl Harmony {
 impl Engine for Harmony {
     fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
         let machine = &mut self.machine;
-        // Most pushes have no marker in them.
+        // Most pushes contain no marker.
         if self.lexer.is_text(text) {
             return machine.text(text, at..at + text.len() as u64, sink);
         }
@@ -67,23 +67,23 @@ impl Engine for Harmony {
     }
 }
 
-/// Says what the tokens of `o200k_harmony` stand for that are not markers.
+/// Returns the bytes of tokens of `o200k_harmony` that are not markers.
 pub trait Vocabulary {
-    /// Returns the bytes of a token; they need not be whole characters.
+    /// Returns the bytes of a token, which need not be whole characters.
     fn bytes(&self, id: u32) -> Option<&[u8]>;
 }
 
-/// No vocabulary: for whoever has the bytes of tokens at hand.
+/// An empty vocabulary, for callers that have the bytes of tokens themselves.
 impl Vocabulary for () {
     fn bytes(&self, _: u32) -> Option<&[u8]> {
         None
     }
 }
 
-/// Reads Harmony as the token ids of `o200k_harmony`.
+/// Parses Harmony as token ids of `o200k_harmony`.
 ///
-/// A marker is a token of its own here; the same characters spelled by other tokens are text. The
-/// ranges of events count the bytes that the tokens spell, markers included.
+/// Here a marker is a token; the same characters spelled with other tokens are text. The ranges of events
+/// count the bytes of the tokens, including markers.
 #[derive(Clone, Debug)]
 pub struct Tokens<V> {
     vocabulary: V,
@@ -93,23 +93,23 @@ pub struct Tokens<V> {
 }
 
 impl<V: Vocabulary> Tokens<V> {
-    /// Reads what follows the prompt's `<|start|>assistant`.
+    /// Parses what follows the prompt's `<|start|>assistant`.
     pub fn new(vocabulary: V) -> Self {
         let machine = Machine::new(Calls::default());
         Self { vocabulary, decoder: Decoder::default(), machine, at: 0 }
     }
 
-    /// Names the tools that take free text, which may begin like JSON without being any.
+    /// Sets the tools that take free text, which may begin like JSON without being JSON.
     #[must_use]
     pub fn with_free_tools(mut self, names: &[String]) -> Self {
         self.machine = Machine::new(Calls { free: names.into(), ..Calls::default() });
         self
     }
 
-    /// Takes the next token.
+    /// Parses the next token.
     pub fn push(&mut self, id: u32, sink: &mut dyn Sink) {
         let special = SPECIAL.iter().find(|(known, _)| *known == id);
-        // Both tables list all markers; a test sees to it.
+        // Both tables list all markers; a test ensures that.
         let word =
             special.and_then(|(_, marker)| MARKERS.iter().find(|(_, known)| known == marker));
         if let Some(&(word, marker)) = word {
@@ -127,16 +127,16 @@ impl<V: Vocabulary> Tokens<V> {
         self.decoder.push(bytes, |piece| give(machine, piece, at, sink));
     }
 
-    /// Takes the bytes of an ordinary token, whatever its id is in the vocabulary of the model.
+    /// Parses the bytes of an ordinary token, whatever its id in the model's vocabulary.
     pub fn push_bytes(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
         let (machine, at) = (&mut self.machine, &mut self.at);
         self.decoder.push(bytes, |piece| give(machine, piece, at, sink));
     }
 
-    /// Takes a special token by its name; returns false if it is no marker, which changes nothing.
+    /// Parses a special token by its name; returns false if it is not a marker, which has no effect.
     ///
-    /// Inside of a string of JSON arguments a marker of headers counts as quoted: llama.cpp has those four
-    /// as ordinary tokens, so a grammar of bytes lets a model write them there.
+    /// Inside a string of JSON arguments a header marker counts as quoted: llama.cpp has those four as
+    /// ordinary tokens, so a byte-level grammar allows a model to write them there.
     pub fn push_named(&mut self, name: &[u8], sink: &mut dyn Sink) -> bool {
         let known = MARKERS.iter().find(|(word, _)| word.as_bytes() == name);
         let Some((word, marker)) = known.copied() else { return false };
@@ -157,7 +157,7 @@ impl<V: Vocabulary> Tokens<V> {
         self.machine.finish("", self.at, sink);
     }
 
-    /// A character cannot go on after a marker.
+    /// A character cannot continue after a marker.
     fn end_text(&mut self, sink: &mut dyn Sink) {
         let (machine, at) = (&mut self.machine, &mut self.at);
         self.decoder.finish(|piece| give(machine, piece, at, sink));
@@ -178,10 +178,10 @@ fn give(machine: &mut Machine<Calls>, piece: utf8::Piece<'_>, at: &mut u64, sink
 #[derive(Clone, Debug, Default)]
 struct Calls {
     next_index: u32,
-    /// The call that is open.
+    /// The open call.
     index: u32,
     arguments: Arguments,
-    /// The tools that take free text.
+    /// Tools that take free text.
     free: Arc<[String]>,
 }
 
@@ -251,24 +251,24 @@ impl Flavor for Calls {
 
 const CUT_OFF: (ErrorKind, &str) = (ErrorKind::Truncated, "a call ended inside of its arguments");
 
-/// What arguments are, as far as they have come: their text is passed on and not kept.
+/// The state of arguments: their text is passed on, not kept.
 #[derive(Clone, Debug, Default)]
 struct Arguments {
     expect: Expect,
     shape: Shape,
-    /// Whether they can be told to be whole: they should be JSON, or begin like an object.
+    /// Whether their end can be detected: they should be JSON, or begin like an object.
     is_json: Option<bool>,
 }
 
 /// What arguments should be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Expect {
-    /// Whatever the tool reads; if it is JSON, its end can be told.
+    /// Anything the tool accepts; if it is JSON, its end can be detected.
     #[default]
     Anything,
     /// Text, whatever it looks like.
     Text,
-    /// A function's object; but a function may also take text.
+    /// An object; but a function may also take text.
     Object,
     /// The header says JSON.
     Json,
@@ -290,7 +290,7 @@ impl Arguments {
         }
     }
 
-    /// Tells whether anything but JSON is wrong.
+    /// Tells whether anything but JSON is an error.
     fn is_strict(&self) -> bool {
         match self.expect {
             Expect::Json => true,
@@ -307,7 +307,7 @@ impl Arguments {
         match self.is_json {
             None => Verdict::Empty,
             Some(true) => self.shape.verdict(),
-            // Nobody can tell whether it is whole.
+            // It cannot be determined whether it is complete.
             Some(false) => Verdict::Open,
         }
     }
@@ -336,7 +336,7 @@ const SPECIAL: [(u32, Marker); 8] = [
     (200_012, Marker::Call),
 ];
 
-/// What may stand before a JSON value; other blanks make it none.
+/// What may precede a JSON value; other blanks do not.
 const JSON_BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
 #[cfg(test)]
@@ -356,7 +356,7 @@ mod tests {
         Box::new(Harmony::new())
     }
 
-    /// Reads text through token ids: markers by their ids, every other byte as a token of its own.
+    /// Parses text as token ids: markers by id, every other byte as a token.
     fn by_tokens(text: &str) -> Vec<Value> {
         let bytes = Bytes::default();
         let (mut tokens, mut collector) = (Tokens::new(&bytes), Collector::default());
@@ -380,7 +380,7 @@ mod tests {
         events.iter().map(|event| serde_json::to_value(event).unwrap()).collect()
     }
 
-    /// A vocabulary whose tokens are bytes, but for one that spells a marker.
+    /// A vocabulary whose tokens are bytes, except one that spells a marker.
     struct Bytes(Vec<[u8; 1]>);
 
     const SPELLED: u32 = 300;
@@ -429,7 +429,7 @@ mod tests {
             &["call 0 f", "args 0 \"{}\"", "end 0 true"],
         );
         check(" to=functions.f<|message|>{}<|call|>", &["call 0 f", "args 0 \"{}\"", "end 0 true"]);
-        // A server that leaves the headers out.
+        // A server that omits the headers.
         check("Just an answer.", &["text \"Just an answer.\"", "! malformed_header"]);
         check("Just <|this", &["text \"Just <|this\"", "! malformed_header"]);
         check("Just this<|return|>", &["text \"Just this\"", "! malformed_header"]);
@@ -520,7 +520,7 @@ mod tests {
         }
     }
 
-    /// Whatever else is said, the text of a stream is what its final channel says.
+    /// The text of a stream is exactly its final channel.
     #[test]
     fn only_the_final_channel_is_text() {
         let say = |channel: &str, text: &str| {
@@ -541,7 +541,7 @@ mod tests {
         check(&format!("{hm}{look}{done}"), &["reasoning \"Hm. I look.\"", said]);
     }
 
-    /// Those who watch can tell commentary from reasoning.
+    /// Observers can distinguish commentary from reasoning.
     #[test]
     fn commentary_is_an_event_of_its_own() {
         let mut kinds = Vec::new();
@@ -635,7 +635,7 @@ mod tests {
         let (json, none, code) =
             ("to=functions.f <|constrain|>json", "to=functions.f", "to=f code");
         for (header, text, end, complete, error) in [
-            // A server that leaves the stop token out.
+            // A server that omits the stop token.
             (json, "{\"a\":1}", "", true, ""),
             (none, " {\"a\":1}\n", "", true, ""),
             (code, "{\"a\":1}", "", true, ""),
@@ -649,7 +649,7 @@ mod tests {
             (json, "\"a <b>\"", "<|call|>", true, ""),
             (none, "*** Begin", "<|call|>", true, ""),
             (code, "{1, 2", "<|call|>", true, ""),
-            // The scanner decides, as where providers send an end after half of the arguments.
+            // The scanner decides, as when providers send an end after half of the arguments.
             (json, "{\"a\":[", "<|call|>", false, "truncated"),
             (none, "{\"a\":[", "<|start|>assistant<|message|><|end|>", false, "truncated"),
             (json, "{\"a\":1} x", "<|call|>", false, "invalid_json"),
@@ -665,7 +665,7 @@ mod tests {
             let input = of(header, &format!("{text}{end}"));
             let want = if error == "! " { &all[..3] } else { &all[..] };
             if end == "<|ca" {
-                // Half a marker is not a thing among tokens.
+                // Half a marker cannot occur among tokens.
                 trial::row(engine, &input, want);
             } else {
                 check(&input, want);
@@ -711,7 +711,7 @@ mod tests {
     fn tokens_that_are_not_text() {
         let bytes = Bytes::default();
         let (mut tokens, mut collector) = (Tokens::new(&bytes), Collector::default());
-        // Half a character before a marker, an id that nobody knows, half a character at the end.
+        // Half a character before a marker, an unknown id, half a character at the end.
         for id in [200_008, 0xc3, 200_007, 200_006, 200_008, 200_020, 0xe2, 0x82] {
             tokens.push(id, &mut collector);
         }
@@ -764,7 +764,7 @@ mod tests {
             prop_assert_eq!(whole, cut);
         }
 
-        /// Whatever a message says comes out unchanged, and so do arguments.
+        /// Message content is passed through unchanged, and so are arguments.
         #[test]
         fn content_is_lossless(
             messages in prop::collection::vec((0usize..4, "[a-z<|>é \\n]{0,12}"), 0..6),

@@ -1,4 +1,4 @@
-//! Calls whose name stands before their arguments: `NAME[ARGS]{…}`, `functions.NAME:0<|…|>{…}`.
+//! Calls whose name precedes their arguments: `NAME[ARGS]{…}`, `functions.NAME:0<|…|>{…}`.
 
 use crate::dialect::NAME_BYTES_MAX;
 use crate::dialect::body::{Body, Out, Step};
@@ -6,40 +6,38 @@ use crate::dialect::json_calls::JsonCalls;
 use crate::dialect::tag::is_name;
 use crate::event::Sink;
 
-/// What the head of a call looks like.
+/// The format of a call header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    /// What separates the name from the arguments.
+    /// Separates the name from the arguments.
     pub(crate) separator: &'static str,
-    /// What separates the name from an id.
+    /// Separates the name from an id.
     pub(crate) id_separator: &'static str,
     /// Whether the brace of the arguments may follow the name directly.
     pub(crate) brace: bool,
-    /// How the name is written.
     pub(crate) name: Name,
-    /// What ends the call although its arguments are not closed.
+    /// Ends the call although its arguments are not closed.
     pub(crate) close: &'static str,
 }
 
 /// How the name of a tool is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
-    /// As it is.
     Plain,
     /// As an id of the form `functions.NAME:INDEX`.
     Id,
-    /// After the separator, up to the end of the line, if the arguments do not follow that directly;
-    /// they may stand in a fence.
+    /// After the separator, up to the end of the line, if the arguments do not follow directly; they may be
+    /// in a fence.
     Kind,
 }
 
-/// Reads one call.
+/// Parses one call.
 #[derive(Debug)]
 pub(crate) struct Headed {
     head: Head,
     state: State,
     word: String,
-    /// A separator that is not whole.
+    /// An incomplete separator.
     partial: String,
     name: Option<String>,
 }
@@ -50,9 +48,9 @@ enum State {
     Id,
     /// After the separator of a kind: the arguments, or a name.
     NameOrArguments,
-    /// In the line that holds a name.
+    /// In the line that contains a name.
     Line,
-    /// Between a name and arguments that may stand in a fence.
+    /// Between a name and arguments that may be in a fence.
     Fence {
         ticks: u8,
     },
@@ -79,7 +77,7 @@ impl Headed {
         true
     }
 
-    /// Takes one character of the head; `None` if it cannot come here.
+    /// Reads one character of the header; `None` if it is not allowed here.
     fn character(&mut self, next: char, end: u64, out: &mut Out<'_>) -> Option<Taken> {
         match &mut self.state {
             State::Name | State::Id => {
@@ -92,7 +90,7 @@ impl Headed {
                     self.partial.push(next);
                     if self.partial == separator {
                         self.partial.clear();
-                        // The kind of call is always the same word; another one is a name.
+                        // The kind of call is always the same word; another word is a name.
                         if self.head.name == Name::Kind && self.word.trim() == "function" {
                             self.state = State::NameOrArguments;
                         } else if !self.start(end, out) {
@@ -135,7 +133,7 @@ impl Headed {
                 *ticks += 1;
                 Some(Taken::Used)
             }
-            // The word after a fence says what is in it.
+            // The word after a fence describes its content.
             State::Fence { ticks: 3 } if next.is_ascii_alphabetic() => Some(Taken::Used),
             State::Fence { .. } if next.is_whitespace() => Some(Taken::Used),
             State::Fence { .. } | State::Arguments(_) => None,
@@ -214,7 +212,7 @@ impl Body for Headed {
     }
 }
 
-/// Takes the name out of an id such as `functions.search:0`.
+/// Extracts the name from an id such as `functions.search:0`.
 fn name_of_id(id: &str) -> &str {
     let name = match id.rsplit_once(':') {
         Some((name, index)) if !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit()) => {

@@ -1,7 +1,7 @@
 //! Calls that are JSON values: `{"name": …, "arguments": …}`, alone, in an array or one after the other.
 //!
-//! Keys may come in any order and under several names. The arguments are the exact text of their
-//! value; they stream from their first byte on if the name is known by then, and are held if not.
+//! Keys may come in any order and under several names. The arguments are the exact text of their value; they
+//! are streamed from their first byte on if the name is known by then, and held otherwise.
 //!
 //! ```text
 //!  Start ──"["──▶ Item ◀──","── AfterItem ──"]"──▶ done
@@ -16,32 +16,31 @@ use crate::escape::{Unescape, Unescaped};
 use crate::event::{ErrorKind, Event, Sink};
 use crate::json;
 
-/// What the JSON of a format looks like.
+/// The JSON format of calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// When a value counts as a call.
     pub(crate) proof: Proof,
-    /// What the keys of an object mean.
     pub(crate) keys: Keys,
-    /// Whether the marker has opened an array already.
+    /// Whether the marker has already opened an array.
     pub(crate) in_array: bool,
-    /// What ends the call although its value is not closed, outside of strings; may be empty.
+    /// Ends the call although its value is not closed, outside strings; may be empty.
     pub(crate) close: &'static str,
 }
 
 /// When a JSON value counts as a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// A marker said so; a name is enough.
+    /// A marker announced it; a name is enough.
     Name,
-    /// Nothing said so: it must have a name and arguments.
+    /// Nothing announced it: it must have a name and arguments.
     NameAndArguments,
 }
 
 /// What the keys of an object mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// They say what they hold.
+    /// They describe their values.
     Named,
     /// Each is the name of a tool, its value the arguments.
     Tool,
@@ -55,17 +54,16 @@ impl Shape {
         Self { proof: Proof::Name, keys: Keys::Named, in_array: false, close }
     }
 
-    /// A call that nothing announces.
+    /// A call without a marker.
     pub(crate) const BARE: Self =
         Self { proof: Proof::NameAndArguments, keys: Keys::Named, in_array: false, close: "" };
 }
 
-/// Reads the calls after one marker.
+/// Parses the calls after one marker.
 #[derive(Debug)]
 pub(crate) struct JsonCalls {
     shape: Shape,
-    /// The byte at which arguments may turn out to be cut off, or 0: JSON has none of it outside of
-    /// strings.
+    /// The byte at which arguments may turn out to be truncated, or 0: JSON has none of it outside strings.
     alien: u8,
     state: State,
     /// Open objects that are read key by key: one, or two with a wrapper.
@@ -77,7 +75,7 @@ pub(crate) struct JsonCalls {
     call: Call,
 }
 
-/// What is known of the call at hand.
+/// What is known about the current call.
 #[derive(Debug, Default)]
 struct Call {
     index: Option<u32>,
@@ -110,26 +108,26 @@ enum State {
     /// Arguments that are the text of a JSON string.
     Text(Unescape),
     AfterValue,
-    /// Where only a comma or a brace may come stands what may be the end of the block.
+    /// In place of a comma or brace there may be the end of the block.
     Closing {
         matched: usize,
         inside: Inside,
     },
 }
 
-/// What the value of a key is to a call.
+/// What the value of a key means for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Name,
     Id,
     Arguments,
-    /// An object that holds the call, or a name.
+    /// An object that contains the call, or a name.
     Wrapper,
     Other,
 }
 
 impl Role {
-    /// Says what a key means in the objects of all formats.
+    /// Returns what a key means in the objects of all formats.
     pub(crate) fn from_key(key: &str) -> Self {
         match key {
             "name" | "tool_name" | "function_name" => Self::Name,
@@ -141,7 +139,7 @@ impl Role {
     }
 }
 
-/// What the close marker was found in.
+/// Where the close marker was found.
 #[derive(Clone, Copy, Debug)]
 enum Inside {
     Arguments(lexical::Value),
@@ -163,7 +161,7 @@ impl JsonCalls {
         }
     }
 
-    /// Reads the arguments of a call that is started already.
+    /// Parses the arguments of a call that is already started.
     pub(crate) fn arguments(index: u32, close: &'static str) -> Self {
         Self {
             shape: Shape { proof: Proof::Name, keys: Keys::None, in_array: false, close },
@@ -189,7 +187,7 @@ impl JsonCalls {
         }
     }
 
-    /// Starts the call if enough is known; arguments that came early go with it.
+    /// Starts the call if enough is known; early arguments follow immediately.
     fn start_if_known(&mut self, begun: bool, at: u64, out: &mut Out<'_>) {
         let call = &mut self.call;
         let enough = match self.shape.proof {
@@ -207,7 +205,7 @@ impl JsonCalls {
         }
     }
 
-    /// Gives a piece of the arguments, or keeps it until the name is known.
+    /// Emits a piece of the arguments, or keeps it until the name is known.
     fn argument(call: &mut Call, piece: &str, at: u64, len: usize, out: &mut Out<'_>) {
         let end = at + len as u64;
         match call.index {
@@ -223,7 +221,7 @@ impl JsonCalls {
         }
     }
 
-    /// Ends the object at hand; returns false if it was no call.
+    /// Ends the current object; returns false if it was not a call.
     fn end_object(&mut self, at: u64, out: &mut Out<'_>) -> bool {
         self.objects -= 1;
         if self.objects > 0 {
@@ -246,7 +244,7 @@ impl JsonCalls {
         true
     }
 
-    /// Takes one character outside of strings and of values that pass through.
+    /// Reads one character outside strings and passed-through values.
     fn character(&mut self, next: char, at: u64, out: &mut Out<'_>) -> Next {
         let blank = matches!(next, ' ' | '\n' | '\r' | '\t');
         match &self.state {
@@ -274,12 +272,12 @@ impl JsonCalls {
                 self.objects = 1;
                 self.state = State::Key;
             }
-            // An empty list is a call of nothing only where a marker says that calls follow.
+            // An empty list counts as no calls only if a marker announced calls.
             State::Item if next == ']' && !self.ended_some && self.shape.proof != Proof::Name => {
                 return Next::Fail;
             }
             State::Item | State::AfterItem if next == ']' => return Next::Done,
-            // A comma too many is no reason to lose what follows it.
+            // An extra comma is no reason to lose what follows.
             State::AfterItem if next == ',' => self.state = State::Item,
             State::Key if next == '"' => {
                 self.key.clear();
@@ -295,7 +293,7 @@ impl JsonCalls {
             }
             State::Colon if next == ':' => {
                 let role = self.role();
-                // An answer that is JSON need not wait for its end to be known as one.
+                // An answer in JSON can be recognized before its end.
                 if self.shape.proof == Proof::NameAndArguments
                     && self.call.index.is_none()
                     && role == Role::Other
@@ -334,7 +332,7 @@ impl JsonCalls {
         Next::Used
     }
 
-    /// Takes the first character of a value.
+    /// Reads the first character of a value.
     fn value(&mut self, role: Role, next: char, at: u64, out: &mut Out<'_>) -> Next {
         let again = |call: &Call, role| match role {
             Role::Arguments => call.has_arguments,
@@ -401,7 +399,7 @@ impl JsonCalls {
                 Some((ErrorKind::InvalidJson, "the arguments of a call are not a JSON value")),
             ),
             Inside::Arguments(_) => (false, Some((ErrorKind::MalformedCall, CUT_OFF))),
-            // With whole arguments only braces are missing, and the call can be run.
+            // With complete arguments only braces are missing, and the call can be run.
             Inside::Object => (self.call.has_arguments, Some((ErrorKind::MalformedCall, CUT_OFF))),
             Inside::Array => (true, Some((ErrorKind::MalformedCall, CUT_OFF))),
         };
@@ -411,7 +409,7 @@ impl JsonCalls {
         self.end_call(complete, at, out);
     }
 
-    /// Ends an argument value; the whole body if it is nothing but that.
+    /// Ends an argument value, and the whole body if it is nothing else.
     fn end_arguments(&mut self, at: u64, out: &mut Out<'_>) -> bool {
         if self.shape.keys == Keys::None {
             self.end_call(true, at, out);
@@ -424,13 +422,13 @@ impl JsonCalls {
 }
 
 enum Next {
-    /// The character is used up.
+    /// The character is consumed.
     Used,
-    /// The state has changed and takes the character itself.
+    /// The state has changed and consumes the character itself.
     Again,
     /// The character ends the body.
     Done,
-    /// The character cannot come here.
+    /// The character is not allowed here.
     Fail,
 }
 
@@ -532,7 +530,7 @@ impl Body for JsonCalls {
                         State::InKey { .. } => &mut self.key,
                         _ => &mut self.call.word,
                     };
-                    // A word that is too long is too long with the same character, however it came.
+                    // An overlong word fails at the same character, whatever the chunking.
                     let room = NAME_BYTES_MAX + 1 - word.len().min(NAME_BYTES_MAX);
                     let kept = rest.ceil_char_boundary(room.min(run));
                     if !closes && word.len() <= NAME_BYTES_MAX {
@@ -601,7 +599,7 @@ impl Body for JsonCalls {
                     }
                     match inside {
                         Inside::Arguments(mut value) => {
-                            // It was no end after all: what was held of it is part of the value.
+                            // It was not an end after all: what was held of it is part of the value.
                             let begun = &self.shape.close[..matched.max(1)];
                             let from = here - matched as u64;
                             Self::argument(&mut self.call, begun, from, begun.len(), out);
@@ -660,7 +658,7 @@ impl Body for JsonCalls {
             self.end_call(false, at, out);
             return;
         }
-        // Of a list that only lacks its end the calls are whole, as far as they came.
+        // If a list only lacks its end, the calls so far are complete.
         let whole = self.ended_some && matches!(self.state, State::Item | State::AfterItem);
         if self.end_call(false, at, out) {
             out.error(ErrorKind::Truncated, "the stream ends inside of a call", at);
@@ -672,7 +670,7 @@ impl Body for JsonCalls {
 }
 
 impl JsonCalls {
-    /// Leaves at a character that cannot come here: a started call is ended, anything else goes back.
+    /// Stops at a character that is not allowed here: a started call is ended, anything else goes back.
     fn give_up(&mut self, pos: usize, here: u64, out: &mut Out<'_>) -> Step {
         if self.call.index.is_none() {
             return Step::Fail(pos);

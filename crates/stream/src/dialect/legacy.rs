@@ -1,9 +1,9 @@
-//! Calls in JSON as they were written before there were conventions: `function_call`, a flat `name`
-//! with `parameters`, arguments as a JSON string, wrapped in arrays and objects of any kind.
+//! Calls in JSON from before there were conventions: `function_call`, a flat `name` with `parameters`,
+//! arguments as a JSON string, wrapped in arrays and objects of any kind.
 //!
-//! A message around a call is its wrapping and is not shown, but for the text that it has to say and for
-//! what messages do not have. A document around an envelope stays. A document without a call is an answer
-//! and comes out as it stands; text after documents may have others in it.
+//! A message around a call is its wrapping and is not shown, except for its text content and keys that
+//! messages do not have. A document around an envelope stays. A document without a call is an answer and is
+//! passed through; text after documents may contain others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::document::{Document, Found, Path};
 use crate::event::{ErrorKind, Event, Sink};
 use crate::json;
 
-/// Reads documents that are calls, or answers.
+/// Parses documents that are calls, or answers.
 pub(crate) struct Legacy {
     state: State,
     next_index: u32,
-    /// What follows a message with calls: it is no text if another one comes, or nothing.
+    /// What follows a message with calls: it is not text if another one follows, or nothing.
     gap: Gap,
     lookup: Lookup,
-    /// How text is read.
+    /// How text is parsed.
     text: Arc<Compiled>,
 }
 
@@ -51,7 +51,7 @@ enum State {
     /// Before a document, or between two.
     Between,
     Document(Box<Reading>),
-    /// What follows is no JSON, but may have some in it.
+    /// What follows is not JSON, but may contain some.
     Text(Box<Machine>),
 }
 
@@ -60,20 +60,20 @@ struct Reading {
     rest: Wrapping,
 }
 
-/// What is not a call.
+/// The part of a document that is not a call.
 #[derive(Default)]
 struct Wrapping {
     /// The text of the document, while no call was found in it.
     held: String,
     start: u64,
     has_call: bool,
-    /// Whether it was said that the document breaks off.
+    /// Whether its truncation was reported.
     truncated: bool,
-    /// What stays of the document, once a call is known.
+    /// What remains of the document, once a call is known.
     rest: Rest,
     depth: usize,
     key: String,
-    /// What the document says beside its calls.
+    /// The text content of the document next to its calls.
     content: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl Legacy {
         }
     }
 
-    /// Reads the rest as text.
+    /// Parses the rest as text.
     fn text(&self) -> State {
         State::Text(Box::new(Machine::new(Arc::clone(&self.text), self.next_index)))
     }
@@ -131,19 +131,19 @@ impl Wrapping {
         }
     }
 
-    /// A call is known: what was held is taken apart, and what stays of it comes out.
+    /// A call is known: what was held is split, and what remains of it is emitted.
     fn begin(&mut self, envelope: bool, sink: &mut dyn Sink) {
         self.has_call = true;
         let held = std::mem::take(&mut self.held);
         if envelope {
-            // What it says is part of it.
+            // Its content is part of it.
             self.content = None;
         } else {
             self.rest = Rest::of_message();
         }
         let (rest, start) = (&mut self.rest, self.start);
         let mut from = 0;
-        // Where the document is broken it is text from there on.
+        // If the document is broken, it is text from there on.
         let _ = json::Reader::default().push_located(&held, |event, end| {
             rest.event(event);
             if from < end {
@@ -157,7 +157,7 @@ impl Wrapping {
         }
     }
 
-    /// Finds the text that a message carries beside its calls.
+    /// Finds the text content of a message next to its calls.
     fn json(&mut self, event: json::Event<'_>, range: Range<u64>, sink: &mut dyn Sink) {
         match event {
             json::Event::ObjectStart | json::Event::ArrayStart => self.depth += 1,
@@ -165,7 +165,7 @@ impl Wrapping {
                 self.depth = self.depth.saturating_sub(1);
             }
             json::Event::KeyStart if self.depth == 1 => self.key.clear(),
-            // Longer keys are not the one that is looked for.
+            // Longer keys are not the one we look for.
             json::Event::Key(piece) if self.depth == 1 && self.key.len() < CONTENT.len() + 1 => {
                 self.key.push_str(piece);
             }
@@ -189,7 +189,7 @@ impl Wrapping {
         }
     }
 
-    /// Tells whether the document around the calls stays, and says what it says by itself.
+    /// Tells whether the document around the calls is kept, including its own content.
     fn is_kept(&self) -> bool {
         self.has_call && !self.rest.is_of_message()
     }
@@ -214,7 +214,7 @@ impl Wrapping {
     }
 }
 
-/// Gives text that ends at `end`.
+/// Emits text that ends at `end`.
 fn give(text: &str, end: u64, sink: &mut dyn Sink) {
     sink.event(Event::Text(text), end.saturating_sub(text.len() as u64)..end);
 }
@@ -278,7 +278,7 @@ impl Engine for Legacy {
                             });
                             debug_assert!(done.is_err(), "an error stays");
                             other.give_back(place, gap, sink);
-                            // What is wrong with a call that it ends in has been said.
+                            // The error of an unfinished call has been reported.
                             if had_call && truncated == other.truncated {
                                 let detail = error.to_string();
                                 let kind = ErrorKind::InvalidJson;
@@ -301,7 +301,7 @@ impl Engine for Legacy {
         };
         let (Reading { document, rest }, gap) = (&mut **reading, &mut self.gap);
         let base = at - document.offset();
-        // That it ends too early is said below, or it is an answer.
+        // Truncation is reported below, or it is an answer.
         let _ = document.finish(|found, range| {
             rest.take(found, base + range.start..base + range.end, gap, sink);
         });
@@ -313,5 +313,5 @@ impl Engine for Legacy {
     }
 }
 
-/// The key of what a message says.
+/// The key of a message's text.
 const CONTENT: &str = "content";

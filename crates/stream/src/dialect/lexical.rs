@@ -1,11 +1,11 @@
-//! Finds the end of a JSON value without judging what is in it.
+//! Finds the end of a JSON value without validating its content.
 //!
-//! Models write raw line feeds into strings and forget commas; arguments pass through as they stand, so
-//! all that is needed is where they end: a depth, whether a string is open, whether a backslash came.
+//! Models write raw line feeds into strings and forget commas; arguments are passed through unchanged, so
+//! only their end matters: a depth, whether a string is open, whether a backslash came.
 
 use crate::find::{WORD_BYTES, find, is_all_text, skim_json};
 
-/// Where a value that is being passed through stands.
+/// The state within a passed-through value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Value {
     depth: u32,
@@ -14,7 +14,7 @@ pub(crate) struct Value {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Inside {
-    /// Nothing of the value has come.
+    /// Nothing of the value has arrived.
     #[default]
     Before,
     /// Between the tokens of an object or an array.
@@ -22,33 +22,33 @@ enum Inside {
     Text,
     /// After a backslash inside a string.
     Escape,
-    /// Inside a number or a word at the top.
+    /// Inside a top-level number or word.
     Word,
-    /// Inside of something that is no JSON, which only an alien byte can end.
+    /// Inside something that is not JSON, which only an alien byte can end.
     Raw,
 }
 
-/// What a scan came to.
+/// The result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scan {
-    /// All bytes belong to the value, which goes on.
+    /// All bytes belong to the value, which continues.
     More,
     /// The value ends after this many bytes.
     End(usize),
-    /// After this many bytes stands one that no value has outside of its strings.
+    /// After this many bytes comes one that no value has outside strings.
     Alien(usize),
 }
 
 impl Value {
-    /// Something that is no JSON value, and ends where its block does.
+    /// Something that is not a JSON value, and ends where its block does.
     pub(crate) const RAW: Self = Self { depth: 0, inside: Inside::Raw };
 
-    /// Tells whether anything of the value has come.
+    /// Tells whether anything of the value has arrived.
     pub(crate) fn has_begun(self) -> bool {
         self.inside != Inside::Before
     }
 
-    /// Tells whether a string of it is open.
+    /// Tells whether a string in it is open.
     pub(crate) fn in_string(self) -> bool {
         matches!(self.inside, Inside::Text | Inside::Escape)
     }
@@ -58,10 +58,10 @@ impl Value {
         self.inside != Inside::Raw
     }
 
-    /// Reads on; `alien` is a byte at which to stop outside of strings, and 0 for none.
+    /// Scans further; `alien` is a byte at which to stop outside strings, and 0 for none.
     #[inline]
     pub(crate) fn scan(&mut self, bytes: &[u8], alien: u8) -> Scan {
-        // A few bytes that change nothing are most of what comes.
+        // The common case: a few bytes that change nothing.
         let plain = match (bytes, self.inside) {
             ([byte], Inside::Text) => !matches!(byte, b'"' | b'\\'),
             ([byte], Inside::Open) => !is_structural(*byte) && *byte != alien,
@@ -90,7 +90,7 @@ impl Value {
                         at += found + 1;
                         if bytes[at - 1] == b'\\' {
                             match at < bytes.len() {
-                                // What it escapes has come too.
+                                // The escaped character has arrived too.
                                 true => at += 1,
                                 false => self.inside = Inside::Escape,
                             }
@@ -156,7 +156,7 @@ impl Value {
     }
 }
 
-/// Tells whether a byte outside of strings changes where a value stands.
+/// Tells whether a byte outside strings changes the state.
 #[inline]
 fn is_structural(byte: u8) -> bool {
     matches!(byte, b'"' | b'{' | b'}' | b'[' | b']')
@@ -166,7 +166,7 @@ fn is_structural(byte: u8) -> bool {
 mod tests {
     use super::{Scan, Value};
 
-    /// Finds the end of the value at the beginning of `text`, one byte at a time and at once.
+    /// Finds the end of the value at the beginning of `text`, byte by byte and at once.
     #[track_caller]
     fn check(text: &str, want: Option<usize>) {
         let whole = match Value::default().scan(text.as_bytes(), b'<') {

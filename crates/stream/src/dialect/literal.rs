@@ -1,7 +1,7 @@
-//! Values that are not JSON, written as JSON while they come.
+//! Converts literals of other languages to JSON as they arrive.
 //!
-//! What grammars with literals of their own share: where the pieces of the arguments go, strings with
-//! backslashes, numbers and words. It knows nothing of lists or objects.
+//! Shared by grammars with their own literals: where pieces of the arguments go, strings with backslashes,
+//! numbers and words. It knows nothing about lists or objects.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,14 +16,14 @@ pub(crate) struct Args {
     index: u32,
     /// Where in the input the last piece ended; the next one's range begins there.
     end: u64,
-    /// What was written while it is open what it is a part of.
+    /// Output that is held until its context is known.
     held: Option<String>,
     /// The names of the arguments.
     keys: HashSet<String>,
 }
 
 impl Args {
-    /// Notes the name of an argument, and says so if it came before.
+    /// Records the name of an argument, and reports a duplicate.
     pub(crate) fn note_key(&mut self, key: &str, end: u64, out: &mut Out<'_>) {
         if !self.keys.insert(key.to_owned()) {
             out.error(ErrorKind::DuplicateKey, key, end);
@@ -38,12 +38,11 @@ impl Args {
         args
     }
 
-    /// Ends the call.
     pub(crate) fn close(self, complete: bool, at: u64, out: &mut Out<'_>) {
         out.end(self.index, complete, at);
     }
 
-    /// Writes JSON that was made of the input up to `end`.
+    /// Writes JSON that corresponds to the input up to `end`.
     pub(crate) fn put(&mut self, json: &str, end: u64, out: &mut Out<'_>) {
         if let Some(held) = &mut self.held {
             held.push_str(json);
@@ -54,13 +53,13 @@ impl Args {
         }
     }
 
-    /// Writes a piece of a string's content, which the input up to `end` holds.
+    /// Writes a piece of a string's content, from the input up to `end`.
     pub(crate) fn put_text(&mut self, text: &str, end: u64, out: &mut Out<'_>) {
         let start = end.saturating_sub(text.len() as u64);
         escape_located(text, |json, at| self.put(json, start + at as u64, out));
     }
 
-    /// Writes a piece of a string's content at `at` if it is JSON as it stands; tells whether it is.
+    /// Writes a piece of a string's content at `at` if it needs no escaping; tells whether it did.
     pub(crate) fn pass(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> bool {
         let passes =
             self.held.is_none() && !text.bytes().any(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
@@ -77,7 +76,6 @@ impl Args {
         self.held = Some(String::new());
     }
 
-    /// Tells how many bytes are held back.
     pub(crate) fn held_len(&self) -> usize {
         self.held.as_ref().map_or(0, String::len)
     }
@@ -88,15 +86,15 @@ impl Args {
     }
 }
 
-/// The inside of a string with quotes and backslashes, as Python and JSON write them.
+/// The inside of a quoted string with backslashes, as in Python and JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quoted {
     quote: u8,
     /// Three quotes end it.
     triple: bool,
-    /// Backslashes stand for themselves.
+    /// Backslashes are literal.
     raw: bool,
-    /// Quotes that may be the end of a string with three of them.
+    /// Quotes that may be the end of a triple-quoted string.
     run: u8,
     escape: Escape,
     /// The first half of a surrogate pair.
@@ -108,16 +106,16 @@ enum Escape {
     None,
     /// After a backslash.
     Begin,
-    /// After a backslash that stands for itself: a quote does not end the string.
+    /// After a literal backslash: a quote does not end the string.
     Kept,
-    /// After a backslash and a carriage return, which may be half of a line's end.
+    /// After a backslash and a carriage return, which may be half of a line break.
     Return,
-    /// The value so far, and how many digits there were.
+    /// The value so far, and the number of digits.
     Octal(u32, u8),
     Hex(Hex),
 }
 
-/// An escape by number: its letter, and the digits so far.
+/// A numeric escape: its letter, and the digits so far.
 #[derive(Clone, Copy, Debug)]
 struct Hex {
     letter: u8,
@@ -145,16 +143,16 @@ impl Quoted {
         Self { quote, triple, raw, run: 0, escape: Escape::None, high: None }
     }
 
-    /// Tells whether a text is content and nothing else, quotes and backslashes aside that JSON would
-    /// not take either.
+    /// Tells whether a text is plain content, without quotes and backslashes that JSON would not accept
+    /// either.
     pub(crate) fn passes(&self, text: &str) -> bool {
         let idle = matches!(self.escape, Escape::None) && self.run == 0 && self.high.is_none();
         idle && (self.quote == b'"' || !text.as_bytes().contains(&self.quote))
     }
 
-    /// Reads on at `here`; returns where to go on, and whether the string ended there.
+    /// Reads on at `here`; returns where to continue, and whether the string ended there.
     ///
-    /// `at` is where `text` stands in the input. The quotes around the string are the caller's.
+    /// `at` is where `text` is in the input. The caller handles the quotes around the string.
     pub(crate) fn read(
         &mut self,
         text: &str,
@@ -176,7 +174,7 @@ impl Quoted {
                         return (here, true);
                     }
                 }
-                // Fewer quotes than it takes are content.
+                // Fewer quotes than needed are content.
                 Escape::None if self.run > 0 => {
                     let quote = if self.quote == b'"' { "\"" } else { "'" };
                     for _ in 0..self.run {
@@ -256,7 +254,7 @@ impl Quoted {
             b'"' => "\\\"",
             b'\'' => "'",
             b'/' => "/",
-            // A line that goes on.
+            // A continued line.
             b'\n' => "",
             b'\r' => {
                 self.escape = Escape::Return;
@@ -270,7 +268,7 @@ impl Quoted {
                 self.escape = Escape::Hex(Hex { letter: byte, digits: [0; 8], had: 0 });
                 ""
             }
-            // What is no escape stays as it stands, as in Python.
+            // An invalid escape is kept as written, as in Python.
             _ => {
                 args.put("\\\\", to - 1, out);
                 return here;
@@ -280,7 +278,7 @@ impl Quoted {
         here + 1
     }
 
-    /// Reads a byte of an escape by number; returns how many bytes that used up.
+    /// Reads a byte of a numeric escape; returns how many bytes were consumed.
     fn digit(
         &mut self,
         mut hex: Hex,
@@ -301,7 +299,7 @@ impl Quoted {
             return 1;
         }
         self.escape = Escape::None;
-        // Eight digits at most, so it fits.
+        // At most eight digits, so it fits.
         let code = u32::from_str_radix(hex.text(), 16).unwrap_or(u32::MAX);
         match (self.high.take(), code) {
             (Some(high), 0xdc00..0xe000) => {
@@ -323,7 +321,7 @@ impl Quoted {
         1
     }
 
-    /// Gives an escape that is none as it stands.
+    /// Writes an invalid escape as written.
     fn verbatim(&mut self, hex: Hex, end: u64, args: &mut Args, out: &mut Out<'_>) {
         self.escape = Escape::None;
         args.put("\\\\", end, out);
@@ -331,7 +329,7 @@ impl Quoted {
         args.put(hex.text(), end, out);
     }
 
-    /// Gives half a pair that stays alone; JSON has no other way to say it.
+    /// Writes an unpaired surrogate, which JSON cannot express otherwise.
     fn lone(&mut self, end: u64, args: &mut Args, out: &mut Out<'_>) {
         if self.high.take().is_some() {
             args.put("\u{fffd}", end, out);
@@ -350,9 +348,9 @@ pub(crate) fn char_at(text: &str, here: usize) -> &str {
     &text[here..text.ceil_char_boundary(here + 1)]
 }
 
-/// Returns the JSON of a number or a word, as Python or JSON write them; none if it is neither.
+/// Returns the JSON of a number or a word in Python or JSON syntax; `None` if it is neither.
 ///
-/// There is no JSON for infinities and for what is not a number, so these are neither.
+/// JSON has no infinities and no NaN, so these are neither.
 pub(crate) fn scalar(text: &str) -> Option<Cow<'_, str>> {
     match text {
         "true" | "True" => Some(Cow::Borrowed("true")),
@@ -362,9 +360,9 @@ pub(crate) fn scalar(text: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Tells whether the text may become a number or a word when more comes.
+/// Tells whether the text may become a number or a word when more arrives.
 ///
-/// Of what looks like a number only the last byte is judged: ask again with each byte that comes.
+/// For a number only the last byte is checked: call it again with each byte.
 pub(crate) fn may_become_scalar(text: &str) -> bool {
     let number = |byte: u8| byte.is_ascii_hexdigit() || b"+-._xXoO".contains(&byte);
     let word = |word: &&str| word.starts_with(text);
@@ -383,7 +381,7 @@ fn number(text: &str) -> Option<Cow<'_, str>> {
         b'+' => ("", &text[1..]),
         _ => ("", text),
     };
-    // Most numbers are JSON as they stand.
+    // Most numbers are already JSON.
     if !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return match digits {
             "" => None,
@@ -403,7 +401,7 @@ fn number(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(format!("{minus}{value}")))
 }
 
-/// Reads `12`, `1_000`, `.5`, `5.` and `1e3`; an integer with zeros before it is none, as in Python.
+/// Parses `12`, `1_000`, `.5`, `5.` and `1e3`; leading zeros are invalid, as in Python.
 fn decimal(minus: &str, text: &str) -> Option<String> {
     let (mantissa, exponent) = match text.find(['e', 'E']) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -438,7 +436,7 @@ fn decimal(minus: &str, text: &str) -> Option<String> {
     Some(json)
 }
 
-/// Returns the digits without the single underscores that may stand between them.
+/// Removes single underscores between digits.
 fn plain_digits(text: &str) -> Option<Cow<'_, str>> {
     let bytes = text.as_bytes();
     let edge = bytes.first() == Some(&b'_') || bytes.last() == Some(&b'_');

@@ -1,8 +1,8 @@
-//! The text of a stream: answer, reasoning, and where calls begin in it.
+//! Parses the text of a stream into answer and reasoning, and finds where calls begin.
 //!
-//! Between calls a few markers are alive. Text is given at once, but for the longest end of it
-//! that may still become a marker. After a marker a body reads the calls; when it is done, or finds
-//! that there is no call, reading goes on here.
+//! Between calls a few markers are active. Text is emitted immediately, except for its longest suffix that may
+//! still become a marker. After a marker a body parses the calls; when it is finished, or finds no call, parsing
+//! continues here.
 //!
 //! ```text
 //!  Text ◀──▶ Reasoning          Text ──marker──▶ body ──▶ Closing ──close marker──▶ Text
@@ -21,14 +21,14 @@ use crate::dialect::tag::Fit;
 use crate::dialect::{Engine, HELD_BYTES_MAX};
 use crate::event::{ErrorKind, Event, Sink};
 
-/// Reads the text of one stream.
+/// Parses the text of one stream.
 pub(crate) struct Machine {
     compiled: Arc<Compiled>,
     run: Run,
 }
 
 impl Machine {
-    /// Makes a machine whose first call gets this index.
+    /// Creates a machine whose first call gets this index.
     pub(crate) fn new(compiled: Arc<Compiled>, next_index: u32) -> Self {
         let mode = if compiled.start_in_reasoning { Mode::Reasoning } else { Mode::Text };
         let run = Run {
@@ -53,27 +53,27 @@ impl Machine {
         Self { compiled, run }
     }
 
-    /// Takes text up to a mark that shows the dialect; returns how much that was.
+    /// Parses text up to a mark that reveals the dialect; returns how much that was.
     pub(crate) fn push_to_switch(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
         self.run.read(&self.compiled, text, at, sink)
     }
 
-    /// Returns the mark that shows the dialect, if it has come: the machine has stopped there.
+    /// Returns the mark that reveals the dialect, if it was found: the machine has stopped there.
     pub(crate) fn take_switch(&mut self) -> Option<Switched> {
         self.run.switched.take()
     }
 
-    /// Goes on after a mark that showed no dialect after all: it is text.
+    /// Continues after a mark that revealed no dialect after all: it is text.
     pub(crate) fn resume(&mut self, mark: &str, at: u64, sink: &mut dyn Sink) {
         self.run.emit(mark, at, sink);
     }
 
-    /// Returns the index that the next call would get.
+    /// Returns the index of the next call.
     pub(crate) fn next_index(&self) -> u32 {
         self.run.next_index
     }
 
-    /// Tells whether the stream stands inside of a value, where the markers of messages are quoted.
+    /// Tells whether the stream is inside a value, where message markers are quoted.
     pub(crate) fn quotes(&self) -> bool {
         self.run.body.as_ref().is_some_and(|active| active.body.quotes())
     }
@@ -105,37 +105,37 @@ impl Engine for Machine {
     }
 }
 
-/// Where a stream stands.
+/// The state of a stream.
 struct Run {
     mode: Mode,
-    /// What may still become a mark.
+    /// A possible prefix of a mark.
     partial: HeldText,
-    /// What goes back as text if no call comes of it.
+    /// What goes back as text if it does not become a call.
     held: HeldText,
     body: Option<Active>,
     next_index: u32,
     line_start: bool,
-    /// Nothing but blanks has been said, or since the reasoning ended.
+    /// Only blanks so far, or since the reasoning ended.
     fresh: bool,
-    /// Text has been given since the last call.
+    /// Text has been emitted since the last call.
     said: bool,
-    /// The block was opened inside of reasoning.
+    /// The block was opened inside reasoning.
     from_reasoning: bool,
     /// A block was left before its close marker came.
     owed: bool,
-    /// Whether something is wrong with the block.
+    /// Whether the block has an error.
     wrong: Wrong,
     /// Whether noise of this block has been reported.
     reported: bool,
     /// Text in a block of calls, where none belongs.
     stray: Stray,
-    /// Inside of a fence that holds no calls.
+    /// Inside a fence without calls.
     in_fence: bool,
-    /// What was no call of the format is being looked through for documents.
+    /// Rejected calls are being searched for documents.
     reading_again: bool,
-    /// The stream is over: what is no call may only have lacked its end.
+    /// The stream is over: a failed call may only have lacked its end.
     ended: bool,
-    /// Where the dialect showed itself, and everything since.
+    /// Where the dialect revealed itself, and everything since.
     switched: Option<Switched>,
 }
 
@@ -151,11 +151,11 @@ enum Mode {
     Closing(&'static Calls),
 }
 
-/// Text in a block of calls that is shown only if no call comes.
+/// Text in a block of calls that is shown only if no call follows.
 #[derive(Debug, Default)]
 struct Stray {
     text: String,
-    /// Where it begins, and where it is without the blanks around it.
+    /// Where it begins, and its range without surrounding blanks.
     start: u64,
     range: Range<u64>,
 }
@@ -176,7 +176,7 @@ impl Stray {
     }
 }
 
-/// What is wrong with a block is said once.
+/// Errors of a block are reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     Nothing,
@@ -187,11 +187,11 @@ enum Wrong {
 struct Active {
     body: Box<dyn Body + Send>,
     calls: &'static Calls,
-    /// Which of the bodies of `calls` it is.
+    /// The index of the current body in `calls`.
     tried: usize,
-    /// How many bytes of what is held came before the body's own.
+    /// How many bytes of the held text precede the body's own.
     marker: usize,
-    /// Where to go on when it fails.
+    /// Where to continue when it fails.
     back: Mode,
     first_index: u32,
 }
@@ -210,7 +210,7 @@ impl Run {
         debug_assert!(read == text.len() || self.switched.is_some(), "all of it is taken");
     }
 
-    /// Gives text in which no mark can begin, if that is all it is: most of what comes.
+    /// Emits text in which no mark can begin, if that is all it is: the common case.
     #[inline]
     fn pass(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) -> bool {
         let marks = match self.mode {
@@ -225,7 +225,7 @@ impl Run {
         plain
     }
 
-    /// Takes text, all of it unless the dialect shows itself; returns how much.
+    /// Reads text, all of it unless the dialect reveals itself; returns how much.
     fn read(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
         let mut pos = 0;
         while pos < text.len() && self.switched.is_none() {
@@ -251,7 +251,7 @@ impl Run {
         if !text.is_empty() {
             let start = self.partial.start;
             let whole = marks(c, self.mode).probe_last(&text, |place| self.is_at(place, ""));
-            // A token that alone means nothing may have begun a mark that is several.
+            // A token without its own meaning may be the beginning of a longer mark.
             let whole = whole.filter(|(_, mark)| {
                 !matches!(mark.effect, Effect::Markup) || !self.is_torn(c, &text)
             });
@@ -265,7 +265,7 @@ impl Run {
                     }
                     return;
                 }
-                // Of a mark that is several tokens the first has come: nobody types that.
+                // The first token of a longer mark has come, which people do not type.
                 None if text.contains('>')
                     && TOKENS.iter().any(|token| text.starts_with(token)) =>
                 {
@@ -274,7 +274,7 @@ impl Run {
                     }
                 }
                 None => {
-                    // It is text, in which a shorter mark may stand.
+                    // It is text, which may contain a shorter mark.
                     let first = text.chars().next().map_or(0, char::len_utf8);
                     self.flush(c, &text[..first], start, sink);
                     let read = self.read(c, &text[first..], start + first as u64, sink);
@@ -288,7 +288,7 @@ impl Run {
         }
         match self.mode {
             Mode::Section { at: section, started } => {
-                // What announces calls is no text, nor are blanks after a call.
+                // What announces calls is not text, nor are blanks after a call.
                 let dropped = self.drop_held(at);
                 self.mode = self.outside(started);
                 if c.noise[section] == Noise::Dropped {
@@ -305,7 +305,7 @@ impl Run {
         }
     }
 
-    /// Tells whether a text that is all that will come begins with a token of a mark that is several.
+    /// Tells whether the rest of the stream begins with a token of a longer mark.
     fn is_torn(&self, c: &Compiled, text: &str) -> bool {
         let probe = marks(c, self.mode).probe(text, |place| self.is_at(place, ""));
         matches!(probe, Probe::Begun)
@@ -313,8 +313,8 @@ impl Run {
             && TOKENS.iter().any(|token| text.starts_with(token))
     }
 
-    /// Tells whether a mark of a block, or the head of a call, has begun and goes on with these bytes of a
-    /// character.
+    /// Tells whether a mark of a block, or the header of a call, has begun and continues with these bytes of
+    /// a character.
     fn awaits(&self, c: &Compiled, half: &[u8]) -> bool {
         if half.is_empty() {
             return false;
@@ -333,15 +333,15 @@ impl Run {
         }
     }
 
-    /// Ends a block whose end was cut off: half a close marker is what a limit on tokens leaves of it,
-    /// and blanks after a call are the block's.
+    /// Ends a block whose end was cut off: a token limit leaves half a close marker, and blanks after a call
+    /// belong to the block.
     fn finish_block(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
         match self.mode {
             Mode::Closing(calls) => {
                 let (half, block) = (self.partial.text.len(), calls.is_block());
                 let torn = half > 1 || (half > 0 && block);
                 if torn {
-                    // Half a close marker is owed to a limit on tokens; anything else began another call.
+                    // Half a close marker results from a token limit; anything else began another call.
                     let tight: String = self.partial.text.split_whitespace().collect();
                     if !calls.close.iter().any(|close| close.starts_with(&tight)) {
                         let start = self.partial.start;
@@ -359,7 +359,7 @@ impl Run {
                 if c.noise[section] != Noise::Text || started =>
             {
                 let half = std::mem::take(&mut self.partial.text);
-                // Behind text it is more of that, unless nobody types it.
+                // After text it is more text, unless people do not type it.
                 if !self.stray.range.is_empty() && !TOKENS.iter().any(|mark| half.starts_with(mark))
                 {
                     self.stray.add(&half, self.partial.start);
@@ -375,7 +375,7 @@ impl Run {
         }
     }
 
-    /// Gives text as the mode has it.
+    /// Emits text according to the mode.
     #[inline]
     fn emit(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
         if text.is_empty() {
@@ -393,8 +393,8 @@ impl Run {
         sink.event(Event::Text(text), range);
     }
 
-    /// Gives text that holds no mark, or takes it as what stands between calls; returns how much was
-    /// used, which is less if the mode has changed.
+    /// Emits text without marks, or treats it as what is between calls; returns how much was used, which is
+    /// less if the mode has changed.
     #[inline]
     fn plain(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
         let Mode::Section { at: section, started } = self.mode else {
@@ -415,7 +415,7 @@ impl Run {
             if self.wrong == Wrong::Nothing {
                 self.wrong = Wrong::Unsaid;
             }
-            // Blanks before the next mark are the block's again.
+            // Blanks before the next mark belong to the block again.
             let end = text.trim_end().len().max(blank);
             self.emit(&text[blank..end], at + blank as u64, sink);
             self.hold(&text[end..], at + end as u64);
@@ -426,14 +426,14 @@ impl Run {
         blank
     }
 
-    /// Takes text in a block where none belongs; returns how much was used.
+    /// Reads misplaced text in a block; returns how much was used.
     #[cold]
     fn stray(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
-        // What is wrong here has been said.
+        // This was already reported.
         if self.reported {
             return text.len();
         }
-        // What is too long to be held is so with the same character, however much has come at once.
+        // Overlong text fails at the same character, whatever the chunking.
         let room = HELD_BYTES_MAX + 1 - self.stray.text.len().min(HELD_BYTES_MAX);
         let text = &text[..text.ceil_char_boundary(room.min(text.len()))];
         self.stray.add(text, at);
@@ -449,7 +449,7 @@ impl Run {
         text.len()
     }
 
-    /// Says that there was text in a block; shows it if no call came.
+    /// Reports that there was text in a block; shows it if no call came.
     fn settle(&mut self, shown: bool, sink: &mut dyn Sink) {
         if !self.stray.text.is_empty() || !self.stray.range.is_empty() {
             self.settle_stray(shown, sink);
@@ -475,12 +475,12 @@ impl Run {
         sink.event(Event::Error { kind: ErrorKind::UnexpectedData, detail }, range);
     }
 
-    /// Returns what is around a block: reasoning goes on if there was no call to end it.
+    /// Returns the mode around a block: reasoning continues if there was no call to end it.
     fn outside(&self, started: bool) -> Mode {
         if self.from_reasoning && !started { Mode::Reasoning } else { Mode::Text }
     }
 
-    /// Gives text in whatever mode, all of it.
+    /// Emits all of a text in any mode.
     fn flush(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) {
         let used = self.plain(c, text, at, sink);
         if used < text.len() {
@@ -488,19 +488,19 @@ impl Run {
         }
     }
 
-    /// Drops what is held back; returns where that was.
+    /// Drops what is held back; returns its range.
     fn drop_held(&mut self, at: u64) -> Range<u64> {
         let start = if self.held.text.is_empty() { at } else { self.held.start };
         self.held.text.clear();
         start..at
     }
 
-    /// Gives what is held back as text.
+    /// Emits what is held back as text.
     fn give_back(&mut self, c: &Compiled, mode: Mode, loud: bool, at: u64, sink: &mut dyn Sink) {
         let text = std::mem::take(&mut self.held.text);
         let limit = std::mem::take(&mut self.held.limit);
         self.mode = mode;
-        // The call may have failed inside of such a token, of which the rest is still to come.
+        // The call may have failed inside such a token, whose rest is still to come.
         let begins = |at: &usize| c.hidden.iter().any(|token| token.starts_with(&text[*at..]));
         let starts = text.char_indices().map(|(at, _)| at).skip(1);
         let longest = c.hidden.iter().map(|token| token.len()).max().unwrap_or_default();
@@ -525,7 +525,7 @@ impl Run {
         }
     }
 
-    /// Gives text that was held for a call, of which tokens are no text.
+    /// Emits text that was held for a call, without tokens.
     fn emit_without_tokens(&mut self, c: &Compiled, text: &str, start: u64, sink: &mut dyn Sink) {
         let (mut from, mut pos) = (0, 0);
         while let Some(found) = text[pos..].find(['<', '[', ']']) {
@@ -542,7 +542,7 @@ impl Run {
         self.emit(&text[from..], start + from as u64, sink);
     }
 
-    /// Tells whether a mark after `before` stands where it counts.
+    /// Tells whether a mark after `before` is in a place where it counts.
     fn is_at(&self, place: Place, before: &str) -> bool {
         match place {
             Place::Anywhere => true,
@@ -568,7 +568,7 @@ impl Run {
                 continue;
             }
             if start > 0 {
-                // The text before the mark may change what is alive.
+                // The text before the mark may change which marks are active.
                 return self.plain(c, &text[..start], at, sink);
             }
             match probe {
@@ -586,13 +586,13 @@ impl Run {
         self.plain(c, text, at, sink)
     }
 
-    /// Reads on behind what may still become a mark.
+    /// Reads on after a possible prefix of a mark.
     fn scan_partial(&mut self, c: &Compiled, text: &str, sink: &mut dyn Sink) -> usize {
         let marks = marks(c, self.mode);
         if let (Mode::Text | Mode::Reasoning, 1) = (self.mode, self.partial.text.len())
             && !marks.can_go_on(text.as_bytes())
         {
-            // It was no mark, as most are that are a byte so far.
+            // It was not a mark, which is common after a single byte.
             let first = std::mem::take(&mut self.partial.text);
             self.emit(&first, self.partial.start, sink);
             self.partial.text = first;
@@ -605,10 +605,10 @@ impl Run {
         if let Probe::Begun = probe {
             return next;
         }
-        // A mark is short: what is held of one fits here, and keeps its place for the next.
+        // Marks are short: the held prefix fits here, and keeps its buffer for the next one.
         let (mut copy, len) = ([0; MARK_BYTES_MAX], self.partial.text.len());
         copy[..len].copy_from_slice(self.partial.text.as_bytes());
-        // It was text before, all of it.
+        // It was valid text before.
         let held = str::from_utf8(&copy[..len]).unwrap_or_default();
         self.partial.text.clear();
         let start = self.partial.start;
@@ -627,7 +627,7 @@ impl Run {
                 used
             }
         };
-        // What is left may begin another mark. It is shorter than before, so this ends.
+        // The rest may begin another mark. It is shorter than before, so this terminates.
         let read = self.read(c, &held[used..], start + used as u64, sink);
         if let Some((_, _, since, _)) = &mut self.switched {
             since.push_str(&held[used + read..]);
@@ -635,7 +635,7 @@ impl Run {
         next
     }
 
-    /// Does what a mark says.
+    /// Performs the effect of a mark.
     fn apply(&mut self, c: &Compiled, mark: Mark, text: &str, at: u64, sink: &mut dyn Sink) {
         self.reported = false;
         if let Mode::Section { started: true, .. } = self.mode {
@@ -696,7 +696,7 @@ impl Run {
                 self.emit(text, at, sink);
             }
             Effect::Calls(calls) => {
-                // Blanks that do not belong into the mark stand in what the body is to read.
+                // Blanks that are not part of the mark belong to the body.
                 let kept = &mark.text[mark.text.len() - calls.keep..];
                 let marker = match kept.trim_end_matches('=') {
                     "" => text.len(),
@@ -704,7 +704,7 @@ impl Run {
                 };
                 let back = match self.mode {
                     Mode::Section { at: section, started: false } => {
-                        // A header has said what follows, and means nothing more.
+                        // A header has served its purpose.
                         if c.noise[section] == Noise::Header {
                             self.stray = Stray::default();
                         }
@@ -735,7 +735,7 @@ impl Run {
         }
     }
 
-    /// Leaves a block in which something else begins; without a call it was none.
+    /// Leaves a block in which something else begins; without a call it was not a block.
     fn leave_section(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
         if let Mode::Section { at: section, started } = self.mode
             && c.noise[section] == Noise::Text
@@ -750,7 +750,7 @@ impl Run {
         let _room = self.held.push(text, at);
     }
 
-    /// Begins to read calls; what is held up to now is their marker.
+    /// Starts reading calls; what is held so far is their marker.
     fn open(&mut self, c: &Compiled, calls: &'static Calls, back: Mode) {
         self.body = calls.bodies.first().map(|grammar| Active {
             body: grammar.body(c),
@@ -764,7 +764,7 @@ impl Run {
 
     fn push_body(&mut self, c: &Compiled, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
         let Some(active) = &mut self.body else { return 0 };
-        // What may be held ends with the same character however much has come at once.
+        // The limit is reached at the same character, whatever the chunking.
         let room = HELD_BYTES_MAX + 1 - self.held.text.len().min(HELD_BYTES_MAX);
         let text = &text[..text.ceil_char_boundary(room.min(text.len()))];
         let mut out = Out {
@@ -812,7 +812,8 @@ impl Run {
         }
     }
 
-    /// Reads what a body took that was not its own. It holds no doubt any more, so this goes no deeper.
+    /// Parses what a body read although it was not its own. It contains no further doubts, so this does not
+    /// recurse.
     fn read_again(&mut self, c: &Compiled, sink: &mut dyn Sink) {
         if !self.held.again.is_empty() {
             let again = std::mem::take(&mut self.held.again);
@@ -821,7 +822,7 @@ impl Run {
         }
     }
 
-    /// Goes on after calls.
+    /// Continues after calls.
     fn after_body(&mut self, c: &Compiled, back: Mode, closed: bool, sink: &mut dyn Sink) {
         let Some(active) = self.body.take() else { return };
         self.settle(false, sink);
@@ -842,7 +843,7 @@ impl Run {
         };
     }
 
-    /// Tries the next grammar, or goes on as if there had been no marker.
+    /// Tries the next grammar, or continues as if there had been no marker.
     fn fail(&mut self, c: &Compiled, at: u64, sink: &mut dyn Sink) {
         let Some(active) = &mut self.body else { return };
         active.tried += 1;
@@ -857,7 +858,7 @@ impl Run {
         let (calls, back, marker) = (active.calls, active.back, active.marker);
         self.body = None;
         self.settle(!begun, sink);
-        // After a first call the block was one, whatever came next.
+        // After a first call it was a block, whatever followed.
         let mode = match back {
             Mode::Reasoning if !begun => Mode::Reasoning,
             Mode::Section { started: true, .. } => back,
@@ -881,8 +882,8 @@ impl Run {
         self.in_fence = calls.fence && !begun;
     }
 
-    /// Gives a marker of so many bytes as text, and looks through what was held behind it, up to `at`; tells
-    /// whether there was a call.
+    /// Emits a marker of this many bytes as text, and searches what was held after it for documents, up to
+    /// `at`; tells whether there was a call.
     fn read_documents(
         &mut self,
         c: &Compiled,
@@ -894,7 +895,7 @@ impl Run {
         let again = self.held.text.split_off(marker);
         let first = self.next_index;
         self.give_back(c, mode, false, at, sink);
-        // Markers in there are not looked through once more, so this goes no deeper.
+        // Markers in there are not searched again, so this does not recurse.
         self.reading_again = true;
         self.push(c, &again, at - again.len() as u64, sink);
         self.reading_again = false;
@@ -916,7 +917,7 @@ impl Run {
                 let (back, closed) = (active.back, std::mem::take(&mut self.held.closed));
                 self.body = Some(active);
                 self.after_body(c, back, closed, sink);
-                // What is no call in there does not lack its end.
+                // A failed call in there does not lack its end.
                 self.ended = false;
                 self.read_again(c, sink);
                 self.ended = true;
@@ -925,11 +926,11 @@ impl Run {
             let begun = active.first_index != self.next_index;
             self.settle(!begun, sink);
             if begun || self.held.text.is_empty() {
-                // The head of another call, or blanks before it. Of a document nothing is dropped.
+                // The header of another call, or blanks before it. Nothing is dropped from a document.
                 let grammar = active.calls.bodies.get(active.tried);
                 if !self.held.text.is_empty() && !matches!(grammar, Some(Grammar::Document)) {
                     let dropped = self.drop_held(at);
-                    // A list that no marker announces has said it already.
+                    // A list without a marker has already reported it.
                     if !matches!(grammar, Some(Grammar::Python(spec)) if spec.is_silent()) {
                         truncated("the stream ends before the name of a call", dropped, sink);
                     }
@@ -943,9 +944,9 @@ impl Run {
             }
             let announced = matches!(active.back, Mode::Section { .. })
                 || is_announced(&self.held.text[..active.marker]);
-            // The head of a call is no text, unless all that says so is a tag that people write too.
+            // The header of a call is not text, unless it is only a tag that people also write.
             let shown = !active.calls.loud || (active.calls.shows_torn && !announced);
-            // Nothing has been found yet: another grammar may make something of it.
+            // Nothing has been found yet: another grammar may succeed.
             active.tried += 1;
             while !shown
                 && let Some(grammar) = active.calls.bodies.get(active.tried)
@@ -979,7 +980,7 @@ impl Run {
                 truncated("the stream ends inside of a call", dropped, sink);
             }
             if let Mode::Reasoning = self.mode {
-                // Said once is enough.
+                // Reporting it once is enough.
                 self.mode = Mode::Text;
             }
         }
@@ -1050,7 +1051,7 @@ impl Run {
                 Fit::No => {}
             }
         }
-        // Blanks between two calls are no text, also where the first lacks its close marker.
+        // Blanks between two calls are not text, even if the first one lacks its close marker.
         match c.text.probe(partial, |place| place == Place::Anywhere) {
             Probe::Begun => begun = true,
             Probe::Whole(_, Mark { effect: Effect::Calls(_) | Effect::Section(_), .. })
@@ -1069,7 +1070,7 @@ impl Run {
         self.give_back(c, Mode::Text, false, at, sink);
         self.owed = !calls.close.is_empty();
         self.wrong = if self.reported { Wrong::Said } else { Wrong::Unsaid };
-        // The fence goes on, and its end is not a beginning.
+        // The fence continues, and its end does not open another one.
         self.in_fence = calls.fence;
         self.push(c, &again, start, sink);
         len
@@ -1084,12 +1085,12 @@ fn marks(c: &Compiled, mode: Mode) -> &Marks {
     }
 }
 
-/// Says that the stream broke off; the range is what is not shown for that.
+/// Reports that the stream broke off; the range is what is not shown because of that.
 fn truncated(detail: &str, range: Range<u64>, sink: &mut dyn Sink) {
     sink.event(Event::Error { kind: ErrorKind::Truncated, detail }, range);
 }
 
-/// Tells whether a text may be the beginning of calls of a grammar.
+/// Tells whether a text may be the beginning of calls in a grammar.
 fn accepts(grammar: &Grammar, text: &str, c: &Compiled) -> bool {
     let (mut held, mut next_index) = (HeldText::default(), 0);
     let (tools, held, next_index) = (&c.tools, &mut held, &mut next_index);
@@ -1097,14 +1098,14 @@ fn accepts(grammar: &Grammar, text: &str, c: &Compiled) -> bool {
     !matches!(grammar.body(c).push(text, 0, &mut out), Step::Fail(_))
 }
 
-/// Drops every event: for trying out whether a text can be read.
+/// Drops every event, for trying whether a text can be parsed.
 struct Deaf;
 
 impl Sink for Deaf {
     fn event(&mut self, _event: Event<'_>, _range: Range<u64>) {}
 }
 
-/// Tells whether a marker is a token of its own in the vocabulary, which nobody types.
+/// Tells whether a marker is a special token, which people do not type.
 fn is_announced(marker: &str) -> bool {
     let brackets = marker.starts_with('[') && marker.ends_with(']');
     TOKENS.iter().any(|token| marker.starts_with(token)) || brackets

@@ -1,19 +1,18 @@
-//! Text to markers and the text between them, incrementally.
+//! Splits text into markers and the text between them, incrementally.
 //!
-//! What is held back is always the beginning of a marker, so it need not be kept: it is read from
-//! the table again if it turns out to be text.
+//! What is held back is always a prefix of a marker, so it need not be stored: it is taken from the table
+//! again if it turns out to be text.
 
 use std::ops::Range;
 
 use crate::find::find;
 
-/// A token that a dialect writes for a model, and what it stands for.
+/// A token of a dialect, and its meaning.
 pub(crate) type Table<M> = &'static [(&'static str, M)];
 
-/// What text is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a, M> {
-    /// Text without a marker in it; never empty.
+    /// Text without a marker; never empty.
     Text(&'a str),
     /// A marker, and how it is written.
     Marker(M, &'static str),
@@ -21,12 +20,12 @@ pub(crate) enum Piece<'a, M> {
 
 /// Finds the markers of a table.
 ///
-/// The first character of a marker occurs nowhere else in any of them, so that what fails to be a
-/// marker cannot hold the beginning of another.
+/// The first character of a marker occurs nowhere else in any marker, so a failed match cannot contain the
+/// beginning of another.
 #[derive(Clone, Debug)]
 pub(crate) struct Lexer<M: 'static> {
     table: Table<M>,
-    /// The beginning of a marker, as the table writes it.
+    /// A prefix of a marker, as the table writes it.
     held: &'static str,
 }
 
@@ -39,13 +38,13 @@ impl<M: Copy> Lexer<M> {
         Self { table, held: "" }
     }
 
-    /// Tells whether the next text is one piece of text, and may be taken as that without a push.
+    /// Tells whether the next text is plain, and may be used without a push.
     #[inline]
     pub(crate) fn is_text(&self, text: &str) -> bool {
         self.held.is_empty() && !text.is_empty() && find(*b"<", text.as_bytes()).is_none()
     }
 
-    /// Takes the next text, which stands at `at` in the input.
+    /// Reads the next text, which is at `at` in the input.
     pub(crate) fn push(
         &mut self,
         text: &str,
@@ -57,7 +56,7 @@ impl<M: Copy> Lexer<M> {
         while let Some(found) = find(*b"<", &text.as_bytes()[look..]) {
             let start = look + found;
             let rest = &text[start..];
-            // Most of what begins like a marker is none, and shows it at once.
+            // Most candidates are not markers, which the second byte shows.
             let second = rest.as_bytes().get(1);
             let fits = |word: &str| second.is_none() || word.as_bytes().get(1) == second;
             if !self.table.iter().any(|(word, _)| fits(word)) {
@@ -97,7 +96,7 @@ impl<M: Copy> Lexer<M> {
         std::mem::take(&mut self.held)
     }
 
-    /// Continues what was held back; returns where to go on.
+    /// Continues a held prefix; returns where to continue.
     fn go_on(
         &mut self,
         text: &str,
@@ -120,7 +119,7 @@ impl<M: Copy> Lexer<M> {
                 }
                 Some((word, _)) => self.held = &word[..has],
                 None => {
-                    // The pieces of a marker that came earlier than this text were no marker.
+                    // The prefix of earlier pushes was not a marker.
                     give(Piece::Text(self.held), start..start + had as u64);
                     self.held = "";
                     return used;
@@ -145,7 +144,7 @@ mod tests {
         ("<｜é", 'é'),
     ];
 
-    /// Reads the pieces back into one string, markers as `[x]`, and checks that nothing is missing.
+    /// Joins the pieces into one string, markers as `[x]`, and checks that nothing is missing.
     fn read(text: &str, cut: usize) -> String {
         let mut lexer = Lexer::new(TABLE);
         let (mut read, mut end, mut from) = (String::new(), 0, 0);

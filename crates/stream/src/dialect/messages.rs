@@ -1,4 +1,4 @@
-//! Messages with a header: who speaks, to whom, on which channel.
+//! Parses messages with a header: role, recipient and channel.
 //!
 //! ```text
 //!  Header ──message──▶ Content ──end, call──▶ Header (a start should come)
@@ -6,10 +6,9 @@
 //!    └───── start, channel ─┘
 //! ```
 //!
-//! One machine reads markers and the text between them; where they come from, text or token ids, is
-//! not its business. What a recipient means is the matter of a [`Flavor`]. A header is read word by
-//! word, so that it may be endless without being kept. What does not belong to a header is reported
-//! and not shown: it is never meant for a reader.
+//! One machine reads markers and the text between them, whether they come from text or from token ids. A
+//! [`Flavor`] decides what a recipient means. A header is read word by word, so that it may be endless without
+//! being stored. Unexpected parts of a header are reported and not shown: they are never meant for readers.
 
 use std::ops::Range;
 
@@ -23,22 +22,20 @@ pub(crate) enum Marker {
     Channel,
     Constrain,
     Message,
-    /// Ends a message.
     End,
-    /// Ends a message that calls.
+    /// Ends a message that is a call.
     Call,
     /// Ends a message and the turn.
     Return,
-    /// Ends the text.
     EndOfText,
 }
 
-/// Whether a marker can be something else.
+/// Whether a marker is unambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// It was read from text, where a model may also quote it.
+    /// It was found in text, where a model may also quote it.
     Text,
-    /// It was a token of its own.
+    /// It was a token.
     Token,
 }
 
@@ -50,7 +47,7 @@ pub(crate) enum Route {
     Commentary,
     /// To the flavor.
     Call,
-    /// Nowhere: somebody else's words that a model made up.
+    /// Nowhere: a message of another role that the model made up.
     Drop,
 }
 
@@ -59,11 +56,11 @@ pub(crate) enum Route {
 pub(crate) enum Close {
     /// By a marker.
     Marker,
-    /// With the stream; a beginning of a marker was the last that came.
+    /// With the stream, after this prefix of a marker.
     Stream(&'static str),
 }
 
-/// What a dialect makes of recipients.
+/// How a dialect handles recipients.
 pub(crate) trait Flavor {
     /// Decides where a message goes; the header says that the assistant speaks.
     fn route(&self, header: &Header) -> Route;
@@ -71,17 +68,16 @@ pub(crate) trait Flavor {
     /// Begins a call; `range` is its header.
     fn open(&mut self, header: &Header, range: Range<u64>, sink: &mut dyn Sink);
 
-    /// Tells whether a marker that was read from text is a quotation here.
+    /// Tells whether a marker found in text is a quotation here.
     fn quotes(&self) -> bool;
 
     /// Takes content of a call.
     fn push(&mut self, text: &str, range: Range<u64>, sink: &mut dyn Sink);
 
-    /// Ends a call.
     fn close(&mut self, how: Close, range: Range<u64>, sink: &mut dyn Sink);
 }
 
-/// Reads messages.
+/// Parses messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine<F> {
     state: State,
@@ -100,12 +96,12 @@ enum State {
     Bare,
     Header,
     Content(Route),
-    /// The turn is over; tells whether something came nevertheless.
+    /// The turn is over; tells whether something followed nevertheless.
     Ended(bool),
 }
 
 impl<F: Flavor> Machine<F> {
-    /// The prompt ends with the role, so that a stream begins inside of a header.
+    /// The prompt ends with the role, so a stream begins inside a header.
     pub(crate) fn new(flavor: F) -> Self {
         let header = Header::new(Origin::Prompt, 0);
         Self { state: State::Held, header, held: String::new(), held_start: 0, flavor }
@@ -116,7 +112,7 @@ impl<F: Flavor> Machine<F> {
         Self { state: State::Content(route), ..Self::new(flavor) }
     }
 
-    /// Takes text without markers.
+    /// Reads text without markers.
     pub(crate) fn text(&mut self, text: &str, range: Range<u64>, sink: &mut dyn Sink) {
         match self.state {
             State::Held => {
@@ -144,7 +140,7 @@ impl<F: Flavor> Machine<F> {
         }
     }
 
-    /// Takes a marker, which is written as `word`.
+    /// Reads a marker, which is written as `word`.
     pub(crate) fn marker(
         &mut self,
         marker: Marker,
@@ -162,7 +158,7 @@ impl<F: Flavor> Machine<F> {
                 if quoted || (of_header && in_call) {
                     return self.text(word, range, sink);
                 }
-                // A header cannot go on inside of a message, and its markers are nothing to read.
+                // A header cannot continue inside a message, and its markers are not content.
                 if of_header {
                     return error(sink, ErrorKind::UnexpectedData, IN_MESSAGE, range);
                 }
@@ -200,7 +196,7 @@ impl<F: Flavor> Machine<F> {
         }
     }
 
-    /// Ends the stream, which is `at` bytes long and ended with the beginning of a marker.
+    /// Ends the stream, which is `at` bytes long and ended with this prefix of a marker.
     pub(crate) fn finish(&mut self, rest: &'static str, at: u64, sink: &mut dyn Sink) {
         let rest_range = at.saturating_sub(rest.len() as u64)..at;
         let state = self.state;
@@ -212,7 +208,7 @@ impl<F: Flavor> Machine<F> {
                 }
                 error(sink, ErrorKind::Truncated, "the stream ended inside of a message", at..at);
             }
-            // Half a header is nothing that anybody should read.
+            // Half a header is not meant for readers.
             State::Held if self.holds_header() || (self.held.is_empty() && !rest.is_empty()) => {
                 error(sink, ErrorKind::Truncated, IN_HEADER, self.held_start..at);
             }
@@ -234,7 +230,7 @@ impl<F: Flavor> Machine<F> {
         self.state = State::Ended(true);
     }
 
-    /// Takes a marker inside of a header, or where a header should begin.
+    /// Reads a marker inside a header, or where a header should begin.
     fn header_marker(&mut self, marker: Marker, range: Range<u64>, sink: &mut dyn Sink) {
         self.header.end_word();
         let header = &mut self.header;
@@ -248,7 +244,7 @@ impl<F: Flavor> Machine<F> {
             if !opens {
                 return self.next(marker, range);
             }
-            // The start is missing, as an end may be. A message without any header is another thing.
+            // The start is missing, as an end may be. A message without any header is different.
             header.is_bad = marker != Marker::Channel && header.words == 0;
             header.origin = Origin::Prompt;
         }
@@ -276,7 +272,7 @@ impl<F: Flavor> Machine<F> {
                 } else {
                     header.is_bad = true;
                     header.complain(so_far.clone(), sink);
-                    // Nobody ends a header with a call who does not mean it.
+                    // A header that ends with a call marker is certainly a call.
                     if marker == Marker::Call && self.flavor.route(header) == Route::Call {
                         self.flavor.open(header, so_far, sink);
                         self.flavor.close(Close::Marker, range.clone(), sink);
@@ -287,7 +283,7 @@ impl<F: Flavor> Machine<F> {
         }
     }
 
-    /// Goes on after a marker that ended what came before it.
+    /// Continues after a marker that ended what came before it.
     fn next(&mut self, marker: Marker, range: Range<u64>) {
         self.state = match marker {
             Marker::Return | Marker::EndOfText => State::Ended(false),
@@ -307,21 +303,21 @@ impl<F: Flavor> Machine<F> {
         };
     }
 
-    /// Tells whether what stands before the first marker is the beginning of a header.
+    /// Tells whether the text before the first marker is the beginning of a header.
     fn holds_header(&mut self) -> bool {
         self.header.text(&self.held);
         self.header.end_word();
         self.held.trim_start().starts_with("to=") && !self.header.is_bad && !self.header.is_long
     }
 
-    /// Shows what stood before the first marker: an answer of a server that leaves headers out.
+    /// Shows the text before the first marker: an answer of a server that omits headers.
     fn give_back(&mut self, sink: &mut dyn Sink) {
         if self.held.is_empty() {
             return;
         }
         let start = self.held_start;
         sink.event(Event::Text(&self.held), start..start + self.held.len() as u64);
-        // So many blanks are no answer either; and what comes with them depends on the cut.
+        // So many blanks are not an answer either; and what comes with them depends on the chunking.
         if self.held.len() > HEADER_BYTES_MAX || !self.held.trim_start().is_empty() {
             error(sink, ErrorKind::MalformedHeader, NO_HEADER, start..start);
         }
@@ -334,22 +330,22 @@ impl<F: Flavor> Machine<F> {
     }
 }
 
-/// What a header says.
+/// A parsed header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Header {
     origin: Origin,
     start: u64,
     segment: Segment,
-    /// The word that is being read.
+    /// The current word.
     word: String,
     word_is_long: bool,
     words: usize,
     role: Role,
-    /// `to=` came, and what it names did not yet.
+    /// `to=` was read, but not yet its value.
     awaits_recipient: bool,
     is_bad: bool,
     is_long: bool,
-    /// Whom the message is for, if that is said; else empty.
+    /// The recipient, or empty.
     pub(crate) recipient: String,
     pub(crate) channel: Channel,
     pub(crate) content_type: ContentType,
@@ -378,7 +374,6 @@ enum Segment {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Role {
-    /// None was named.
     #[default]
     None,
     Assistant,
@@ -387,19 +382,16 @@ enum Role {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Channel {
-    /// None was named.
     #[default]
     None,
     Analysis,
     Commentary,
     Final,
-    /// One that nobody knows.
     Other,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ContentType {
-    /// None was named.
     #[default]
     None,
     Json,
@@ -412,7 +404,7 @@ impl Header {
         Self { origin, start, role, ..Self::default() }
     }
 
-    /// Begins another header and keeps the memory.
+    /// Starts another header and keeps the buffers.
     fn reset(&mut self, origin: Origin, start: u64) {
         let (mut word, mut recipient) =
             (std::mem::take(&mut self.word), std::mem::take(&mut self.recipient));
@@ -421,7 +413,7 @@ impl Header {
         *self = Self { word, recipient, ..Self::new(origin, start) };
     }
 
-    /// Takes text of the header.
+    /// Reads text of the header.
     fn text(&mut self, mut text: &str) {
         loop {
             let end = text.find(char::is_whitespace).unwrap_or(text.len());
@@ -461,11 +453,10 @@ impl Header {
             self.is_bad = true;
         }
         self.segment = Segment::Channel;
-        // Of two channels the later one stands next to the content; a recipient is kept.
+        // Of two channels, the later one is next to the content; the recipient is kept.
         self.channel = Channel::None;
     }
 
-    /// Reads one word.
     fn read(&mut self, word: &str) {
         if self.awaits_recipient {
             self.awaits_recipient = false;
@@ -490,7 +481,7 @@ impl Header {
                 self.is_bad = true;
                 self.name_recipient(word);
             }
-            // A recipient may be followed by any type; without one only what is known to be a type.
+            // Any type may follow a recipient; without one only known types.
             _ if self.content_type == ContentType::None
                 && (!self.recipient.is_empty() || TYPES.contains(&word)) =>
             {
@@ -512,7 +503,7 @@ impl Header {
                     self.read(rest);
                 }
             }
-            // The role was left out.
+            // The role was omitted.
             None if word.starts_with("to=") => {
                 self.is_bad = true;
                 self.read(word);
@@ -534,7 +525,7 @@ impl Header {
             return;
         };
         self.channel = channel;
-        // Models run words together, and go on where a name should end.
+        // Models run words together, and continue where a name should end.
         if !rest.is_empty() {
             self.is_bad = true;
             if rest.starts_with("to=") {
@@ -555,7 +546,7 @@ impl Header {
         }
     }
 
-    /// Judges a header that is over.
+    /// Evaluates a finished header.
     fn settle(&mut self) {
         let no_channel = self.segment == Segment::Channel && self.channel == Channel::None;
         if self.role == Role::None {
@@ -595,5 +586,5 @@ const IN_MESSAGE: &str = "a marker of headers inside of a message";
 const BETWEEN: &str = "data between two messages";
 const OTHER_ROLE: &str = "a message in the name of somebody else";
 
-/// The most text before the first marker that may still be a header.
+/// Longest text before the first marker that may still be a header.
 pub(crate) const HEADER_BYTES_MAX: usize = NAME_BYTES_MAX;

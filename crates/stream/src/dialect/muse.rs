@@ -4,9 +4,9 @@
 //! <|start|>assistant to=R<|message|>…<|eom|>
 //! ```
 //!
-//! `self` is reasoning, the user gets text, and a message to a tool holds calls, which are read as the
-//! text of another dialect. Calls that are quoted in a message to the user are text, and markers inside
-//! of a value of a call are part of it.
+//! A message to `self` is reasoning, one to the user is text, and one to a tool contains calls, which are parsed
+//! as text of another dialect. Calls quoted in a message to the user are text, and markers inside a value of a
+//! call are part of it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::dialect::messages::{Close, Flavor, Header, Machine, Marker, Route, So
 use crate::dialect::spec::Compiled;
 use crate::event::Sink;
 
-/// Reads Muse.
+/// Parses Muse.
 pub(crate) struct Muse {
     lexer: Lexer<Marker>,
     machine: Machine<Calls>,
 }
 
 impl Muse {
-    /// Reads what follows the prompt's `<|start|>assistant`; `calls` says how calls are written.
+    /// Parses what follows the prompt's `<|start|>assistant`; `calls` is the format of calls.
     pub(crate) fn new(calls: Arc<Compiled>) -> Self {
         Self { lexer: Lexer::new(MARKERS), machine: Machine::new(Calls::new(calls)) }
     }
 
-    /// Reads what follows a prompt that has already opened the reasoning.
+    /// Parses what follows a prompt that has already opened the reasoning.
     pub(crate) fn in_reasoning(calls: Arc<Compiled>) -> Self {
         let machine = Machine::inside(Calls::new(calls), Route::Reasoning);
         Self { lexer: Lexer::new(MARKERS), machine }
@@ -57,7 +57,7 @@ impl Engine for Muse {
 /// The messages to tools.
 struct Calls {
     compiled: Arc<Compiled>,
-    /// Reads the message at hand.
+    /// Parses the current message.
     machine: Option<machine::Machine>,
     next_index: u32,
 }
@@ -94,7 +94,7 @@ impl Flavor for Calls {
 
     fn close(&mut self, how: Close, range: Range<u64>, sink: &mut dyn Sink) {
         let Some(mut machine) = self.machine.take() else { return };
-        // After whole calls, half a marker is what was left of the end of the message.
+        // After complete calls, half a marker is the rest of the end of the message.
         if let Close::Stream(rest) = how
             && !machine.is_between_calls()
         {

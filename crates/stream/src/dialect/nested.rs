@@ -1,18 +1,18 @@
-//! Calls whose parameters are elements, nested as deep as the value: `<obj><city>Oslo</city></obj>`.
+//! Calls whose parameters are elements, nested like the value: `<obj><city>Oslo</city></obj>`.
 //!
-//! Every tag carries a prefix that hardly any text has. An element is an array if its children are called
-//! `item`, an object if it has others, and else text; text too if the schema says so.
+//! Every tag has a prefix that hardly any text contains. An element is an array if its children are called
+//! `item`, an object if it has others, and text otherwise, or if the schema says so.
 //!
 //! # Where a text ends
 //!
-//! A text about calls has the prefix. As in other formats (see [`tagged`](super::tagged)) it ends at its own
-//! close tag, if another tag follows that; what is opened inside of it is part of it. Where it may have ended
-//! without its close tag, because another element begins or one around it is closed, everything is held back:
+//! A text about calls may contain the prefix. As in other formats (see [`tagged`](super::tagged)) it ends at its
+//! own close tag, if another tag follows; elements opened inside it are part of it. Where it may have ended
+//! without its close tag, because another element begins or a surrounding one is closed, everything is held back:
 //!
-//! - its own close tag comes: what was held is text;
-//! - the element that began is closed, and then the call or what is around the text: the text ended before it;
-//! - text follows the element that began, or [`DOUBT_BYTES_MAX`] are held: the text goes on;
-//! - the stream ends: the text ended where it may have.
+//! - its own close tag comes: the held text is part of the value;
+//! - the new element is closed, and then the call or what surrounds the text: the text ended before the element;
+//! - text follows the new element, or [`DOUBT_BYTES_MAX`] are held: the text continues;
+//! - the stream ends: the text ended at the doubtful place.
 
 use std::collections::HashSet;
 
@@ -25,38 +25,38 @@ use crate::dialect::{DEPTH_MAX, HELD_BYTES_MAX, NAME_BYTES_MAX};
 use crate::escape::escape;
 use crate::event::ErrorKind;
 
-/// What the elements of a format look like.
+/// The element format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NestedSpec {
-    /// What stands before every tag.
+    /// Precedes every tag.
     pub(crate) prefix: &'static str,
     /// The element that is the call; its attribute `name` names the tool.
     pub(crate) call: &'static str,
-    /// The element around calls, and its whole close tag, which may stand in for the end of a call.
+    /// The element around calls, and its whole close tag, which may replace the end of a call.
     pub(crate) outer: &'static str,
     pub(crate) outer_close: &'static str,
     /// The element that is an item of an array.
     pub(crate) item: &'static str,
 }
 
-/// Reads one call.
+/// Parses one call.
 #[derive(Debug)]
 pub(crate) struct Nested {
     spec: NestedSpec,
     state: State,
-    /// The head of the call, or what may be a tag, with its prefix; after the close tag of a text also what
+    /// The header of the call, or a possible tag with its prefix; after the close tag of a text also what
     /// follows it.
     buffer: String,
-    /// The other buffer, while one is read again.
+    /// The other buffer, while one is parsed again.
     spare: String,
     call: Option<Call>,
-    /// The elements that were opened inside of the text at hand.
+    /// The elements that were opened inside the current text.
     nest: Vec<String>,
     /// What is held back since the text may have ended.
     doubt: Option<Doubt>,
 }
 
-/// The place where a text may have ended, and everything since.
+/// Where a text may have ended, and everything since.
 #[derive(Debug)]
 struct Doubt {
     kind: Suspect,
@@ -69,9 +69,9 @@ struct Doubt {
 enum Suspect {
     /// An element begins.
     Open,
-    /// What is around the text is closed.
+    /// The element around the text is closed.
     Close,
-    /// And so is the block of calls, after which an answer may go on.
+    /// And so is the block of calls, after which an answer may continue.
     Block,
     /// And another call begins.
     Call,
@@ -82,7 +82,7 @@ enum State {
     /// In the tag of the call.
     Head,
     Text,
-    /// In what may be the prefix, of which the buffer has the beginning.
+    /// In a possible prefix, whose beginning is in the buffer.
     Prefix,
     /// After the prefix, in a tag.
     Tag,
@@ -96,13 +96,13 @@ struct Call {
     tool: String,
     /// The open elements, outermost first; the arguments themselves have none.
     open: Vec<Element>,
-    /// The parameters that it has.
+    /// The parameters so far.
     keys: HashSet<String>,
     /// Whether the arguments have begun.
     begun: bool,
-    /// Elements that are open beyond the depth that is kept.
+    /// Open elements beyond the tracked depth.
     beyond: usize,
-    /// Whether something of the arguments is no JSON.
+    /// Whether a part of the arguments is not JSON.
     broken: bool,
     malformed: bool,
 }
@@ -113,13 +113,13 @@ struct Element {
     kind: Kind,
     /// Whether a child has been written.
     has_child: bool,
-    /// Blanks before the first child or the text, of which it is not known what they are.
+    /// Blanks before the first child or the text, whose meaning is not known yet.
     blanks: String,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// Nothing has come that tells.
+    /// Undecided.
     Open(Hint),
     Text(Value),
     Object,
@@ -139,7 +139,7 @@ impl Nested {
         }
     }
 
-    /// Takes one character of the head of the call; tells whether that was the last.
+    /// Reads one character of the call header; returns a step if it was the last.
     fn head(&mut self, next: char, end: u64, out: &mut Out<'_>) -> Option<Step> {
         if next != '>' {
             self.buffer.push(next);
@@ -173,7 +173,7 @@ impl Nested {
         None
     }
 
-    /// Takes text, or a tag that is text unless that is in doubt; tells what has ended by then.
+    /// Reads text, or a tag that is text unless in doubt; returns what ended.
     fn data(&mut self, text: &str, at: u64, is_tag: bool, out: &mut Out<'_>) -> Option<Ended> {
         let call = self.call.as_mut()?;
         let Some(doubt) = &mut self.doubt else {
@@ -192,18 +192,18 @@ impl Nested {
         None
     }
 
-    /// The text went on: gives what was held back of it.
+    /// The text continued: emits what was held back of it.
     fn dismiss(&mut self, out: &mut Out<'_>) {
         if let (Some(doubt), Some(call)) = (self.doubt.take(), &mut self.call) {
             call.text(&doubt.hold, doubt.start, out);
         }
     }
 
-    /// The text ended where that was in doubt: reads again what was held back.
+    /// The text ended where that was in doubt: parses again what was held back.
     fn believe(&mut self, out: &mut Out<'_>) -> Option<Ended> {
         let Doubt { kind, hold, start } = self.doubt.take()?;
         self.nest.clear();
-        // What has been doubted once is not doubted again, or it would be read without end.
+        // Input that has been in doubt once is not doubted again, which guarantees termination.
         out.held.settled = start + hold.len() as u64;
         if let Some(call) = &mut self.call {
             if kind == Suspect::Open {
@@ -218,7 +218,7 @@ impl Nested {
         ended
     }
 
-    /// Takes the tag in the buffer, which ends at `end`; tells what it ends.
+    /// Handles the tag in the buffer, which ends at `end`; returns what it ends.
     fn tag(&mut self, end: u64, out: &mut Out<'_>) -> Option<Ended> {
         let start = end - self.buffer.len() as u64;
         let tag = self.buffer[self.spec.prefix.len() + 1..self.buffer.len() - 1].trim();
@@ -238,7 +238,7 @@ impl Nested {
         let word = name.split_whitespace().next().unwrap_or_default();
         if [self.spec.call, self.spec.outer].contains(&word) {
             if !closes {
-                // The next call begins, and this one ends, although it did not say so.
+                // The next call begins, so this one ends without its close tag.
                 out.held.again(&self.buffer, start);
             }
             self.buffer.clear();
@@ -268,7 +268,7 @@ impl Nested {
         if name == self.spec.call { Ended::Call } else { Ended::Block }
     }
 
-    /// Takes a tag that stands in a text and is not its own close tag.
+    /// Handles a tag inside a text other than its own close tag.
     fn tag_in_text(
         &mut self,
         name: &str,
@@ -285,7 +285,7 @@ impl Nested {
         if closes && let Some(at) = self.nest.iter().rposition(|open| open == name) {
             self.nest.truncate(at);
         } else if let Some(doubt) = &mut self.doubt {
-            // The element that began was one: what is around the text ends behind it.
+            // The new element was real: what surrounds the text ends after it.
             if around && doubt.kind == Suspect::Open && self.nest.is_empty() {
                 doubt.hold.push_str(&buffer);
                 return self.believe(out);
@@ -321,14 +321,14 @@ impl Nested {
         ended
     }
 
-    /// Remembers what was opened in a text; whoever opens more than a few means none of them.
+    /// Tracks what was opened in a text; more than a few are not meant as elements.
     fn open(&mut self, name: &str) {
         if self.nest.len() < NEST_MAX {
             self.nest.push(name.to_owned());
         }
     }
 
-    /// Takes text up to where the call ends; returns how much that was, and what ended.
+    /// Reads text up to the end of the call; returns how much that was, and what ended.
     fn read(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> (usize, Option<Ended>) {
         let mut pos = 0;
         while pos < text.len() {
@@ -364,7 +364,7 @@ impl Nested {
                     }
                     continue;
                 }
-                // A tag follows its prefix directly, and has none in it.
+                // A tag directly follows its prefix, and does not contain one.
                 State::Tag => {
                     let first = self.buffer.len() == self.spec.prefix.len() + len;
                     first == (next == '<') && self.buffer.len() <= NAME_BYTES_MAX
@@ -388,7 +388,7 @@ impl Nested {
         (pos, None)
     }
 
-    /// A text has ended at its close tag: another tag begins, of which the prefix has come.
+    /// A text has ended at its close tag: another tag begins, whose prefix has arrived.
     fn closed(&mut self, tag: usize, end: u64, out: &mut Out<'_>) {
         self.dismiss(out);
         self.nest.clear();
@@ -401,7 +401,7 @@ impl Nested {
         self.state = State::Tag;
     }
 
-    /// Gives what looked like a tag, or the end of a text, and was none. It ends at `end`.
+    /// Emits what looked like a tag, or the end of a text, but was not. It ends at `end`.
     fn release(&mut self, end: u64, out: &mut Out<'_>) -> Option<Ended> {
         let buffer = self.take_buffer();
         let start = end - buffer.len() as u64;
@@ -416,7 +416,7 @@ impl Nested {
         match ended {
             Some(_) => out.held.again(&buffer[known..], rest),
             None => {
-                // The rest is shorter. What ends in it has been held before, and is given back.
+                // The rest is shorter. What ends in it was held before, and is returned.
                 let (used, ended) = self.read(&buffer[known..], rest, out);
                 if ended.is_some() {
                     out.held.again(&buffer[known + used..], rest + used as u64);
@@ -428,27 +428,26 @@ impl Nested {
         ended
     }
 
-    /// Takes the buffer to read it again; another takes its place.
+    /// Takes the buffer to parse it again; another one replaces it.
     fn take_buffer(&mut self) -> String {
         let spare = std::mem::take(&mut self.spare);
         std::mem::replace(&mut self.buffer, spare)
     }
 
-    /// Keeps a buffer that was read again, so that none has to be made the next time.
+    /// Keeps a buffer that was parsed again, to save an allocation the next time.
     fn put_back(&mut self, mut buffer: String) {
         buffer.clear();
         self.spare = buffer;
     }
 }
 
-/// What a tag ends.
 enum Ended {
     Call,
     Block,
 }
 
 impl Ended {
-    /// Says so, after this many bytes.
+    /// Converts it to a step, after this many bytes.
     fn step(self, used: usize) -> Step {
         match self {
             Self::Call => Step::Done(used),
@@ -471,7 +470,7 @@ impl Call {
         out.tools.hint(&self.tool, path.map(|part| if part == item { "" } else { part }))
     }
 
-    /// Tells whether the innermost element is text, as it has some or as its schema says.
+    /// Tells whether the innermost element is text, by its content or its schema.
     fn in_text(&self) -> bool {
         let kind = self.open.last().map(|element| &element.kind);
         matches!(kind, Some(Kind::Text(_) | Kind::Open(Hint::Text | Hint::TextOrNull)))
@@ -481,8 +480,8 @@ impl Call {
         self.open.last().is_some_and(|element| element.tag == tag)
     }
 
-    /// Tells whether what begins an element inside of a text may begin one beside it: as far as that is
-    /// known, the tool has it, and the call does not yet.
+    /// Tells whether a tag inside a text may begin a sibling element: as far as known, the tool has it, and
+    /// the call does not have it yet.
     fn may_have(&self, tag: &str, item: &str, out: &Out<'_>) -> bool {
         match self.open.len() {
             1 => !self.keys.contains(tag) && out.tools.declares(&self.tool, tag) != Some(false),
@@ -555,7 +554,6 @@ impl Call {
         }
     }
 
-    /// Closes the innermost element.
     fn close(&mut self, at: u64, out: &mut Out<'_>) {
         let Some(element) = self.open.pop() else { return };
         let index = self.index;
@@ -576,7 +574,7 @@ impl Call {
     fn text(&mut self, text: &str, at: u64, out: &mut Out<'_>) {
         let first = text.len() - text.trim_start().len();
         let blank = first == text.len();
-        // However much comes at once, it is the same character that does not belong here.
+        // Whatever the chunking, it is the same character that is misplaced.
         let (first, end) = (at + first as u64, at + text.len() as u64);
         if self.beyond > 0 {
             return;
@@ -639,7 +637,7 @@ impl Body for Nested {
         }
         let mut closed = false;
         if let State::Closed(_) = self.state {
-            // Its own close tag is the last thing that came.
+            // Its own close tag is the last input.
             self.dismiss(out);
             let start = at - self.buffer.len() as u64;
             if let Some(call) = &mut self.call {
@@ -647,7 +645,7 @@ impl Body for Nested {
             }
             closed = true;
         } else if self.doubt.is_some() {
-            // The beginning of a tag says nothing more.
+            // The beginning of a tag has no meaning.
             let rest = if self.state == State::Text {
                 String::new()
             } else {
@@ -673,5 +671,5 @@ impl Body for Nested {
     }
 }
 
-/// How many elements are remembered that a text opens.
+/// How many elements opened in a text are tracked.
 const NEST_MAX: usize = 64;

@@ -1,6 +1,6 @@
-//! Plays the machine around a body, so that tests of bodies are tables of inputs and events.
+//! Simulates the machine around a body, so that tests of bodies are tables of inputs and events.
 //!
-//! Markers are found in the whole input; only what a body reads is cut.
+//! Markers are found in the whole input; only the body's input is chunked.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::dialect::body::{Body, HeldText, Out, Step};
 use crate::event::{ErrorKind, Event, Sink};
 use crate::json::Reader;
 
-/// A marker, what ends its block, and the body between them.
+/// A marker, what ends its block, and the body in between.
 pub(crate) struct Block {
     pub(crate) open: &'static str,
     pub(crate) close: &'static str,
@@ -93,7 +93,7 @@ fn text(sink: &mut Checked, input: &str, range: Range<usize>) {
     sink.event(Event::Text(&input[range.clone()]), range.start as u64..range.end as u64);
 }
 
-/// Checks that ranges lie in the input and go forward.
+/// Checks that ranges are inside the input and ascending.
 #[derive(Default)]
 struct Checked {
     collector: Collector,
@@ -119,7 +119,7 @@ impl Sink for Checked {
     }
 }
 
-/// Plays an input whole, in pieces of some sizes and cut at `cuts`; all must come to the same.
+/// Plays an input whole, in pieces of several sizes and cut at `cuts`; all must give the same result.
 pub(crate) fn play_all(
     blocks: &[Block],
     tools: &Tools,
@@ -146,7 +146,7 @@ pub(crate) fn play_all(
     whole
 }
 
-/// Where an error was found may depend on what is known at its time.
+/// The position of an error may depend on what is known at the time.
 fn plain(events: &[Canonical]) -> Vec<Canonical> {
     let mut events = events.to_vec();
     for event in &mut events {
@@ -157,7 +157,7 @@ fn plain(events: &[Canonical]) -> Vec<Canonical> {
     events
 }
 
-/// Returns the calls: their names, their arguments, whether they are whole.
+/// Returns the calls: their names, their arguments, whether they are complete.
 pub(crate) fn calls(events: &[Canonical]) -> Vec<(String, String, bool)> {
     let mut calls: Vec<(String, String, bool)> = Vec::new();
     for event in events {
@@ -173,7 +173,7 @@ pub(crate) fn calls(events: &[Canonical]) -> Vec<(String, String, bool)> {
     calls
 }
 
-/// Writes events on a line: text in `⟨⟩`, calls with `;` or `…` at their end, errors last.
+/// Formats events on a line: text in `⟨⟩`, calls with `;` or `…` at their end, errors last.
 pub(crate) fn line(events: &[Canonical]) -> String {
     let (mut line, mut errors) = (String::new(), Vec::new());
     for event in events {
@@ -190,7 +190,7 @@ pub(crate) fn line(events: &[Canonical]) -> String {
     line + &errors.concat()
 }
 
-/// Compares with every vector of a file that has no reasoning, which is not a body's.
+/// Checks every vector of a file that has no reasoning, which a body does not handle.
 pub(crate) fn check_vectors(blocks: &[Block], vectors: &str) {
     let vectors: Vec<Value> = serde_json::from_str(vectors).unwrap();
     for vector in vectors {
@@ -232,7 +232,7 @@ pub(crate) fn tools() -> Tools {
     Tools::from_json(&tools).unwrap()
 }
 
-/// Makes arguments: any JSON object.
+/// Generates arguments: any JSON object.
 pub(crate) fn arguments(key: &'static str) -> impl Strategy<Value = Value> {
     let text = prop_oneof![any::<String>(), "[a-z ]{0,9}", "[\"'\\\\\n\r\t,(){}\\[\\]:=#<>|]{0,9}"];
     let leaf = prop_oneof![
@@ -251,12 +251,11 @@ pub(crate) fn arguments(key: &'static str) -> impl Strategy<Value = Value> {
     prop::collection::hash_map("[a-zA-Z_][a-zA-Z0-9_]{0,8}", value, 0..4).prop_map(Value::from_iter)
 }
 
-/// Tells whether something was reported.
 pub(crate) fn has_errors(events: &[Canonical]) -> bool {
     events.iter().any(|event| matches!(event.kind, Kind::Error { .. }))
 }
 
-/// Chooses among the ways to write something, the same for the same seed.
+/// Chooses among the ways to write something, deterministically by seed.
 pub(crate) struct Style(pub(crate) u64);
 
 impl Style {

@@ -1,7 +1,7 @@
-//! Calls as Python writes them: `[search(q="x", limit=3), ping()]`.
+//! Calls in Python syntax: `[search(q="x", limit=3), ping()]`.
 //!
-//! Arguments are literals, which are written as JSON while they come. A call is started at its `(`;
-//! before that nothing is decided and everything is held.
+//! Arguments are literals, which are converted to JSON as they arrive. A call is started at its `(`; before that
+//! nothing is decided and everything is held.
 //!
 //! ```text
 //!  Begin ──name──▶ Name ──"("──▶ Arg ──key "="──▶ Value ──▶ string, token, raw ──▶ After
@@ -10,10 +10,9 @@
 //!    └───────────── ")" ────────────┘        Item, Key ◀── "[", "(", "{" ┘  └── ":" ─┘
 //! ```
 //!
-//! What is no literal is kept as its source text, in a JSON string, and reported. An argument without
-//! a name gets the one that the schema has at its place, or else `arg0`, `arg1`, which is reported.
-//! `(x)` is `x` and `{x}` a list, so the first value after these brackets is held until it is
-//! known what they are.
+//! Anything but a literal is kept as source text in a JSON string, and reported. A positional argument gets its
+//! name from the schema, or otherwise `arg0`, `arg1`, which is reported. `(x)` is `x` and `{x}` a list, so the
+//! first value after these brackets is held until their meaning is known.
 
 use std::mem;
 
@@ -22,32 +21,32 @@ use crate::dialect::literal::{Args, Quoted, char_at, scalar};
 use crate::dialect::{DEPTH_MAX, HELD_BYTES_MAX, NAME_BYTES_MAX};
 use crate::event::{ErrorKind, Sink};
 
-/// Where calls stand, and what may stand around them.
+/// Where calls are, and what may surround them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spec {
-    /// A list whose `[` is the marker itself. Brackets are common in text, so a list that does not
-    /// begin with a name and `(`, without blanks between them, is text.
+    /// A list whose `[` is the marker itself. Brackets are common in text, so a list that does not begin with
+    /// a name and `(`, without blanks in between, is text.
     Bare,
-    /// A list inside of markers, or calls that stand there without a list.
+    /// A list inside markers, or calls there without a list.
     Marked,
-    /// As `Marked`, and a call may be printed or assigned to a variable.
+    /// Like `Marked`, and a call may be printed or assigned to a variable.
     Fence,
-    /// One call `name.call(…)`, as Llama writes those of its built-in tools. The name is what stands
-    /// before `.call`; anything else is code, and none of this grammar's business.
+    /// One call `name.call(…)`, as Llama writes those of its built-in tools. The name precedes `.call`;
+    /// anything else is code, and not handled by this grammar.
     Builtin,
 }
 
 impl Spec {
-    /// Tells whether it is usual that no call follows the marker, so that it is no error.
+    /// Tells whether it is common that no call follows the marker, so that it is not an error.
     pub(crate) fn is_silent(self) -> bool {
         matches!(self, Self::Bare | Self::Builtin)
     }
 }
 
-/// Reads calls that stand behind one marker.
+/// Parses the calls after one marker.
 ///
-/// It is done right after the `]` of a list, and without one before the first byte that cannot begin
-/// another call. Without any call it fails, also if it is well formed.
+/// It is finished right after the `]` of a list, and without a list before the first byte that cannot begin
+/// another call. Without any call it fails, even if the list is well formed.
 #[derive(Debug)]
 pub(crate) struct Python {
     spec: Spec,
@@ -56,19 +55,18 @@ pub(crate) struct Python {
     list: bool,
     /// How many `print(` are open.
     prints: u32,
-    /// A `print(` or an assignment stands since the last call.
+    /// A `print(` or an assignment came since the last call.
     prefixed: bool,
     /// A call was started.
     started: bool,
     /// A bracket between calls was reported.
     stray: bool,
-    /// The name of the call.
     name: String,
-    /// The call that is open.
+    /// The open call.
     call: Option<Call>,
 }
 
-/// What comes before a call.
+/// What precedes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Head {
     Begin,
@@ -93,7 +91,7 @@ impl Python {
         }
     }
 
-    /// Reads from `from` on to the beginning of a call; returns where its arguments begin.
+    /// Reads from `from` to the beginning of a call; returns where its arguments begin.
     fn head(&mut self, text: &str, from: usize, at: u64, out: &mut Out<'_>) -> Result<usize, Step> {
         let room = HELD_BYTES_MAX.saturating_sub(out.held.text.len());
         let hold = |out: &mut Out<'_>, here: usize| {
@@ -135,7 +133,7 @@ impl Python {
                 (Head::Name, _)
                     if self.begins_name(byte) || matches!(byte, b'0'..=b'9' | b'.' | b'-') =>
                 {
-                    // The bytes of a character come together, and are added with its first.
+                    // The bytes of a character arrive together, and are added with its first.
                     if text.is_char_boundary(here) {
                         self.name.push_str(char_at(text, here));
                     }
@@ -165,7 +163,7 @@ impl Python {
                         return Err(Step::Done(here));
                     }
                     hold(out, here);
-                    // A list without its end is forgiven where something else ends the answer.
+                    // A list without its end is accepted if something else ends the answer.
                     let forgiven = over && byte == b'<';
                     return Err(self.fail(!forgiven, at, here, out));
                 }
@@ -175,9 +173,9 @@ impl Python {
         Err(Step::More)
     }
 
-    /// Gives up at `here`: what is held is no call.
+    /// Gives up at `here`: what is held is not a call.
     fn fail(&self, loud: bool, at: u64, here: usize, out: &mut Out<'_>) -> Step {
-        // The machine around says nothing of its own about a silent body, but this one had begun.
+        // The surrounding machine reports nothing about a silent body, but this one had begun.
         if loud && self.started && self.spec.is_silent() {
             out.error(ErrorKind::MalformedCall, NO_CALL, at + here as u64);
         }
@@ -189,7 +187,7 @@ impl Python {
         byte.is_ascii_alphabetic() || byte == b'_' || (byte >= 0x80 && !self.spec.is_silent())
     }
 
-    /// Tells whether what was read is the name of a call, and makes it the name of a tool.
+    /// Tells whether what was read is the name of a call, and sets the name of the tool.
     fn takes_name(&mut self) -> bool {
         if self.spec == Spec::Builtin {
             let Some(name) = self.name.strip_suffix(".call") else { return false };
@@ -238,36 +236,36 @@ impl Body for Python {
             call.args.close(false, at, out);
             out.error(ErrorKind::Truncated, "the stream ended inside of a call", at);
         } else if self.started && self.head == Head::Begin && !self.prefixed {
-            // The end of the list is missing, but the calls are whole.
+            // The end of the list is missing, but the calls are complete.
             out.held.text.clear();
         } else if self.started && self.spec.is_silent() {
-            // Otherwise the machine around says it of what is held.
+            // Otherwise the surrounding machine reports it for what is held.
             out.error(ErrorKind::Truncated, "the stream ended before the name of a call", at);
         }
     }
 }
 
-/// A call that is open.
+/// An open call.
 #[derive(Debug)]
 struct Call {
     args: Args,
     state: State,
-    /// What the value is that is being read.
+    /// The role of the current value.
     role: Role,
     levels: Vec<Level>,
     /// How many levels each of `)`, `]` and `}` would close.
     open: [usize; 3],
-    /// A bracket of which is open what it is; what came after it is held.
+    /// A bracket of undecided meaning; what came after it is held.
     undecided: Option<Bracket>,
-    /// Something stands before the next value on its level.
+    /// Something precedes the next value on its level.
     comma: bool,
     /// How many arguments came without a name.
     positional: usize,
-    /// Text of which is open what it is: a token, or the blanks after an expression.
+    /// Undecided text: a token, or the blanks after an expression.
     token: String,
     /// In a comment, which ends with its line.
     comment: bool,
-    /// An error was reported: one for each call is enough.
+    /// An error was reported: one per call is enough.
     reported: bool,
     limited: bool,
 }
@@ -295,7 +293,7 @@ enum State {
         seen: u8,
     },
     Str(Quoted),
-    /// A string ended; another one may follow and be added to it.
+    /// A string ended; another one may follow and be concatenated.
     StrEnd,
     Raw(Raw),
 }
@@ -304,7 +302,7 @@ enum State {
 enum Role {
     /// An argument, with or without a name.
     Arg,
-    /// What stands after a name or a key.
+    /// What follows a name or a key.
     Value,
     Item,
     Key,
@@ -335,7 +333,7 @@ struct Raw {
     lex: Lex,
 }
 
-/// Where in an expression: brackets count only in code.
+/// The lexical context in an expression: brackets count only in code.
 #[derive(Clone, Copy, Debug)]
 enum Lex {
     Code,
@@ -458,7 +456,7 @@ impl Call {
         (here, false)
     }
 
-    /// Begins a value or a key with its first byte; returns how many bytes that used up.
+    /// Begins a value or a key with its first byte; returns how many bytes were consumed.
     fn value(&mut self, role: Role, byte: u8, to: u64, name: &str, out: &mut Out<'_>) -> usize {
         self.role = role;
         self.token.clear();
@@ -475,13 +473,13 @@ impl Call {
             }
             b'[' | b'(' | b'{' => {
                 self.begin(to - 1, name, out);
-                // The arguments are a level themselves.
+                // The arguments themselves are a level.
                 let depth = 1 + self.levels.len() + usize::from(self.undecided.is_some());
                 if depth < DEPTH_MAX {
                     self.open(byte, to, out);
                     return 1;
                 }
-                // What lies deeper is kept as text: reading on needs no more than a count.
+                // Deeper levels are kept as text: reading on needs only a count.
                 self.limit("a value is nested too deeply", to - 1, out);
                 self.args.put("\"", to - 1, out);
                 self.state = State::Raw(Raw { keep: true, depth: 0, lex: Lex::Code });
@@ -494,7 +492,7 @@ impl Call {
         }
     }
 
-    /// Writes what stands before a value: a comma, the name of an argument that has none.
+    /// Writes what precedes a value: a comma, the name of a positional argument.
     fn begin(&mut self, end: u64, name: &str, out: &mut Out<'_>) {
         if self.role == Role::Arg {
             let place = self.positional;
@@ -523,13 +521,13 @@ impl Call {
         self.args.put("\":", end, out);
     }
 
-    /// A value or a key is whole.
+    /// Marks a value or a key as complete.
     fn whole(&mut self) {
         self.comma = true;
         self.state = if self.role == Role::Key { State::Colon } else { State::After };
     }
 
-    /// Writes `null` for a value that is missing.
+    /// Writes `null` for a missing value.
     fn fill(&mut self, at: u64, out: &mut Out<'_>) {
         let json = match self.state {
             State::Colon => ":null",
@@ -543,7 +541,7 @@ impl Call {
     }
 
     fn open(&mut self, byte: u8, to: u64, out: &mut Out<'_>) {
-        // Only what is no bracket can be a key, and only a bracket in parentheses a tuple.
+        // Only something other than a bracket can be a key, and only a bracket in parentheses a tuple.
         match self.undecided {
             Some(Bracket::Brace) => self.decide(Level::Set, to - 1, out),
             Some(Bracket::Paren) => self.decide(Level::Tuple, to - 1, out),
@@ -569,7 +567,7 @@ impl Call {
         self.open[level.ends().1] += 1;
     }
 
-    /// Says what the bracket is that was open, and writes what was held since.
+    /// Decides what the undecided bracket is, and writes what was held since.
     fn decide(&mut self, level: Level, end: u64, out: &mut Out<'_>) {
         self.undecided = None;
         let held = self.args.take();
@@ -603,7 +601,7 @@ impl Call {
         }
     }
 
-    /// Reads what comes after a value; returns how many bytes that used up.
+    /// Reads what follows a value; returns how many bytes were consumed.
     fn after(&mut self, byte: u8, to: u64, out: &mut Out<'_>) -> usize {
         match (byte, self.undecided) {
             (b':', Some(Bracket::Brace)) => {
@@ -617,7 +615,7 @@ impl Call {
             _ => {}
         }
         if byte != b',' || self.levels.last() == Some(&Level::Group) {
-            // A comma is used up here, so that it does not end what it begins.
+            // A comma is consumed here, so that it does not end what it begins.
             self.skip(to - 1, out);
             return usize::from(byte == b',');
         }
@@ -629,7 +627,7 @@ impl Call {
         1
     }
 
-    /// Closes what a bracket closes; what lies above it is closed with it.
+    /// Closes what a bracket closes, and everything inside.
     fn close(&mut self, byte: u8, to: u64, list: bool, out: &mut Out<'_>) -> Close {
         self.fill(to - 1, out);
         match (self.undecided, byte) {
@@ -676,7 +674,7 @@ impl Call {
         Close::List
     }
 
-    /// Reads what comes after a string; returns how many bytes that used up.
+    /// Reads what follows a string; returns how many bytes were consumed.
     fn string_end(&mut self, byte: u8, from: u64, out: &mut Out<'_>) -> usize {
         match byte {
             b'"' | b'\'' => {
@@ -706,7 +704,7 @@ impl Call {
         0
     }
 
-    /// Reads a character of a token or what ends it; tells whether that used it up.
+    /// Reads a character of a token or what ends it; tells whether it was consumed.
     fn token(
         &mut self,
         byte: u8,
@@ -738,7 +736,7 @@ impl Call {
             b'=' | b':' | b',' | b')' | b']' | b'}' | b'#' | b'(' | b'[' | b'{' => {}
             _ if is_blank(byte) || !self.token.ends_with(|end: char| is_blank_char(end)) => {
                 self.token.push_str(character);
-                // So many blanks are no part of an expression.
+                // So many blanks are not part of an expression.
                 if self.token.len() <= NAME_BYTES_MAX
                     || (is_blank(byte) && self.plain(from, name, out))
                 {
@@ -771,7 +769,7 @@ impl Call {
         is_plain
     }
 
-    /// Begins an expression with what the token holds.
+    /// Begins an expression with the token.
     fn expression(&mut self, end: u64, name: &str, out: &mut Out<'_>) {
         if self.token.len() <= NAME_BYTES_MAX {
             self.malformed("a value is no literal", end, out);
@@ -781,13 +779,13 @@ impl Call {
         let token = mem::take(&mut self.token);
         let text = token.trim_ascii_end();
         self.args.put_text(text, end, out);
-        // Blanks are written when it is known that they are not the last.
+        // Blanks are written once it is known that they are not trailing.
         self.token.push_str(&token[text.len()..]);
         self.spill(end, out);
         self.state = State::Raw(Raw { keep: true, depth: 0, lex: Lex::Code });
     }
 
-    /// Skips an expression where none belongs.
+    /// Skips a misplaced expression.
     fn skip(&mut self, at: u64, out: &mut Out<'_>) {
         self.malformed("something else than a comma follows a value", at, out);
         self.token.clear();
@@ -796,7 +794,7 @@ impl Call {
         self.state = State::Raw(Raw { keep: false, depth: 0, lex });
     }
 
-    /// Reads an expression from `here` to a byte that matters; returns where to go on.
+    /// Reads an expression from `here` to a significant byte; returns where to continue.
     fn raw(&mut self, raw: Raw, text: &str, here: usize, at: u64, out: &mut Out<'_>) -> usize {
         let byte = text.as_bytes()[here];
         let is_key = self.role == Role::Key || self.undecided == Some(Bracket::Brace);
@@ -869,7 +867,7 @@ impl Call {
                 true
             }
         };
-        // A byte inside of a string may be a part of a character.
+        // A byte inside a string may be part of a character.
         let end = text.ceil_char_boundary(end);
         self.state = State::Raw(raw);
         if !raw.keep {
@@ -940,7 +938,7 @@ enum Close {
     /// A level, or nothing at all.
     Level,
     Call,
-    /// The list around the call, which has to see the bracket itself.
+    /// The list around the call, which handles the bracket itself.
     List,
 }
 
@@ -961,7 +959,7 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(inner)
 }
 
-/// Reads the letters before a string: whether they make it a raw one, none if they are no prefix.
+/// Parses a string prefix: whether it makes the string raw; `None` if it is not a prefix.
 fn prefix(letters: &str) -> Option<bool> {
     let known = letters.len() <= 2 && letters.bytes().all(|byte| b"rRbBuUfF".contains(&byte));
     known.then(|| letters.contains(['r', 'R']))

@@ -8,11 +8,11 @@
 //! Final Answer: …
 //! ```
 //!
-//! A label counts at the very beginning of a line, and not after the final answer has begun. A
-//! thought is reasoning up to the next label. An input is one JSON object or array, which may span
-//! lines and begin on the next one, or else the rest of the line without the blanks around it; the
-//! end of the stream ends a line too. An action without an input is a call without arguments. After
-//! an observation nothing counts: the harness writes that, and a model that does makes it up.
+//! A label counts only at the very beginning of a line, and not after the final answer has begun. A thought is
+//! reasoning up to the next label. An input is one JSON object or array, which may span lines and begin on the
+//! next one, or otherwise the trimmed rest of the line; the end of the stream ends a line too. An action without
+//! an input is a call without arguments. Everything after an observation is ignored: the harness writes
+//! observations, and a model that does makes them up.
 
 use std::ops::Range;
 
@@ -20,23 +20,23 @@ use crate::dialect::lexical::{self, Scan};
 use crate::dialect::{Engine, HELD_BYTES_MAX, NAME_BYTES_MAX};
 use crate::event::{ErrorKind, Event, Sink};
 
-/// Reads ReAct.
+/// Parses ReAct.
 #[derive(Clone, Debug)]
 pub(crate) struct React {
     state: State,
     /// Whether a label may begin here, or has begun.
     at_line_start: bool,
-    /// The beginning of a label, as the table writes it.
+    /// The matched prefix of a label, as the table writes it.
     label: &'static str,
-    /// The call that is open, or will be next.
+    /// The index of the open or next call.
     index: u32,
     /// The line of an action, and where its label began.
     name: String,
     name_start: u64,
-    /// Blanks that may turn out not to matter.
+    /// Blanks that may turn out to be insignificant.
     blanks: String,
     blanks_start: u64,
-    /// The blanks before this were too many to hold.
+    /// The preceding blanks were too many to hold.
     blanks_flow: bool,
     scan: lexical::Value,
 }
@@ -55,7 +55,7 @@ enum State {
     Plain,
     AfterJson,
     Answer,
-    /// After an observation; tells whether something came.
+    /// After an observation; tells whether anything came.
     Dropped(bool),
 }
 
@@ -69,12 +69,12 @@ enum Label {
 }
 
 impl React {
-    /// Reads text that may begin with a label.
+    /// Parses text that may begin with a label.
     pub(crate) fn new() -> Self {
         Self::beginning_with(State::Text)
     }
 
-    /// Reads what follows a prompt that ends with `Thought:`.
+    /// Parses what follows a prompt that ends with `Thought:`.
     pub(crate) fn in_reasoning() -> Self {
         Self { at_line_start: false, ..Self::beginning_with(State::Reasoning) }
     }
@@ -105,7 +105,7 @@ impl React {
         }
     }
 
-    /// Reads on in a label; returns how many bytes were its own.
+    /// Reads on in a label; returns how many bytes belong to it.
     fn read_label(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
         let start = at.saturating_sub(self.label.len() as u64);
         for (used, byte) in text.bytes().enumerate() {
@@ -121,7 +121,7 @@ impl React {
                 }
                 Some((word, _)) => self.label = &word[..=had],
                 None => {
-                    // What came of it with earlier texts, or with this one, is content.
+                    // The matched prefix, from earlier pushes or this one, is content.
                     self.at_line_start = false;
                     let held = std::mem::take(&mut self.label);
                     self.all_content(held, start, sink);
@@ -132,7 +132,7 @@ impl React {
         text.len()
     }
 
-    /// Begins what a label says.
+    /// Begins the section of a label.
     fn begin(&mut self, label: Label, word: &'static str, range: Range<u64>, sink: &mut dyn Sink) {
         match self.state {
             State::AfterName if label == Label::Input => return self.state = State::Input(false),
@@ -160,7 +160,7 @@ impl React {
         }
     }
 
-    /// Reads content up to where a label may begin; returns how many bytes that was.
+    /// Reads content up to where a label may begin; returns its length.
     fn content(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
         let range = at..at + text.len() as u64;
         match self.state {
@@ -194,7 +194,7 @@ impl React {
         }
     }
 
-    /// Reads content that has no line in which a label may begin.
+    /// Reads content without a line in which a label may begin.
     fn all_content(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
         let mut used = 0;
         while used < text.len() {
@@ -202,7 +202,7 @@ impl React {
         }
     }
 
-    /// Returns how far text goes until a label may begin, and remembers whether it does there.
+    /// Returns how far text extends until a label may begin, and remembers whether one does there.
     fn seek_label(&mut self, text: &str) -> usize {
         let newlines = memchr::memchr_iter(b'\n', text.as_bytes()).map(|newline| newline + 1);
         let line = newlines.into_iter().find(|line| may_be_label(&text[*line..]));
@@ -226,7 +226,7 @@ impl React {
         let name = self.name.trim();
         if name.is_empty() {
             error(sink, ErrorKind::MalformedCall, "an action without a name", self.name_start);
-            // The newline is text as well, and may have a label after it.
+            // The newline is text as well, and a label may follow it.
             self.give_back(sink);
             return line;
         }
@@ -238,7 +238,7 @@ impl React {
         line + 1
     }
 
-    /// Shows an action that is none.
+    /// Shows an action that is not one.
     fn give_back(&mut self, sink: &mut dyn Sink) {
         let label = "Action:";
         let middle = self.name_start + label.len() as u64;
@@ -251,11 +251,11 @@ impl React {
         self.state = State::Text;
     }
 
-    /// Reads blanks around the parts of a call, and what shows that it is over.
+    /// Reads blanks around the parts of a call, and what ends it.
     fn blank(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
         let line = memchr::memchr(b'\n', text.as_bytes()).unwrap_or(text.len());
         let blank = line - text[..line].trim_start().len();
-        // Blanks between a label and its input never matter.
+        // Blanks between a label and its input are never significant.
         if self.state != State::Input(false) {
             self.hold(&text[..blank], at);
         }
@@ -286,7 +286,7 @@ impl React {
         blank
     }
 
-    /// Ends a call because text follows; blanks before that are part of it.
+    /// Ends a call because text follows; blanks before that are part of the text.
     fn over(&mut self, at: u64, sink: &mut dyn Sink) {
         if self.state != State::AfterJson {
             self.end_call(true, at.saturating_sub(self.blanks.len() as u64), sink);
@@ -305,11 +305,10 @@ impl React {
         self.blanks.push_str(blanks);
     }
 
-    /// Reads a JSON value.
     fn json(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> usize {
         let index = self.index;
         let mut used = 0;
-        // Outside of strings no line of JSON begins like a label, so each line is looked at by itself.
+        // Outside strings no line of JSON begins like a label, so each line is examined separately.
         while used < text.len() {
             let line = memchr::memchr(b'\n', &text.as_bytes()[used..]);
             let next = line.map_or(text.len(), |feed| used + feed + 1);
@@ -357,7 +356,7 @@ impl React {
         newline + 1
     }
 
-    /// Gives blanks that are part of an input after all.
+    /// Emits blanks that are part of an input after all.
     fn release(&mut self, sink: &mut dyn Sink) {
         if !self.blanks.is_empty() {
             let end = self.blanks_start + self.blanks.len() as u64;
@@ -392,7 +391,7 @@ impl Engine for React {
         let label = std::mem::take(&mut self.label);
         let start = at.saturating_sub(label.len() as u64);
         self.at_line_start = false;
-        // Half of the label of an input is half of a call.
+        // Half of an input label is half a call.
         let half = self.state == State::AfterName && label.len() > "Action".len();
         if !half {
             self.all_content(label, start, sink);
@@ -430,7 +429,7 @@ impl Engine for React {
     }
 }
 
-/// Tells whether a line begins with a label, as far as it has come.
+/// Tells whether a line begins with a label, as far as it has arrived.
 fn may_be_label(line: &str) -> bool {
     LABELS.iter().any(|(word, _)| line.starts_with(word) || word.starts_with(line))
 }
@@ -459,7 +458,7 @@ mod tests {
         trial::row(|| Box::new(React::new()), input, want);
     }
 
-    /// Checks what follows an action of the name `f`.
+    /// Checks what follows an action named `f`.
     #[track_caller]
     fn after(input: &str, want: &[&str]) {
         let want: Vec<_> = ["call 0 f"].into_iter().chain(want.iter().copied()).collect();

@@ -1,18 +1,18 @@
-//! What is left of a document when its calls are taken out: JSON again, and the same bytes where it can be.
+//! What remains of a document when its calls are removed: JSON again, with the original bytes where possible.
 //!
-//! A member or an item that is a call goes, with its comma and with the keys of the path that led to it.
-//! What is around it stays, but for objects and arrays that held nothing else and have no key of their
-//! own: those were the call's. Text comes out as soon as it is known to stay, which brackets and keys are
-//! only when something follows them.
+//! A member or item that is a call is removed, with its comma and with the keys of the path that led to it.
+//! What surrounds it stays, except objects and arrays that contained nothing else and have no key of their
+//! own: those belonged to the call. Text is emitted as soon as it is known to stay; for brackets and keys
+//! that is only when something follows them.
 
 use crate::dialect::HELD_BYTES_MAX;
 use crate::document::push_bounded;
 use crate::json;
 
-/// Takes a document token by token, and gives what is left of it.
+/// Reads a document token by token, and emits what remains of it.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
-    /// Whether the document is a message, whose own keys mean nothing once its calls are known.
+    /// Whether the document is a message, whose own keys are dropped once its calls are known.
     message: bool,
     levels: Vec<Level>,
     /// What waits until something follows it.
@@ -22,7 +22,7 @@ pub(crate) struct Rest {
     /// The token whose text comes next.
     token: Option<Token>,
     key: String,
-    /// The level whose member is left out.
+    /// The level whose member is removed.
     left_out: Option<usize>,
     in_number: bool,
 }
@@ -30,15 +30,15 @@ pub(crate) struct Rest {
 #[derive(Debug)]
 struct Level {
     object: bool,
-    /// Whether something of it has been given.
+    /// Whether a part of it has been emitted.
     given: bool,
-    /// Whether something of it was left out.
+    /// Whether a part of it was removed.
     cut: bool,
-    /// Where in `pending` it begins, with what leads to it.
+    /// Where in `pending` it begins, including what leads to it.
     start: usize,
-    /// Where in `pending` the member or the item at hand begins.
+    /// Where in `pending` the current member or item begins.
     member: usize,
-    /// Whether the member at hand leads to a call.
+    /// Whether the current member leads to a call.
     leads: bool,
 }
 
@@ -54,12 +54,11 @@ enum Token {
 }
 
 impl Rest {
-    /// Makes one for a message, of which only what is not its own stays.
+    /// Creates one for a message, of which only foreign keys stay.
     pub(crate) fn of_message() -> Self {
         Self { message: true, ..Self::default() }
     }
 
-    /// Tells whether the document is a message.
     pub(crate) fn is_of_message(&self) -> bool {
         self.message
     }
@@ -105,7 +104,7 @@ impl Rest {
         }
     }
 
-    /// A call stands here, at the end of a path of so many steps.
+    /// Marks a call here, at the end of a path of this many steps.
     pub(crate) fn call(&mut self, steps: usize) {
         self.between.clear();
         let Some(level) = self.levels.last_mut() else { return };
@@ -118,12 +117,12 @@ impl Rest {
         }
     }
 
-    /// The document is no more: what waits comes out, unless it was a call's.
+    /// Ends the document: pending text is emitted, unless it belonged to a call.
     pub(crate) fn finish(&mut self, give: &mut dyn FnMut(&str)) {
         let cut = self.levels.iter().position(|level| !level.given && level.cut);
         match cut {
             Some(at) if !self.stays(&self.levels[..at]) => {
-                // A member beside the call that was not whole is still what the document says.
+                // An incomplete member next to the call is still part of the document.
                 let start = self.levels[at].start;
                 let structure = |c: char| c.is_whitespace() || "{[,".contains(c);
                 let said =
@@ -142,8 +141,8 @@ impl Rest {
         self.levels.clear();
     }
 
-    /// If what waits ends with a brace and a quote, and what follows them is a name rather than what may
-    /// follow a key, takes the two: they begin an object.
+    /// If the pending text ends with a brace and a quote, and a name follows instead of what may follow a
+    /// key, takes the two: they begin an object.
     pub(crate) fn take_object(&mut self, next: &str) -> Option<String> {
         let named = next.starts_with(|c: char| c.is_alphanumeric() || c == '_');
         let before = self.pending.strip_suffix('"')?.trim_end();
@@ -221,7 +220,7 @@ impl Rest {
             self.add(raw);
             return self.flush(give);
         }
-        // Only calls were in it.
+        // It contained only calls.
         if self.stays(&self.levels) {
             self.add(raw);
             return self.flush(give);
@@ -233,7 +232,7 @@ impl Rest {
         }
     }
 
-    /// Tells whether what held only calls stays in what is around it: a key of somebody else's leads to it.
+    /// Tells whether a container that held only calls stays in its parent: an unrelated key leads to it.
     fn stays(&self, around: &[Level]) -> bool {
         around.last().is_some_and(|parent| parent.object && !parent.leads && !self.message)
     }
@@ -246,7 +245,7 @@ impl Rest {
         }
     }
 
-    /// Begins a member or an item; where it has become the first, its comma goes.
+    /// Begins a member or an item; if it has become the first, its comma is dropped.
     fn begin(&mut self, raw: &str) {
         let Some(level) = self.levels.last_mut() else { return self.add(raw) };
         level.member = self.pending.len();
@@ -270,7 +269,7 @@ impl Rest {
     }
 }
 
-/// The keys of a message, and of what endpoints put messages into.
+/// The keys of a message, and of what endpoints wrap messages in.
 const MESSAGE: &[&str] = &[
     "annotations",
     "audio",

@@ -1,7 +1,7 @@
-//! What a text format is made of: marks, blocks and grammars of calls; and a format made ready.
+//! Describes text formats as marks, blocks and call grammars, and compiles them.
 //!
-//! The table says it with values of these types. Ready, the marks that are alive together are one set
-//! each, in every spelling that the options allow.
+//! The table consists of values of these types. When compiled, marks that are active together form one set,
+//! in every spelling that the options allow.
 
 use std::borrow::Cow;
 
@@ -21,28 +21,27 @@ use crate::dialect::{Options, Tools};
 use crate::document::Path;
 use crate::find::{SHORT_BYTES_MAX, find, find_short, spread};
 
-/// How the text of a format is read.
+/// How the text of a format is parsed.
 #[derive(Debug)]
 pub(crate) struct Spec {
-    /// What begins calls, and what means nothing.
+    /// Marks that begin calls, and marks without meaning.
     pub(crate) marks: &'static [Mark],
-    /// What begins and ends reasoning.
+    /// Marks that begin and end reasoning.
     pub(crate) reasoning: &'static [(&'static str, &'static str)],
-    /// Blocks of calls.
     pub(crate) sections: &'static [Section],
-    /// Whether tags may carry the namespace of the options.
+    /// Whether tags may have the namespace of the options.
     pub(crate) namespaced: bool,
-    /// A suffix that tokens may carry.
+    /// A suffix that tokens may have.
     pub(crate) suffix: Option<&'static str>,
-    /// The tokens that end a turn or a text; they are never shown.
+    /// Tokens that end a turn or a text; never shown.
     pub(crate) ends: &'static [&'static str],
-    /// The other tokens of the model's vocabulary: they mean something inside of calls, and are never shown.
+    /// Other special tokens of the model: they have a meaning inside calls, and are never shown.
     pub(crate) tokens: &'static [&'static str],
-    /// What the end of calls says about the dialect, where that has to be found out.
+    /// What the end of calls reveals about the dialect, during detection.
     pub(crate) after_calls: Option<&'static Switch>,
 }
 
-/// A text that means something.
+/// A text with a meaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub(crate) text: &'static str,
@@ -55,14 +54,14 @@ pub(crate) struct Mark {
 pub(crate) enum Place {
     Anywhere,
     LineStart,
-    /// Before anything but blanks has been said, or since the reasoning ended.
+    /// Before anything but blanks, or after the reasoning.
     MessageStart,
 }
 
-/// What a mark does.
+/// The effect of a mark.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Effect {
-    /// Nothing; it is not shown.
+    /// None; it is not shown.
     Markup,
     ReasoningStart,
     ReasoningEnd,
@@ -74,49 +73,47 @@ pub(crate) enum Effect {
     Calls(&'static Calls),
     /// Closes a block that was left before; without one it is text.
     Orphan,
-    /// Shows in which dialect the stream is written, from here on.
+    /// Reveals the dialect of the stream from here on.
     Switch(&'static Switch),
 }
 
-/// What a mark says about the dialect of a stream.
+/// What a mark reveals about the dialect of a stream.
 #[derive(Debug)]
 pub(crate) struct Switch {
-    /// Judges what follows the mark, which may be all that will come.
+    /// Judges what follows the mark; the flag says that no more will follow.
     pub(crate) guess: fn(&str, bool) -> Guess,
-    /// What it is when nothing decides.
+    /// The default if nothing decides.
     pub(crate) usual: &'static str,
 }
 
-/// A mark that shows the dialect: what it says, how long it is, the text from it on as far as it was
-/// taken, and where that is.
+/// A mark that reveals the dialect: its meaning, its length, the text from it on, and where that is.
 pub(crate) type Switched = (&'static Switch, usize, String, u64);
 
 /// Calls after a marker.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    /// What may follow, in the order in which it is tried.
+    /// The possible grammars, in the order in which they are tried.
     pub(crate) bodies: &'static [Grammar],
-    /// How many bytes at the end of the marker are the body's already.
+    /// How many bytes at the end of the marker already belong to the body.
     pub(crate) keep: usize,
-    /// What closes the calls, and is not shown.
+    /// Close markers of the calls, which are not shown.
     pub(crate) close: &'static [&'static str],
     /// Whether another JSON value may follow the first.
     pub(crate) repeats: bool,
     /// Whether it is an error if no call follows the marker.
     pub(crate) loud: bool,
-    /// Whether the marker opens and closes in turns, as a fence does.
+    /// Whether the marker alternately opens and closes, as a fence does.
     pub(crate) fence: bool,
-    /// Whether the head of a call is shown if the stream breaks off in it: the marker may be prose.
+    /// Whether the header of a call is shown if the stream breaks off in it: the marker may be prose.
     pub(crate) shows_torn: bool,
 }
 
-/// A block of calls.
 #[derive(Debug)]
 pub(crate) struct Section {
     pub(crate) marks: &'static [Mark],
-    /// What becomes of text between the calls.
+    /// What happens to text between the calls.
     pub(crate) noise: Noise,
-    /// Whether its end may be left out: it holds one call, or a stop sequence takes it away.
+    /// Whether its end is optional: it contains one call, or a stop sequence removes it.
     pub(crate) lax: bool,
 }
 
@@ -126,7 +123,7 @@ pub(crate) enum Noise {
     Dropped,
     /// It ends the block.
     Text,
-    /// It is the header of a message, and means nothing to us.
+    /// It is the header of a message, and ignored.
     Header,
 }
 
@@ -138,29 +135,29 @@ pub(crate) enum Grammar {
     Tagged(Tags),
     Nested(NestedSpec),
     Python(python::Spec),
-    /// Gemma's own literals, whose strings stand between two of these.
+    /// Gemma's own literals, whose strings are enclosed in this delimiter.
     Gemma(&'static str),
     Code(CodeSpec),
-    /// In a fence whose first line says one of these words.
+    /// In a fence with one of these info strings.
     Fence(&'static [&'static str], &'static Grammar),
     /// A document with calls inside.
     Document,
 }
 
 impl Calls {
-    /// Tells whether the calls stand in a block that has an end of its own.
+    /// Tells whether the calls are in a block that has its own end.
     pub(crate) fn is_block(&self) -> bool {
         self.bodies.first().is_some_and(|grammar| !grammar.close().is_empty())
     }
 
-    /// Tells whether the close marker is still to come when the calls have been read.
+    /// Tells whether the close marker is still to come after the calls.
     pub(crate) fn lacks_close(&self) -> bool {
         !matches!(self.bodies.first(), Some(Grammar::Tagged(_) | Grammar::Nested(_)))
     }
 }
 
 impl Grammar {
-    /// Returns what ends the block that the grammar is read in, and may be read with it.
+    /// Returns the end of the block that the grammar is parsed in, which it may consume.
     pub(crate) fn close(&self) -> &'static str {
         match self {
             Self::Json(shape) => shape.close,
@@ -187,7 +184,7 @@ impl Grammar {
     }
 }
 
-/// A format made ready.
+/// A compiled format.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) tools: Tools,
@@ -198,11 +195,11 @@ pub(crate) struct Compiled {
     pub(crate) spelling: Spelling,
     /// Where calls are in documents.
     pub(crate) lookup: Lookup,
-    /// What the end of calls says about the dialect.
+    /// What the end of calls reveals about the dialect.
     pub(crate) after_calls: Option<&'static Switch>,
-    /// Whether what is no call of the format is looked through for documents.
+    /// Whether rejected calls are searched for documents.
     pub(crate) documents: bool,
-    /// Tokens that end a turn, and all others: none of them is ever shown.
+    /// Tokens that end a turn, and all other special tokens: none of them is ever shown.
     pub(crate) hidden: Vec<&'static str>,
     pub(crate) text: Marks,
     pub(crate) reasoning: Marks,
@@ -211,7 +208,7 @@ pub(crate) struct Compiled {
 
 impl Compiled {
     pub(crate) fn new(spec: &'static Spec, options: &Options, tools: Tools) -> Self {
-        // Nobody means one that is longer, and it would not fit where marks are held.
+        // Longer ones are not meant seriously, and would not fit into the mark buffer.
         let short = |affix: &String| !affix.is_empty() && affix.len() <= AFFIX_BYTES_MAX;
         let suffix = options.token_suffix.clone().filter(short);
         let spelling = Spelling {
@@ -242,7 +239,7 @@ impl Compiled {
             text.add(mark(end, Effect::Markup), &spelling);
             reasoning.add(mark(end, Effect::Markup), &spelling);
         }
-        // What closes a block means something only where the table does not say otherwise.
+        // Close markers of blocks have a meaning only if the table does not override it.
         for spec in spec.marks {
             if let Effect::Calls(calls) = spec.effect {
                 calls
@@ -261,7 +258,7 @@ impl Compiled {
             if is_token(close) {
                 text.add(mark(close, Effect::Markup), &spelling);
             }
-            // Some models open again what the prompt has opened.
+            // Some models open again what the prompt has already opened.
             if options.start_in_reasoning {
                 let again = Mark { text: open, place: Place::MessageStart, effect: Effect::Markup };
                 reasoning.add(again, &spelling);
@@ -272,12 +269,12 @@ impl Compiled {
         let sections = spec.sections.iter().map(|section| {
             let mut marks = Marks::default();
             section.marks.iter().for_each(|mark| marks.add(*mark, &spelling));
-            // Nor are tokens shown that are out of place there.
+            // Misplaced tokens are not shown there either.
             if section.noise != Noise::Text {
                 hidden.iter().for_each(|token| marks.add(mark(token, Effect::Markup), &spelling));
             }
             spec.ends.iter().for_each(|end| marks.add(mark(end, Effect::Markup), &spelling));
-            // A block of tags may lack its end; what else there is goes on.
+            // A block of tags may lack its end; anything else continues.
             if section.noise == Noise::Text {
                 for (text, mark) in &text.list {
                     if !matches!(mark.effect, Effect::Orphan) && mark.place == Place::Anywhere {
@@ -332,17 +329,17 @@ fn hidden(spec: &'static Spec) -> Vec<&'static str> {
     hidden
 }
 
-/// Tells whether a mark is made of tokens that only a vocabulary has: nobody types them.
+/// Tells whether a mark consists of special tokens, which people do not type.
 pub(crate) fn is_token(mark: &str) -> bool {
     let begins = TOKENS.iter().any(|token| mark.starts_with(token));
     (begins && mark.ends_with(['>', '['])) || mark.ends_with("|>")
 }
 
-/// What only tokens begin with.
+/// Prefixes of special tokens.
 pub(crate) const TOKENS: [&str; 4] = ["<|", "<｜", "</｜", "]<]"];
 
 impl Compiled {
-    /// Reads documents with calls in them too, unless calls of the format begin as documents do.
+    /// Adds documents with calls, unless calls of the format begin like documents.
     #[must_use]
     pub(crate) fn with_documents(mut self, documents: &[Mark]) -> Self {
         self.documents = self.text.texts().all(|text| !text.starts_with(['{', '[']));
@@ -354,17 +351,17 @@ impl Compiled {
     }
 }
 
-/// Marks that are alive at the same time.
+/// Marks that are active at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     list: Vec<(Cow<'static, str>, Mark)>,
     first: Vec<u8>,
-    /// The same, if they are few.
+    /// A faster form, if they are few.
     few: Few,
     second: Seconds,
 }
 
-/// The first bytes of marks, ready to be searched for.
+/// The first bytes of marks, prepared for searching.
 #[derive(Clone, Copy, Debug, Default)]
 enum Few {
     One(u64),
@@ -379,14 +376,14 @@ impl Marks {
     }
 
     fn insert(&mut self, text: Cow<'static, str>, mark: Mark) {
-        // The first entry of the table decides what a text means.
+        // The first entry of the table decides the meaning of a text.
         if !self.list.iter().any(|(known, old)| *known == text && old.place == mark.place) {
             self.list.push((text, mark));
         }
     }
 
     fn seal(&mut self) {
-        // One more character is held with it before it is known to be none.
+        // One more character is held with it before it is rejected.
         let longest = self.list.iter().map(|(text, _)| text.len()).max().unwrap_or_default();
         let longest = longest + TAG_BLANKS_MAX;
         assert!(longest + 4 <= MARK_BYTES_MAX, "a mark of the table is too long");
@@ -404,12 +401,12 @@ impl Marks {
         }
     }
 
-    /// Returns how the marks are written.
+    /// Returns the spellings of the marks.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.list.iter().map(|(text, _)| &**text)
     }
 
-    /// Tells whether a text ends the section that these are the marks of.
+    /// Tells whether a text ends the section of these marks.
     pub(crate) fn ends_with(&self, text: &str) -> bool {
         self.list
             .iter()
@@ -420,7 +417,7 @@ impl Marks {
     #[inline]
     pub(crate) fn is_plain(&self, text: &str) -> bool {
         let bytes = text.as_bytes();
-        // Most pushes are short, and most formats have one such byte or two. The rest is not worth to be here.
+        // Most pushes are short, and most formats have one or two such bytes. The rest is out of line.
         let found = match self.few {
             Few::One(a) if bytes.len() <= SHORT_BYTES_MAX => find_short([a], bytes),
             Few::Two(a, b) if bytes.len() <= SHORT_BYTES_MAX => find_short([a, b], bytes),
@@ -429,7 +426,7 @@ impl Marks {
         found.is_none() || self.find(bytes).is_none()
     }
 
-    /// Finds the next byte that may begin a mark, as far as it and the byte after it tell.
+    /// Finds the next byte that may begin a mark, judging by it and the byte after it.
     #[inline(never)]
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<usize> {
         let mut from = 0;
@@ -455,18 +452,18 @@ impl Marks {
         }
     }
 
-    /// Tells whether what follows the first byte of a mark may be more of it.
+    /// Tells whether what follows the first byte of a mark may continue it.
     #[inline]
     pub(crate) fn can_go_on(&self, rest: &[u8]) -> bool {
         rest.first().is_none_or(|second| self.second.has(*second))
     }
 
-    /// Looks which mark a text begins with.
+    /// Returns which mark a text begins with.
     pub(crate) fn probe(&self, text: &str, place: impl Fn(Place) -> bool) -> Probe {
         let (mut best, mut begun) = (None, false);
         let second = text.as_bytes().get(1);
         for (known, mark) in &self.list {
-            // Most of what begins like a mark is none, and shows it at once. No mark has blanks here.
+            // Most candidates are not marks, which the second byte shows. No mark has blanks here.
             if second.is_some() && known.len() > 1 && known.as_bytes().get(1) != second {
                 continue;
             }
@@ -476,7 +473,7 @@ impl Marks {
                 {
                     best = Some((len, *mark));
                 }
-                // A longer one may still come of it.
+                // A longer one may still match.
                 Start::Begun => begun |= place(mark.place),
                 _ => {}
             }
@@ -488,7 +485,7 @@ impl Marks {
         }
     }
 
-    /// As [`Self::probe`], when nothing more will come.
+    /// Like [`Self::probe`], when nothing more will come.
     pub(crate) fn probe_last(
         &self,
         text: &str,
@@ -502,14 +499,14 @@ impl Marks {
     }
 }
 
-/// The bytes that come second in marks, a bit each.
+/// The second bytes of marks, one bit each.
 ///
-/// Most of what begins like a mark is none, and shows it here: a comparison, a list in brackets.
+/// Most candidates are rejected here: a comparison, a list in brackets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seconds([u64; 4]);
 
 impl Seconds {
-    /// Adds a byte; what has no second byte can be followed by any.
+    /// Adds a byte; a mark without a second byte can be followed by any.
     fn add(&mut self, byte: Option<u8>) {
         match byte {
             Some(byte) => self.0[usize::from(byte / 64)] |= 1 << (byte % 64),
@@ -529,13 +526,13 @@ pub(crate) enum Probe {
     Whole(usize, Mark),
 }
 
-/// The longest mark, and a character more.
+/// Longest mark, plus one character.
 pub(crate) const MARK_BYTES_MAX: usize = 128;
 
-/// The longest namespace or suffix that options may give to tags.
+/// Longest namespace or suffix in the options.
 const AFFIX_BYTES_MAX: usize = 32;
 
-/// The phrases of Granite 3, which has no tags for reasoning.
+/// The phrases of Granite 3, which has no reasoning tags.
 const GRANITE: &[(&str, &str)] = &[
     ("Here is my thought process:", "Here is my response:"),
     ("Here's my thought process:", "Here's my response:"),

@@ -1,4 +1,4 @@
-//! The formats. A format of a known family is an entry here and its vectors, not code.
+//! The format table. A format of a known family is an entry here and its vectors, not code.
 
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ const fn json(shape: &'static [Grammar], close: &'static [&'static str]) -> Call
     }
 }
 
-/// Calls inside of a section: what ends them are marks of the section.
+/// Calls inside a section, whose marks end them.
 const fn inner(bodies: &'static [Grammar]) -> Calls {
     Calls {
         bodies,
@@ -398,12 +398,12 @@ static JSON_FENCE: Spec = Spec {
 
 pub(crate) static TOOLCALL_V2: Spec = Spec { marks: DOCUMENTS, ends: ENDS, ..PLAIN };
 
-/// As `TOOLCALL_V2`, where nothing is reasoning.
+/// Like `TOOLCALL_V2`, without reasoning.
 pub(crate) static DOCUMENTS_ONLY: Spec =
     Spec { marks: DOCUMENTS, reasoning: &[], ends: ENDS, ..PLAIN };
 
-/// What begins a document in text: a bracket, and what JSON may have after it. Most brackets of prose and
-/// code have something else there and are not looked into.
+/// What begins a document in text: a bracket, and what JSON allows after it. Most brackets in prose and code
+/// are followed by something else and are not examined.
 pub(crate) const DOCUMENTS: &[Mark] = &[
     calls("{\"", &DOCUMENT_OF_SIGN),
     calls("{ ", &DOCUMENT_OF_SIGN),
@@ -433,7 +433,7 @@ pub(crate) const DOCUMENTS: &[Mark] = &[
     calls("[null", &DOCUMENT_OF_WORD[0]),
 ];
 
-/// As `DOCUMENT`, where a word has shown that it is one.
+/// Like `DOCUMENT`, where a word has shown that it is one.
 static DOCUMENT_OF_WORD: [Calls; 2] =
     [Calls { keep: 5, ..DOCUMENT }, Calls { keep: 6, ..DOCUMENT }];
 
@@ -612,7 +612,7 @@ const KIMI_HEAD: Grammar = Grammar::Head(Head {
 
 // Tagged parameters.
 
-/// The tags of Qwen3-Coder inside of a wrapper.
+/// The tags of Qwen3-Coder inside a wrapper.
 const fn function_tags(outer_open: &'static str, outer_close: &'static str) -> Tags {
     Tags {
         head: tagged::Head::Bare,
@@ -654,7 +654,7 @@ const fn invoke_tags(
     }
 }
 
-/// A call outside of its section.
+/// A call outside its section.
 const fn alone(bodies: &'static [Grammar], close: &'static [&'static str]) -> Calls {
     Calls { bodies, keep: 0, close, repeats: false, loud: true, fence: false, shows_torn: false }
 }
@@ -684,7 +684,7 @@ macro_rules! invoke {
     };
 }
 
-/// A block of calls with those tags, and with what else its calls may be.
+/// A block of calls with those tags, and with the other call formats it may contain.
 macro_rules! invokes {
     ($prefix:literal, $open:literal, $close:literal $(, $more:expr)*) => {
         Section {
@@ -744,11 +744,11 @@ static SEED_OSS: Spec = Spec {
     ..PLAIN
 };
 
-/// A call of those tags on a line of its own, in a block that was not opened.
+/// A call with those tags on its own line, in a block that was not opened.
 macro_rules! lone_invoke {
     ($open:literal, $close:literal) => {
         Mark {
-            // Prose and code have tags that only look like it.
+            // Prose and code contain similar tags.
             text: "<invoke name=",
             place: Place::LineStart,
             effect: Effect::Calls(&Calls {
@@ -775,7 +775,7 @@ static CLAUDE_XML: Spec = Spec {
         mark("<function_calls>", Effect::Section(0)),
         lone_invoke!("<function_calls>", "</function_calls>"),
     ],
-    // Its end is often the sequence that stops the model.
+    // Its end is often the stop sequence.
     sections: &[Section { lax: true, ..invokes!("", "<function_calls>", "</function_calls>") }],
     namespaced: true,
     ends: ENDS,
@@ -904,7 +904,7 @@ const STEP3_TAGS: Grammar = invoke!("steptml:", "<｜tool_call_begin｜>", "<｜
 
 static MINICPM5: Spec = Spec {
     marks: &[
-        // A tag that only looks like it is common in prose about code.
+        // Similar tags are common in prose about code.
         calls(
             "<function name=",
             &Calls {
@@ -927,7 +927,7 @@ static MINICPM5: Spec = Spec {
     ..PLAIN
 };
 
-/// The tags of GLM, where key and value are elements of their own.
+/// The tags of GLM, where key and value are separate elements.
 const fn arg_tags(outer_open: &'static str, outer_close: &'static str) -> Tags {
     Tags {
         head: tagged::Head::Line,

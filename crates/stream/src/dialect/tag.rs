@@ -1,8 +1,8 @@
-//! Tags as models write them: their spellings, how far a text fits one, and the attributes in them.
+//! Tags as models write them: their spellings, how far a text matches one, and their attributes.
 
 use std::borrow::Cow;
 
-/// Variants in which tags may be spelt: with a namespace, with a suffix.
+/// Variants of tags: with a namespace, with a suffix.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spelling {
     pub(crate) namespace: Option<String>,
@@ -10,14 +10,14 @@ pub(crate) struct Spelling {
 }
 
 impl Spelling {
-    /// Returns the ways in which a tag of the table may be written.
+    /// Returns the spellings of a tag of the table.
     pub(crate) fn of<'t>(&self, tag: &'t str) -> impl Iterator<Item = Cow<'t, str>> {
         let owned = |parts: [&str; 3]| Cow::Owned(parts.concat());
         let [spaced, suffixed] = self.others(tag).map(|parts| parts.map(owned));
         [Some(Cow::Borrowed(tag)), spaced, suffixed].into_iter().flatten()
     }
 
-    /// Returns the parts of a tag as it is written with a namespace, and with a suffix.
+    /// Returns the parts of a tag as written with a namespace, and with a suffix.
     fn others<'s>(&'s self, tag: &'s str) -> [Option<[&'s str; 3]>; 2] {
         let spaced = self.namespace.as_ref().and_then(|namespace| {
             let name = if tag.starts_with("</") { 2 } else { 1 };
@@ -50,17 +50,17 @@ impl Spelling {
     }
 }
 
-/// How a text fits a tag.
+/// How a text matches a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fit {
     No,
     /// It may still become the tag.
     Begun,
-    /// It is the tag, and nothing more.
+    /// It is exactly the tag.
     Whole,
 }
 
-/// Compares a text with a tag that is written in parts.
+/// Compares a text with a tag given in parts.
 fn fit<const N: usize>(tag: [&str; N], text: &str) -> Fit {
     match start(tag, text) {
         Start::No => Fit::No,
@@ -70,7 +70,7 @@ fn fit<const N: usize>(tag: [&str; N], text: &str) -> Fit {
     }
 }
 
-/// How a text starts with a tag.
+/// How the beginning of a text matches a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Start {
     No,
@@ -86,10 +86,10 @@ impl Start {
     }
 }
 
-/// Compares the beginning of a text with a tag that is written in parts.
+/// Compares the beginning of a text with a tag given in parts.
 ///
-/// Models put blanks where XML allows them, and where it does not: between a name and the `=` or `>`
-/// after it a few count as none.
+/// Models put blanks where XML allows them, and where it does not: a few between a name and the `=` or `>`
+/// after it are ignored.
 #[inline]
 pub(crate) fn start<const N: usize>(tag: [&str; N], text: &str) -> Start {
     let text = text.as_bytes();
@@ -111,10 +111,10 @@ pub(crate) fn start<const N: usize>(tag: [&str; N], text: &str) -> Start {
     Start::Whole(at)
 }
 
-/// How many blanks may stand in a tag where none belong.
+/// How many misplaced blanks a tag may contain.
 pub(crate) const TAG_BLANKS_MAX: usize = 16;
 
-/// Finds the value of an attribute in the inside of a tag.
+/// Returns the value of an attribute from the inside of a tag.
 pub(crate) fn attribute(tag: &str, name: &str) -> Option<String> {
     let mut rest = tag;
     while let Some(found) = rest.find(name) {
@@ -135,7 +135,7 @@ pub(crate) fn attribute(tag: &str, name: &str) -> Option<String> {
     None
 }
 
-/// Reads the entities that attributes need.
+/// Decodes the entities that occur in attributes.
 fn entities(text: &str) -> String {
     if !text.contains('&') {
         return text.to_owned();
@@ -147,7 +147,7 @@ fn entities(text: &str) -> String {
         .replace("&amp;", "&")
 }
 
-/// Tells whether a character may be part of a tool's name.
+/// Tells whether a character may be part of a tool name.
 pub(crate) fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/' | '$' | '@' | '#' | '+')
 }

@@ -1,7 +1,7 @@
 //! Calls whose parameters are raw text between tags: `<parameter=K>V</parameter>` and its kin.
 //!
-//! Whether a value is a number or text is what the tool's schema says, or an attribute. The arguments are
-//! written as JSON while they come.
+//! The tool's schema, or an attribute, decides whether a value is a number or text. The arguments are converted
+//! to JSON as they arrive.
 //!
 //! ```text
 //!  Head ─▶ Between ──open tag──▶ Key ─▶ Value ──close tag and its follower──▶ Between ──close──▶ done
@@ -9,26 +9,25 @@
 //!
 //! # Where a value ends
 //!
-//! Raw text has no escapes: a file about calls holds the very tags that end a call. So:
+//! Raw text has no escapes: a file about calls contains the very tags that end a call. So:
 //!
 //! 1. A value ends at its own close tag, if the next parameter or the end of the call follows. No other
-//!    tag ends it; a close tag that nothing of the kind follows is data.
-//! 2. Calls and parameters that are opened inside of a value are part of it, and so are the tags that
-//!    close them. What opens a parameter is all of it, up to where its value would begin.
-//! 3. Models leave close tags out. What may be the end of a value that lacks its own is doubtful: the
-//!    close tag of a call, or of the block of calls, that was not opened in the value, and the value's own
-//!    close tag if the next call follows ([`Kind::Foreign`]); a parameter that begins on a line of its own,
-//!    unless its tool is known not to have it or the call has it already ([`Kind::Open`]); a close tag that
-//!    may belong to what was opened inside ([`Kind::Inner`]). From there on everything is held back until
-//!    it is clear.
-//!    - The value's own close tag comes (1): what was held is data.
-//!    - A parameter that was opened on its own line is closed by the tag that ends the call: it was one,
-//!      and the value before it lacked its close tag. Text after its close tag: it was data.
-//!    - The stream ends: the call ended where it may have, and what follows is read as text. But a tag
-//!      that stood in a line ends nothing if text follows, and one that fits a whole call in the value
-//!      only if nothing follows: otherwise the stream broke off inside of the value.
-//!    - [`DOUBT_BYTES_MAX`] are held: a value that goes on is not cut. The call ended only if another one
-//!      follows directly, or if a close tag was in doubt because of a mere mention of an open tag.
+//!    tag ends it; a close tag with any other follower is data.
+//! 2. Calls and parameters that are opened inside a value are part of it, and so are the tags that
+//!    close them. A parameter is opened only by its complete open tag, up to where its value would begin.
+//! 3. Models omit close tags. These may be the end of a value without its own close tag: the close tag of
+//!    a call, or of the block of calls, that was not opened in the value, and the value's own close tag if
+//!    the next call follows ([`Kind::Foreign`]); a parameter that begins on its own line, unless its tool
+//!    is known not to have it or the call already has it ([`Kind::Open`]); a close tag that may belong to
+//!    what was opened inside ([`Kind::Inner`]). From there on everything is held back until it is clear.
+//!    - The value's own close tag comes (1): the held text is data.
+//!    - A parameter that was opened on its own line is closed by the tag that ends the call: it was real,
+//!      and the value before it lacked its close tag. If text follows its close tag, it was data.
+//!    - The stream ends: the call ended at the doubtful place, and what follows is parsed as text. But a tag
+//!      inside a line ends nothing if text follows, and one that closes a complete call in the value only
+//!      if nothing follows: otherwise the stream broke off inside the value.
+//!    - [`DOUBT_BYTES_MAX`] are held: a value that continues is not cut. The call ended only if another one
+//!      follows directly, or if a close tag was in doubt because an open tag was merely mentioned.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -43,29 +42,28 @@ use crate::escape::escape;
 use crate::event::{ErrorKind, Event, Sink};
 use crate::find::{find, find_unclean};
 
-/// What the tags of a format look like.
+/// The tag format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tags {
     /// How the name of the tool follows the marker.
     pub(crate) head: Head,
-    /// What ends a tag that has a name or attributes.
+    /// Ends a tag that has a name or attributes.
     pub(crate) tag_end: &'static str,
-    /// What begins a call, up to its name, and what begins a block of them; the second may be empty.
+    /// Begins a call, up to its name, and a block of them; the second may be empty.
     pub(crate) call_open: &'static str,
     pub(crate) outer_open: &'static str,
-    /// What ends the call.
+    /// Ends the call.
     pub(crate) call_close: &'static str,
-    /// What ends the block around the call; it may stand in for the end of the call.
+    /// Ends the block around the call; it may replace the end of the call.
     pub(crate) outer_close: &'static str,
-    /// What begins a parameter, up to its key.
+    /// Begins a parameter, up to its key.
     pub(crate) param_open: &'static str,
-    /// How the key of a parameter is written.
     pub(crate) key: Key,
-    /// What ends a parameter.
+    /// Ends a parameter.
     pub(crate) param_close: &'static str,
-    /// What may stand after the name and means nothing; may be empty.
+    /// May follow the name without meaning; may be empty.
     pub(crate) name_end: &'static str,
-    /// Whether the tag alone proves nothing: no block says that calls follow, and prose has it too.
+    /// Whether the tag alone proves nothing: no block announces calls, and prose contains it too.
     pub(crate) wary: bool,
     /// Whether one line feed on each side of a value belongs to the template.
     pub(crate) trim: bool,
@@ -78,7 +76,7 @@ pub(crate) struct Tags {
 pub(crate) enum Head {
     /// Up to the end of the tag: `<function=NAME>`.
     Bare,
-    /// In an attribute of the tag; the second names the one that holds an id.
+    /// In an attribute of the tag; the second names the attribute with an id.
     Attribute(&'static str, Option<&'static str>),
     /// Up to the end of the line or the next tag.
     Line,
@@ -91,12 +89,12 @@ pub(crate) enum Key {
     Bare,
     /// In an attribute of the tag.
     Attribute(&'static str),
-    /// In an element of its own, and the value in the next: `<arg_key>K</arg_key><arg_value>`.
+    /// In a separate element, and the value in the next: `<arg_key>K</arg_key><arg_value>`.
     Element { close: &'static str, value_open: &'static str },
 }
 
 impl Key {
-    /// Reads a key out of the inside of its tag or element.
+    /// Extracts a key from the inside of its tag or element.
     fn read(self, head: &str) -> String {
         match self {
             Self::Bare => head.trim().trim_matches(['"', '\'']).to_owned(),
@@ -106,23 +104,23 @@ impl Key {
     }
 }
 
-/// Reads one call.
+/// Parses one call.
 #[derive(Debug)]
 pub(crate) struct Tagged {
     tags: Tags,
     spelling: Spelling,
     state: State,
-    /// A tag that is not whole, the inside of a header, or what may be the end of a value.
+    /// An incomplete tag, the inside of a header, or a possible end of a value.
     buffer: String,
-    /// The other buffer, while one is read again.
+    /// The other buffer, while one is parsed again.
     spare: String,
     quote: Option<char>,
     call: Option<Call>,
-    /// What was opened inside of the value.
+    /// What was opened inside the value.
     nest: Nest,
     /// What is held back since the value may have ended.
     doubt: Option<Doubt>,
-    /// The name and the id of a call that is still to be proven.
+    /// The name and id of a call that is still to be confirmed.
     unproven: Option<(String, Option<String>)>,
     malformed: bool,
 }
@@ -135,7 +133,7 @@ struct Call {
     begun: bool,
     /// Whether the arguments came as one JSON value.
     whole: bool,
-    /// Whether something of the arguments is no JSON.
+    /// Whether a part of the arguments is not JSON.
     broken: bool,
     keys: HashSet<String>,
     key: String,
@@ -148,7 +146,7 @@ enum State {
     Between,
     /// In the tag of a parameter.
     ParamHead,
-    /// In the element that holds a key.
+    /// In the element that contains a key.
     KeyText,
     /// Between a key's element and its value's.
     ValueOpen,
@@ -159,10 +157,10 @@ enum State {
     Json(Box<JsonCalls>),
 }
 
-/// Where a value stands.
+/// The state within a value.
 #[derive(Clone, Copy, Debug)]
 struct Scan {
-    /// Nothing of the value has gone by.
+    /// Nothing of the value has been read.
     first: bool,
     /// The last character was a line feed, or there was none.
     line_start: bool,
@@ -175,11 +173,11 @@ struct Scan {
 enum Ending {
     /// The buffer is empty.
     None,
-    /// It holds the beginning of a tag, from this byte on.
+    /// It contains the beginning of a tag, from this byte on.
     Tag { from: usize },
-    /// It holds a tag up to this byte, and blanks.
+    /// It contains a tag up to this byte, and blanks.
     Blank { tag: Tag, from: usize, to: usize },
-    /// It holds a tag, blanks, and from the last byte on the beginning of what may follow.
+    /// It contains a tag, blanks, and from the last byte on the beginning of a possible follower.
     Follow { tag: Tag, from: usize, to: usize, follow: usize },
 }
 
@@ -217,7 +215,7 @@ impl Tagged {
         self.call.is_some() || out.held.push(piece, at)
     }
 
-    /// Takes one character of the head; tells when it is whole.
+    /// Reads one character of the header; tells when it is complete.
     fn head(&mut self, next: char) -> Header {
         if self.tags.head == Head::Line {
             return match next {
@@ -234,7 +232,7 @@ impl Tagged {
             };
         }
         if self.tags.head == Head::Bare {
-            // Line feeds may stand around a name as other blanks do, but a name has none.
+            // Line feeds may surround a name like other blanks, but a name contains none.
             let name = self.buffer.trim_start();
             let blanks = self.buffer.len() - name.len();
             let over = name.contains('\n') && !next.is_whitespace();
@@ -245,7 +243,7 @@ impl Tagged {
                 return Header::Fail;
             }
         }
-        // A name must not run on into the next word: `<invoked>` is no `<invoke>`.
+        // A name must not run into the next word: `<invoked>` is not `<invoke>`.
         if self.tags.head != Head::Bare
             && self.buffer.is_empty()
             && !next.is_whitespace()
@@ -256,7 +254,7 @@ impl Tagged {
         self.tag_character(next)
     }
 
-    /// Takes one character of a tag with attributes; quotes hide its end.
+    /// Reads one character of a tag with attributes; quotes hide its end.
     fn tag_character(&mut self, next: char) -> Header {
         self.buffer.push(next);
         match (self.quote, next) {
@@ -272,7 +270,7 @@ impl Tagged {
         if self.buffer.len() > NAME_BYTES_MAX { Header::TooLong } else { Header::More }
     }
 
-    /// Reads the name out of the head and starts the call; tells whether there was one.
+    /// Extracts the name from the header and starts the call; tells whether there was one.
     fn start(&mut self, end: u64, out: &mut Out<'_>) -> bool {
         let head = self.buffer.trim();
         let (head, self_closing) = match (self.tags.head, head.strip_suffix('/')) {
@@ -288,7 +286,7 @@ impl Tagged {
         if name.is_empty() {
             return false;
         }
-        // A tag of prose and code needs more than a name to be a call.
+        // A tag that also occurs in prose and code needs more than a name to be a call.
         let attribute = matches!(self.tags.head, Head::Attribute(..));
         if self.tags.wary && (self_closing || (attribute && out.tools.lack(&name))) {
             return false;
@@ -308,7 +306,6 @@ impl Tagged {
         true
     }
 
-    /// Starts the call.
     fn begin(&mut self, name: String, id: Option<&str>, end: u64, out: &mut Out<'_>) {
         let index = out.start(&name, id, end);
         self.call = Some(Call {
@@ -323,7 +320,6 @@ impl Tagged {
         });
     }
 
-    /// Ends the call.
     fn end(&mut self, complete: bool, at: u64, out: &mut Out<'_>) {
         let Some(call) = &mut self.call else { return };
         let complete = complete && !call.broken;
@@ -335,7 +331,7 @@ impl Tagged {
         self.call = None;
     }
 
-    /// Begins a parameter of which the tag is whole.
+    /// Begins a parameter whose tag is complete.
     fn param(&mut self, at: u64, out: &mut Out<'_>) {
         let head = &self.buffer;
         let hint = match self.tags.key {
@@ -373,11 +369,11 @@ impl Tagged {
         }
     }
 
-    /// As [`Body::pass`], for text that may need no more than escapes. Apart, since most needs none.
+    /// Like [`Body::pass`], for text that only needs escaping. Out of line, since most needs none.
     #[cold]
     fn pass_unclean(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> bool {
         let (State::Value(scan), Some(call)) = (&mut self.state, &self.call) else { return false };
-        // Where values are trimmed a line feed may be the template's.
+        // If values are trimmed, a line feed may belong to the template.
         let bytes = text.as_bytes();
         let may_end = if self.tags.trim { find(*b"<]\n", bytes) } else { find(*b"<]", bytes) };
         if may_end.is_none() {
@@ -388,7 +384,7 @@ impl Tagged {
         may_end.is_none()
     }
 
-    /// Gives a piece of a value.
+    /// Emits a piece of a value.
     fn value_text(&mut self, piece: &str, range: Range<u64>, out: &mut Out<'_>) {
         if let Some(call) = &mut self.call
             && !piece.is_empty()
@@ -397,7 +393,7 @@ impl Tagged {
         }
     }
 
-    /// Takes a piece of a value: gives it, or holds it back while it is in doubt that the value goes on.
+    /// Emits a piece of a value, or holds it back while it is in doubt that the value continues.
     fn data(&mut self, piece: &str, at: u64, out: &mut Out<'_>) -> Result<(), Over> {
         let Some(doubt) = &mut self.doubt else {
             self.value_text(piece, at..at + piece.len() as u64, out);
@@ -418,7 +414,7 @@ impl Tagged {
         Ok(())
     }
 
-    /// The value went on: gives what was held back of it.
+    /// The value continued: emits what was held back of it.
     fn dismiss(&mut self, out: &mut Out<'_>) {
         if let Some(doubt) = self.doubt.take() {
             let end = doubt.start + doubt.hold.len() as u64;
@@ -426,13 +422,13 @@ impl Tagged {
         }
     }
 
-    /// The value ended where that was in doubt: reads again what was held back.
+    /// The value ended where that was in doubt: parses again what was held back.
     fn believe(&mut self, out: &mut Out<'_>) -> Result<(), Over> {
         let Some(doubt) = self.doubt.take() else { return Ok(()) };
         let Doubt { kind, hold: mut text, start, to, .. } = doubt;
         text.push_str(&self.buffer);
         self.buffer.clear();
-        // What has been doubted once is not doubted again, or it would be read without end.
+        // Input that has been in doubt once is not doubted again, which guarantees termination.
         out.held.settled = start + text.len() as u64;
         if let Some(call) = &mut self.call {
             call.end_value(start, out);
@@ -451,7 +447,7 @@ impl Tagged {
         }
     }
 
-    /// Reads text again; what is left of it when the call is over is read by whoever reads on.
+    /// Parses text again; what is left when the call is over is parsed by the caller.
     fn replay(&mut self, text: &str, start: u64, out: &mut Out<'_>) -> Result<(), Over> {
         let mut pos = 0;
         while pos < text.len() {
@@ -467,7 +463,7 @@ impl Tagged {
         Ok(())
     }
 
-    /// Reads on inside of a value; returns how many bytes it took.
+    /// Reads on inside a value; returns how many bytes it consumed.
     fn value(
         &mut self,
         mut scan: Scan,
@@ -484,7 +480,7 @@ impl Tagged {
         if scan.ending == Ending::None {
             let start = if scan.cdata { b']' } else { b'<' };
             let plain = if self.tags.trim {
-                // What is in doubt is looked at piece by piece.
+                // What is in doubt is examined piece by piece.
                 let skips = !scan.cdata && self.doubt.is_none();
                 find_feed(start, text.as_bytes(), skips)
             } else {
@@ -519,18 +515,18 @@ impl Tagged {
                 met.map(|()| len).map_err(|over| over.after(len))
             }
             Verdict::Data => {
-                // Nothing of the character is taken: it may begin an ending itself.
+                // The character is not consumed: it may begin an ending itself.
                 let released = self.release(scan, at, out);
                 released.map(|()| 0).map_err(|over| over.after(0))
             }
         }
     }
 
-    /// Looks at what a further character makes of the ending in the buffer.
+    /// Advances the possible ending in the buffer by one character.
     fn judge(&mut self, scan: Scan, next: char) -> Verdict {
         match scan.ending {
             Ending::None => Verdict::Data,
-            // A line feed that no tag follows: most of them.
+            // The common case: a line feed that no tag follows.
             Ending::Tag { from: 1 } if self.buffer.len() == 1 && next != '<' && !scan.cdata => {
                 Verdict::Data
             }
@@ -559,7 +555,7 @@ impl Tagged {
                 }
                 let to = self.buffer.len();
                 self.buffer.truncate(to - next.len_utf8());
-                // The close tag of a call means something only with what follows it.
+                // The close tag of a call has a meaning only together with what follows it.
                 let alone = self.tags.outer_close.is_empty() || self.nest.has_call();
                 match (best, tag) {
                     (Fit::No, _) => Verdict::Data,
@@ -584,7 +580,7 @@ impl Tagged {
         }
     }
 
-    /// Tells whether what follows a close tag is something that may.
+    /// Tells whether what follows a close tag is allowed to.
     fn follow(&mut self, tag: Tag, from: usize, to: usize, follow: usize, next: char) -> Verdict {
         self.buffer.push(next);
         let text = &self.buffer[follow..];
@@ -607,7 +603,7 @@ impl Tagged {
         }
     }
 
-    /// Tells whether a text is what begins a parameter, up to its value: no less is one.
+    /// Tells whether a text is the complete beginning of a parameter, up to its value.
     fn fit_param(&self, text: &str) -> Fit {
         match self.spelling.start(self.tags.param_open, text) {
             Start::No => Fit::No,
@@ -616,7 +612,7 @@ impl Tagged {
         }
     }
 
-    /// As [`Self::fit_param`], for what follows the name of the tag; also returns what has the key in it.
+    /// Like [`Self::fit_param`], for what follows the name of the tag; also returns the part with the key.
     fn fit_head<'t>(&self, text: &'t str) -> (Fit, &'t str) {
         if text.len() > OPENER_BYTES_MAX {
             return (Fit::No, text);
@@ -662,8 +658,8 @@ impl Tagged {
         (Fit::Begun, text)
     }
 
-    /// Tells whether what begins a parameter inside of a value may begin one of the call: its tool has it, as
-    /// far as that is known, and the call does not yet.
+    /// Tells whether the beginning of a parameter inside a value may be one of the call: its tool has it, as
+    /// far as known, and the call does not have it yet.
     fn may_have(&self, opener: &str, out: &Out<'_>) -> bool {
         let (Some(call), Start::Whole(len)) =
             (&self.call, self.spelling.start(self.tags.param_open, opener))
@@ -674,7 +670,7 @@ impl Tagged {
         !call.keys.contains(&key) && out.tools.declares(&call.name, &key) != Some(false)
     }
 
-    /// Tells whether a close tag is followed by what begins a call, or a block of them.
+    /// Tells whether a close tag is followed by the beginning of a call, or of a block.
     fn opens_call(&self, rest: &str) -> bool {
         let rest = rest.trim_start();
         self.fit_call(rest) == Fit::Whole
@@ -695,8 +691,8 @@ impl Tagged {
         }
     }
 
-    /// Decides what a tag inside of a value means. The buffer holds it, up to `to`, and its follower;
-    /// the input has been read up to `end`.
+    /// Decides what a tag inside a value means. The buffer contains it, up to `to`, and its follower; the
+    /// input has been read up to `end`.
     fn meet(
         &mut self,
         mut scan: Scan,
@@ -708,11 +704,11 @@ impl Tagged {
     ) -> Result<(), Over> {
         let buffer = self.take_buffer();
         let start = end - buffer.len() as u64;
-        // On a line of its own a tag is more than a mention of it.
+        // On its own line a tag is more than a mention.
         let own_line = !scan.first && (scan.line_start || from > 0);
         let settled = start < out.held.settled;
         (scan.first, scan.line_start, scan.ending) = (false, false, Ending::None);
-        // What the value goes on with, if it does.
+        // How the value continues, if it does.
         let mut given = to;
         let mut ended = false;
         match tag {
@@ -791,7 +787,7 @@ impl Tagged {
                 }
             }
             Tag::ParamOpen => {
-                // A key and a value in elements of their own are no mere mention of a tag.
+                // A key and a value in separate elements are more than a mention of a tag.
                 let clear = own_line || matches!(self.tags.key, Key::Element { .. });
                 if clear
                     && self.nest.is_empty()
@@ -821,7 +817,7 @@ impl Tagged {
         }
     }
 
-    /// Gives back what looked like the end of a value and was data.
+    /// Emits as data what looked like the end of a value.
     fn release(&mut self, mut scan: Scan, at: u64, out: &mut Out<'_>) -> Result<(), Over> {
         let buffer = self.take_buffer();
         let start = at - buffer.len() as u64;
@@ -851,7 +847,7 @@ impl Tagged {
         self.replay_buffer(buffer, known, start, out)
     }
 
-    /// Reads what the buffer holds from `pos` on once more.
+    /// Parses the buffer again from `pos`.
     fn replay_buffer(
         &mut self,
         buffer: String,
@@ -864,19 +860,19 @@ impl Tagged {
         Ok(())
     }
 
-    /// Takes the buffer to read it again; another takes its place.
+    /// Takes the buffer to parse it again; another one replaces it.
     fn take_buffer(&mut self) -> String {
         let spare = std::mem::take(&mut self.spare);
         std::mem::replace(&mut self.buffer, spare)
     }
 
-    /// Keeps a buffer that was read again, so that none has to be made the next time.
+    /// Keeps a buffer that was parsed again, to save an allocation the next time.
     fn put_back(&mut self, mut buffer: String) {
         buffer.clear();
         self.spare = buffer;
     }
 
-    /// Takes the next text in whatever state; returns how much of it was used, or that the call is over.
+    /// Reads the next text in any state; returns how much was consumed, or that the call is over.
     fn step(&mut self, text: &str, at: u64, out: &mut Out<'_>) -> Result<usize, Over> {
         if let State::Value(scan) = self.state {
             return self.value(scan, text, at, out);
@@ -947,7 +943,7 @@ impl Tagged {
             State::KeyText => {
                 self.buffer.push(next);
                 if let Key::Element { close, value_open } = self.tags.key {
-                    // However it is spelt, its last character is the same.
+                    // Its last character is the same in every spelling.
                     let tag = close.ends_with(next).then(|| self.buffer.rfind('<')).flatten();
                     let fits = |with: &str| {
                         tag.filter(|tag| {
@@ -1002,7 +998,7 @@ impl Tagged {
         }
     }
 
-    /// Reads the buffer again from `pos` on; its last character is `len` bytes long and new.
+    /// Parses the buffer again from `pos`; its last character is `len` bytes long and new.
     fn again(
         &mut self,
         mut pos: usize,
@@ -1020,7 +1016,7 @@ impl Tagged {
         Ok(len)
     }
 
-    /// Holds a character while the call is still to be proven.
+    /// Holds a character while the call is still to be confirmed.
     fn hold_unproven(
         &mut self,
         next: char,
@@ -1032,7 +1028,7 @@ impl Tagged {
         if room { Ok(len) } else { Err(Over::Fail(len)) }
     }
 
-    /// Takes one character between parameters.
+    /// Reads one character between parameters.
     fn between(
         &mut self,
         next: char,
@@ -1092,12 +1088,12 @@ impl Tagged {
             self.end(true, end, out);
             return Err(Over::Done(len));
         } else if fits[2] == Fit::Whole {
-            // The block ends, and so does the call, although it did not say so.
+            // The block ends, and so does the call, without its close tag.
             self.buffer.clear();
             self.end(true, end, out);
             return Err(Over::Outer(len));
         } else if fits[3] == Fit::Whole {
-            // The close tag of a CDATA section's parameter, or one too many.
+            // The close tag of a CDATA section's parameter, or a surplus one.
             if !matches!(self.state, State::AfterCdata) {
                 self.complain("a close tag without its parameter", at, out);
             }
@@ -1106,7 +1102,7 @@ impl Tagged {
         } else if fits[4] == Fit::Whole {
             self.buffer.clear();
         } else if fits[5..].contains(&Fit::Whole) {
-            // The next call begins, and this one ends, although it did not say so.
+            // The next call begins, so this one ends without its close tag.
             let buffer = std::mem::take(&mut self.buffer);
             let start = end - buffer.len() as u64;
             self.end(true, start, out);
@@ -1114,7 +1110,7 @@ impl Tagged {
             return Err(Over::Done(len));
         } else if fits.iter().all(|fit| *fit == Fit::No) {
             self.complain("a tag that does not belong into a call", at, out);
-            // Its first character is what did not fit; without it there is always progress.
+            // Its first character is what did not match; skipping it guarantees progress.
             return self.again(1, len, at, out);
         }
         Ok(len)
@@ -1165,7 +1161,7 @@ impl Body for Tagged {
         if let State::Json(body) = &mut self.state {
             return body.finish(at, out);
         }
-        // A line without its end is whole now: a name, or nothing.
+        // A line without its end is complete now: a name, or nothing.
         if matches!(self.state, State::Head) {
             return;
         }
@@ -1180,7 +1176,7 @@ impl Body for Tagged {
             let own_line = !scan.first && (scan.line_start || ending.is_some_and(|e| e.1 > 0));
             let start = at - self.buffer.len() as u64;
             match ending {
-                // Its own close tag is the last thing that came.
+                // Its own close tag is the last input.
                 Some((Tag::ParamClose | Tag::CdataClose, _)) if !self.nest.has_param() => {
                     self.dismiss(out);
                     if let Some(call) = &mut self.call {
@@ -1228,7 +1224,7 @@ impl Body for Tagged {
     }
 }
 
-/// What was opened inside of a value and is not closed, innermost first: a bit for each, set for calls.
+/// What was opened inside a value and not closed, innermost first: one bit each, set for calls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Nest {
     calls: u64,
@@ -1239,7 +1235,7 @@ struct Nest {
 
 impl Nest {
     fn open(&mut self, call: bool) {
-        // Whoever opens more than that means none of them.
+        // More than that are not meant as tags.
         if self.len < u64::BITS {
             self.calls = self.calls << 1 | u64::from(call);
             self.len += 1;
@@ -1266,7 +1262,7 @@ impl Nest {
         self.calls.trailing_ones() < self.len
     }
 
-    /// Closes the innermost parameter and what is in it; tells whether a call is around it.
+    /// Closes the innermost parameter and everything in it; tells whether a call surrounds it.
     fn close_param(&mut self) -> Option<bool> {
         let above = self.calls.trailing_ones();
         (above < self.len).then(|| {
@@ -1275,7 +1271,7 @@ impl Nest {
         })
     }
 
-    /// Closes the innermost call and what is in it; tells whether there was one.
+    /// Closes the innermost call and everything in it; tells whether there was one.
     fn close_call(&mut self) -> bool {
         let had = self.has_call();
         if had {
@@ -1290,15 +1286,15 @@ impl Nest {
     }
 }
 
-/// The place where a value may have ended, and everything since.
+/// Where a value may have ended, and everything since.
 #[derive(Debug)]
 struct Doubt {
     kind: Kind,
     hold: String,
     start: u64,
-    /// From where on what is held is read again if the value ended.
+    /// From where on held text is parsed again if the value ended.
     to: usize,
-    /// How far it has been looked at what follows.
+    /// How far the following text has been examined.
     seen: usize,
     follows: Follows,
 }
@@ -1306,16 +1302,16 @@ struct Doubt {
 /// Why a value may have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A parameter begins on a line of its own.
+    /// A parameter begins on its own line.
     Open,
-    /// A call is closed that was not opened in the value, and the block around it too.
+    /// A call is closed that was not opened in the value, possibly with the block around it.
     Foreign { own_line: bool, block: bool },
-    /// A parameter is closed that was opened in the value, be it within a call.
+    /// A parameter is closed that was opened in the value, possibly within a call.
     Inner { balanced: bool },
 }
 
 impl Kind {
-    /// Tells whether the value has ended if the stream ends and this is all that followed.
+    /// Tells whether the value has ended if the stream ends and only this followed.
     fn ends_before(self, follows: Follows) -> bool {
         match self {
             Self::Open | Self::Inner { balanced: false } => true,
@@ -1328,9 +1324,9 @@ impl Kind {
 /// What follows the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follows {
-    /// Nothing that tells.
+    /// Nothing significant.
     Nothing,
-    /// What ends the message.
+    /// The end of the message.
     End,
     Call,
     /// Another parameter of the same call, after all.
@@ -1343,13 +1339,13 @@ impl Doubt {
         Self { kind, hold: String::new(), start, to, seen: to, follows: Follows::Nothing }
     }
 
-    /// Looks only at what follows here, `to` bytes after what is held: up to here all is in balance.
+    /// Considers only what follows here, `to` bytes into the held text: everything before is balanced.
     fn look_after(&mut self, to: usize) {
         self.seen = self.hold.len() + to;
         self.follows = Follows::Nothing;
     }
 
-    /// Tells what follows the end of the call, if this is its end.
+    /// Returns what follows the end of the call, if this is its end.
     fn follows(&mut self, tags: &Tags, spelling: &Spelling) -> Follows {
         while self.follows == Follows::Nothing && self.seen < self.hold.len() {
             let rest = self.hold[self.seen..].trim_start();
@@ -1388,7 +1384,7 @@ impl Doubt {
     }
 }
 
-/// Tells whether the name that belongs to an open tag may begin with what follows it.
+/// Tells whether the name after an open tag may begin with this text.
 fn named(rest: &str, may: impl Fn(char) -> bool) -> Fit {
     match rest.chars().next() {
         None => Fit::Begun,
@@ -1397,8 +1393,8 @@ fn named(rest: &str, may: impl Fn(char) -> bool) -> Fit {
     }
 }
 
-/// Returns how many bytes come before the next one that may begin the end of a value: `start`, or a line feed. If it `skips`,
-/// one that no tag follows is none of those, as most are.
+/// Returns how many bytes precede the next one that may begin the end of a value: `start`, or a line feed.
+/// With `skips`, a line feed that no tag follows is skipped.
 fn find_feed(start: u8, bytes: &[u8], skips: bool) -> usize {
     let mut from = 0;
     while let Some(found) = find([start, b'\n'], &bytes[from..]) {
@@ -1412,13 +1408,13 @@ fn find_feed(start: u8, bytes: &[u8], skips: bool) -> usize {
     bytes.len()
 }
 
-/// The most bytes of what begins a parameter that are looked at inside of a value.
+/// How many bytes of a parameter's beginning are examined inside a value.
 const OPENER_BYTES_MAX: usize = 512;
 
-/// The most text that is held back since a value may have ended.
+/// How much text is held back since a value may have ended.
 pub(crate) const DOUBT_BYTES_MAX: usize = 64 << 10;
 
-/// What a character makes of a tag inside of a value.
+/// The result of one more character of a tag inside a value.
 enum Verdict {
     /// It may still be one.
     Wait(Ending),
@@ -1428,10 +1424,10 @@ enum Verdict {
     Data,
 }
 
-/// What a character makes of a header.
+/// The result of one more character of a header.
 enum Header {
     More,
-    /// It is whole, with this character or before it.
+    /// It is complete, with this character or before it.
     Whole {
         with: bool,
     },
@@ -1449,13 +1445,12 @@ enum Over {
 }
 
 impl Over {
-    /// Returns how many bytes that was.
     fn used(self) -> usize {
         let (Self::Done(used) | Self::Outer(used) | Self::Fail(used)) = self;
         used
     }
 
-    /// Says it of other bytes.
+    /// Returns the same with another number of bytes.
     fn after(self, used: usize) -> Self {
         match self {
             Self::Done(_) => Self::Done(used),
@@ -1466,7 +1461,6 @@ impl Over {
 }
 
 impl Call {
-    /// Takes a piece of the value at hand.
     fn text(&mut self, piece: &str, range: Range<u64>, out: &mut Out<'_>) {
         if self.value.is_empty() {
             self.write_key(range.start, out);
@@ -1474,7 +1468,6 @@ impl Call {
         self.value.text(piece, range, out);
     }
 
-    /// Ends the value at hand.
     fn end_value(&mut self, at: u64, out: &mut Out<'_>) {
         if self.value.is_empty() {
             self.write_key(at, out);

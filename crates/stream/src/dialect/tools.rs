@@ -1,6 +1,6 @@
-//! The tools that a model may call, and the types that their schemas give to parameters.
+//! The tools that a model may call, and the parameter types in their schemas.
 //!
-//! Dialects that write parameters as raw text leave it to the schema whether `5` is a number.
+//! Dialects with raw text parameters leave it to the schema whether `5` is a number.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ struct Tool {
     schema: Value,
 }
 
-/// Why a list of tools cannot be read.
+/// Why a list of tools cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the tools must be a JSON array of objects with a `name` and, as `parameters`, a JSON schema; \
@@ -31,7 +31,7 @@ pub struct ToolsError {
 /// What a schema says about a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
-    /// Nothing: JSON if it is JSON, else text.
+    /// Nothing: JSON if it is valid JSON, otherwise text.
     Any,
     /// Text, whatever it looks like.
     Text,
@@ -45,7 +45,7 @@ pub(crate) enum Hint {
 }
 
 impl Tools {
-    /// Reads a list of tools: `{name, parameters}`, `{name, input_schema}` or `{function: {…}}`.
+    /// Parses a list of tools: `{name, parameters}`, `{name, input_schema}` or `{function: {…}}`.
     pub fn from_json(list: &Value) -> Result<Self, ToolsError> {
         let entries = list.as_array().ok_or(ToolsError { entry: 0 })?;
         let tools = entries.iter().enumerate().map(|(entry, value)| {
@@ -71,10 +71,10 @@ impl Tools {
         !self.list.is_empty() && !self.knows(name)
     }
 
-    /// Returns the name of the parameter that an argument without a name is for.
+    /// Returns the name of the parameter for a positional argument.
     ///
-    /// Required parameters come first, in the order of the schema, as in a signature. The others have
-    /// no order, so only the last of them has a place.
+    /// Required parameters come first, in the order of the schema, as in a signature. The others have no
+    /// order, so at most one of them has a position.
     pub(crate) fn positional(&self, tool: &str, place: usize) -> Option<&str> {
         let schema = &self.list.iter().find(|known| known.name == tool)?.schema;
         let properties = schema.get("properties")?.as_object()?;
@@ -92,12 +92,12 @@ impl Tools {
         }
     }
 
-    /// Tells whether a parameter of a tool that is written as raw text is text, whatever it looks like.
+    /// Tells whether a raw text parameter of a tool is text, whatever it looks like.
     pub fn takes_text(&self, tool: &str, parameter: &str) -> bool {
         matches!(self.hint(tool, [parameter]), Hint::Text | Hint::TextOrNull)
     }
 
-    /// Tells whether a tool has a parameter of this name, as far as that is known.
+    /// Tells whether a tool has a parameter of this name, as far as known.
     pub(crate) fn declares(&self, tool: &str, parameter: &str) -> Option<bool> {
         let schema = &self.list.iter().find(|known| known.name == tool)?.schema;
         let mut listed = Listed::default();
@@ -109,8 +109,8 @@ impl Tools {
         }
     }
 
-    /// Returns what the schema of a tool says about the value at `path`; an empty part of the path
-    /// stands for an item of an array.
+    /// Returns what the schema of a tool says about the value at `path`; an empty part of the path stands for
+    /// an array item.
     pub(crate) fn hint<'p>(&self, tool: &str, path: impl IntoIterator<Item = &'p str>) -> Hint {
         let Some(tool) = self.list.iter().find(|known| known.name == tool) else {
             return Hint::Any;
@@ -162,14 +162,14 @@ fn branches(schema: &Value) -> impl Iterator<Item = &Value> {
     ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten()
 }
 
-/// What a schema says about the names of properties.
+/// What a schema says about property names.
 #[derive(Clone, Copy, Debug, Default)]
 struct Listed {
-    /// It has the one that is looked for.
+    /// It has the one we look for.
     named: bool,
     /// It has some.
     any: bool,
-    /// It says that there may be others, or it was not looked at to its end.
+    /// It allows others, or was not examined completely.
     others: bool,
     steps: usize,
 }
@@ -271,10 +271,10 @@ impl Seen {
     }
 }
 
-/// How many references and unions are followed before a schema counts as saying nothing.
+/// How many references and unions are followed before a schema counts as unconstrained.
 const REFERENCES_MAX: usize = 16;
 
-/// How many schemas are looked at for one value: branches can refer to what they are branches of.
+/// How many schemas are visited for one value: branches can refer to what contains them.
 const STEPS_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -317,7 +317,7 @@ mod tests {
         check(json!({"properties": {"a": {"enum": ["x", 1, null]}}}), Hint::TextOrNull);
         check(json!({"properties": {"a": {"const": 1}}}), Hint::Number);
         check(json!({"properties": {}}), Hint::Any);
-        // Those that refer to themselves come to an end.
+        // Self-references terminate.
         let again = vec![json!({"$ref": "#"}); 30];
         check(json!({ "anyOf": again }), Hint::Any);
         let again = vec![json!({"$ref": "#/properties/a"}); 30];

@@ -1,4 +1,4 @@
-//! Runs engines over vectors and over own rows, cut in every way; for tests only.
+//! Runs engines over vectors and test rows, chunked in every way; for tests only.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,8 @@ use crate::canonical::Collector;
 use crate::dialect::Engine;
 use crate::utf8::{Decoder, Piece};
 
-/// Runs an engine over bytes that come in pieces of the sizes that `cut` gives, and returns its
-/// events with their ranges.
+/// Runs an engine over bytes in pieces of the sizes that `cut` returns, and returns its events with their
+/// ranges.
 pub(crate) fn run(
     engine: &mut dyn Engine,
     mut bytes: &[u8],
@@ -29,8 +29,8 @@ pub(crate) fn run(
     events.iter().map(|event| serde_json::to_value(event).unwrap()).collect()
 }
 
-/// Runs an engine whole and cut in many ways, which must make no difference, and returns its events
-/// without their ranges.
+/// Runs an engine whole and chunked in many ways, which must make no difference, and returns its events
+/// without ranges.
 #[track_caller]
 pub(crate) fn run_cut(mut engine: impl FnMut() -> Box<dyn Engine>, input: &[u8]) -> Vec<Value> {
     let whole = run(&mut *engine(), input, || usize::MAX);
@@ -50,7 +50,7 @@ pub(crate) fn run_cut(mut engine: impl FnMut() -> Box<dyn Engine>, input: &[u8])
     events
 }
 
-/// Compares events; where an error stands does not matter.
+/// Compares events; the position of errors does not matter.
 #[track_caller]
 pub(crate) fn compare(got: &[Value], want: &[Value], what: &str) {
     let split = |events: &[Value]| {
@@ -73,7 +73,7 @@ pub(crate) fn vectors(file: &str, mut engine: impl FnMut(&Value) -> Box<dyn Engi
     }
 }
 
-/// Writes events in short: `text "a"`, `call 0 name`, `args 0 "…"`, `end 0 true`, `! kind`.
+/// Formats events briefly: `text "a"`, `call 0 name`, `args 0 "…"`, `end 0 true`, `! kind`.
 pub(crate) fn short(events: &[Value]) -> Vec<String> {
     let line = |event: &Value| match event["type"].as_str().unwrap() {
         "tool_start" => format!("call {} {}", event["index"], event["name"].as_str().unwrap()),
@@ -91,18 +91,18 @@ pub(crate) fn short(events: &[Value]) -> Vec<String> {
     others.into_iter().map(line).chain(errors).collect()
 }
 
-/// Checks one own row: an input and its events in short, errors last and sorted.
+/// Checks one row: an input and its events in brief, errors last and sorted.
 #[track_caller]
 pub(crate) fn row(engine: impl FnMut() -> Box<dyn Engine>, input: &str, want: &[&str]) {
     assert_eq!(short(&run_cut(engine, input.as_bytes())), want, "{input:?}");
 }
 
-/// Returns an event as `short` writes it, for a text that is made rather than written.
+/// Returns an event as `short` formats it, for a generated text.
 pub(crate) fn text(kind: &str, text: &str) -> String {
     format!("{kind} {}", json!(text))
 }
 
-/// The same numbers every time (xorshift).
+/// A repeatable random generator (xorshift).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -1,8 +1,9 @@
-//! Raw text on its way into JSON: a string, or the number, word or structure that its schema wants.
+//! Converts raw text to JSON as it arrives: a string, or the number, word or structure that its schema asks
+//! for.
 //!
-//! Text is written as it comes. What may be JSON is kept until it has ended, or cannot be JSON any
-//! more; what fails to be what its schema wants stays a string. An object or an array that grows too long to
-//! be kept is passed on as the JSON that it is so far.
+//! Text is written immediately. What may be JSON is kept until it has ended, or cannot be JSON any more; if
+//! it does not match its schema, it stays a string. An object or array too long to be kept is passed on as
+//! the JSON that it is so far.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,11 +21,11 @@ pub(crate) struct Value {
     index: u32,
     hint: Hint,
     form: Form,
-    /// What has come, while it is open what it is.
+    /// The input, while its type is undecided.
     raw: String,
-    /// How many bytes of blanks that begins with.
+    /// How many blanks it begins with, in bytes.
     blank: usize,
-    /// How much of it the reader has seen: it reads many small pieces as one.
+    /// How much of it the JSON reader has seen: it reads many small pieces as one.
     read: usize,
     reader: json::Reader,
     readable: bool,
@@ -32,13 +33,13 @@ pub(crate) struct Value {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Nothing of it has come.
+    /// Nothing has arrived.
     Empty,
     /// It may be JSON.
     Open,
-    /// It is text, and its quote is written.
+    /// It is text, and its opening quote is written.
     Text,
-    /// It was too long to be kept, and goes out as JSON.
+    /// It was too long to be kept, and is passed on as JSON.
     Json,
 }
 
@@ -56,18 +57,16 @@ impl Value {
         }
     }
 
-    /// Tells whether nothing of it has come.
     pub(crate) fn is_empty(&self) -> bool {
         self.form == Form::Empty
     }
 
-    /// Tells whether it is text that goes out as it comes.
+    /// Tells whether it is text that is passed on immediately.
     #[inline]
     pub(crate) fn is_text(&self) -> bool {
         self.form == Form::Text
     }
 
-    /// Takes a piece.
     pub(crate) fn text(&mut self, piece: &str, range: Range<u64>, out: &mut Out<'_>) {
         if self.form == Form::Empty {
             self.form = Form::Open;
@@ -85,7 +84,7 @@ impl Value {
             let whole = read.is_ok_and(|progress| piece[progress.consumed..].trim().is_empty());
             return self.check_passed(whole, range.end, out);
         }
-        // What is decided at the bound is decided there, however much has come at once.
+        // The decision at the limit does not depend on the chunking.
         let room = piece.ceil_char_boundary(HELD_BYTES_MAX + 1 - self.raw.len());
         if room < piece.len() {
             let (first, rest) = piece.split_at(room);
@@ -104,7 +103,7 @@ impl Value {
                 if all <= EAGER_BYTES || new >= BATCH_BYTES || all > HELD_BYTES_MAX {
                     self.read_on();
                 }
-                // The words of other languages are short; anything longer that is no JSON is text.
+                // Words of other languages are short; anything longer that is not JSON is text.
                 !self.readable && self.raw.len() - self.blank > WORD_BYTES_MAX
             }
         };
@@ -123,7 +122,7 @@ impl Value {
         }
     }
 
-    /// Says, once, that what was passed on as JSON is none.
+    /// Reports, once, that what was passed on as JSON is not JSON.
     fn check_passed(&mut self, whole: bool, at: u64, out: &mut Out<'_>) {
         if !whole && std::mem::take(&mut self.readable) {
             out.error(
@@ -134,7 +133,7 @@ impl Value {
         }
     }
 
-    /// Takes a piece that is only to be kept, if that is so.
+    /// Keeps a piece, if that is all that is needed.
     #[inline]
     pub(crate) fn keep(&mut self, piece: &str) -> bool {
         let all = self.raw.len() + piece.len();
@@ -150,7 +149,7 @@ impl Value {
         keeps
     }
 
-    /// Reads what has come since.
+    /// Parses what has arrived since.
     fn read_on(&mut self) {
         let new = &self.raw[self.read..];
         self.read = self.raw.len();
@@ -210,7 +209,7 @@ impl Value {
         self.form = Form::Text;
     }
 
-    /// Returns it as JSON, if that is what it is and the schema wants.
+    /// Returns it as JSON, if it is valid and matches the schema.
     fn json(&mut self) -> Option<Cow<'static, str>> {
         self.read_on();
         let text = self.raw.trim();
@@ -238,11 +237,11 @@ impl Value {
     }
 }
 
-/// Up to here what may be JSON is read as it comes: most of what is none shows it at once.
+/// Up to here, possible JSON is parsed immediately: most other text is rejected at once.
 const EAGER_BYTES: usize = 256;
 
-/// How much is read at once behind that.
+/// How much is parsed at once after that.
 const BATCH_BYTES: usize = 1024;
 
-/// The longest word that a value may be without being JSON or text.
+/// Longest word that a value may be without being JSON or text.
 const WORD_BYTES_MAX: usize = 8;

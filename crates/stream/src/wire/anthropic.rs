@@ -1,8 +1,8 @@
-//! The Messages of Anthropic, and of those who speak like it.
+//! Anthropic's Messages, and compatible endpoints.
 //!
-//! An answer is a list of blocks, each with a start, deltas and a stop. What a delta is shows in the
-//! delta itself, so only the blocks that are calls are kept in mind. Tools that the provider runs by
-//! itself are no calls: nobody here could answer them.
+//! An answer is a list of blocks, each with a start, deltas and a stop. A delta shows its own type, so only
+//! the blocks that are calls are tracked. Tools that the provider runs itself are not calls: nobody here
+//! could answer them.
 
 use protocol::usage::Usage;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use crate::event::{ErrorKind, FinishReason};
 use crate::wire::call::{Call, End};
 use crate::wire::{CALLS_MAX, Out, Provider, arguments, failure, number, part, text, word};
 
-/// Reads the events of one answer.
+/// Parses the events of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct Anthropic {
     open: Vec<Open>,
@@ -21,12 +21,12 @@ pub(crate) struct Anthropic {
     usage: WireUsage,
 }
 
-/// A call that has not ended.
+/// An open call.
 #[derive(Debug)]
 struct Open {
     index: Option<u64>,
     call: Call,
-    /// The arguments came with the start, so deltas could only say them again.
+    /// The arguments came with the start, so deltas could only repeat them.
     is_whole: bool,
 }
 
@@ -47,7 +47,7 @@ struct Wire<'a> {
     usage: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    /// Where the answer was not streamed.
+    /// For an answer that was not streamed.
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -99,7 +99,7 @@ struct Delta<'a> {
     stop_reason: Option<&'a RawValue>,
 }
 
-/// Counts as they come: with the start, and again, as far as they have changed, with the end.
+/// Counts as they arrive: with the start, and updated with the end.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireUsage {
@@ -171,7 +171,7 @@ impl Anthropic {
             return out.error(ErrorKind::InvalidJson, "a block is no object");
         };
         let index = number(wire.index);
-        // A block that begins where another one is ends it.
+        // A block that begins in place of another one ends it.
         if index.is_some()
             && let Some(at) = self.find(index)
         {
@@ -204,7 +204,7 @@ impl Anthropic {
         }
         let mut call = Call::start(&name, (!id.is_empty()).then_some(&*id), None, out);
         let input = arguments(block.input);
-        // An empty object stands for what the deltas will say.
+        // An empty object stands for what the deltas will contain.
         let is_whole = input.chars().any(|c| !matches!(c, '{' | '}') && !c.is_whitespace());
         if is_whole {
             call.args(&input, out);
@@ -244,7 +244,7 @@ impl Anthropic {
         out.finish(reason.unwrap_or_else(|| out.stopped()));
     }
 
-    /// Finds the call of a block; where blocks are not counted, the last one is meant.
+    /// Finds the call of a block; without an index, the last one is meant.
     fn find(&self, index: Option<u64>) -> Option<usize> {
         match index {
             Some(_) => self.open.iter().rposition(|open| open.index == index),
@@ -271,7 +271,7 @@ impl Anthropic {
 }
 
 impl From<WireUsage> for Usage {
-    /// What was cached is not among the input tokens here; it is in ours.
+    /// Cached tokens are not among the input tokens here, but are in ours.
     fn from(wire: WireUsage) -> Self {
         let cached = wire.cache_read_input_tokens.unwrap_or_default();
         let written = wire.cache_creation_input_tokens.unwrap_or_default();

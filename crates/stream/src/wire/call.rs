@@ -4,7 +4,7 @@ use crate::event::{ErrorKind, Event};
 use crate::shape::{Shape, Verdict};
 use crate::wire::Out;
 
-/// A call that was started.
+/// A started call.
 #[derive(Debug)]
 pub(super) struct Call {
     index: u32,
@@ -14,7 +14,7 @@ pub(super) struct Call {
 #[derive(Debug)]
 enum Arguments {
     Json(Shape),
-    /// A text of the tool's own grammar, which only its end can call whole.
+    /// Text in the tool's own grammar, which only its end can mark as complete.
     Free {
         any: bool,
     },
@@ -23,11 +23,11 @@ enum Arguments {
 /// Why a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The provider said that it is whole, or that the answer is.
+    /// The provider reported that it, or the answer, is complete.
     Said,
     /// The model ran out of tokens, or the stream out of bytes.
     Cut,
-    /// Something of it could not be read; that was said already.
+    /// A part of it was unreadable, which was already reported.
     Broken,
 }
 
@@ -44,18 +44,18 @@ impl Call {
         Self { index, arguments: Arguments::Json(Shape::default()) }
     }
 
-    /// Starts a call whose arguments are a text.
+    /// Starts a call whose arguments are text.
     pub(super) fn start_free(name: &str, id: Option<&str>, out: &mut Out<'_>) -> Self {
         let call = Self::start(name, id, None, out);
         Self { arguments: Arguments::Free { any: false }, ..call }
     }
 
-    /// Gives the id that came late.
+    /// Emits an id that came late.
     pub(super) fn id(&self, id: &str, out: &mut Out<'_>) {
         out.event(Event::ToolId { index: self.index, id });
     }
 
-    /// Gives a piece of the arguments.
+    /// Emits a piece of the arguments.
     pub(super) fn args(&mut self, text: &str, out: &mut Out<'_>) {
         if text.is_empty() {
             return;
@@ -67,7 +67,7 @@ impl Call {
         out.event(Event::ToolArgs { index: self.index, text });
     }
 
-    /// Tells whether any arguments have come.
+    /// Tells whether any arguments have arrived.
     pub(super) fn has_args(&self) -> bool {
         match &self.arguments {
             Arguments::Json(shape) => shape.verdict() != Verdict::Empty,
@@ -75,7 +75,7 @@ impl Call {
         }
     }
 
-    /// Tells whether the arguments are a whole value, to which nothing can be added.
+    /// Tells whether the arguments are a complete value, to which nothing can be added.
     pub(super) fn is_closed(&self) -> bool {
         match &self.arguments {
             Arguments::Json(shape) => shape.verdict() == Verdict::Closed,
@@ -83,10 +83,10 @@ impl Call {
         }
     }
 
-    /// Ends the call, and says what is wrong with it.
+    /// Ends the call, and reports errors in it.
     ///
-    /// Arguments that are closed are whole even if the end of the stream is all that ended them. No
-    /// arguments at all mean that the tool takes none, unless they may just not have come.
+    /// Closed arguments are complete even if only the end of the stream ended them. No arguments at all mean
+    /// that the tool takes none, unless they may just be missing.
     pub(super) fn end(self, end: End, out: &mut Out<'_>) {
         let index = self.index;
         if end == End::Broken {

@@ -1,9 +1,9 @@
-//! Chat Completions, of whoever says to be compatible with them.
+//! Chat Completions, and compatible endpoints.
 //!
-//! Which call a delta belongs to is the hard part. The index may be missing, or be used again for the
-//! next call; the id may come with every delta, late, or new each time; the name may come in pieces or
-//! come again. So a call begins where a name and an id come that are not those of the call at hand, or
-//! where a name comes after arguments that are whole.
+//! Which call a delta belongs to is the hard part. The index may be missing, or be reused for the next call;
+//! the id may come with every delta, late, or new each time; the name may come in pieces or be repeated. So a
+//! call begins with a name and an id other than those of the current call, or with a name after complete
+//! arguments.
 //!
 //! The older `function_call` has neither index nor id: there is one at a time.
 
@@ -18,15 +18,15 @@ use crate::event::{ErrorKind, FinishReason};
 use crate::wire::call::{Call, End};
 use crate::wire::{self, CALLS_MAX, Out, Provider, arguments, failure, number, part, text, word};
 
-/// Reads the chunks of one answer.
+/// Parses the chunks of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct Chat {
     slots: Vec<Slot>,
-    /// The call that a delta was for.
+    /// The call of the last delta.
     last: Option<usize>,
-    /// The call that `function_call` means.
+    /// The call that `function_call` refers to.
     legacy: Option<usize>,
-    /// Calls that are not started yet.
+    /// How many calls are not started yet.
     waiting: usize,
     /// Bytes of arguments that wait for a name, over all calls.
     held_bytes: usize,
@@ -34,11 +34,11 @@ pub(crate) struct Chat {
     done: bool,
 }
 
-/// A call, from the first that was heard of it.
+/// A call, from the first mention.
 #[derive(Debug, Default)]
 struct Slot {
     index: Option<u64>,
-    /// Another call had this index first, so the position may be what the provider counts later.
+    /// Another call had this index first, so the provider may later count by position.
     index_taken: bool,
     is_legacy: bool,
     is_free: bool,
@@ -47,14 +47,14 @@ struct Slot {
     signature: String,
     /// Arguments that came before the name.
     held: String,
-    /// That something came which does not belong to it was said.
+    /// Whether an unrelated part was already reported.
     odd_told: bool,
     state: State,
 }
 
 #[derive(Debug, Default)]
 enum State {
-    /// The name is not known, or may not be whole yet.
+    /// The name is unknown, or may be incomplete.
     #[default]
     Waiting,
     Started(Call),
@@ -96,7 +96,7 @@ struct Choice<'a> {
     index: Option<&'a RawValue>,
     #[serde(borrow)]
     delta: Option<Delta<'a>>,
-    /// In place of `delta` where the answer was not streamed.
+    /// In place of `delta` if the answer was not streamed.
     #[serde(borrow)]
     message: Option<Delta<'a>>,
     #[serde(borrow)]
@@ -127,7 +127,7 @@ struct Delta<'a> {
     tool_calls: Option<&'a RawValue>,
 }
 
-/// A part of a content that is a list, or of the details of reasoning.
+/// A part of a content list, or of reasoning details.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Part<'a> {
@@ -180,7 +180,7 @@ struct Custom<'a> {
     input: Option<&'a RawValue>,
 }
 
-/// Where Gemini, seen through this API, keeps the seal on a call.
+/// Where Gemini, through this API, puts the signature of a call.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Extra<'a> {
@@ -319,7 +319,7 @@ impl Chat {
         }
     }
 
-    /// Some send the same reasoning in two fields, some in a third one with more about it.
+    /// Some send the same reasoning in two fields, some in a third one with more details.
     fn reasoning(&mut self, delta: &Delta<'_>, out: &mut Out<'_>) {
         let (first, second) = (text(delta.reasoning_content), text(delta.reasoning));
         let again = first == second;
@@ -417,7 +417,7 @@ impl Chat {
         let known = (!id.is_empty())
             .then(|| self.slots.iter().rposition(|slot| slot.id == **id))
             .flatten()
-            // One id for all calls is no id.
+            // The same id for all calls is no id.
             .filter(|at| {
                 let of_slot = self.slots[*at].index;
                 name.is_empty()
@@ -435,7 +435,7 @@ impl Chat {
         let slot = &self.slots[at];
         let is_other = !id.is_empty() && !slot.id.is_empty() && **id != slot.id;
         let is_new = if is_other {
-            // Some make up a new id for every delta, but only the first has the name.
+            // Some generate a new id for every delta, but only the first has the name.
             !name.is_empty() || slot.is_closed()
         } else {
             slot.begins_anew(name, arguments)
@@ -443,7 +443,7 @@ impl Chat {
         (!is_new).then_some(at)
     }
 
-    /// Finds the call that an index means: the last that had it, or else the one at that place.
+    /// Finds the call of an index: the last that had it, or the one at that position.
     fn at_index(&mut self, index: u64) -> Option<usize> {
         let modern = || self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_legacy);
         let known = modern().rev().find(|(_, slot)| slot.index == Some(index));
@@ -463,7 +463,7 @@ impl Chat {
             self.tell_limit("the answer has too many calls", out);
             return None;
         }
-        // Calls are counted in the order of their names, not of their arguments.
+        // Calls are numbered in the order of their names, not of their arguments.
         self.start_waiting(out);
         self.slots.push(slot);
         self.waiting += 1;
@@ -481,7 +481,7 @@ impl Chat {
                 call.id(id, out);
             }
         }
-        // A name that comes again is the same name, not more of it.
+        // A repeated name is the same name, not more of it.
         if !name.is_empty() && name != slot.name {
             if let State::Waiting = slot.state {
                 slot.name.push_str(name);
@@ -511,7 +511,7 @@ impl Chat {
         }
     }
 
-    /// Starts a call whose name is whole.
+    /// Starts a call whose name is complete.
     fn start(&mut self, at: usize, out: &mut Out<'_>) {
         let slot = &mut self.slots[at];
         if !matches!(slot.state, State::Waiting) || slot.name.is_empty() {
@@ -531,7 +531,7 @@ impl Chat {
         slot.state = State::Started(call);
     }
 
-    /// Something else has come: a name to which nothing was added is whole.
+    /// Something else has arrived: a name that was not extended is complete.
     fn start_waiting(&mut self, out: &mut Out<'_>) {
         if self.waiting > 0 {
             (0..self.slots.len()).for_each(|at| self.start(at, out));
@@ -586,7 +586,7 @@ impl Slot {
         }
     }
 
-    /// Tells whether a name that comes now is that of the next call.
+    /// Tells whether a name belongs to the next call.
     fn begins_anew(&self, name: &str, arguments: &str) -> bool {
         !name.is_empty() && self.is_closed() && (!arguments.is_empty() || name != self.name)
     }

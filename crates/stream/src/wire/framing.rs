@@ -1,7 +1,7 @@
-//! Where one message of a provider's answer ends: server-sent events, a JSON array, lines of JSON.
+//! Splits a provider's answer into messages: server-sent events, a JSON array, or lines of JSON.
 //!
-//! Which of them it is shows in the first byte. An answer that was not streamed at all is one JSON
-//! object, and that is a sequence of one.
+//! The first byte shows which one it is. An answer that was not streamed at all is one JSON object, which is
+//! a sequence of one.
 
 use std::ops::Range;
 
@@ -9,22 +9,20 @@ use memchr::memchr2;
 
 use crate::sse::{self, EVENT_BYTES_MAX};
 
-/// What the framing found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
-    /// One message.
     Data {
-        /// What its event is called; empty where there is no such thing.
+        /// The name of its event; empty if there is none.
         name: &'a str,
         data: &'a str,
-        /// The stream ended before the frame did, so it may be cut.
+        /// The stream ended before the frame did, so it may be truncated.
         last: bool,
     },
-    /// The stream ended inside of a frame, or of the array that holds them.
+    /// The stream ended inside a frame, or inside the array that contains them.
     Cut,
-    /// There is something between the frames that does not belong there; said once.
+    /// There is something unexpected between the frames; reported once.
     Garbage,
-    /// A frame is longer than can be held; nothing comes after it.
+    /// A frame exceeds the size limit; nothing comes after it.
     TooLong,
 }
 
@@ -32,13 +30,13 @@ pub(super) enum Frame<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     mode: Mode,
-    /// Where the frame that is being read begins.
+    /// Where the current frame begins.
     start: u64,
 }
 
 #[derive(Debug, Default)]
 enum Mode {
-    /// Nothing but whitespace has come.
+    /// Only whitespace so far.
     #[default]
     Blank,
     Events(Box<sse::Decoder>),
@@ -48,7 +46,7 @@ enum Mode {
 }
 
 impl Frames {
-    /// Takes the next text, which stands at `at`, and gives the frames that it completes.
+    /// Reads the next text, which is at `at`, and emits the frames that it completes.
     pub(super) fn push(
         &mut self,
         mut text: &str,
@@ -72,7 +70,7 @@ impl Frames {
             Mode::Events(decoder) => decoder
                 .push_named(text.as_bytes(), |event| {
                     let end = at + event.end as u64;
-                    // It was text before it was cut into lines, so nothing is lost here.
+                    // It was valid text before it was split into lines, so nothing is lost here.
                     let name = String::from_utf8_lossy(event.name);
                     let data = String::from_utf8_lossy(event.data);
                     read(Frame::Data { name: &name, data: &data, last: false }, *start..end);
@@ -107,14 +105,14 @@ impl Frames {
     }
 }
 
-/// Splits a sequence of JSON objects, whether an array holds them or not.
+/// Splits a sequence of JSON objects, inside an array or not.
 #[derive(Debug, Default)]
 struct Splitter {
-    /// The beginning of an object whose end has not come yet.
+    /// The beginning of an incomplete object.
     held: String,
     depth: usize,
     inside: Inside,
-    /// Arrays around the objects that are open.
+    /// Open arrays around the objects.
     lists: usize,
     had_garbage: bool,
 }
@@ -128,7 +126,7 @@ enum Inside {
 }
 
 impl Splitter {
-    /// Gives each frame, and where it ends in `text`; returns false if an object is too long.
+    /// Emits each frame, and where it ends in `text`; returns false if an object is too long.
     fn push(
         &mut self,
         text: &str,
@@ -175,7 +173,7 @@ impl Splitter {
         self.held.len() <= bytes_max
     }
 
-    /// Reads on inside of an object; returns where to go on.
+    /// Reads on inside an object; returns where to continue.
     fn step(&mut self, bytes: &[u8], at: usize, byte: u8) -> usize {
         match self.inside {
             Inside::Plain => {
@@ -195,7 +193,7 @@ impl Splitter {
             }
             Inside::Escape => {
                 self.inside = Inside::Text;
-                // A character longer than a byte goes on as text: none of its bytes is special.
+                // A multi-byte character continues as text: none of its bytes is special.
                 at + 1
             }
         }

@@ -1,7 +1,7 @@
-//! What Gemini generates, as events, as one array or as lines.
+//! Gemini's answers, as events, as one array or as lines.
 //!
-//! A call comes as one object, or its arguments come value by value. A reason to stop may come with
-//! every chunk, so the last one counts, and is said at the end.
+//! A call comes as one object, or its arguments come value by value. A finish reason may come with every
+//! chunk, so the last one counts, and is reported at the end.
 
 use protocol::usage::Usage;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use crate::wire::call::{Call, End};
 use crate::wire::partial_args::{Misplaced, Value, Writer};
 use crate::wire::{CALLS_MAX, Out, Provider, arguments, failure, number, part, text, word};
 
-/// Reads the chunks of one answer.
+/// Parses the chunks of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct Gemini {
     open: Option<Open>,
@@ -43,7 +43,7 @@ struct Chunk<'a> {
     usage_metadata: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    /// Some send the chunk inside of another object.
+    /// Some wrap the chunk in another object.
     #[serde(borrow)]
     response: Option<&'a RawValue>,
 }
@@ -148,7 +148,7 @@ impl Provider for Gemini {
         let feedback: Feedback<'_> = part(chunk.prompt_feedback);
         let blocked = text(feedback.block_reason);
         if !blocked.is_empty() {
-            // A prompt that is refused has no answer, so that it must not look like an empty one.
+            // A refused prompt has no answer, so that it must not look like an empty one.
             if self.reason != BLOCKED {
                 let message = text(feedback.block_reason_message);
                 let why = if message.is_empty() { &blocked } else { &message };
@@ -165,7 +165,7 @@ impl Provider for Gemini {
     }
 
     fn finish(&mut self, out: &mut Out<'_>) {
-        // A model that stopped by itself has said everything, also where the end of a call is missing.
+        // A model that stopped normally is finished, even if the end of a call is missing.
         self.end(if self.reason == "STOP" { End::Said } else { End::Cut }, out);
         let reason = match self.reason.as_str() {
             "" => return,
@@ -187,7 +187,7 @@ impl Provider for Gemini {
     }
 }
 
-/// Why an answer to a prompt that was blocked ends.
+/// The finish reason of an answer to a blocked prompt.
 const BLOCKED: &str = "PROHIBITED_CONTENT";
 
 impl Gemini {
@@ -228,7 +228,7 @@ impl Gemini {
             (name.is_empty() || name == open.name) && (id.is_empty() || id == open.id)
         });
         if !name.is_empty() && !goes_on {
-            // The name of the next call is the end of the one before.
+            // The name of the next call ends the one before.
             self.end(End::Said, out);
             if out.told.calls as usize >= CALLS_MAX {
                 if !self.limit_told {
@@ -247,7 +247,7 @@ impl Gemini {
             let (name, id) = (name.into_owned(), id.into_owned());
             self.open = Some(Open { name, id, call, writer: Writer::default(), is_broken: false });
         } else if !goes_on {
-            // An end that has come before is no news.
+            // A repeated end carries no information.
             if wire.args.is_some() || wire.partial_args.is_some() {
                 out.error(ErrorKind::MalformedCall, "a call has no name");
             }
@@ -273,7 +273,7 @@ impl Gemini {
         call.end(if is_broken { End::Broken } else { end }, out);
     }
 
-    /// Keeps a reason to stop, unless a worse one is known.
+    /// Keeps a finish reason, unless a worse one is known.
     fn stop(&mut self, reason: &str) {
         if self.reason.is_empty() || !matches!(reason, "" | "STOP") {
             reason.clone_into(&mut self.reason);

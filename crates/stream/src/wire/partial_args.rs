@@ -1,8 +1,8 @@
-//! Arguments that come value by value, each with the path of its place, written as one JSON text.
+//! Writes arguments that arrive value by value, each with its path, as one JSON text.
 //!
-//! A value is written as soon as it comes, a string piece by piece, and containers are closed once a
-//! path leads elsewhere. So nothing is kept but the way to the value at hand, and the keys that a
-//! later path must not lead back to.
+//! A value is written as soon as it arrives, a string piece by piece, and containers are closed once a path
+//! leads elsewhere. So only the path to the current value is kept, and the keys that a later path must not
+//! return to.
 
 use std::collections::HashSet;
 
@@ -12,18 +12,18 @@ use crate::escape::escape;
 /// Writes the arguments of one call.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    /// The containers that are open, from the outside to the inside; what each holds is at its step.
+    /// The open containers, outermost first; the content of each is at its step.
     levels: Vec<Level>,
-    /// The value at hand is a string that goes on.
+    /// The current value is an unfinished string.
     in_text: bool,
     key_bytes: usize,
 }
 
 #[derive(Debug)]
 struct Level {
-    /// Where the value at hand is in this container.
+    /// Where the current value is in this container.
     at: Step,
-    /// The keys that came before it.
+    /// The keys before it.
     keys: HashSet<String>,
 }
 
@@ -39,25 +39,25 @@ enum Step {
 pub(super) enum Value<'a> {
     /// A piece of a string.
     Text(&'a str),
-    /// Anything that is written as it stands.
+    /// Anything that is written verbatim.
     Raw(&'a str),
     /// None was given: the end of a string, or `null`.
     Missing,
 }
 
-/// A path that is none, or that leads where nothing can be written any more.
+/// Why a value cannot be written at a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Misplaced {
-    /// It cannot be followed.
+    /// The path is invalid.
     Path,
-    /// Its place was left before.
+    /// The path leads back to a closed place.
     Again,
     /// It is too long, or there are too many.
     Limit,
 }
 
 impl Writer {
-    /// Writes a value at a path; `goes_on` if it is not the whole of it.
+    /// Writes a value at a path; `goes_on` if more of it follows.
     pub(super) fn value(
         &mut self,
         path: &str,
@@ -90,14 +90,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Closes what is open; a string that should have gone on stays open, and so does the rest.
+    /// Closes what is open; an unfinished string stays open, and so does everything around it.
     pub(super) fn finish(&mut self, json: &mut String) {
         if !self.in_text {
             self.close_to(0, json);
         }
     }
 
-    /// Leaves the value at hand for another one.
+    /// Leaves the current value for another one.
     fn go_to(&mut self, path: Vec<Step>, json: &mut String) -> Result<(), Misplaced> {
         let common =
             self.levels.iter().zip(&path).take_while(|(level, step)| level.at == **step).count();
@@ -115,10 +115,10 @@ impl Writer {
                 _ => return Err(Misplaced::Path),
             }
         } else if common == self.levels.len() && !self.levels.is_empty() {
-            // The value at hand would have to become a container, or to be written twice.
+            // The current value would have to become a container, or be written twice.
             return Err(Misplaced::Again);
         }
-        // An array is written from its first item on.
+        // An array must be written from its first item on.
         let new = path.get(common + usize::from(common < self.levels.len())..).unwrap_or_default();
         if path.is_empty() || new.iter().any(|step| matches!(step, Step::Item(1..))) {
             return Err(Misplaced::Path);
@@ -160,7 +160,7 @@ impl Writer {
             && let Some(level) = self.levels.pop()
         {
             json.push(if matches!(level.at, Step::Key(_)) { '}' } else { ']' });
-            // Nothing can come back to a container that is closed, so its keys can be forgotten.
+            // Nothing can return to a closed container, so its keys can be dropped.
             let keys: usize = level.keys.iter().map(String::len).sum();
             self.key_bytes -= keys + level.at.key_bytes();
         }
@@ -184,7 +184,7 @@ impl Step {
     }
 }
 
-/// Reads a path such as `$.rooms[0]['the light']`.
+/// Parses a path such as `$.rooms[0]['the light']`.
 fn steps(path: &str) -> Result<Vec<Step>, Misplaced> {
     let mut rest = path.strip_prefix('$').unwrap_or(path);
     let mut steps = Vec::new();
@@ -201,7 +201,7 @@ fn steps(path: &str) -> Result<Vec<Step>, Misplaced> {
                 }
             }
         } else {
-            // Only the first may lack its dot, for those who leave out the dollar sign too.
+            // Only the first key may lack its dot, for paths without the dollar sign.
             let name = match rest.strip_prefix('.') {
                 Some(name) => name,
                 None if steps.is_empty() => rest,

@@ -1,8 +1,8 @@
-//! The events of the Responses API, from what it sends while a model writes.
+//! Parses the streamed events of the Responses API.
 //!
-//! Everything is said up to three times: in deltas, in the event that ends a part, and in the item. Who
-//! has heard the deltas must not hear the rest, and some send only the rest, so it is remembered what
-//! was said of each item. `crate::responses` reads the same stream for those who want whole items.
+//! Everything is sent up to three times: in deltas, in the event that ends a part, and in the item. After the
+//! deltas the rest must be ignored, but some endpoints send only the rest, so it is tracked what was emitted
+//! of each item. `crate::responses` reads the same stream for callers that want complete items.
 
 use protocol::responses::WireUsage;
 use serde::Deserialize;
@@ -13,24 +13,24 @@ use crate::event::{ErrorKind, FinishReason};
 use crate::wire::call::{Call, End};
 use crate::wire::{Out, Provider, arguments, failure, number, part, text, word};
 
-/// Reads the events of one answer.
+/// Parses the events of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct Responses {
     items: Vec<Item>,
     limit_told: bool,
 }
 
-/// What is remembered of an item of the answer.
+/// What is tracked of an item.
 #[derive(Debug, Default)]
 struct Item {
     index: Option<u64>,
     id: String,
     call_id: String,
-    /// Which parts were said, a bit each.
+    /// Which parts were emitted, one bit each.
     said: [u64; 3],
-    /// A call that has not ended.
+    /// An open call.
     call: Option<Call>,
-    /// Arguments came for a call that has not begun; its end says them again.
+    /// Arguments came for a call that has not begun; its end repeats them.
     is_nameless: bool,
     is_done: bool,
 }
@@ -74,7 +74,7 @@ struct Wire<'a> {
     error: Option<&'a RawValue>,
     #[serde(borrow)]
     object: Option<&'a RawValue>,
-    /// Where the answer was not streamed.
+    /// For an answer that was not streamed.
     #[serde(borrow)]
     output: Option<&'a RawValue>,
 }
@@ -140,7 +140,7 @@ impl Provider for Responses {
         let wire: Wire<'_> = serde_json::from_str(json)?;
         let kind = text(wire.kind);
         let kind = if kind.is_empty() { name } else { &*kind };
-        // A delta that says nothing must not hide the event that says it all.
+        // An empty delta must not hide the event with the full text.
         let delta = text(wire.delta);
         match kind {
             _ if kind.ends_with(".delta") && delta.is_empty() => {}
@@ -223,7 +223,7 @@ impl Provider for Responses {
 }
 
 impl Responses {
-    /// Remembers that a part was said; returns whether it was before.
+    /// Records that a part was emitted; returns whether it was before.
     fn said(
         &mut self,
         wire: &Wire<'_>,
@@ -265,7 +265,7 @@ impl Responses {
         }
     }
 
-    /// Starts the call that an item is, if it is one.
+    /// Starts the call of an item, if it is one.
     fn start(&mut self, at: usize, wire: &WireItem<'_>, out: &mut Out<'_>) {
         let kind = text(wire.kind);
         if !matches!(&*kind, "function_call" | "custom_tool_call") {
@@ -296,7 +296,7 @@ impl Responses {
         let at = match self.find(index, &id) {
             Some(at) if !self.items[at].is_done => at,
             Some(at) if self.items[at].is(&id, &call_id) => return,
-            // Its place was used before, so the place means nothing.
+            // Its index was used before, so the index means nothing.
             _ => match self.open(index, &id, &call_id, out) {
                 Some(at) => at,
                 None => return,
@@ -342,7 +342,7 @@ impl Responses {
         }
     }
 
-    /// Takes the last word about the answer.
+    /// Handles the final event of the answer.
     fn over(
         &mut self,
         status: Option<&str>,
@@ -350,7 +350,7 @@ impl Responses {
         response: &Response<'_>,
         out: &mut Out<'_>,
     ) {
-        // Where nothing else was sent, the answer is in here.
+        // If nothing else was sent, the answer is in here.
         if self.items.is_empty() {
             for (at, item) in part::<Vec<WireItem<'_>>>(response.output).iter().enumerate() {
                 self.done(Some(at as u64), item, out);
@@ -404,9 +404,9 @@ impl Responses {
         self.find(index, &id).or_else(|| self.open(index, &id, "", out))
     }
 
-    /// Finds an item by its place, or by its id; where there is neither, the one at hand.
+    /// Finds an item by its index, or by its id; without either, the current one.
     ///
-    /// The place comes first: there are endpoints that hide ids by changing them each time.
+    /// The index comes first: some endpoints hide ids by changing them each time.
     fn find(&self, index: Option<u64>, id: &str) -> Option<usize> {
         let by_index = index.and_then(|_| self.items.iter().rposition(|item| item.index == index));
         let by_id = || {
@@ -445,7 +445,7 @@ impl Responses {
 
 impl Item {
     fn says(&mut self, list: List, part: u64) -> bool {
-        // Parts beyond the last bit share it: they are not told apart, and come as deltas anyway.
+        // Parts beyond the last bit share it: they are not distinguished, and come as deltas anyway.
         let bit = 1 << part.min(63);
         let said = &mut self.said[list as usize];
         let before = *said & bit != 0;
@@ -458,10 +458,10 @@ impl Item {
     }
 }
 
-/// Keeps an id for comparison only if it is of a sane length.
+/// Keeps an id for comparison only if it has a reasonable length.
 fn bounded(id: &str) -> String {
     if id.len() <= NAME_BYTES_MAX { id.to_owned() } else { String::new() }
 }
 
-/// Items that one answer may have.
+/// Most items of one answer.
 const ITEMS_MAX: usize = 4096;

@@ -1,5 +1,4 @@
-//! Each engine against the vectors of its formats and against rows of its own, however the bytes are
-//! cut.
+//! Each engine against the vectors of its formats and against its own rows, in chunks of every size.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -55,7 +54,7 @@ fn collect<'a>(format: &str, pieces: impl IntoIterator<Item = &'a [u8]>) -> Coll
     collector
 }
 
-/// Cuts `bytes` into pieces of these lengths, over and over.
+/// Splits `bytes` into pieces of these lengths, repeatedly.
 fn cut<'a>(bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     let (mut rest, mut pieces) = (bytes, Vec::new());
     for length in lengths.iter().cycle() {
@@ -69,7 +68,7 @@ fn cut<'a>(bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// The cuts that every input is tried with: even ones, and some that look random.
+/// The chunkings that every input is tried with: even ones, and some that look random.
 fn cuts() -> Vec<Vec<usize>> {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = |max: u64| {
@@ -85,7 +84,7 @@ fn cuts() -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// What can be compared: errors have no place, so they come last and in order.
+/// Returns comparable events: errors have no position, so they come last and in order.
 fn comparable(collector: Collector) -> Vec<Value> {
     let events = collector.into_events(false);
     let (mut errors, mut rest): (Vec<_>, Vec<_>) = events
@@ -97,7 +96,7 @@ fn comparable(collector: Collector) -> Vec<Value> {
     rest
 }
 
-/// Arguments that were not written as JSON by the provider are compared as what they mean.
+/// Arguments that the provider did not write as JSON are compared by value.
 fn with_args_read(mut events: Vec<Value>) -> Vec<Value> {
     for event in events.iter_mut().filter(|event| event["type"] == "tool_args") {
         let read = event["text"].as_str().and_then(|text| serde_json::from_str(text).ok());
@@ -153,7 +152,7 @@ fn check(format: &str, input: &str, want: &[&str]) {
         let errors = events.iter().filter_map(|event| line(&event.kind, true));
         let lines: Vec<String> = lines.into_iter().chain(errors).collect();
         assert_eq!(lines, want, "{input}");
-        // Ranges, and what is said about errors, must not depend on the cut either.
+        // Ranges, and error details, must not depend on the chunking either.
         assert_eq!(*whole.get_or_insert_with(|| events.clone()), events, "{input}");
     }
 }
@@ -182,7 +181,7 @@ fn line(kind: &Kind, errors: bool) -> Option<String> {
     Some(line)
 }
 
-/// The details of the errors of an input.
+/// Returns the details of the errors of an input.
 fn details(format: &str, input: &str) -> Vec<String> {
     let events = collect(format, [input.as_bytes()]).into_events(false);
     let detail = |event: crate::canonical::Canonical| match event.kind {
@@ -192,7 +191,7 @@ fn details(format: &str, input: &str) -> Vec<String> {
     events.into_iter().filter_map(detail).collect()
 }
 
-/// The token counts of an input: request, cached, written, answer, reasoning; once for each event.
+/// Returns the token counts of an input: request, cached, written, answer, reasoning; once per event.
 fn usages(format: &str, input: &str) -> Vec<[u64; 5]> {
     let mut usages = Vec::new();
     run(format, [input.as_bytes()], &mut |event: Event<'_>, _: std::ops::Range<u64>| {
@@ -209,7 +208,7 @@ fn usages(format: &str, input: &str) -> Vec<[u64; 5]> {
     usages
 }
 
-/// Writes each frame as an event.
+/// Serializes each frame as an event.
 fn events(frames: &[&str]) -> String {
     frames.iter().map(|frame| format!("data: {frame}\n\n")).collect()
 }
@@ -234,7 +233,7 @@ fn what_nobody_can_read() {
         check(format, &events(&["{oops", "5"]), &bad(2));
         check(format, "{\"a\" 1}\n{}", &bad(1));
         check(format, "{} nonsense {}", &bad(1));
-        // Cut inside of a frame, in each framing.
+        // Truncated inside a frame, in each framing.
         check(format, "data: {\"choi", &["error truncated"]);
         check(format, "{\"choi", &["error truncated"]);
         check(format, "[{}", &["error truncated"]);
@@ -263,7 +262,7 @@ fn failures_in_every_framing() {
     }
 }
 
-/// Pieces that come near to being frames: random bytes never get past the first one.
+/// Fragments that are almost frames: random bytes never get past the first one.
 const WORDS: &[&str] = &[
     "data: ",
     "event: error\n",
@@ -313,7 +312,7 @@ proptest! {
             let end = (at + length).min(bytes.len());
             bytes.splice(at..end, word.bytes());
         }
-        // Also read by an engine that was not asked to.
+        // Also parsed by an engine for another format.
         for format in [format.as_str(), other] {
             let whole = collect(format, [bytes.as_slice()]).into_events(true);
             let pieces = collect(format, cut(&bytes, &lengths)).into_events(true);

@@ -1,4 +1,4 @@
-//! Documents with calls inside: what is a call comes as one, everything else stays the document.
+//! Documents with calls inside: calls are emitted as calls, everything else stays the document.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,8 +7,8 @@ use stream::document::{Document, Found, Path};
 use stream::event::Event;
 use stream::json;
 
-/// Reads a document in pieces of a size; calls are written as `⟨name#id arguments⟩`, the text outside
-/// of them as it stands. Also returns the JSON events, as text.
+/// Parses a document in pieces of a size; calls are written as `⟨name#id arguments⟩`, the text outside them
+/// verbatim. Also returns the JSON events, as text.
 fn read(paths: &[Path], text: &str, size: usize) -> (String, String) {
     let mut document = Document::new(paths.to_vec(), 0);
     let (mut shown, mut events) = (String::new(), Vec::new());
@@ -52,7 +52,7 @@ fn read(paths: &[Path], text: &str, size: usize) -> (String, String) {
     if failed {
         shown.push_str("!json!");
     }
-    // Pieces of one text are one.
+    // Pieces of one text are merged.
     let mut merged: Vec<String> = Vec::new();
     for event in events {
         match merged.last_mut() {
@@ -111,7 +111,7 @@ fn calls_in_documents() {
         r#"{"ToolCall_V2":{"name":"f","arguments":{"x":{"ToolCall_V2":{"name":"g","arguments":{}}}}}}"#,
         r#"{"ToolCall_V2":⟨f {"x":{"ToolCall_V2":{"name":"g","arguments":{}}}}⟩}"#,
     );
-    // Keys in any order, under other names, twice, or not at all.
+    // Keys in any order, under other names, duplicated, or missing.
     check(
         r#"{"ToolCall_V2":{"arguments": {"a": 1} ,"meta":[{}],"name":"f","id":"x"}}"#,
         r#"{"ToolCall_V2":⟨f#x {"a": 1}!unexpected_data!⟩}"#,
@@ -188,7 +188,7 @@ fn paths() {
         r#"{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}"#,
         r#"{"role":"assistant","tool_calls":[⟨f {}⟩]}"#,
     );
-    // What is inside of arguments is data, also before the name is known.
+    // What is inside arguments is data, even before the name is known.
     let inner = r#"{"function_call":{"name":"g","arguments":{}}}"#;
     check_at(
         &Path::legacy(),
@@ -244,7 +244,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// A document of plain JSON with large calls in between: the calls come out, the rest stays.
+    /// A document of plain JSON with large calls in between: the calls are found, the rest stays.
     #[test]
     fn calls_between_plain_json(
         parts in proptest::collection::vec((any_json(), any_json(), any::<bool>()), 1..5),
@@ -291,7 +291,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// The same with calls of hundreds of kilobytes, and deeper than any document may be.
+    /// The same with calls of hundreds of kilobytes, and nested deeper than any document may be.
     #[test]
     fn large_calls_between_plain_json(
         parts in proptest::collection::vec(

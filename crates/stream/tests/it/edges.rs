@@ -1,6 +1,6 @@
-//! Where dialects end: half of something, too much of something, and what only looks like it.
+//! Edge cases of dialects: half of something, too much of something, and lookalikes.
 //!
-//! The vectors say what everybody expects; these rows say what we decided where they are silent.
+//! The vectors contain what everyone expects; these rows record our decisions where they are silent.
 
 use serde_json::json;
 use stream::dialect::{Options, Tools};
@@ -628,20 +628,20 @@ fn blocks_that_break() {
     );
     check("command_a", r#"Action: ```json [{"tool_name":"a","parameters":{}}]```x"#, "⟨a({})⟩x");
     check("glm45", r#"<tool_call>{"name":"a","arguments":{}}</tool_call>x"#, "⟨a({})⟩x");
-    // What did not fit may begin with what does.
+    // Text that did not match may begin with something that does.
     check(
         "qwen3_coder",
         "<tool_call>\n<function=search>\n<<parameter=q>\nx\n</parameter>\n</function>\n</tool_call>",
         r#"⟨search({"q":"x"})⟩ !malformed_call"#,
     );
-    // A tag that prose has too proves nothing by itself.
+    // A tag that prose contains too proves nothing by itself.
     check("qwen3_coder", "a <function=foo> b", "a <function=foo> b !malformed_call");
     check("qwen3_coder", "<function=ping>\n</function>x", "⟨ping({})⟩x");
     check("qwen3_coder", "<function=ping>\n", "<function=ping>\n !truncated");
     check("pythonic", r#"[search(q="x", q="y")]"#, r#"⟨search({"q":"x","q":"y"})⟩ !duplicate_key"#);
 }
 
-/// What looks like the end of a tag right behind its prefix is text.
+/// What looks like the end of a tag right after its prefix is text.
 #[test]
 fn a_prefix_without_its_tag() {
     let begin = "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"make\">";
@@ -663,7 +663,7 @@ fn a_prefix_without_its_tag() {
     }
 }
 
-/// Where a key became too long is told by where it began, which no cut changes.
+/// An overlong key is reported where it began, which does not depend on the chunking.
 #[test]
 fn keys_that_are_too_long() {
     let key = "k".repeat(9_000);

@@ -1,4 +1,4 @@
-//! Streams of events: asked for one at a time, dropped at any time, ten thousand at once.
+//! Streams of events: polled one at a time, dropped at any time, ten thousand at once.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -25,7 +25,7 @@ fn named(name: &str) -> Dialect {
     Dialect::new(Format::named(name).unwrap(), &Options::default(), &Tools::default())
 }
 
-/// Runs a future to its end; whoever is not ready has asked to be polled again.
+/// Runs a future to its end; one that is not ready has requested to be polled again.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
@@ -35,7 +35,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Takes what a stream that never waits has to give.
+/// Returns the next item of a stream that never waits.
 fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
     match stream.poll_next_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(item) => item,
@@ -87,20 +87,20 @@ fn ten_thousand_streams_are_ten_thousand_small_structs() {
     assert_eq!(ends, parsers.len());
 }
 
-/// What becomes of one of many streams.
+/// What happens to one of many streams.
 #[derive(Clone, Debug)]
 enum Fate {
     /// It is read to its end.
     Ends,
-    /// It is dropped after so many events.
+    /// It is dropped after this many events.
     Cancelled(usize),
-    /// Its source fails after so many pieces, and goes on.
+    /// Its source fails after this many pieces, and continues.
     Fails(usize),
-    /// Its source ends after so many pieces.
+    /// Its source ends after this many pieces.
     Breaks(usize),
 }
 
-/// A source that gives a piece each time it is asked twice.
+/// A source that yields a piece on every second poll.
 struct Slow {
     pieces: std::vec::IntoIter<Result<Vec<u8>, String>>,
     asked: bool,
@@ -119,7 +119,7 @@ impl Stream for Slow {
     }
 }
 
-/// Reads one stream as its fate has it; returns its events without ranges.
+/// Reads one stream according to its fate; returns its events without ranges.
 async fn live(
     mut events: Pin<Box<dyn Stream<Item = Result<Canonical, String>>>>,
     fate: Fate,
@@ -137,7 +137,7 @@ async fn live(
     (kinds, errors)
 }
 
-/// Joins adjacent pieces, of which there may be more or fewer by how a stream was cut.
+/// Joins adjacent pieces, whose number depends on the chunking.
 fn joined(kinds: Vec<Kind>) -> Vec<Kind> {
     let mut joined: Vec<Kind> = Vec::new();
     for kind in kinds {
@@ -155,7 +155,7 @@ fn joined(kinds: Vec<Kind>) -> Vec<Kind> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Many streams at once on an executor: each is what it would be alone, whatever becomes of the others.
+    /// Many streams at once on an executor: each gives the same as alone, whatever happens to the others.
     #[test]
     fn streams_do_not_know_of_each_other(
         streams in proptest::collection::vec(
@@ -200,7 +200,7 @@ proptest! {
             let failed = matches!(stream.2, Fate::Fails(_));
             prop_assert_eq!(errors, usize::from(failed), "{:?}", stream);
             prop_assert_eq!(&kinds, &alone, "{:?}", stream);
-            // An error of the source is not the end of it: what comes after it is read as if it had not been.
+            // An error of the source is not its end: parsing continues as if it had not occurred.
             if failed {
                 let (whole, _) = block_on(make(&(stream.0, stream.1, Fate::Ends, stream.3)));
                 prop_assert_eq!(joined(kinds), joined(whole), "{:?}", stream);

@@ -1,4 +1,4 @@
-//! What must hold of every stream in every dialect, whatever is in it. Shared with the fuzz targets.
+//! Properties of every stream in every dialect, whatever its content. Shared with the fuzz targets.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use stream::dialect::{Dialect, Format, Options, Parser, Tools};
 use stream::event::{Event, Sink};
 use stream::json::{Progress, Reader};
 
-/// The families of dialects, by the way they write calls.
+/// The families of dialects, by their call format.
 pub(crate) const FAMILIES: &[(&str, &[&str])] = &[
     (
         "json",
@@ -63,7 +63,7 @@ pub(crate) const FAMILIES: &[(&str, &[&str])] = &[
     ("detected", &["auto", "legacy", "legacy_json"]),
 ];
 
-/// Reads an input whole and cut, and sees to what must hold.
+/// Parses an input whole and chunked, and checks the properties.
 pub(crate) fn check(name: &str, options: &Options, tools: &Tools, input: &[u8], seed: u64) {
     let Some(format) = Format::named(name) else { return };
     let dialect = Dialect::new(format, options, tools);
@@ -83,7 +83,7 @@ pub(crate) fn check(name: &str, options: &Options, tools: &Tools, input: &[u8], 
     complete_calls_have_objects(name, &whole, &shown);
 }
 
-/// Where arguments are written anew, those of a whole call are a JSON object. Elsewhere they are what the
+/// Where arguments are rewritten, those of a complete call are a JSON object. Elsewhere they are what the
 /// model wrote, which need not be JSON: vectors have code, words and raw line feeds there.
 fn complete_calls_have_objects(name: &str, events: &[Canonical], input: &str) {
     let written = |(family, names): &&(&str, &[&str])| {
@@ -102,7 +102,7 @@ fn complete_calls_have_objects(name: &str, events: &[Canonical], input: &str) {
                 let all = |read: Progress| arguments[read.consumed..].trim().is_empty();
                 let read = reader.push(arguments, |_| ()).is_ok_and(all);
                 let object = arguments.starts_with('{') && read && reader.finish(|_| ()).is_ok();
-                // What was written as JSON passes as it is.
+                // What was written as JSON is passed through.
                 let passed = arguments.len() > 1 && input.contains(arguments);
                 assert!(object || passed, "{name}: {arguments:?} of {input:?}");
             }
@@ -117,7 +117,7 @@ fn read(
     mut cut: impl FnMut() -> usize,
 ) -> (Vec<Canonical>, Vec<Range<u64>>) {
     let (mut parser, mut rest) = (Parser::new(dialect), input);
-    // What is not UTF-8 counts as what it is replaced by.
+    // Invalid UTF-8 counts as its replacement.
     let len = String::from_utf8_lossy(input).len() as u64;
     let mut sink = Watch { len, ..Watch::default() };
     while !rest.is_empty() {
@@ -129,7 +129,7 @@ fn read(
     sink.is_over();
     let spans = sink.spans.into_values().collect();
     let mut events = sink.collector.into_events(true);
-    // What is given piece by piece is where its pieces are; what is said at once is at one place.
+    // The range of a text is that of its pieces; other events have one range.
     for event in &mut events {
         if !matches!(event.kind, Kind::Error { .. }) {
             event.range = None;
@@ -138,14 +138,14 @@ fn read(
     (events, spans)
 }
 
-/// Sees to the order of events.
+/// Checks the order of events.
 #[derive(Default)]
 struct Watch {
     len: u64,
     collector: Collector,
-    /// The calls, and whether they are over.
+    /// The calls, and whether they have ended.
     calls: HashMap<u32, bool>,
-    /// From where to where in the input each call is.
+    /// The input range of each call.
     spans: HashMap<u32, Range<u64>>,
     in_plan: bool,
 }
@@ -188,8 +188,8 @@ impl Watch {
     }
 }
 
-/// Where all markup is known, an input without calls comes out as it went in; one with calls loses
-/// nothing but them and the markup around them.
+/// Where all markup is known, an input without calls is unchanged; one with calls loses only them and the
+/// markup around them.
 fn nothing_is_lost(name: &str, events: &[Canonical], spans: &[Range<u64>], input: &str) {
     let plain =
         ["hermes", "granite_20b_fc", "qwen3_coder", "claude_xml", "minimax_m2", "toolcall_v2"];
@@ -208,7 +208,7 @@ fn nothing_is_lost(name: &str, events: &[Canonical], spans: &[Range<u64>], input
     }
     if spans.is_empty() {
         let (text, input) = (strip(&text), strip(input));
-        // The head of a call that was cut off is not shown.
+        // The header of a truncated call is not shown.
         let torn = truncated && input.starts_with(&text);
         return assert!(text == input || torn, "{name}: {text:?} of {input:?}");
     }
@@ -219,17 +219,17 @@ fn nothing_is_lost(name: &str, events: &[Canonical], spans: &[Range<u64>], input
         }
     }
     match name {
-        // Only an envelope goes with its call.
+        // Only an envelope is removed with its call.
         "toolcall_v2" => {
             let (text, outside) = (bare(&text), bare(&outside));
-            // A member that was cut off behind its call is not shown, and said to be missing.
+            // A truncated member after a call is not shown, but reported as missing.
             let torn = truncated && outside.starts_with(&text);
             assert!(text == outside || torn, "{name}: {text:?} of {outside:?}: {input}");
         }
-        // What is wrong with a block is named, and may hide some of it.
+        // An error in a block is reported, and may hide some of it.
         "hermes" if !wrong => {
             let (text, outside) = (bare(&text), bare(&outside));
-            // Half a close tag is what a limit on tokens leaves of one.
+            // A token limit leaves half a close tag.
             let torn =
                 outside.strip_prefix(&text).is_some_and(|end| "</tool_call>".starts_with(end));
             assert!(torn, "{name}: {text:?} of {outside:?}: {input}");
@@ -238,11 +238,12 @@ fn nothing_is_lost(name: &str, events: &[Canonical], spans: &[Range<u64>], input
     }
 }
 
-/// Takes out of a text what may go with a call: its keys and tags, brackets, commas, quotes and blanks.
+/// Removes from a text what may be removed with a call: its keys and tags, brackets, commas, quotes and
+/// blanks.
 fn bare(text: &str) -> String {
     let mut text = strip(text);
     text.retain(|c| !c.is_whitespace());
-    // Also those that come together when others go.
+    // Also those that become adjacent when others are removed.
     const MARKS: [&str; 4] = ["<tool_call>", "</tool_call>", "ToolCall_V2", "tool_calls"];
     while let Some(mark) = MARKS.iter().find(|mark| text.contains(**mark)) {
         text = text.replace(mark, "");
@@ -251,7 +252,7 @@ fn bare(text: &str) -> String {
     text
 }
 
-/// Takes the marks of reasoning out of a text, also those that come together when others go.
+/// Removes the marks of reasoning from a text, also those that become adjacent when others are removed.
 fn strip(text: &str) -> String {
     const MARKS: &[&str] = &[
         "<think>",
@@ -264,7 +265,7 @@ fn strip(text: &str) -> String {
         "Here's my thought process:",
         "Here's my response:",
     ];
-    // Blanks in a tag are no reason not to take it for one.
+    // Blanks in a tag do not keep it from being recognized.
     const TIGHT: &[&str] = &["<think", "</think", "<", "</"];
     let mut text = text.to_owned();
     for tag in TIGHT {

@@ -1,10 +1,10 @@
-//! JSON by RFC 8259: what is one, what is none, where it goes wrong, and that cuts do not matter.
+//! JSON by RFC 8259: what is valid, what is not, where the error is, and that chunking does not matter.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 use stream::json::{DEPTH_MAX, ErrorKind, Event, JsonError, Reader, unescape};
 
-/// Reads `text` in pieces of about `chunk` bytes and rebuilds the value from the events.
+/// Parses `text` in pieces of about `chunk` bytes and rebuilds the value from the events.
 fn read(text: &str, chunk: usize) -> Result<(Value, usize), JsonError> {
     let (mut reader, mut builder, mut at) = (Reader::default(), Builder::default(), 0);
     while at < text.len() {
@@ -19,7 +19,7 @@ fn read(text: &str, chunk: usize) -> Result<(Value, usize), JsonError> {
     Ok((builder.value(), at))
 }
 
-/// A document may be followed by blanks and by nothing else.
+/// A document may be followed only by blanks.
 fn document(text: &str, chunk: usize) -> Result<Value, JsonError> {
     let (value, end) = read(text, chunk)?;
     match text[end..].trim_start_matches([' ', '\t', '\n', '\r']) {
@@ -80,18 +80,18 @@ fn documents() {
 
 #[test]
 fn what_is_left_to_implementations() {
-    // Half a pair is kept in the raw text and reads as the replacement character.
+    // Half a pair is kept in the raw text and decodes to the replacement character.
     for text in [r#""\ud83d""#, r#""\udc69""#, r#""\ud83d\ud83d""#, r#""\ud83dx""#] {
         assert!(
             matches!(document(text, 1), Ok(Value::String(s)) if s.contains('\u{fffd}')),
             "{text}"
         );
     }
-    // Numbers of any size are numbers; what they are worth is the consumer's.
+    // Numbers of any size are numbers; the consumer interprets them.
     for text in ["1e999", "-1e-999", "123456789012345678901234567890", "0.1e00000000001"] {
         assert!(document(text, 1).is_ok(), "{text}");
     }
-    // A byte order mark does not belong, and a reader above may take it off.
+    // A byte order mark is not allowed; a caller may strip it.
     check("\u{feff}{}", Err((ErrorKind::Unexpected, 0)));
     let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
     assert!(document(&deep(DEPTH_MAX), 64).is_ok());
@@ -186,7 +186,7 @@ fn the_rest_is_left_to_the_caller() {
     assert_eq!(reader.push("more", |_| ()).unwrap().consumed, 0);
 }
 
-/// Any JSON value.
+/// Generates any JSON value.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -214,7 +214,7 @@ proptest! {
         } else {
             value.to_string()
         };
-        // Compared with the text and not with the value: serde_json itself may round a number.
+        // Compared as text, not as a value: serde_json itself may round a number.
         let want = serde_json::from_str::<Value>(&text).unwrap();
         prop_assert_eq!(document(&text, chunk), Ok(want));
     }
@@ -235,7 +235,7 @@ proptest! {
     }
 }
 
-/// Makes a value from events.
+/// Builds a value from events.
 #[derive(Default)]
 struct Builder {
     open: Vec<Value>,
@@ -268,7 +268,7 @@ impl Builder {
             }
             Event::NumberEnd => {
                 let number = std::mem::take(&mut self.text);
-                // A number that no type of ours holds is still one.
+                // A number that no Rust type holds is still a number.
                 self.put(serde_json::from_str(&number).unwrap_or(Value::Null));
             }
             Event::Bool(value) => self.put(Value::from(value)),

@@ -1,11 +1,11 @@
-//! Older ways to write calls: the shapes that are known, what they come to, and how sure that is.
+//! Older call formats: which ones are known, what they parse to, and the confidence of detection.
 
 use stream::dialect::{Options, Tools, detect};
 
 use crate::short::read;
 
-/// What an input comes to when it is taken for legacy, and when nothing is known of it; in what format
-/// it seems to be, and how sure that is.
+/// Checks what an input parses to as legacy and with detection; in which format it is detected, and with what
+/// confidence.
 #[track_caller]
 fn check(input: &str, want: &str, detected: Option<(&str, u8)>) {
     for name in ["legacy", "auto"] {

@@ -1,4 +1,4 @@
-//! Streams decode the same however they are cut, and nothing in them makes the decoder panic.
+//! Streams decode the same in any chunking, and nothing in them makes the decoder panic.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -22,7 +22,7 @@ mod vectors;
 use protocol::responses::StreamEvent;
 use stream::responses::Decoder;
 
-/// Decodes bytes that come in these pieces; the events, and how many could not be read.
+/// Decodes bytes in these pieces; returns the events, and how many could not be parsed.
 fn decode<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<StreamEvent>, u64) {
     let (mut decoder, mut events) = (Decoder::default(), Vec::new());
     for piece in pieces {

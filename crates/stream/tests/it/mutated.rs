@@ -1,7 +1,7 @@
-//! Vectors, bent and broken at random: nothing panics, nothing depends on cuts, nothing is lost.
+//! Randomly mutated vectors: nothing panics, nothing depends on the chunking, nothing is lost.
 //!
-//! A few hundred of each family in every run; `HEDDLE_ROUNDS=N` makes it N, and `HEDDLE_SEED=N` begins
-//! elsewhere. What fails prints its input.
+//! A few hundred of each family in every run; `HEDDLE_ROUNDS=N` makes it N, and `HEDDLE_SEED=N` starts from
+//! another seed. A failure prints its input.
 
 #![expect(clippy::disallowed_methods, reason = "a test may be told how long to go on")]
 #![expect(clippy::print_stderr, reason = "the input of what fails is needed to see why")]
@@ -21,7 +21,7 @@ fn vectors() -> Vec<Vector> {
     let list = crate::vectors::load().into_iter();
     list.filter_map(|vector| {
         let input = vector["input"].as_str()?.as_bytes().to_vec();
-        // The long ones have nothing that the short ones lack.
+        // Long vectors contain nothing that short ones do not.
         (input.len() < 4096).then(|| Vector {
             format: vector["format"].as_str().unwrap().to_owned(),
             options: serde_json::from_value(vector["options"].clone()).unwrap_or_default(),
@@ -42,7 +42,7 @@ impl Random {
         (self.0 % bound.max(1) as u64) as usize
     }
 
-    /// Takes a piece out of a text.
+    /// Returns a random piece of a text.
     fn piece<'a>(&mut self, text: &'a [u8]) -> &'a [u8] {
         let from = self.below(text.len() + 1);
         let len = self.below(24).min(text.len() - from);
@@ -50,7 +50,7 @@ impl Random {
     }
 }
 
-/// Bends an input; pieces of another one may get into it.
+/// Mutates an input, possibly with pieces of another one.
 fn bend(random: &mut Random, input: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..=random.below(4) {
         let at = random.below(input.len() + 1);
@@ -74,7 +74,7 @@ fn bend(random: &mut Random, input: &mut Vec<u8>, other: &[u8]) {
                 input.splice(at..at, piece);
             }
             9 => {
-                // A tag, or what stands between two of them, is what models leave out.
+                // Models omit a tag, or what is between two of them.
                 let tags = |from: usize| input[from..].iter().position(|b| *b == b'<');
                 if let Some(open) = tags(at).map(|found| at + found)
                     && let Some(next) = tags(open + 1).map(|found| open + 1 + found)
@@ -114,7 +114,7 @@ fn mutated_vectors() {
     let seed = number("HEDDLE_SEED").unwrap_or(1);
     let vectors = vectors();
     for (family, formats) in FAMILIES {
-        // What detects takes everything.
+        // The detecting formats accept everything.
         let own: Vec<&Vector> = vectors
             .iter()
             .filter(|vector| *family == "detected" || formats.contains(&vector.format.as_str()))

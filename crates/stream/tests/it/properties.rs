@@ -1,4 +1,4 @@
-//! What holds for any stream: its framing and its cuts do not matter, and garbage is skipped.
+//! Properties of any stream: its framing and chunking do not matter, and garbage is skipped.
 
 use proptest::prelude::*;
 use protocol::open::Open;
@@ -23,7 +23,7 @@ proptest! {
         let mut bytes = if bom { "\u{feff}".to_owned() } else { String::new() };
         framed.iter().for_each(|((json, _), frame)| frame.write(json, &mut bytes));
         if !closed {
-            // The last event still counts when the stream ends right after its line.
+            // The last event still counts if the stream ends right after its line.
             bytes.truncate(bytes.trim_end_matches(['\r', '\n']).len());
         }
         let (events, unreadable) = decode(cut(bytes.as_bytes(), &cuts).into_iter());
@@ -59,7 +59,7 @@ proptest! {
     }
 }
 
-/// Cuts `bytes` into pieces of these lengths, empty ones too, and the rest.
+/// Splits `bytes` into pieces of these lengths, including empty ones, and the rest.
 fn cut<'a>(bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     let (mut pieces, mut rest) = (Vec::new(), bytes);
     for length in lengths {
@@ -111,7 +111,7 @@ fn frame() -> impl Strategy<Value = Frame> {
     )
 }
 
-/// What a provider says, and the event that it means, if any.
+/// Generates a provider's message, and the event that it means, if any.
 fn said() -> impl Strategy<Value = (Value, Option<StreamEvent>)> {
     let code = prop::sample::select(vec!["server_error", "slow_down", "rate_limit_exceeded"]);
     prop_oneof![
@@ -183,7 +183,7 @@ fn item() -> impl Strategy<Value = ResponseItem> {
     ]
 }
 
-/// Pieces that come near to being a stream: random bytes never get past the first one.
+/// Fragments that are almost a stream: random bytes never get past the first one.
 const WORDS: &[&[u8]] = &[
     b"data",
     b": ",

@@ -1,5 +1,5 @@
-//! Every stream in `tests/data` decodes to the events written beside it, however the network cuts
-//! it. To add a case, drop in a `NN_what_happens.sse` and run with `UPDATE=1`.
+//! Every stream in `tests/data` decodes to the events next to it, in any chunking. To add a case, add a
+//! `NN_what_happens.sse` and run with `UPDATE=1`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -41,7 +41,8 @@ fn check(input: &Path) {
     assert_eq!(whole, fs::read_to_string(&expected).unwrap(), "{}", input.display());
 }
 
-/// Decodes `bytes` in pieces of `chunk_size`; one line of text per event, and one for what was not read.
+/// Decodes `bytes` in pieces of `chunk_size`; returns one line of text per event, and one for what was not
+/// parsed.
 fn render(bytes: &[u8], chunk_size: usize) -> String {
     let (events, unreadable) = decode(bytes.chunks(chunk_size));
     let mut text = String::new();

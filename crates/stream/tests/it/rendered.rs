@@ -1,6 +1,6 @@
-//! Calls written as a model of each dialect writes them come back as they were: render, cut, parse.
+//! Calls rendered as a model of each dialect writes them parse back to the originals: render, chunk, parse.
 //!
-//! The renderers know nothing of the parser's tables; they are what the formats look like.
+//! The renderers know nothing of the parser's tables; they define what the formats look like.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -21,9 +21,9 @@ struct Turn {
 /// How a dialect writes calls.
 struct Dialects {
     names: &'static [&'static str],
-    /// Writes all calls of a turn.
+    /// Renders all calls of a turn.
     render: fn(&[Call]) -> String,
-    /// Whether text may stand around the calls.
+    /// Whether text may surround the calls.
     prose: bool,
     /// Whether values other than strings keep their type without a schema.
     exact: bool,
@@ -41,7 +41,7 @@ fn array(calls: &[Call]) -> String {
     Value::from_iter(calls.iter().map(|(name, args)| object(name, args))).to_string()
 }
 
-/// Writes a value as raw text between tags: strings as they are, everything else as JSON.
+/// Renders a value as raw text between tags: strings verbatim, everything else as JSON.
 fn raw(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -87,7 +87,7 @@ fn pairs(args: &Map<String, Value>, newline: &str) -> String {
         .collect()
 }
 
-/// Writes a Python literal.
+/// Renders a Python literal.
 fn python(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
@@ -120,7 +120,7 @@ fn python_list(calls: &[Call]) -> String {
     format!("[{}]", calls.join(", "))
 }
 
-/// Writes a value as Gemma does.
+/// Renders a value as Gemma does.
 fn gemma(value: &Value, quote: &str) -> String {
     match value {
         Value::String(text) => format!("{quote}{text}{quote}"),
@@ -139,7 +139,7 @@ fn gemma(value: &Value, quote: &str) -> String {
     }
 }
 
-/// Writes a value as elements.
+/// Renders a value as elements.
 fn elements(key: &str, value: &Value) -> String {
     const NS: &str = "]<]minimax[>[";
     let inner: String = match value {
@@ -602,7 +602,7 @@ const DIALECTS: &[Dialects] = &[
     },
 ];
 
-/// Text that no dialect takes for something else.
+/// Text that no dialect mistakes for something else.
 fn text() -> impl Strategy<Value = String> {
     proptest::collection::vec(
         prop_oneof![

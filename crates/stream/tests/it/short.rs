@@ -1,10 +1,10 @@
-//! What a stream comes to, in one line.
+//! Formats the events of a stream in one line.
 
 use stream::canonical::{Collector, Kind};
 use stream::dialect::{Dialect, Format, Options, Parser, Tools};
 
-/// Reads an input in pieces of a size. Calls are written as `⟨name#id(arguments)⟩`, or with `…⟩` if they
-/// were not whole; reasoning stands in brackets, errors follow as ` !kind`.
+/// Parses an input in pieces of a size. Calls are written as `⟨name#id(arguments)⟩`, or with `…⟩` if
+/// incomplete; reasoning is in brackets, errors follow as ` !kind`.
 pub(crate) fn read(
     name: &str,
     options: &Options,

@@ -1,5 +1,5 @@
-//! ToolCall_V2 means the same to everybody who reads it: the text dialect, `legacy_json`, `auto` and
-//! `Document` find the same calls in the same input, and what is no call stays.
+//! All readers of ToolCall_V2 agree: the text dialect, `legacy_json`, `auto` and `Document` find the same
+//! calls in the same input, and everything else stays.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::short::read;
 /// The formats that read text with envelopes in it.
 const FORMATS: &[&str] = &["toolcall_v2", "legacy_json", "auto"];
 
-/// One call as `⟨name#id(arguments)⟩`.
+/// Splits calls written as `⟨name#id(arguments)⟩`.
 fn calls(shown: &str) -> Vec<&str> {
     let starts = shown.match_indices('⟨').map(|(at, _)| &shown[at..]);
     starts
@@ -21,12 +21,12 @@ fn calls(shown: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What `Document` finds in a document, as the dialects are shown; the text outside is left out.
+/// Formats what `Document` finds like the dialects; the text outside is left out.
 fn document(input: &str, size: usize) -> Vec<String> {
     document_with(input, size, false)
 }
 
-/// As [`document`], maybe with the calls in arguments.
+/// Like [`document`], optionally with the calls in arguments.
 fn document_with(input: &str, size: usize, nested: bool) -> Vec<String> {
     let (mut found, mut ids): (Vec<String>, Vec<Option<String>>) = (Vec::new(), Vec::new());
     let mut reader = Document::new(Path::built_in(), 0);
@@ -55,7 +55,7 @@ fn document_with(input: &str, size: usize, nested: bool) -> Vec<String> {
     found.iter().zip(&ids).map(|(call, name)| call.replace('\0', &id(name))).collect()
 }
 
-/// Cuts a text into pieces of about a size, between characters.
+/// Splits a text into pieces of about a size, between characters.
 fn cut(text: &str, size: usize) -> Vec<&str> {
     let (mut pieces, mut rest) = (Vec::new(), text);
     while !rest.is_empty() {
@@ -66,7 +66,7 @@ fn cut(text: &str, size: usize) -> Vec<&str> {
     pieces
 }
 
-/// Reads one document as everybody does; `want` is what it comes to where text is shown.
+/// Checks one document with all readers; `want` is the result of those that show text.
 #[track_caller]
 fn check(input: &str, want: &str) {
     for size in [input.len().max(1), 1, 2, 3, 7] {
@@ -78,7 +78,7 @@ fn check(input: &str, want: &str) {
     }
 }
 
-/// As [`check`], for an input that is text with documents in it, which `Document` does not read.
+/// Like [`check`], for text with documents in it, which `Document` does not read.
 #[track_caller]
 fn check_text(input: &str, want: &str) {
     for size in [input.len().max(1), 1, 2, 3, 7] {
@@ -91,13 +91,13 @@ fn check_text(input: &str, want: &str) {
 
 #[test]
 fn everybody_finds_the_same_calls() {
-    // Alone; the envelope is the call's own and is not shown.
+    // Alone; the envelope belongs to the call and is not shown.
     check(r#"{"ToolCall_V2":{"name":"f","arguments":{"q":"}"}}}"#, r#"⟨f({"q":"}"})⟩"#);
     check(r#"{"ToolCall_V2":{"id":"7","arguments":[1],"name":"f"}}"#, "⟨f#7([1])⟩");
     check(r#"{ "ToolCall_V2" : { "name" : "f" , "arguments" : { } , "id" : "7" } }"#, "⟨f#7({ })⟩");
     check(r#"{"ToolCall_V2":{"name":"f"}}"#, "⟨f()⟩");
     check(r#"{"\u0054oolCall_V2":{"n\u0061me":"f","arguments":{}}}"#, "⟨f({})⟩");
-    // Arguments that are text, and arguments that are no JSON: what a model wrote is passed on.
+    // Arguments that are text, and arguments that are not JSON: what a model wrote is passed on.
     check(r#"{"ToolCall_V2":{"name":"f","arguments":"{\"a\":\"\u00e9\"}"}}"#, r#"⟨f({"a":"é"})⟩"#);
     check(
         "{\"ToolCall_V2\":{\"name\":\"f\",\"arguments\":{\"a\":\"1\n2\"}}}",
@@ -120,7 +120,7 @@ fn siblings_stay() {
     );
     check(&format!(r#"{{{call},{call}}}"#), "⟨f({})⟩⟨f({})⟩");
     check(&format!(r#"{{"a":1, {call} , {call} , "b":2 }}"#), r#"{"a":1⟨f({})⟩⟨f({})⟩ , "b":2 }"#);
-    // What has no place in a call is named.
+    // What does not belong into a call is reported.
     check(r#"{"ToolCall_V2":{"name":"f","arguments":{},"meta":[{}]}}"#, "⟨f({})⟩ !unexpected_data");
 }
 
@@ -134,7 +134,7 @@ fn the_document_around_stays() {
     check(&format!("[{envelope} , {envelope}]"), "⟨f({})⟩⟨f({})⟩");
     check(&format!(r#"{{"x":[[{envelope}]],"y":{{}}}}"#), r#"⟨f({})⟩{"x":[],"y":{}}"#);
     check(&format!(r#"{{"tool_calls":[{envelope}]}}"#), "⟨f({})⟩");
-    // A document without a call comes out as it went in.
+    // A document without a call is unchanged.
     for plain in
         [r#"{"a":[1, {"b": "ToolCall_V2"}] }"#, r#"{ }"#, r#"[[],{"a":{}}]"#, "{\"a\"\n:\t1e5 }"]
     {
@@ -222,7 +222,7 @@ fn envelopes_in_what_else_announces_calls() {
             }
         }
     }
-    // What is a call in there stays one, and what is none stays text.
+    // A call in there stays one, and everything else stays text.
     let auto = |input: &str| read("auto", &Options::default(), &Tools::default(), input, 3);
     assert_eq!(auto("```json\n{\"name\":\"f\",\"arguments\":{}}\n```"), "⟨f({})⟩");
     assert_eq!(auto("```json\n{\"a\":1}\n```\nx"), "```json\n{\"a\":1}\n```\nx");
@@ -300,7 +300,7 @@ fn envelopes_beside_calls() {
     }
 }
 
-/// As [`check`], with options, and for the formats alone.
+/// Like [`check`], with options, and for the formats alone.
 #[track_caller]
 fn check_with(options: &Options, input: &str, want: &str) {
     for size in [input.len().max(1), 1, 2, 3, 7] {
@@ -326,7 +326,7 @@ fn calls_in_arguments_are_calls_if_asked_for() {
         &format!(r#"{{"a":1,"ToolCall_V2":{{"arguments":{f},"name":"f"}}}}"#),
         &format!(r#"{{"a":1⟨f({f})⟩⟨g({{"y":1}})⟩}}"#),
     );
-    // Text that is JSON has calls in it too, and what breaks off breaks off everywhere.
+    // Text that is JSON contains calls too, and truncation is reported everywhere.
     check_with(
         &options,
         &format!(r#"{{"ToolCall_V2":{{"name":"f","arguments":{}}}}}"#, serde_json::json!(f)),
@@ -337,7 +337,7 @@ fn calls_in_arguments_are_calls_if_asked_for() {
         r#"{"ToolCall_V2":{"name":"f","arguments":{"x":{"ToolCall_V2":{"name":"g","arguments":{"#,
         r#"⟨f({"x":{"ToolCall_V2":{"name":"g","arguments":{…⟩⟨g({…⟩ !truncated !truncated"#,
     );
-    // However deep, the work is bounded, and what is deeper is data.
+    // At any depth the work is bounded, and deeper calls are data.
     let mut deep = r#"{"ToolCall_V2":{"name":"f","arguments":{}}}"#.to_owned();
     for _ in 0..100 {
         deep = format!(r#"{{"ToolCall_V2":{{"name":"f","arguments":{deep}}}}}"#);
@@ -473,7 +473,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What may stand around a document, at the places of `\0`.
+/// What may surround a document, at the places of `\0`.
 fn any_surroundings() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "a \0 b",
@@ -488,9 +488,9 @@ fn any_surroundings() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// A document in which calls may stand anywhere, as its text.
+/// Generates a document with calls anywhere, as text.
 fn any_document() -> impl Strategy<Value = String> {
-    // In arguments there may be others.
+    // Arguments may contain others.
     let arguments = prop_oneof![
         3 => any_json().prop_map(|value| value.to_string()),
         1 => ("[a-z]{1,3}", any_json())
@@ -524,12 +524,12 @@ fn any_document() -> impl Strategy<Value = String> {
                 .prop_map(|members| format!("{{{}}}", members.join(","))),
         ]
     });
-    // Only these are documents to those who read text.
+    // Only these count as documents in text.
     tree.prop_filter("an object or an array", |text| text.starts_with(['{', '[']))
 }
 
 proptest! {
-    /// The same calls from everybody, whatever is around them, and what is around them is JSON still.
+    /// All readers find the same calls, whatever surrounds them, and what surrounds them is still JSON.
     #[test]
     fn everybody_agrees_about_any_document(
         text in any_document(),
@@ -558,14 +558,14 @@ proptest! {
         // And in text, in fences, in tags, and one after the other.
         let announced = around.contains("<tool_call>") || around.contains("```");
         if announced && (want.is_empty() || text.contains("\"name\": ")) {
-            // Where calls are announced a name alone may be one, and so may nothing, to those who read them.
+            // Where calls are announced, a name alone may be a call, and so may an empty list.
             return Ok(());
         }
         let text = around.replace('\0', &text);
         let shown = read("toolcall_v2", &options, &Tools::default(), &text, text.len());
         for name in FORMATS {
             let got = read(name, &options, &Tools::default(), &text, size);
-            // And they say so if there is none.
+            // And they report it if there is none.
             let got = if announced { got.trim_end_matches(" !malformed_call") } else { &got };
             let shown = if announced { shown.trim_end_matches(" !malformed_call") } else { &shown };
             prop_assert_eq!(got, shown, "{} on {}", name, text);

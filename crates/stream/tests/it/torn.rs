@@ -1,4 +1,4 @@
-//! Streams that break off: no markup is shown, and whoever waits for calls is told.
+//! Truncated streams: no markup is shown, and missing calls are reported.
 
 use stream::canonical::{Canonical, Collector, Kind};
 use stream::dialect::{Dialect, Format, Options, Parser, Tools};
@@ -12,7 +12,7 @@ fn read(dialect: &Dialect, input: &str) -> Vec<Canonical> {
     events.into_events(true)
 }
 
-/// What was shown, and whether it was said that something is missing.
+/// Returns what was shown, and whether truncation was reported.
 fn shown(events: &[Canonical]) -> (String, bool) {
     let (mut shown, mut truncated) = (String::new(), false);
     for event in events {
@@ -25,8 +25,8 @@ fn shown(events: &[Canonical]) -> (String, bool) {
     (shown, truncated)
 }
 
-/// Formats that show the head of a call which is cut off: their markers are words that people write. So
-/// is `<function=` without a block around it.
+/// Formats that show the header of a truncated call: their markers are words that people write. So is
+/// `<function=` without a block around it.
 const SHOWN: &[&str] = &[
     "hermes",
     "granite",
@@ -44,7 +44,7 @@ const SHOWN: &[&str] = &[
     "command_a",
 ];
 
-/// Formats whose calls stand in a block or a list that has an end of its own.
+/// Formats whose calls are in a block or a list with its own end.
 const BLOCKS: &[&str] = &[
     "mistral",
     "jamba",
@@ -99,7 +99,7 @@ fn vectors_cut_anywhere() {
             let (got, truncated) = shown(&events);
             let same = got.chars().zip(text.chars()).take_while(|(a, b)| a == b);
             let more = &got[same.map(|(a, _)| a.len_utf8()).sum::<usize>()..];
-            // Of a mark that opens something the beginning may be text.
+            // The beginning of an opening mark may be text.
             let torn = input[..cut].ends_with(more)
                 && !(more.contains("<|") && more.contains('>'))
                 && !more.contains("｜>");
@@ -150,13 +150,13 @@ fn heads_that_are_cut_off() {
     check("minimax_m2", "a<minimax:tool_call>\n<invoke na", "a !truncated");
     check("internlm2", "a<|action_start|>", "a !truncated");
     check("glm45", "a<tool_call>sea", "a !truncated");
-    // A tag that people write too is no proof of a call.
+    // A tag that people also write does not prove a call.
     check("hermes", "a<tool_call>{\"na", "a<tool_call>{\"na !truncated");
     check("qwen3_coder", "a<tool_call>\n<function=\n", "a !truncated");
     check("qwen3_coder", "a<tool_call>\n<function=", "a !truncated");
     check("hermes", "<tool_call>[{\"name\":\"f\",\"arguments\":{}},{\"n", "⟨f({})⟩ !truncated");
     check("qwen3_coder", "a <function=foo", "a <function=foo !truncated");
-    // Blanks between calls are no text.
+    // Blanks between calls are not text.
     let two = "[{\"name\":\"f\",\"arguments\":{}}]";
     check("granite", &format!("<|tool_call|>{two}\n<|tool_call|>{two}"), "⟨f({})⟩⟨f({})⟩");
     check(
@@ -190,7 +190,7 @@ fn ends_of_turns() {
     check("harmony", "<|channel|>final<|message|>a<|return|>", "a");
 }
 
-/// Tokens that mean something only in calls or around reasoning are no text elsewhere.
+/// Tokens that have a meaning only in calls or around reasoning are not text elsewhere.
 #[test]
 fn tokens_out_of_place() {
     for (names, tokens) in TOKENS {
@@ -201,7 +201,7 @@ fn tokens_out_of_place() {
             }
         }
     }
-    // Neither are those of a head that is none, nor those beside text where calls should be.
+    // Neither are those of a failed header, nor those next to text where calls should be.
     check("kimi_k2", "a<|tool_call_begin|>b c<|tool_call_end|>d", "ab cd !malformed_call");
     check("granite", "a<|tool_call|>b", "ab !malformed_call");
     check("gemma4", "a<|tool_call>b c<tool_call|>d", "ab cd !malformed_call");
@@ -215,7 +215,7 @@ fn tokens_out_of_place() {
         "a<|tool_calls_section_begin|>b<|tool_call_argument_begin|><|im_end|>c<|tool_calls_section_begin|>",
         "abc !unexpected_data !truncated",
     );
-    // One that only begins like them is text.
+    // A lookalike is text.
     check("kimi_k3", "a<|open|b<|sep>c", "a<|open|b<|sep>c");
     check("kimi_k3", "a<|open|>thi", "a !truncated");
 }
@@ -270,7 +270,7 @@ const TOKENS: &[(&[&str], &[&str])] = &[
     (&["inkling"], &["<|content_text|>", "<|end_message|>"]),
 ];
 
-/// A call whose block was not opened is one where nothing else can be meant; else it is text, and that is said.
+/// A call whose block was not opened is accepted if it is unambiguous; otherwise it is text, and reported.
 #[test]
 fn calls_without_their_block() {
     let invoke = |prefix: &str| {
@@ -309,7 +309,7 @@ fn calls_without_their_block() {
         "x <｜DSML｜invoke of=\"f\">y !malformed_call",
     );
     check("deepseek_v32", "x <｜DSML｜invoke name=\"f", "x  !truncated");
-    // Prose and code have such tags too.
+    // Prose and code contain such tags too.
     for name in ["minimax_m2", "claude_xml", "dots"] {
         for text in [
             "Write <invoke name=\"f\">\n<parameter name=\"a\">b</parameter></invoke>.",
@@ -338,7 +338,7 @@ fn calls_without_their_block() {
     assert_eq!(got, f);
 }
 
-/// What stands in a section of calls is text if there is no call, and no text if there is one.
+/// Text in a section of calls is shown if there is no call, and not shown if there is one.
 #[test]
 fn text_where_calls_should_be() {
     for (name, open, call, close) in [
@@ -389,7 +389,7 @@ fn text_where_calls_should_be() {
     check("inkling", "<|message_model|>a", " !truncated");
 }
 
-/// A head of a call that is none takes no token with it that ends a turn.
+/// A failed call header does not swallow an end-of-turn token.
 #[test]
 fn ends_of_turns_in_heads() {
     for (name, opener) in [
@@ -467,7 +467,7 @@ const ENDS: &[(&[&str], &[&str])] = &[
 fn every_format_of_text_has_its_end() {
     for format in Format::all().iter().filter(|format| format.is_of_text()) {
         let known = ENDS.iter().any(|(names, _)| names.contains(&format.name()));
-        // Their turns end with the markers of messages.
+        // Their turns end with message markers.
         let message = ["harmony", "muse"].contains(&format.name());
         assert!(known || message, "{} has no token that ends a turn", format.name());
     }
@@ -497,7 +497,7 @@ fn ends_of_turns_after_calls() {
             }
         }
     }
-    // Inside of a value it is quoted.
+    // Inside a value it is quoted.
     check(
         "react",
         "Action: f\nAction Input: {\"a\":\"<|im_end|>\"}<|im_end|>",
@@ -506,7 +506,7 @@ fn ends_of_turns_after_calls() {
     check("plan", "a <|im_end|> b<|im_end|> \n", "a <|im_end|> b");
 }
 
-/// Streams that are cut inside of a character say the same as if they were cut before it.
+/// Streams truncated inside a character give the same as if truncated before it.
 #[test]
 fn characters_that_are_cut() {
     for vector in crate::vectors::load() {
@@ -528,7 +528,7 @@ fn characters_that_are_cut() {
             let (got, truncated) = shown(&events);
             let id = &vector["id"];
             assert!(truncated || !was_truncated, "{id}: {before:?} and half a character");
-            // Half a character of a text is shown for what it is.
+            // Half a character of a text is shown as what it is.
             let text = got.strip_suffix('\u{fffd}').unwrap_or(&got);
             assert_eq!(text, want, "{id}: {before:?} and half a character");
             let mark = input[before.len()..].starts_with(['｜', '▁']);

@@ -1,4 +1,4 @@
-//! Raw values arrive byte for byte, whatever tags are in them; and what is left out is missed, not guessed.
+//! Raw values arrive byte for byte, whatever tags they contain; and omissions are reported, not guessed.
 
 use std::slice::from_ref;
 
@@ -36,7 +36,7 @@ impl Tagged {
         format!("{}{calls}{}", self.block.0, self.block.1)
     }
 
-    /// Takes its tags out of its templates.
+    /// Extracts its tags from its templates.
     fn tags(&self) -> Vec<String> {
         let text = format!("{}{}{}{}", self.block.0, self.call, self.param, self.block.1);
         let text = text.replace("$params", "").replace("$value", "");
@@ -49,7 +49,7 @@ impl Tagged {
     }
 }
 
-/// What stands before every tag of MiniMax M3.
+/// Precedes every tag of MiniMax M3.
 const PREFIX: &str = "]<]minimax[>[";
 
 const INVOKE: Tagged = Tagged {
@@ -166,12 +166,12 @@ const FORMATS: &[Tagged] = &[
     },
 ];
 
-/// Reads an input in pieces of these sizes: the calls with their arguments, all text, and the errors.
+/// Parses an input in pieces of these sizes: the calls with their arguments, all text, and the errors.
 fn read(name: &str, input: &str, sizes: &[usize]) -> (Vec<(String, Value, bool)>, String, String) {
     read_with(name, &tools(), input, sizes)
 }
 
-/// As [`read`], with other tools.
+/// Like [`read`], with other tools.
 fn read_with(
     name: &str,
     tools: &Tools,
@@ -208,8 +208,8 @@ fn tools() -> Tools {
     Tools::from_json(&json!([{ "name": "write", "parameters": schema }])).unwrap()
 }
 
-/// Pieces of a value that is a text about calls: tags of all formats, words, and whole calls. A close tag
-/// of the format's own parameters has a word after it, since without one nobody could tell.
+/// Generates a value that is a text about calls: tags of all formats, words, and whole calls. A close tag of
+/// the format's own parameters is followed by a word, since it would be ambiguous otherwise.
 fn value(own: &'static Tagged) -> impl Strategy<Value = String> {
     let mut tags: Vec<String> = FORMATS.iter().flat_map(Tagged::tags).collect();
     for json in ["<tool_call>{\"name\":\"f\"}</tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "]]>"]
@@ -222,7 +222,7 @@ fn value(own: &'static Tagged) -> impl Strategy<Value = String> {
     let param_open = param_open[..=param_open.find('k').unwrap()].to_owned();
     let tags: Vec<String> = tags
         .into_iter()
-        // Whether a parameter that is opened and not closed is one would be anybody's guess.
+        // A parameter that is opened and not closed would be ambiguous.
         .filter(|tag| !tag.starts_with(&param_open) && !tag.ends_with("<|eom|>"))
         .map(|tag| if tag == own.param_close { format!("{tag} is its end") } else { tag })
         .collect();
@@ -279,7 +279,7 @@ proptest! {
     }
 }
 
-/// Reads a call of a format whose only value is `value`, and then `rest`, cut in several ways.
+/// Parses a call whose only value is `value`, and then `rest`, chunked in several ways.
 #[track_caller]
 fn check(own: &Tagged, value: &str, rest: &str, want: &[&str]) {
     let call = own.call.replace("$name", "write");
@@ -332,7 +332,7 @@ fn values_that_go_on() {
     }
 }
 
-/// Puts blanks around names and `=` in the tags of a template; tokens have no place for them.
+/// Puts blanks around names and `=` in the tags of a template; tokens do not allow them.
 fn loosen(template: &str) -> String {
     let mut loose = String::new();
     for next in template.chars() {
@@ -351,7 +351,7 @@ fn blanks_in_tags() {
     for own in FORMATS {
         let template = own.call.replace("$params", own.param).replace("$key", "k");
         let template = template.replace("$value", "a = b > c").replace("$name", "write");
-        // The value itself stays as it is.
+        // The value itself is unchanged.
         let loose = loosen(&template).replace("a  =  b > c", "a = b > c");
         let input = format!("{}{loose}{loose}{}", loosen(own.block.0), loosen(own.block.1));
         let input = input.replace(" to = f<|message|>", " to=f<|message|>");
@@ -370,7 +370,7 @@ fn values_without_their_close_tag() {
         let (_, lacks) = ends(own);
         let feed = if own.param.contains("\n$value") { "" } else { "\n" };
         let value = format!("abc{feed}");
-        // The end of the stream proves it, also where the tags do not stand on a line of their own.
+        // The end of the stream proves it, even if the tags are not on their own lines.
         check(own, "abc\n", &lacks, &[&value]);
         check(own, "abc", &lacks, &["abc"]);
         // Other calls follow.
@@ -383,7 +383,7 @@ fn values_without_their_close_tag() {
     }
 }
 
-/// Reads an input cut in several ways: calls of `write` with these arguments, and some text.
+/// Parses an input chunked in several ways: calls of `write` with these arguments, and some text.
 #[track_caller]
 fn check_input(own: &Tagged, tools: &Tools, input: &str, want: &[Value], text: &str) {
     let want: Vec<_> = want.iter().map(|args| ("write".to_owned(), args.clone(), true)).collect();
@@ -391,7 +391,7 @@ fn check_input(own: &Tagged, tools: &Tools, input: &str, want: &[Value], text: &
         let (calls, said, errors) = read_with(own.name, tools, input, &[size]);
         assert_eq!(calls, want, "{} by {size}: {input}", own.name);
         assert_eq!(said.trim(), text, "{} by {size}: {input}", own.name);
-        // Where elements are nested, one that is not closed is named.
+        // Where elements are nested, an unclosed one is reported.
         let named = own.name == "minimax_m3" && errors.contains("not closed");
         assert!(errors.is_empty() || named, "{} by {size}: {input}: {errors}", own.name);
     }
@@ -405,7 +405,8 @@ fn closed_tools() -> Tools {
 }
 
 impl Tagged {
-    /// A call up to its first value, and what follows the last: all of it, and without what ends the value.
+    /// Returns a call up to its first value, and what follows the last: all of it, and without what ends the
+    /// value.
     fn around(&self) -> (String, String, String) {
         let call = self.call("write", &[("k".to_owned(), "\0".to_owned())]);
         let (head, _) = call.split_once('\0').unwrap();
@@ -413,7 +414,7 @@ impl Tagged {
         (format!("{}{head}", self.block.0), end, lacks)
     }
 
-    /// What begins a parameter.
+    /// Returns the beginning of a parameter.
     fn opener(&self, key: &str) -> String {
         self.param.split_once("$value").unwrap().0.replace("$key", key)
     }
@@ -433,7 +434,7 @@ fn openers_that_are_text() {
             format!("see\n{closed}\nmore"),
             format!("see\n{closed}{closed}\nmore"),
         ];
-        // Of elements with the same name nobody could tell which one is closed.
+        // With elements of the same name it is ambiguous which one is closed.
         if own.name != "minimax_m3" {
             values.push(format!("see\n{}more", own.opener("k")));
         }
@@ -457,7 +458,7 @@ fn close_tags_that_are_left_out() {
         let feed = if own.param.contains("\n$value") { "" } else { "\n" };
         let abc = format!("abc{feed}");
         let other = own.param("other", "x");
-        // The next parameter says that the value is over, on a line of its own, or if it says all of that.
+        // The next parameter shows that the value is over, on its own line, or if it is complete.
         let want = json!({ "k": abc, "other": "x" });
         for tools in [&tools, &self::tools()] {
             check_input(own, tools, &format!("{head}abc\n{other}{lacks}"), from_ref(&want), "");
@@ -470,7 +471,7 @@ fn close_tags_that_are_left_out() {
             let input = format!("{torn}abc{}{other}{rest}", own.param_close);
             check_input(own, &tools, &input, &[want], "");
         }
-        // The next call follows, and only the value was closed; or not even a value was there.
+        // The next call follows, and only the value was closed; or there was not even a value.
         let next = own.call("write", &[("k".to_owned(), "d".to_owned())]);
         let close = end.find(own.call_close).unwrap();
         let input = format!("{head}abc{}\n{next}{}", &end[..close], own.block.1);
@@ -524,7 +525,7 @@ fn arrays_that_are_too_long_to_be_held() {
             let (calls, _, errors) =
                 read_with(own.name, &tools, &format!("{head}{rows}{end}"), &[size]);
             assert!(calls[0].1 == want && errors.is_empty(), "{}: {errors}", own.name);
-            // What is no JSON at its end has gone out by then, which is said.
+            // Text that turns out not to be JSON at its end has already been emitted, which is reported.
             let (calls, _, errors) =
                 read_with(own.name, &tools, &format!("{head}{rows} nonsense{end}"), &[size]);
             assert!(calls[0].1.is_string() && errors.contains("invalid_json"), "{}", own.name);

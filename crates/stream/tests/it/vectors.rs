@@ -1,6 +1,6 @@
-//! Every vector in `tests/vectors` gives the events written beside its input, however it is cut.
+//! Every vector in `tests/vectors` parses to the events next to its input, in any chunking.
 //!
-//! To add a case, add an entry to the file of its format, or a file of your own.
+//! To add a case, add an entry to the file of its format, or a new file.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn decode(dialect: &Dialect, bytes: &[u8], cuts: &mut dyn FnMut(usize) -> usize)
     events.iter().map(|event| serde_json::to_value(event).unwrap()).collect()
 }
 
-/// Makes lists of events comparable: errors at the end and in order, arguments as JSON if told so.
+/// Makes lists of events comparable: errors last and in order, arguments as JSON if requested.
 fn normal(events: &[Value], json_arguments: bool) -> Vec<Value> {
     let mut events = events.to_vec();
     let (mut rest, mut errors): (Vec<_>, Vec<_>) =
@@ -102,7 +102,6 @@ fn base64(text: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(text).unwrap()
 }
 
-/// Reads all vectors.
 #[expect(clippy::disallowed_methods, reason = "a test reads its data")]
 pub(crate) fn load() -> Vec<Value> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");

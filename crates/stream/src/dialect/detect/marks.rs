@@ -1,4 +1,4 @@
-//! What begins calls or reasoning, and in which dialect.
+//! The marks that begin calls or reasoning, and their dialects.
 
 use crate::dialect::detect::Guess;
 use crate::dialect::ends::ENDS;
@@ -6,14 +6,14 @@ use crate::dialect::spec::{Effect, Mark, Place, Spec, Switch};
 use crate::dialect::table::{DOCUMENTS, PLAIN, mark};
 use crate::dialect::tag::is_name;
 
-/// A mark that only one dialect has.
+/// Declares a mark that only one dialect has.
 macro_rules! only {
     ($text:literal, $name:literal) => {
         mark($text, Effect::Switch(&Switch { guess: |_, _| Guess::Is($name, 99), usual: $name }))
     };
 }
 
-/// What begins calls in any dialect but in documents.
+/// Marks that begin calls in any dialect, except documents.
 const OTHERS: &[Mark] = &[
     mark("<tool_call>", Effect::Switch(&TOOL_CALL)),
     mark("<tool_calls>", Effect::Switch(&TOOL_CALLS)),
@@ -66,7 +66,7 @@ const OTHERS: &[Mark] = &[
     only!("functools[{", "phi4_mini"),
 ];
 
-/// And what begins documents.
+/// The same, with the marks that begin documents.
 static MARKS: [Mark; OTHERS.len() + DOCUMENTS.len()] = {
     let mut all = [OTHERS[0]; OTHERS.len() + DOCUMENTS.len()];
     let mut at = 0;
@@ -77,7 +77,7 @@ static MARKS: [Mark; OTHERS.len() + DOCUMENTS.len()] = {
     all
 };
 
-/// What begins calls or reasoning in any dialect.
+/// Everything that begins calls or reasoning in any dialect.
 pub(crate) static AUTO: Spec = Spec {
     marks: &MARKS,
     reasoning: &[("<think>", "</think>"), ("<|open|>think<|sep|>", "<|close|>think<|sep|>")],
@@ -87,7 +87,7 @@ pub(crate) static AUTO: Spec = Spec {
     ..PLAIN
 };
 
-/// Judges by the first character that is no blank.
+/// Judges by the first character that is not blank.
 fn first(rest: &str, ended: bool, guess: fn(char, &str) -> Guess) -> Guess {
     let body = rest.trim_start();
     match body.chars().next() {
@@ -100,7 +100,7 @@ fn first(rest: &str, ended: bool, guess: fn(char, &str) -> Guess) -> Guess {
     }
 }
 
-/// Whether a text begins with another, or may when more has come.
+/// Tells whether a text begins with another, or may when more arrives.
 fn begins(body: &str, with: &str, is: Guess, else_: Guess) -> Guess {
     if body.starts_with(with) {
         is
@@ -180,6 +180,6 @@ static FENCE: Switch = Switch {
     usual: "json_fence",
 };
 
-/// A document had calls in it: what follows is read as the dialect that has them.
+/// After a document with calls, the stream is parsed in the dialect that has them.
 static ENVELOPE: Switch =
     Switch { guess: |_, _| Guess::Is("toolcall_v2", 99), usual: "toolcall_v2" };

@@ -1,4 +1,4 @@
-//! What Gemma's calls come to, however they are cut.
+//! Gemma's calls, in chunks of every size.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -23,7 +23,7 @@ const FUNCTION: Block = Block {
 };
 const QUOTE: &str = "<|\"|>";
 
-/// In inputs `§` stands for the delimiter.
+/// In inputs, `§` stands for the delimiter.
 #[track_caller]
 fn check(block: Block, input: &str, want: &str) {
     let quote = if block.open == GEMMA.open { QUOTE } else { "<escape>" };
@@ -225,7 +225,7 @@ fn bounds() {
     call(&format!("call:f{{v:{}}}", nested(DEPTH_MAX - 1, "[1, [2]]")), &want);
 }
 
-/// What is held is bounded, and costs no more than reading it, also byte by byte.
+/// Held text is bounded, and parsing is linear, even byte by byte.
 #[test]
 fn floods() {
     let blanks = " ".repeat(HELD_BYTES_MAX);
@@ -248,7 +248,7 @@ fn floods() {
     }
 }
 
-/// Writes a value as Gemma does, one of many ways.
+/// Renders a value as Gemma does, in one of many ways.
 fn gemma(value: &Value, style: &mut Style) -> String {
     let blank = *style.of(&[" ", "", "\n"]);
     match value {

@@ -1,4 +1,4 @@
-//! What calls in Python come to, however they are cut.
+//! Calls in Python syntax, in chunks of every size.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -33,7 +33,7 @@ fn value(python: &str, json: &str) {
     check(BARE, &format!("[f(v={python})]"), &format!("f{{\"v\":{json}}};"));
 }
 
-/// Checks a value that is only guessed.
+/// Checks a value that is only a guess.
 #[track_caller]
 fn guess(python: &str, json: &str) {
     check(BARE, &format!("[f(v={python})]"), &format!("f{{\"v\":{json}}}; !malformed_call"));
@@ -62,7 +62,7 @@ fn bare_lists() {
         ("[f( a = 1 , b = 2 , )]", r#"f{"a":1,"b":2};"#),
         ("[f(a=1, # one, two)\n b=2)]", r#"f{"a":1,"b":2};"#),
         ("[f(größe=1)]", r#"f{"größe":1};"#),
-        // What is no call is text at once.
+        // What is not a call is text immediately.
         ("[]", "⟨[]⟩"),
         ("[1] is a citation, [link](http://x) too", "⟨[1] is a citation, [link](http://x) too⟩"),
         ("[see (below)]", "⟨[see (below)]⟩"),
@@ -319,7 +319,7 @@ fn the_stream_ends_inside() {
     }
 }
 
-/// The first piece of an argument is given with the push that has its first byte.
+/// The first piece of an argument is emitted with the push that contains its first byte.
 #[test]
 fn pieces_come_at_once() {
     for end in 0.."[f(q=\"abc".len() {
@@ -359,7 +359,7 @@ fn bounds() {
     check(BARE, &format!("[f(v={})]", deep("[1, [2]]")), &want);
 }
 
-/// What is held is bounded, and costs no more than reading it, also byte by byte.
+/// Held text is bounded, and parsing is linear, even byte by byte.
 #[test]
 fn floods() {
     let blanks = " ".repeat(HELD_BYTES_MAX + 9);
@@ -384,7 +384,7 @@ fn floods() {
 
 const FLOOD: usize = 1 << 16;
 
-/// Long inputs are not printed, and are not taken apart again.
+/// Long inputs are neither printed nor shrunk.
 #[track_caller]
 fn flood(input: &str, want: Option<&str>) {
     let cuts: Vec<usize> = (1..input.len()).collect();
@@ -395,7 +395,7 @@ fn flood(input: &str, want: Option<&str>) {
     assert!(want.is_none_or(|want| want == whole), "{}", start(&whole));
 }
 
-/// Writes a value as Python does, one of many ways.
+/// Renders a value in Python, in one of many ways.
 fn python(value: &Value, style: &mut Style) -> String {
     let blank = *style.of(&[" ", "", "\n  ", " # note, or ')\n"]);
     match value {
@@ -418,7 +418,7 @@ fn python(value: &Value, style: &mut Style) -> String {
                     2 if code < 256 => literal.push_str(&format!("\\x{code:02x}")),
                     3 if code < 256 => literal.push_str(&format!("\\{code:03o}")),
                     _ if "\"'\\".contains(character) => literal.extend(['\\', character]),
-                    // Two strings make one, unless their quotes would run together.
+                    // Adjacent strings are concatenated, unless their quotes would run together.
                     5 if !literal.ends_with(quote) => {
                         literal.push_str(&format!("{quote} {blank}{quote}"));
                         literal.push(character);
@@ -447,7 +447,7 @@ fn python(value: &Value, style: &mut Style) -> String {
     }
 }
 
-/// Pieces of calls, of text and of nonsense.
+/// Fragments of calls, of text and of nonsense.
 const FRAGMENTS: &[&str] = &[
     "[",
     "f(",

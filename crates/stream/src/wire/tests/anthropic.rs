@@ -1,4 +1,4 @@
-//! Messages, with what those who speak like Anthropic make of them.
+//! Anthropic's Messages, with the variations of compatible endpoints.
 
 use super::{events, usages};
 
@@ -36,7 +36,7 @@ fn blocks() {
         ],
         &["text a", "reasoning b", "signature stu"],
     );
-    // What the provider runs by itself is not for us to run.
+    // What the provider runs itself is not for us to run.
     check(
         &[
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"t","name":"web_search","input":{}}}"#,
@@ -64,7 +64,7 @@ fn calls() {
     let want = &["start 0 f #t", "args 0 {\"a\": 1}", "end 0", "finish tool_calls"];
     check(&[whole, STOP, &reason("tool_use"), END], want);
     check(&[whole, &args("{\"a\": 1}"), STOP, &reason("tool_use"), END], want);
-    // Without a stop, and with a reason that does not know of calls.
+    // Without a stop, and with a reason that does not mention calls.
     check(&[CALL, &args("{\"a\": 1}"), &reason("end_turn"), END], want);
     check(
         &[CALL, &args("{\"a\""), CALL, &args("{}"), STOP, END],
@@ -78,7 +78,7 @@ fn calls() {
             "error truncated",
         ],
     );
-    // Interleaved, and where the index is missing.
+    // Interleaved, and without an index.
     let other = CALL.replace("\"index\":0", "\"index\":1");
     let more = args("{}").replace("\"index\":0", "\"index\":1");
     let two = &["start 0 f #t", "args 0 [1]", "end 0", "start 1 f #t", "args 1 {}", "end 1"];
@@ -97,7 +97,7 @@ fn calls() {
         ],
         &["error malformed_call"],
     );
-    // Fine-grained streaming may give anything.
+    // Fine-grained streaming may send anything.
     check(
         &[CALL, &args("{\"a\":1} and so"), STOP, &reason("tool_use"), END],
         &[

@@ -1,10 +1,10 @@
-//! Chat Completions, with what those who are compatible with them make of it.
+//! Chat Completions, with the variations of compatible endpoints.
 
 use super::{events, usages};
 use crate::dialect::{HELD_BYTES_MAX, NAME_BYTES_MAX};
 use crate::wire::CALLS_MAX;
 
-/// Writes deltas as chunks; `!word` is a chunk that finishes with that word, `=…` any frame.
+/// Serializes deltas as chunks; `!word` is a chunk with that finish reason, `=…` any frame.
 fn stream(deltas: &[&str]) -> String {
     let frames: Vec<String> = deltas
         .iter()
@@ -26,7 +26,7 @@ fn check(deltas: &[&str], want: &[&str]) {
     super::check("openai_chat", &stream(deltas), want);
 }
 
-/// The deltas of calls only: each is what stands inside of `tool_calls`.
+/// Checks deltas of calls only: each is the content of `tool_calls`.
 #[track_caller]
 fn check_calls(deltas: &[&str], want: &[&str]) {
     let deltas: Vec<String> =
@@ -93,14 +93,14 @@ fn reasons() {
     ] {
         check(&[reason, "!stop"], &[want]);
     }
-    // It is no reason, but some send it.
+    // It is not a reason, but some send it.
     check(&["!", r#"{"content":"a"}"#, "!stop"], &["text a", "finish stop"]);
 }
 
 #[test]
 fn ids_and_names() {
     let one = &["start 0 f #c1", "args 0 {\"a\":1}", "end 0", "finish tool_calls"];
-    // With every delta, in whatever combination.
+    // With every delta, in any combination.
     check_calls(
         &[
             r#"{"index":0,"id":"c1","function":{"name":"f","arguments":""}}"#,
@@ -152,7 +152,7 @@ fn ids_and_names() {
         ],
         &["start 0 get_weather #17", "args 0 {}", "end 0", "finish tool_calls"],
     );
-    // Another name for a call that runs is no name.
+    // Another name for a running call is ignored.
     check_calls(
         &[
             r#"{"index":0,"id":"c1","function":{"name":"f","arguments":"{\"a\""}}"#,
@@ -190,7 +190,7 @@ fn which_call() {
             two,
         );
     }
-    // By id, interleaved, where the index is missing.
+    // By id, interleaved, without an index.
     check_calls(
         &[
             r#"{"id":"c1","function":{"name":"f","arguments":"{\"a\""}}"#,
@@ -200,7 +200,7 @@ fn which_call() {
         ],
         two,
     );
-    // By position, where both are missing.
+    // By position, without either.
     check_calls(
         &[
             r#"{"function":{"name":"f","arguments":"{\"a\""}},{"function":{"name":"f","arguments":"{\"b\""}}"#,
@@ -216,7 +216,7 @@ fn which_call() {
             "finish tool_calls",
         ],
     );
-    // By the arguments being whole, where nothing else tells.
+    // By complete arguments, if nothing else tells.
     check_calls(
         &[
             r#"{"function":{"name":"f","arguments":"{\"a\":1}"}}"#,
@@ -237,7 +237,7 @@ fn which_call() {
             "finish tool_calls",
         ],
     );
-    // One id for all is none.
+    // The same id for all is no id.
     check_calls(
         &[
             r#"{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}"#,
@@ -253,7 +253,7 @@ fn which_call() {
             "finish tool_calls",
         ],
     );
-    // Counted by their names, not by their arguments.
+    // Numbered by their names, not by their arguments.
     check_calls(
         &[
             r#"{"index":0,"id":"c1","function":{"name":"f"}}"#,
@@ -288,7 +288,7 @@ fn arguments() {
         &[r#"{"index":0,"id":"c","function":{"name":"f","arguments":"a=1"}}"#],
         &broken("args 0 a=1"),
     );
-    // Two that are cut are one stream that broke off.
+    // Two truncated calls are one broken stream.
     check_calls(
         &[
             r#"{"index":0,"id":"c","function":{"name":"f","arguments":"{"}}"#,
@@ -305,7 +305,7 @@ fn arguments() {
             "error truncated",
         ],
     );
-    // A text of its own grammar.
+    // Text in its own grammar.
     check_calls(
         &[
             r#"{"index":0,"id":"c","type":"custom","custom":{"name":"f","input":"*** Begin"}}"#,
@@ -335,7 +335,7 @@ fn where_a_stream_ends() {
     check(&[whole], &["start 0 f #c", "args 0 {}", "end 0"]);
     check(&[half], &["start 0 f #c", "args 0 {", "end 0 incomplete", "error truncated"]);
     check(&[half, "=[DONE]"], &["start 0 f #c", "args 0 {", "end 0 incomplete", "error truncated"]);
-    // Whether arguments would have come is not known.
+    // It is unknown whether arguments would have followed.
     check(&[head], &["start 0 f #c", "end 0 incomplete", "error truncated"]);
     check(&[head, "=[DONE]"], &["start 0 f #c", "end 0"]);
     check(

@@ -9,7 +9,7 @@ fn check(chunks: &[&str], want: &[&str]) {
     super::check("gemini", &chunks.join("\n"), want);
 }
 
-/// A chunk with these parts.
+/// Builds a chunk with these parts.
 fn parts(parts: &str) -> String {
     format!(r#"{{"candidates":[{{"content":{{"role":"model","parts":[{parts}]}}}}]}}"#)
 }
@@ -33,7 +33,7 @@ fn text_and_thoughts() {
         ],
         &["reasoning a ]},{ \" \\", "signature s", "text é👩b", "signature t", "finish stop"],
     );
-    // With each chunk a reason to stop, as it once was.
+    // A finish reason with each chunk, as in older versions.
     let with_reason =
         r#"{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}"#;
     check(&[with_reason, with_reason], &["text aa", "finish stop"]);

@@ -1,4 +1,4 @@
-//! Responses, with everything that may be said twice.
+//! The Responses API, with everything that may be sent twice.
 
 use super::{events, usages};
 
@@ -39,7 +39,7 @@ fn said_once() {
         ],
         &["reasoning abc", "signature s", "finish stop"],
     );
-    // Several items by turns.
+    // Several interleaved items.
     check(
         &[
             r#"{"type":"response.output_text.delta","output_index":0,"delta":"a"}"#,
@@ -50,7 +50,7 @@ fn said_once() {
         ],
         &["text ab", "finish stop"],
     );
-    // Without any key to tell them apart.
+    // Without any key to distinguish them.
     check(
         &[
             r#"{"type":"response.output_text.delta","delta":""}"#,
@@ -110,7 +110,7 @@ fn calls() {
     check(&[&delta(0, "i", "{}"), &done(0, "i", "f", "{}"), COMPLETED], one);
     check(&[&added(0, "i", ""), &delta(0, "i", "{}"), &done(0, "i", "f", "{}"), COMPLETED], one);
     check(&[&delta(0, "i", "{}"), COMPLETED], &["finish stop", "error malformed_call"]);
-    // By turns, in any order.
+    // Interleaved, in any order.
     check(
         &[
             &added(0, "i", "f"),
@@ -133,7 +133,7 @@ fn calls() {
             "finish tool_calls",
         ],
     );
-    // One place for all.
+    // One index for all.
     let second = done(0, "j", "g", "[]").replace("c0", "c1");
     check(
         &[&done(0, "i", "f", "{}"), &second, COMPLETED],
@@ -161,7 +161,7 @@ fn calls() {
             "error invalid_json",
         ],
     );
-    // What the provider runs by itself is not for us to run.
+    // What the provider runs itself is not for us to run.
     check(
         &[
             r#"{"type":"response.output_item.done","output_index":0,"item":{"id":"w","type":"web_search_call","status":"completed"}}"#,
@@ -238,7 +238,7 @@ fn an_answer_that_was_not_streamed() {
     let want =
         &["reasoning b", "text a", "start 0 f #c", "args 0 {}", "end 0", "finish tool_calls"];
     super::check("openai_responses", response, want);
-    // The same as the only event that says anything.
+    // The same as the only event with any content.
     let event =
         format!(r#"{{"type":"response.completed","response":{response}}}"#).replace('\n', "");
     check(&[&event], want);
