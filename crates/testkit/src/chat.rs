@@ -1,4 +1,4 @@
-//! Short ways to script answers of a Chat Completions endpoint.
+//! Builders for scripted answers of a Chat Completions endpoint.
 //!
 //! Chunks are plain JSON, and an entry is the text of their stream:
 //!
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::script::Usage;
 
-/// An entry: `chunks`, then why the model stopped, token counts and the closing word.
+/// Builds an entry: `chunks`, then the finish reason, token counts and the end marker.
 pub fn answer(chunks: impl IntoIterator<Item = Value>) -> Value {
     let mut all: Vec<_> = chunks.into_iter().collect();
     let called = all.iter().any(|chunk| chunk.pointer("/choices/0/delta/tool_calls").is_some());
@@ -25,7 +25,7 @@ pub fn answer(chunks: impl IntoIterator<Item = Value>) -> Value {
     chunks_only(all)
 }
 
-/// An entry: `chunks` and nothing after them, for answers that end otherwise.
+/// Builds an entry: `chunks` and nothing after them, for answers that end otherwise.
 pub fn chunks_only(chunks: impl IntoIterator<Item = Value>) -> Value {
     let write = |chunk: Value| match chunk {
         Value::String(text) => format!("data: {text}\n\n"),
@@ -34,39 +34,39 @@ pub fn chunks_only(chunks: impl IntoIterator<Item = Value>) -> Value {
     json!({ "raw": chunks.into_iter().map(write).collect::<String>() })
 }
 
-/// A piece of text.
+/// Builds a chunk with a piece of text.
 pub fn text(text: &str) -> Value {
     delta(json!({ "content": text }))
 }
 
-/// A piece of reasoning.
+/// Builds a chunk with a piece of reasoning.
 pub fn reasoning(text: &str) -> Value {
     delta(json!({ "reasoning_content": text }))
 }
 
-/// A whole call; `arguments` goes out as a string, as on the wire.
+/// Builds a complete call; `arguments` is sent as a string, as on the wire.
 pub fn call(index: u32, id: &str, name: &str, arguments: Value) -> Value {
     call_text(index, id, name, &arguments.to_string())
 }
 
-/// A call, or a piece of one, whose arguments are this very text.
+/// Builds a call, or a piece of one, whose arguments are exactly this text.
 pub fn call_text(index: u32, id: &str, name: &str, arguments: &str) -> Value {
     let function = json!({ "name": name, "arguments": arguments });
     let call = json!({ "index": index, "id": id, "type": "function", "function": function });
     delta(json!({ "tool_calls": [call] }))
 }
 
-/// A chunk with this delta.
+/// Builds a chunk with this delta.
 pub fn delta(delta: Value) -> Value {
     chunk(json!([{ "index": 0, "delta": delta, "finish_reason": null }]))
 }
 
-/// The chunk that says why the model stopped.
+/// Builds the chunk with the finish reason.
 pub fn stop(reason: &str) -> Value {
     chunk(json!([{ "index": 0, "delta": {}, "finish_reason": reason }]))
 }
 
-/// The chunk with the token counts.
+/// Builds the chunk with the token counts.
 pub fn usage(usage: Usage) -> Value {
     let mut last = chunk(json!([]));
     last["usage"] = json!({
@@ -79,7 +79,7 @@ pub fn usage(usage: Usage) -> Value {
     last
 }
 
-/// The closing word.
+/// Builds the end marker.
 pub fn done() -> Value {
     json!("[DONE]")
 }

@@ -1,4 +1,4 @@
-//! A clock that moves only when a test says so. It never reads the time of the machine.
+//! A clock that moves only when a test advances it. It never reads the real time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ impl Clock {
         Self { now_ms: Arc::new(AtomicU64::new(now_ms)) }
     }
 
-    /// Tells the time in milliseconds.
+    /// Returns the time in milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.now_ms.load(Ordering::SeqCst)
     }

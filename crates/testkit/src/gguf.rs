@@ -1,24 +1,21 @@
-//! Writes tiny model files with random weights, for tests that need a model and not what it knows.
+//! Writes tiny model files with random weights, for tests that need a model but not its knowledge.
 //!
-//! [`llama`] is a plain transformer that speaks ChatML; [`gpt_oss`] has the experts, the sliding window
-//! and the special tokens of gpt-oss. Same seed, same file. What they say is noise, and cannot be
-//! otherwise: every token that a grammar lets through is about as likely as any other.
+//! [`llama`] is a plain transformer with the ChatML template; [`gpt_oss`] has the experts, the sliding window
+//! and the special tokens of gpt-oss. The same seed gives the same file. Their output is noise: every token
+//! that a grammar allows is about equally likely.
 
 use std::io;
 use std::path::Path;
 
-/// A model file in the making; its fields are open, so that a test can spoil them.
+/// A model file under construction; its fields are public, so that a test can corrupt them.
 #[derive(Clone, Debug)]
 pub struct Gguf {
-    /// What the file says of the model, in order.
+    /// The metadata, in order.
     pub keys: Vec<(String, Value)>,
-    /// The weights, in order.
     pub tensors: Vec<Tensor>,
 }
 
-/// A value of a key.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "they are the types of the format")]
 pub enum Value {
     U16(u16),
     U32(u32),
@@ -32,36 +29,30 @@ pub enum Value {
     F32s(Vec<f32>),
 }
 
-/// Weights.
 #[derive(Clone, Debug)]
 pub struct Tensor {
-    /// Its name.
     pub name: String,
-    /// Its extents, the innermost first.
+    /// Its dimensions, the innermost first.
     pub shape: Vec<u64>,
-    /// Its content.
     pub data: Vec<f32>,
-    /// How it is written.
     pub packing: Packing,
 }
 
-/// How weights are written.
+/// How weights are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Packing {
-    /// As they are.
     F32,
     /// As 4 bits each, with a scale and a minimum for every 32 (`Q4_1`).
     FourBits,
 }
 
-/// Sizes of a model that kernels care about.
+/// Sizes of a model that matter to kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// How wide layers are inside.
     pub feed_forward: u32,
-    /// How wide a head is.
+    /// Size of a head.
     pub head: u32,
-    /// Heads, and those of them that keep something in memory.
+    /// Number of heads, and of key-value heads.
     pub heads: (u32, u32),
 }
 
@@ -71,12 +62,12 @@ impl Default for Sizes {
     }
 }
 
-/// Makes a transformer with two layers that speaks ChatML.
+/// Builds a transformer with two layers and the ChatML template.
 pub fn llama(seed: u64) -> Gguf {
     llama_of(seed, Sizes::default())
 }
 
-/// Makes one of these sizes.
+/// Builds one with these sizes.
 pub fn llama_of(seed: u64, sizes: Sizes) -> Gguf {
     let Sizes { feed_forward, head, heads: (heads, heads_kv) } = sizes;
     let mut model = Gguf::new("llama", "Tiny", &CHATML, "gpt-2", CHATML_TEMPLATE);
@@ -107,8 +98,8 @@ pub fn llama_of(seed: u64, sizes: Sizes) -> Gguf {
     model
 }
 
-/// Makes a model of the architecture of gpt-oss: two layers, one of them with a sliding window, and
-/// four experts, two of them at a time.
+/// Builds a model with the gpt-oss architecture: two layers, one of them with a sliding window, and four
+/// experts, two of which are active.
 pub fn gpt_oss(seed: u64) -> Gguf {
     let mut model = Gguf::new("gpt-oss", "Tiny OSS", &HARMONY, "gpt-4o", HARMONY_TEMPLATE);
     for (key, value) in [
@@ -148,7 +139,7 @@ pub fn gpt_oss(seed: u64) -> Gguf {
 }
 
 impl Gguf {
-    /// Begins a model: its sizes, its vocabulary, its template.
+    /// Starts a model: its sizes, its vocabulary, its template.
     fn new(architecture: &str, name: &str, specials: &[&str], words: &str, template: &str) -> Self {
         let mut model = Self { keys: Vec::new(), tensors: Vec::new() };
         model.set("general.architecture", Value::Text(architecture.to_owned()));
@@ -187,7 +178,7 @@ impl Gguf {
         model
     }
 
-    /// Sets a key, in its place if it is there already.
+    /// Sets a key, replacing an existing one.
     pub fn set(&mut self, key: &str, value: Value) {
         match self.keys.iter_mut().find(|(name, _)| name == key) {
             Some((_, old)) => *old = value,
@@ -195,7 +186,7 @@ impl Gguf {
         }
     }
 
-    /// Sets how many tokens the model looks at, by default 4096.
+    /// Sets the context size, by default 4096.
     #[must_use]
     pub fn context_tokens(mut self, tokens: u32) -> Self {
         let architecture = self.architecture().to_owned();
@@ -203,7 +194,7 @@ impl Gguf {
         self
     }
 
-    /// Packs all matrices whose rows can be, and sets each weight to what is left of it.
+    /// Quantizes all matrices whose rows allow it, and rounds each weight accordingly.
     #[must_use]
     pub fn pack(mut self) -> Self {
         for tensor in &mut self.tensors {
@@ -215,7 +206,7 @@ impl Gguf {
         self
     }
 
-    /// Unpacks all matrices: the same weights, in more space.
+    /// Stores all matrices unquantized: the same weights, in more space.
     #[must_use]
     pub fn unpack(mut self) -> Self {
         for tensor in &mut self.tensors {
@@ -224,7 +215,6 @@ impl Gguf {
         self
     }
 
-    /// Returns the bytes of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = b"GGUF".to_vec();
         out.extend_from_slice(&3_u32.to_le_bytes());
@@ -257,12 +247,12 @@ impl Gguf {
         out
     }
 
-    /// Writes the file.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         std::fs::write(path, self.to_bytes())
     }
 
-    /// Returns the same model in so many parts. The first has all keys and no weights, as large ones often come.
+    /// Splits the model into this many parts. The first has all metadata and no weights, as is common for
+    /// large models.
     pub fn parts(&self, total: u16) -> Vec<Self> {
         let each = self.tensors.len().div_ceil(usize::from(total) - 1);
         let mut tensors = self.tensors.chunks(each);
@@ -349,12 +339,12 @@ impl Block {
     }
 }
 
-/// Cuts a number to what a float of 16 bits holds of it, unless it is too small or too large for one.
+/// Rounds a number to the precision of a 16-bit float, unless it is out of range.
 fn short(number: f32) -> f32 {
     f32::from_bits(number.to_bits() & !0x1fff)
 }
 
-/// Returns the float of 16 bits that is a [`short`] number.
+/// Returns the 16-bit float of a [`short`] number.
 fn half(number: f32) -> u16 {
     let bits = number.to_bits();
     let (sign, exponent, fraction) = (bits >> 31, bits >> 23 & 0xff, bits >> 13 & 0x3ff);
@@ -362,7 +352,7 @@ fn half(number: f32) -> u16 {
     (sign << 15 | (exponent - 112) << 10 | fraction) as u16
 }
 
-/// Random weights; same seed, same weights.
+/// Random weights, deterministic by seed.
 struct Weights(u64);
 
 impl Weights {
@@ -370,7 +360,7 @@ impl Weights {
         Self(seed)
     }
 
-    /// Adds what is before the layers and after them.
+    /// Adds the tensors before and after the layers.
     fn ends(&mut self, model: &mut Gguf) {
         let (wide, words) = (u64::from(EMBEDDING), u64::from(model.vocabulary()));
         model.tensors.push(self.random("token_embd.weight".to_owned(), &[wide, words]));
@@ -382,7 +372,7 @@ impl Weights {
         Tensor { name, shape: vec![width], data: vec![1.0; width as usize], packing: Packing::F32 }
     }
 
-    /// Makes weights that keep what goes through them about as large as it was.
+    /// Creates weights that preserve the magnitude of their input.
     fn random(&mut self, name: String, shape: &[u64]) -> Tensor {
         let reach = (3.0 / shape[0] as f32).sqrt();
         let count = shape.iter().product::<u64>();
@@ -400,8 +390,7 @@ impl Weights {
     }
 }
 
-/// Returns the letter that stands for a byte in vocabularies of GPT-2's kind: itself if it can be seen,
-/// else one from beyond Latin-1.
+/// Returns the character for a byte in GPT-2 vocabularies: itself if printable, otherwise one beyond Latin-1.
 fn letter(byte: u8) -> char {
     let seen = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if seen(byte) {
@@ -484,12 +473,12 @@ const HEAD: u32 = EMBEDDING / HEADS;
 const KV_WIDTH: u64 = (HEAD * HEADS_KV) as u64;
 const EXPERTS: u64 = 4;
 const ALIGNMENT: usize = 32;
-/// Weights that have a scale in common.
+/// Weights that share a scale.
 const BLOCK: usize = 32;
 const NORMAL: i32 = 1;
 const CONTROL: i32 = 3;
 
-/// A few tokens longer than a byte, so that text has more than one way to be written.
+/// A few tokens longer than a byte, so that text can be tokenized in more than one way.
 const MERGES: [(&str, &str); 4] = [("t", "h"), ("th", "e"), ("\"", ":"), ("Ġ", "\"")];
 
 const CHATML: [&str; 5] =

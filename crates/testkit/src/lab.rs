@@ -1,8 +1,8 @@
-//! Throw-away directories for one test: a workspace, an agent home and a user home.
+//! Temporary directories for one test: a workspace, an agent home and a user home.
 //!
-//! All three lie under one temporary directory that goes away with the [`Lab`]. By default that is
-//! in the system's temporary directory; a test of sandbox borders wants a place that no profile
-//! makes writable and passes its own to [`Lab::new_in`].
+//! All three are under one temporary directory that is removed with the [`Lab`]. By default that is in the
+//! system's temporary directory; a test of sandbox boundaries needs a place that no profile makes writable
+//! and passes its own to [`Lab::new_in`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -28,12 +28,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes the directories under the system's temporary directory.
+    /// Creates the directories under the system's temporary directory.
     pub fn new() -> io::Result<Self> {
         Self::new_in(&std::env::temp_dir())
     }
 
-    /// Makes the directories under `parent`.
+    /// Creates the directories under `parent`.
     pub fn new_in(parent: &Path) -> io::Result<Self> {
         let dir = tempfile::Builder::new().prefix("lab-").tempdir_in(parent)?;
         // Agents print resolved paths; on a system whose temporary directory is a link, an
@@ -47,12 +47,12 @@ impl Lab {
         Ok(Self { workspace, home, root, _dir: dir })
     }
 
-    /// Names the directory that holds all the others.
+    /// Returns the directory that contains all the others.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Prepares `binary` to run in the workspace with this home and nothing else of the environment.
+    /// Prepares `binary` to run in the workspace with this home and an otherwise empty environment.
     pub fn command(&self, binary: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(binary);
         command.env_clear().envs(self.home.env()).current_dir(&self.workspace.path);
@@ -67,22 +67,20 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Names the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes a file, with the directories on the way to it.
+    /// Writes a file, creating its parent directories.
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         write_under(&self.path, name, bytes.as_ref())
     }
 
-    /// Reads a file as text.
     pub fn read(&self, name: &str) -> io::Result<String> {
         fs::read_to_string(self.path.join(name))
     }
 
-    /// Turns the directory into a repository on `main` and commits what is there.
+    /// Turns the directory into a repository on `main` and commits its content.
     pub fn git_init(&self) -> io::Result<()> {
         const IDENTITY: [&str; 4] = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
         git(&self.path, &[], &["init", "-q", "-b", "main", "."])?;
@@ -90,8 +88,8 @@ impl Workspace {
         git(&self.path, &IDENTITY, &["commit", "-q", "--allow-empty", "-m", "init"])
     }
 
-    /// Lists every file but those of git, by its path from here, as recordings write them down:
-    /// `text`, `base64` when it is not UTF-8, `len` when it is long, or `symlink`.
+    /// Lists every file except git's own, by relative path, in the form of recordings: `text`, `base64` if it
+    /// is not UTF-8, `len` if it is long, or `symlink`.
     pub fn files(&self) -> io::Result<BTreeMap<String, Value>> {
         let mut files = BTreeMap::new();
         collect_files(&self.path, "", &mut files)?;
@@ -99,7 +97,7 @@ impl Workspace {
     }
 }
 
-/// The directories an agent keeps its state in, apart from those of the person running the test.
+/// The directories an agent keeps its state in, separate from those of the person running the test.
 #[derive(Debug)]
 pub struct Home {
     path: PathBuf,
@@ -107,27 +105,27 @@ pub struct Home {
 }
 
 impl Home {
-    /// Names the directory that holds `config.toml`.
+    /// Returns the directory that contains `config.toml`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Names the directory that `HOME` is set to.
+    /// Returns the directory that `HOME` is set to.
     pub fn user(&self) -> &Path {
         &self.user
     }
 
-    /// Writes a file, with the directories on the way to it.
+    /// Writes a file, creating its parent directories.
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         write_under(&self.path, name, bytes.as_ref())
     }
 
-    /// Writes the `config.toml` that sends model requests to a scripted endpoint on `port`.
+    /// Writes a `config.toml` that sends model requests to a scripted endpoint on `port`.
     pub fn write_mock_config(&self, port: u16) -> io::Result<()> {
         self.write("config.toml", mock_config(port))
     }
 
-    /// Gives the whole environment of a run.
+    /// Returns the complete environment of a run.
     pub fn env(&self) -> BTreeMap<String, String> {
         let path = self.path.to_string_lossy().into_owned();
         BTreeMap::from([
@@ -139,7 +137,7 @@ impl Home {
     }
 }
 
-/// Gives the text of a `config.toml` that points at a scripted endpoint on `port`.
+/// Returns a `config.toml` for a scripted endpoint on `port`.
 pub fn mock_config(port: u16) -> String {
     format!(
         r#"model = "gpt-5.5"
@@ -212,7 +210,7 @@ fn describe(bytes: Vec<u8>) -> Value {
     }
 }
 
-/// From this size on recordings keep a file's length only.
+/// From this size on recordings keep only a file's length.
 const LONG_FILE_BYTES: usize = 20_000;
 
 #[cfg(test)]

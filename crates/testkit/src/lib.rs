@@ -1,9 +1,8 @@
-//! What the tests of the other crates stand on: a scripted model endpoint, one that is strict
-//! about what it is sent, throw-away homes and workspaces, a clock moved by hand, models to load, and
-//! the replay of recorded runs.
+//! Test fixtures for the other crates: a scripted model endpoint, a strict one that validates requests,
+//! temporary homes and workspaces, a manual clock, models to load, and the replay of recorded runs.
 //!
-//! A dev-dependency only. It uses plain threads and no async runtime, so that a test of the runtime
-//! never shares an executor with the endpoint it talks to.
+//! A dev-dependency only. It uses plain threads and no async runtime, so that a test of the runtime never
+//! shares an executor with the endpoint it talks to.
 
 pub mod chat;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! The model that heddle comes with, for the tests that need one that knows something.
+//! Provides the small real model, for tests that need one that knows something.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -7,14 +7,14 @@ use std::process::Command;
 
 use ring::digest;
 
-/// Returns where the model is: what `HEDDLE_TEST_MODEL` names, or else a copy beside the build, which is
-/// fetched when there is none yet.
+/// Returns the path of the model: what `HEDDLE_TEST_MODEL` names, otherwise a copy in the build directory,
+/// which is downloaded if needed.
 ///
-/// Nothing, and a notice, where it cannot be had.
+/// Returns `None` and prints a notice if it is not available.
 ///
 /// # Panics
 ///
-/// If it cannot be had and `HEDDLE_TEST_MODEL` is `require`.
+/// If it is not available and `HEDDLE_TEST_MODEL` is `require`.
 pub fn model() -> Option<PathBuf> {
     let asked = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let required = asked.as_ref().is_some_and(|value| value == "require");
@@ -25,7 +25,7 @@ pub fn model() -> Option<PathBuf> {
         Ok(path) => Some(path),
         Err(reason) => {
             assert!(!required, "{VARIABLE} is `require`, but {reason}");
-            // Past the test harness, which keeps the output of tests that pass to itself.
+            // Bypasses the test harness, which captures the output of passing tests.
             let note = format!("\nNOT TESTED with a real model, because {reason}\n\n");
             let _ = io::stderr().write_all(note.as_bytes());
             None
@@ -37,7 +37,7 @@ fn fetched() -> Result<PathBuf, String> {
     let folder = target().join("test-model");
     let model = folder.join(FILE);
     fs::create_dir_all(&folder).map_err(fault("no folder for it can be made"))?;
-    // Tests are processes of their own, and one of them fetches for all.
+    // Tests are separate processes, and one of them downloads for all.
     let lock = File::create(folder.join("lock")).map_err(fault("no lock can be made"))?;
     lock.lock().map_err(fault("the lock cannot be had"))?;
     if model.is_file() {
@@ -66,7 +66,7 @@ fn fetched() -> Result<PathBuf, String> {
     Ok(model)
 }
 
-/// Says what could not be done, and why.
+/// Builds an error message from an I/O error.
 fn fault(what: &'static str) -> impl Fn(io::Error) -> String {
     move |error| format!("{what}: {error}")
 }

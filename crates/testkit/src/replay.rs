@@ -1,9 +1,9 @@
-//! Recorded runs of the reference agent, played to another binary.
+//! Replays recorded runs of the reference agent against another binary.
 //!
-//! A recording holds the set-up (config, files), the model's answers, the command lines and what
-//! the reference did with them. Each one runs in a [`Lab`] of its own against a [`ModelServer`];
-//! what [`view`] makes of both sides has to be the same. Only recordings of `exec` can be played:
-//! those of servers and those that need a prepared rollout are skipped.
+//! A recording contains the setup (config, files), the model's answers, the command lines and what the
+//! reference did. Each one runs in its own [`Lab`] against a [`ModelServer`]; the [`view`] of both sides must
+//! be equal. Only recordings of `exec` can be replayed: those of servers and those that need a prepared
+//! rollout are skipped.
 
 pub mod view;
 
@@ -26,42 +26,36 @@ use serde_json::Value;
 use crate::lab::Lab;
 use crate::server::{ModelServer, StartError};
 
-/// How a replay ended when nothing was wrong.
+/// The result of a replay without a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The binary did what the reference did.
     Same,
-    /// The recording cannot be played, for the reason given.
+    /// The recording cannot be replayed, for this reason.
     Skipped(&'static str),
 }
 
-/// Why a replay did not end well.
+/// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// The binary did something else; the text tells the first difference.
+    /// The binary behaved differently; the text describes the first difference.
     #[error("{0}")]
     Differs(String),
-    /// The recording is not one.
+    /// The recording is invalid.
     #[error("cannot read {}: {source}", path.display())]
-    Recording {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: io::Error,
-    },
-    /// The endpoint did not start.
+    Recording { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Model(#[from] StartError),
-    /// The directories could not be made or the binary not be started.
+    /// The directories could not be created or the binary could not be started.
     #[error("cannot set up the run: {0}")]
     SetUp(#[from] io::Error),
 }
 
-/// Plays the recording in `path` to `binary`, in directories made under `parent`.
+/// Replays the recording in `path` with `binary`, in directories created under `parent`.
 ///
-/// Sandbox profiles leave the system's temporary directory writable, so recordings about what they
-/// forbid need a `parent` outside it.
+/// Sandbox profiles leave the system's temporary directory writable, so recordings about what they forbid
+/// need a `parent` outside it.
 pub fn replay(binary: &Path, path: &Path, parent: &Path) -> Result<Outcome, ReplayError> {
     let unreadable = |source| ReplayError::Recording { path: path.to_owned(), source };
     let text = fs::read(path).map_err(unreadable)?;
@@ -145,7 +139,7 @@ struct Run {
     argv: Vec<String>,
     #[serde(default)]
     stdin: Option<String>,
-    /// The number of a signal, as text.
+    /// A signal number, as text.
     #[serde(default)]
     signal: Option<String>,
     #[serde(default)]
@@ -154,7 +148,7 @@ struct Run {
     timed_out: bool,
     #[serde(default)]
     stdout: Vec<String>,
-    /// What a client said to a server.
+    /// What a client sent to a server.
     #[serde(default)]
     steps: Value,
 }
@@ -181,7 +175,7 @@ impl Recording {
     }
 }
 
-/// The directories of one replay and the texts that stand for them in a recording.
+/// The directories of one replay and their placeholders in a recording.
 struct Place<'a> {
     lab: &'a Lab,
     vars: [(&'static str, String); 5],
@@ -244,7 +238,7 @@ fn run_to_end(
     let mut child = command.spawn()?;
 
     if let (Some(mut pipe), Some(text)) = (child.stdin.take(), run.stdin.clone()) {
-        // A binary that does not read its input closes the pipe, and that is its right.
+        // A binary that does not read its input closes the pipe, which is fine.
         thread::spawn(move || {
             let _ = pipe.write_all(text.as_bytes());
         });
@@ -293,9 +287,9 @@ fn run_to_end(
     }
 }
 
-/// Ends a run that takes too long, with whatever it started.
+/// Kills a run that takes too long, with everything it started.
 fn give_up(child: &mut Child) -> ReplayError {
-    // Both fail only when there is nothing left to end.
+    // Both fail only if nothing is left to kill.
     let _ = kill_process_group(pid_of(child), Signal::KILL);
     let _ = child.wait();
     ReplayError::Differs(format!("did not finish in {} s", RUN_LIMIT.as_secs()))
@@ -305,7 +299,7 @@ fn pid_of(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// Pairs the thread ids of the recording with those of this run, for command lines that name one.
+/// Pairs the thread ids of the recording with those of this run, for command lines that contain one.
 fn matching_thread_ids(want: &[String], got: &[&str]) -> Vec<(String, String)> {
     let id = |line: &str| {
         let event: Value = serde_json::from_str(line).ok()?;
@@ -330,13 +324,12 @@ fn differs(difference: Option<String>) -> Result<(), ReplayError> {
     difference.map_or(Ok(()), |text| Err(ReplayError::Differs(text)))
 }
 
-/// How long one run may take.
 const RUN_LIMIT: Duration = Duration::from_secs(90);
 /// When the recorder sent its signal.
 const SIGNAL_AFTER: Duration = Duration::from_secs(2);
-/// A place outside every root, which some recordings name.
+/// A path outside every root, which some recordings use.
 const OUTSIDE: &str = "/var/tmp/heddle-replay";
-/// Recordings in which calls run at the same time and end in any order.
+/// Recordings in which calls run concurrently and end in any order.
 const UNORDERED: [&str; 4] =
     ["exec_mcp_failure", "exec_parallel_tool_calls", "exec_spawn_agent", "app_spawn_agent"];
 
@@ -347,7 +340,7 @@ mod tests {
 
     const ID: &str = "01a1e059-00de-7f60-8864-f0a44240ca80";
 
-    /// Replays a recording of one shell command with `change` made to it.
+    /// Replays a recording of one shell command, modified by `change`.
     #[track_caller]
     fn check(sh: &str, change: Value, want: Result<Outcome, &str>) {
         let mut recording = json!({

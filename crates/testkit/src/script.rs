@@ -1,8 +1,7 @@
-//! What a scripted endpoint answers: the format of a script, and short ways to write one.
+//! The script format of a scripted endpoint, and builders for it.
 //!
-//! A script is a list; request number i gets entry i and the last entry repeats. The functions
-//! below build events and entries as plain JSON, so that a test can add a field the builders do not
-//! know:
+//! A script is a list; request number i gets entry i and the last entry repeats. The functions below build
+//! events and entries as plain JSON, so that a test can add fields that the builders do not know:
 //!
 //! ```
 //! use serde_json::json;
@@ -23,19 +22,19 @@ use serde_json::{Value, json};
 
 use crate::server::play::Answer;
 
-/// A checked script, rendered to bytes once; a clone is cheap and plays from the beginning.
+/// A validated script, rendered to bytes once; a clone is cheap and plays from the beginning.
 #[derive(Clone, Debug)]
 pub struct Script {
     answers: Arc<[Answer]>,
 }
 
 impl Script {
-    /// Reads a list of entries from JSON.
+    /// Parses a list of entries from JSON.
     pub fn from_value(script: Value) -> Result<Self, ScriptError> {
         Self::from_entries(serde_json::from_value(script)?)
     }
 
-    /// Takes entries that were built in code.
+    /// Validates entries that were built in code.
     pub fn from_entries(entries: Vec<Entry>) -> Result<Self, ScriptError> {
         let answers: Result<Vec<Answer>, ScriptError> = entries
             .into_iter()
@@ -45,7 +44,7 @@ impl Script {
         Ok(Self { answers: answers?.into() })
     }
 
-    /// Finds what request `number` gets; `None` only in an empty script.
+    /// Returns what request `number` gets; `None` only in an empty script.
     pub(crate) fn answer(&self, number: usize) -> Option<&Answer> {
         self.answers.get(number).or(self.answers.last())
     }
@@ -57,98 +56,82 @@ impl Script {
 pub struct Entry {
     /// Server-sent events; `__sleep_ms` inside one waits before it is written and is not sent.
     pub events: Vec<Value>,
-    /// Text written as it stands instead of `events`.
+    /// Text written verbatim instead of `events`.
     pub raw: Option<String>,
-    /// Bytes per write, to cut the stream at awkward places.
+    /// Bytes per write, to chunk the stream at awkward places.
     pub chunk: Option<usize>,
-    /// Wait after each event.
+    /// Delay after each event.
     pub delay_ms: f64,
-    /// HTTP status; any but 200 answers with `body` instead of a stream.
+    /// HTTP status; any other than 200 answers with `body` instead of a stream.
     pub status: Option<u16>,
-    /// Body of an answer that is no stream; anything but a string is written as JSON.
+    /// Body of an answer that is not a stream; anything but a string is written as JSON.
     pub body: Option<Value>,
     /// Further response headers.
     pub headers: BTreeMap<String, Value>,
-    /// Answers with `body` even when the status is 200.
+    /// Answers with `body` even if the status is 200.
     pub json: bool,
-    /// Holds the connection open after the last event.
+    /// Keeps the connection open after the last event.
     pub hang_ms: f64,
     /// Ends the stream with a TCP reset.
     pub reset: bool,
-    /// Entries to play instead when their text is in the request body; the first match counts.
+    /// Entries to play instead if their text is in the request body; the first match counts.
     #[serde(rename = "__match__")]
     pub choices: Vec<Choice>,
 }
 
-/// An entry that is played only for certain requests.
+/// An entry for certain requests.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choice {
     /// The text to look for in the request body.
     #[serde(rename = "if")]
     pub text: String,
-    /// The entry to play; its own choices must be empty.
+    /// The entry to play, which must not have choices.
     #[serde(rename = "then")]
     pub entry: Entry,
 }
 
-/// Why a script cannot be played.
+/// Why a script is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScriptError {
-    /// It is not a list of entries, or an entry has a field nobody reads.
+    /// It is not a list of entries, or an entry has an unknown field.
     #[error("not a script: {0}")]
     Shape(#[from] serde_json::Error),
-    /// An event lacks the `type` that names it on the wire.
+    /// An event has no `type`.
     #[error("event {event} of entry {entry} has no type")]
-    NoType {
-        /// Number of the entry, from 0.
-        entry: usize,
-        /// Number of the event in it, from 0.
-        event: usize,
-    },
-    /// A wait is negative or not finite.
+    NoType { entry: usize, event: usize },
+    /// A delay is negative or not finite.
     #[error("entry {entry} waits for {ms} ms")]
-    Wait {
-        /// Number of the entry, from 0.
-        entry: usize,
-        /// The wait as written.
-        ms: f64,
-    },
-    /// An entry behind a choice has choices itself.
+    Wait { entry: usize, ms: f64 },
     #[error("a choice of entry {entry} has choices of its own")]
-    NestedChoice {
-        /// Number of the entry, from 0.
-        entry: usize,
-    },
+    NestedChoice { entry: usize },
 }
 
-/// Tokens a response claims to have used.
+/// Tokens that a response claims to have used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// All input tokens.
     pub input: u64,
-    /// Those of the input that came from the provider's cache.
+    /// Input tokens from the provider's cache.
     pub cached: u64,
-    /// All output tokens.
     pub output: u64,
-    /// Those of the output that were reasoning.
+    /// Output tokens that were reasoning.
     pub reasoning: u64,
 }
 
 impl Default for Usage {
-    /// The figures that recordings have in every response.
+    /// The numbers that recordings have in every response.
     fn default() -> Self {
         Self { input: 100, cached: 10, output: 20, reasoning: 5 }
     }
 }
 
-/// An entry: `events` between `response.created` and `response.completed`.
+/// Builds an entry: `events` between `response.created` and `response.completed`.
 pub fn response(events: impl IntoIterator<Item = Value>) -> Value {
     response_with(events, Usage::default())
 }
 
-/// An entry like [`response`] with a usage of its own.
+/// Builds an entry like [`response`] with its own usage.
 pub fn response_with(events: impl IntoIterator<Item = Value>, usage: Usage) -> Value {
     let mut all = vec![created()];
     all.extend(events);
@@ -156,22 +139,22 @@ pub fn response_with(events: impl IntoIterator<Item = Value>, usage: Usage) -> V
     json!({ "events": all })
 }
 
-/// An entry: `events` and nothing around them, for streams that are cut short.
+/// Builds an entry: `events` alone, for truncated streams.
 pub fn events(events: impl IntoIterator<Item = Value>) -> Value {
     json!({ "events": events.into_iter().collect::<Vec<_>>() })
 }
 
-/// An entry that is an HTTP error with a JSON body.
+/// Builds an entry that is an HTTP error with a JSON body.
 pub fn status(code: u16, body: Value) -> Value {
     json!({ "status": code, "body": body })
 }
 
-/// The event that opens a response.
+/// Builds the event that opens a response.
 pub fn created() -> Value {
     json!({ "type": "response.created", "response": { "id": RESPONSE_ID } })
 }
 
-/// The event that ends a response well.
+/// Builds the event that completes a response.
 pub fn completed(usage: Usage) -> Value {
     json!({
         "type": "response.completed",
@@ -188,7 +171,7 @@ pub fn completed(usage: Usage) -> Value {
     })
 }
 
-/// The event that ends a response badly.
+/// Builds the event that fails a response.
 pub fn failed(code: &str, message: &str) -> Value {
     json!({
         "type": "response.failed",
@@ -196,7 +179,7 @@ pub fn failed(code: &str, message: &str) -> Value {
     })
 }
 
-/// The event that brings a whole assistant message.
+/// Builds the event with a complete assistant message.
 pub fn message(text: &str) -> Value {
     item(json!({
         "type": "message",
@@ -206,7 +189,7 @@ pub fn message(text: &str) -> Value {
     }))
 }
 
-/// The events of a message that arrives piece by piece: added, one delta each, done.
+/// Builds the events of a streamed message: added, one delta each, done.
 pub fn deltas<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Vec<Value> {
     let mut text = String::new();
     let mut all = vec![json!({
@@ -221,7 +204,7 @@ pub fn deltas<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Vec<Value> {
     all
 }
 
-/// One piece of a message's text.
+/// Builds one piece of a message's text.
 pub fn delta(text: &str) -> Value {
     json!({
         "type": "response.output_text.delta",
@@ -232,12 +215,12 @@ pub fn delta(text: &str) -> Value {
     })
 }
 
-/// The event that asks for a function call; `arguments` goes out as a string, as on the wire.
+/// Builds the event with a function call; `arguments` is sent as a string, as on the wire.
 pub fn call(call_id: &str, name: &str, arguments: Value) -> Value {
     call_text(call_id, name, &arguments.to_string())
 }
 
-/// The event of a function call whose arguments are this very text, valid JSON or not.
+/// Builds the event of a function call whose arguments are exactly this text, valid JSON or not.
 pub fn call_text(call_id: &str, name: &str, arguments: &str) -> Value {
     item(json!({
         "type": "function_call",
@@ -247,7 +230,7 @@ pub fn call_text(call_id: &str, name: &str, arguments: &str) -> Value {
     }))
 }
 
-/// The event that asks for a free-form tool call, such as `apply_patch`.
+/// Builds the event with a free-form tool call, such as `apply_patch`.
 pub fn custom_call(call_id: &str, name: &str, input: &str) -> Value {
     item(json!({
         "type": "custom_tool_call",
@@ -257,12 +240,12 @@ pub fn custom_call(call_id: &str, name: &str, input: &str) -> Value {
     }))
 }
 
-/// The event that brings a finished output item of any type.
+/// Builds the event with a completed output item of any type.
 pub fn item(item: Value) -> Value {
     json!({ "type": "response.output_item.done", "item": item })
 }
 
-/// The same event, written only after a wait.
+/// Delays an event.
 pub fn after_ms(wait_ms: u64, mut event: Value) -> Value {
     event["__sleep_ms"] = wait_ms.into();
     event

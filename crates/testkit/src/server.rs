@@ -1,11 +1,11 @@
 //! A model endpoint on loopback that plays a script: real HTTP/1.1 over real sockets, in process.
 //!
-//! `POST …/responses` and `…/chat/completions` get the next entry of the [`Script`], `…/models` an
-//! empty list, anything else 404. A stream ends its connection; every other answer leaves it open. One thread accepts and one
-//! serves each connection; all of them have ended when the drop of a [`ModelServer`] returns.
+//! `POST …/responses` and `…/chat/completions` get the next entry of the [`Script`], `…/models` an empty
+//! list, anything else 404. A stream closes its connection; every other answer leaves it open. One thread
+//! accepts and one serves each connection; all of them have ended when the drop of a [`ModelServer`] returns.
 //!
-//! One that is [`ModelServer::strict`] answers 400 to a request whose history is not in order, as real
-//! endpoints do; such a request takes no entry of the script.
+//! A [`ModelServer::strict`] one answers 400 to a request with an invalid history, as real endpoints do; such
+//! a request does not consume an entry of the script.
 
 pub(crate) mod http;
 pub(crate) mod play;
@@ -29,22 +29,21 @@ use play::{Ids, Play, Stream, reply};
 pub struct ModelServer {
     address: SocketAddr,
     shared: Arc<Shared>,
-    /// Ends with the threads of the connections it accepted.
+    /// Returns the threads of the connections it accepted.
     acceptor: Option<JoinHandle<Vec<JoinHandle<()>>>>,
 }
 
-/// A request the endpoint has received.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The HTTP method.
     pub method: String,
     /// The path with its query.
     pub path: String,
-    /// The headers, their names in lower case.
+    /// The headers, with lower-case names.
     pub headers: BTreeMap<String, String>,
-    /// The body as JSON; null when there was none or it was something else.
+    /// The body as JSON; null if there was none or it was something else.
     pub body: Value,
-    /// The body as it came.
+    /// The raw body.
     pub bytes: Vec<u8>,
 }
 
@@ -52,10 +51,10 @@ pub struct Recorded {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The script needs to be corrected.
+    /// The script is invalid.
     #[error(transparent)]
     Script(#[from] ScriptError),
-    /// The machine gave no port or no thread.
+    /// No port or no thread was available.
     #[error("cannot listen on loopback")]
     Listen(#[from] io::Error),
 }
@@ -66,7 +65,7 @@ impl ModelServer {
         Ok(Self::play(Script::from_value(script)?)?)
     }
 
-    /// Starts an endpoint that plays a JSON list of entries, to requests that keep its rules.
+    /// Starts an endpoint that plays a JSON list of entries, for requests that follow its rules.
     pub fn strict(script: Value, rules: Strict) -> Result<Self, StartError> {
         Ok(Self::open(Script::from_value(script)?, Some(rules))?)
     }
@@ -88,22 +87,22 @@ impl ModelServer {
         Ok(Self { address, shared, acceptor: Some(acceptor) })
     }
 
-    /// Names the port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Gives the base URL for a provider's configuration.
+    /// Returns the base URL for a provider's configuration.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Keeps no bodies from now on, for tests that look at memory.
+    /// Stops keeping bodies, for tests that measure memory.
     pub fn forget_bodies(&self) {
         self.shared.state().forgetful = true;
     }
 
-    /// Lists the requests so far, in the order they arrived.
+    /// Returns the requests so far, in the order they arrived.
     pub fn requests(&self) -> Vec<Recorded> {
         self.shared.state().requests.clone()
     }
@@ -113,14 +112,14 @@ impl Drop for ModelServer {
     fn drop(&mut self) {
         self.shared.state().stopping = true;
         self.shared.stopped.notify_all();
-        // The acceptor looks at the flag only when somebody connects. Should even that fail, it is
-        // better left alone than waited for.
+        // The acceptor checks the flag only when a client connects. If even that fails, it is better left
+        // alone than waited for.
         if TcpStream::connect_timeout(&self.address, STOP_WAIT).is_err() {
             return;
         }
         let Some(Ok(workers)) = self.acceptor.take().map(JoinHandle::join) else { return };
         for stream in self.shared.state().connections.values() {
-            // It fails when the client was first, which is as good.
+            // It fails if the client closed first, which is fine.
             let _ = stream.shutdown(Shutdown::Both);
         }
         for worker in workers {
@@ -144,8 +143,8 @@ struct State {
     stopping: bool,
     /// Whether bodies are not kept.
     forgetful: bool,
-    /// Open connections. They are shared and not duplicated: a socket with a second descriptor would
-    /// outlive the close that is meant to reset it.
+    /// Open connections. They are shared, not duplicated: a socket with a second descriptor would outlive the
+    /// close that is meant to reset it.
     connections: HashMap<u64, Arc<TcpStream>>,
 }
 
@@ -154,7 +153,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits as long as told; fails as soon as the endpoint stops.
+    /// Sleeps; fails as soon as the endpoint stops.
     fn sleep(&self, wait: Duration) -> io::Result<()> {
         let deadline = Instant::now() + wait;
         let mut state = self.state();
@@ -173,7 +172,7 @@ impl Shared {
 
     /// Serves one connection to its end.
     fn serve(&self, stream: &TcpStream) -> io::Result<()> {
-        // Each write of a script is meant to be seen as one; Nagle's algorithm would join them.
+        // Each write of a script should arrive separately; Nagle's algorithm would join them.
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(stream);
         while let Some(request) = http::read_request(&mut reader)? {
@@ -197,7 +196,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns what is said to a request that is not in order.
+    /// Returns the error for a request with an invalid history.
     fn refusal(&self, body: &[u8]) -> Option<Vec<u8>> {
         let rules = self.rules.as_ref()?;
         let refusal = rules.check(&serde_json::from_slice(body).unwrap_or_default()).err()?;
@@ -215,7 +214,7 @@ impl Shared {
         body
     }
 
-    /// Plays the next entry; tells whether the connection stays open.
+    /// Plays the next entry; returns whether the connection stays open.
     fn answer(&self, stream: &TcpStream, body: &[u8]) -> io::Result<bool> {
         let number = {
             let mut state = self.state();
@@ -260,7 +259,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
             break;
         }
         let Ok((stream, _)) = accepted else {
-            // Out of descriptors, most likely: some connection has to end first.
+            // Most likely out of descriptors: a connection has to end first.
             thread::sleep(Duration::from_millis(10));
             continue;
         };
@@ -270,7 +269,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
         let worker = thread::Builder::new().name("model-serve".to_owned()).spawn({
             let shared = Arc::clone(shared);
             move || {
-                // A client may leave or send nonsense at any time; it sees its connection end.
+                // A client may disconnect or send nonsense at any time; its connection is closed.
                 let _ = shared.serve(&stream);
                 shared.state().connections.remove(&number);
             }
@@ -287,7 +286,7 @@ fn write(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
     stream.write_all(bytes)
 }
 
-/// How long the stop of an endpoint tries to wake its acceptor.
+/// Timeout for waking the acceptor of a stopping endpoint.
 const STOP_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -297,8 +296,8 @@ mod tests {
     use serde_json::json;
     use std::io::Read;
 
-    /// Sends `requests` over one connection and reads until it ends. That a connection stays open
-    /// shows by silence after `last`, so only then is the wait short.
+    /// Sends `requests` over one connection and reads until it ends. That a connection stays open shows by
+    /// silence after `last`, so only then is the timeout short.
     fn talk(
         server: &ModelServer,
         requests: &[&str],
@@ -332,7 +331,7 @@ mod tests {
     const OPEN: Result<(), io::ErrorKind> = Err(io::ErrorKind::WouldBlock);
     const RESET: Result<(), io::ErrorKind> = Err(io::ErrorKind::ConnectionReset);
 
-    /// Plays `script` to one connection; every text of `want` must come, in this order.
+    /// Plays `script` on one connection; every text of `want` must come, in this order.
     #[track_caller]
     fn check(script: Value, requests: &[&str], want: &[&str], want_end: Result<(), io::ErrorKind>) {
         let server = ModelServer::start(script).unwrap();

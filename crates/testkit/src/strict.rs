@@ -1,8 +1,7 @@
-//! An endpoint that takes nothing for granted: says what the API would answer to a request whose
-//! history is not in order.
+//! A strict endpoint: answers as the API would to a request with an invalid history.
 //!
-//! Written from the rules of the two APIs and from errors that providers are known to give, and on
-//! purpose without any code of the product. Only the history is looked at, not the options of a request.
+//! Written from the rules of the two APIs and from known errors of providers, deliberately without any
+//! product code. Only the history is checked, not the options of a request.
 
 mod chat;
 mod responses;
@@ -16,12 +15,12 @@ use serde_json::{Map, Value, json};
 /// The rules of an endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Strict {
-    /// What encrypted reasoning must begin with to be this endpoint's own; anything goes without.
+    /// The required prefix of this endpoint's own encrypted reasoning; `None` accepts any.
     pub sealed_by: Option<String>,
-    /// Ids of items that the endpoint gave out together with reasoning, and the id of that: the one is
+    /// Ids of items that the endpoint sent together with reasoning, and the id of that reasoning: one is
     /// refused without the other.
     pub requires: BTreeMap<String, String>,
-    /// Bytes that a history may take: the context window. As with many servers, only words tell what was wrong.
+    /// Context window in bytes. As with many servers, only the error message tells what was wrong.
     pub history_bytes_max: Option<usize>,
 }
 
@@ -29,14 +28,13 @@ pub struct Strict {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{param}: {message}")]
 pub struct Refusal {
-    /// What is wrong.
     pub message: String,
-    /// Where, in the way of the API: `input[2].call_id`.
+    /// Where, in the notation of the API: `input[2].call_id`.
     pub param: String,
 }
 
 impl Refusal {
-    /// Makes the body of the answer, which has status 400.
+    /// Builds the body of the answer, which has status 400.
     pub fn body(&self) -> Value {
         json!({ "error": {
             "message": self.message,
@@ -68,7 +66,7 @@ impl Strict {
     }
 }
 
-/// A place in a request, and the rules that hold for values of any kind.
+/// A place in a request, and the rules for values of any kind.
 #[derive(Clone, Debug)]
 struct At<'a> {
     path: String,
@@ -84,7 +82,7 @@ impl<'a> At<'a> {
         Err(Refusal { message: message.into(), param: self.path.clone() })
     }
 
-    /// The field, if it is there and not null.
+    /// Returns the field, if it is present and not null.
     fn field(&self, name: &str) -> Option<Self> {
         let value = self.value.get(name).filter(|value| !value.is_null())?;
         let dot = if self.path.is_empty() { "" } else { "." };
@@ -113,7 +111,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Any string that is not too long.
+    /// Checks for a string that is not too long.
     fn text(&self) -> Result<&'a str, Refusal> {
         match self.value.as_str() {
             Some(text) if text.len() > TEXT_BYTES_MAX => {
@@ -124,7 +122,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// A string with something in it; some providers do not count white space.
+    /// Checks for a string that is not blank; some providers ignore whitespace.
     fn words(&self) -> Result<&'a str, Refusal> {
         match self.text()? {
             text if text.trim().is_empty() => self.refuse("Invalid string: must not be empty."),
@@ -140,7 +138,7 @@ impl<'a> At<'a> {
         self.refuse(format!("Invalid value: '{text}'. Supported values are: {values:?}."))
     }
 
-    /// A name or an id: letters, digits, `_` and `-`.
+    /// Checks for a name or an id: letters, digits, `_` and `-`.
     fn word(&self, chars_max: usize) -> Result<&'a str, Refusal> {
         let text = self.short(chars_max)?;
         if text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
@@ -168,7 +166,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Arguments of a call: an object, as text. Templates of open models read them.
+    /// Checks the arguments of a call: an object, as text. Templates of open models parse them.
     fn arguments(&self) -> Result<(), Refusal> {
         match serde_json::from_str::<Value>(self.text()?) {
             Ok(Value::Object(_)) => Ok(()),
@@ -177,7 +175,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// An image that the endpoint can fetch or read.
+    /// Checks for an image that the endpoint can fetch or decode.
     fn image(&self) -> Result<(), Refusal> {
         // Longer than any text may be.
         let Some(url) = self.value.as_str() else {

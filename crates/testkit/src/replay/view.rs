@@ -1,15 +1,15 @@
-//! What a client can see of a run, as short lines that compare.
+//! A client's view of a run, as short lines that can be compared.
 //!
-//! Left out or masked is whatever may differ between two right agents: ids, wording of errors,
-//! warnings, host paths and the context an agent puts before the user's words. Pure text in, text
-//! out; nothing here runs or reads anything.
+//! Whatever may differ between two correct agents is left out or masked: ids, wording of errors, warnings,
+//! host paths and the context an agent puts before the user's message. Pure text in, text out; nothing here
+//! runs or reads anything.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value};
 
-/// Gives the JSONL events of `exec --json` one line each.
+/// Formats the JSONL events of `exec --json`, one line each.
 pub fn events<S: AsRef<str>>(lines: &[S]) -> Vec<String> {
     let mut numbers = HashMap::new();
     let mut view = Vec::new();
@@ -34,7 +34,7 @@ pub fn events<S: AsRef<str>>(lines: &[S]) -> Vec<String> {
     view
 }
 
-/// Gives, per model request, the user texts, calls and call outputs its body carries, in order.
+/// Returns, per model request, the user texts, calls and call outputs in its body, in order.
 pub fn requests<'a>(bodies: impl IntoIterator<Item = &'a Value>) -> Vec<Vec<String>> {
     bodies
         .into_iter()
@@ -42,14 +42,14 @@ pub fn requests<'a>(bodies: impl IntoIterator<Item = &'a Value>) -> Vec<Vec<Stri
         .collect()
 }
 
-/// Brings lines into an order that does not depend on which of several calls ended first.
+/// Sorts lines so that they do not depend on which of several calls ended first.
 pub fn unordered(lines: &[String]) -> Vec<String> {
     let mut lines: Vec<_> = lines.iter().map(|line| without_numbers(line)).collect();
     lines.sort();
     lines
 }
 
-/// Finds the first place where two views part.
+/// Finds the first difference between two views.
 pub fn first_difference(what: &str, want: &[String], got: &[String]) -> Option<String> {
     let nothing = "(nothing)".to_owned();
     (0..want.len().max(got.len())).find_map(|at| {
@@ -58,9 +58,9 @@ pub fn first_difference(what: &str, want: &[String], got: &[String]) -> Option<S
     })
 }
 
-/// Finds the first file, by name, that is not as recorded.
+/// Finds the first file, by name, that differs from the recording.
 ///
-/// Empty directories, file modes and the notes some recordings took of themselves do not count.
+/// Empty directories, file modes and the notes of some recordings do not count.
 pub fn first_file_difference(
     want: &BTreeMap<String, Value>,
     got: &BTreeMap<String, Value>,
@@ -74,7 +74,7 @@ pub fn first_file_difference(
     })
 }
 
-/// Puts `<id>` in the place of every UUID.
+/// Replaces every UUID with `<id>`.
 pub fn mask_ids(text: &str) -> Cow<'_, str> {
     let mut masked = String::new();
     let (mut from, mut at) = (0, 0);
@@ -95,7 +95,7 @@ pub fn mask_ids(text: &str) -> Cow<'_, str> {
     Cow::Owned(masked)
 }
 
-/// Applies `change` to every string of a JSON value, but to no key.
+/// Applies `change` to every string of a JSON value, but not to keys.
 pub fn map_strings(value: &Value, change: &impl Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(change(text)),
@@ -109,7 +109,7 @@ pub fn map_strings(value: &Value, change: &impl Fn(&str) -> String) -> Value {
     }
 }
 
-/// Cuts output into lines wherever Unicode has a line end, as the recorder did.
+/// Splits output at every Unicode line break, as the recorder did.
 pub fn lines(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut rest = text;
@@ -125,7 +125,7 @@ pub fn lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// One line for an item event; none for a warning. Items are numbered as they first appear.
+/// Formats an item event; `None` for a warning. Items are numbered as they first appear.
 fn item(
     kind: &str,
     event: &Map<String, Value>,
@@ -151,7 +151,7 @@ fn item(
     Some(format!("{kind} #{number} {}", sorted(item)))
 }
 
-/// Writes an object with its fields in alphabetical order, since their order means nothing.
+/// Formats an object with its fields in alphabetical order, since their order means nothing.
 fn sorted(object: Map<String, Value>) -> String {
     let mut value = Value::Object(object);
     value.sort_all_objects();
@@ -173,7 +173,7 @@ fn input_item(item: &Value) -> Option<String> {
     }
 }
 
-/// Whether a user message is what the agent says about the surroundings and not what the user said.
+/// Tells whether a user message is the agent's description of the environment instead of the user's words.
 fn is_context(content: &Value) -> bool {
     let opens = |text: &str| CONTEXT_OPENINGS.iter().any(|o| text.trim_start().starts_with(o));
     match content {
@@ -224,12 +224,12 @@ fn is_uuid(bytes: &[u8]) -> bool {
 }
 
 const MASKED_ID: &str = "<id>";
-/// Stands for text whose wording is free.
+/// Replaces text whose wording is free.
 const HIDDEN: &str = "…";
 const UUID_BYTES: usize = 36;
 const CLIP_CHARS: usize = 260;
 const CONTEXT_OPENINGS: [&str; 3] = ["<environment_context>", "# AGENTS.md", "<user_instructions>"];
-/// Files that the steps of a recording wrote as notes for its maker.
+/// Files that the steps of a recording wrote as notes for its author.
 const NOTES: [&str; 3] = ["files_after.txt", "listing.txt", "config_after.toml"];
 const LINE_ENDS: [char; 10] =
     ['\n', '\r', '\x0b', '\x0c', '\x1c', '\x1d', '\x1e', '\u{85}', '\u{2028}', '\u{2029}'];

@@ -1,19 +1,18 @@
-//! As much of HTTP/1.1 as a model client sends: a request with a counted or a chunked body.
+//! The part of HTTP/1.1 that a model client sends: a request with a body by length or chunked.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 
-/// A request as it arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
-    /// Names in lower case.
+    /// With lower-case names.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
 
-/// Reads one request; `None` when the client has closed the connection before it.
+/// Reads one request; `None` if the client has closed the connection before it.
 pub(crate) fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     let Some(line) = read_line(reader)? else { return Ok(None) };
     let mut words = line.split(' ');
@@ -65,7 +64,7 @@ fn read_exact(reader: &mut impl BufRead, length: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a line without its end; `None` at the end of the input.
+/// Reads a line without its line ending; `None` at the end of the input.
 fn read_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     reader.take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
@@ -86,7 +85,7 @@ fn malformed(what: &str) -> io::Error {
 }
 
 const LINE_BYTES_MAX: u64 = 64 * 1024;
-/// Far above any context window, far below what would trouble the machine.
+/// Much larger than any context window, but small enough for the machine.
 const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Script entries as bytes ready to be sent. Decides what goes out and when; sends nothing.
+//! Renders script entries to bytes. Decides what is sent and when; sends nothing.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::script::{Entry, ScriptError};
 
-/// An entry in the form it is played.
+/// A rendered entry.
 #[derive(Debug)]
 pub(crate) struct Answer {
     choices: Vec<(String, Play)>,
@@ -28,7 +28,7 @@ impl Answer {
         Ok(Self { choices, otherwise: Play::new(number, entry)? })
     }
 
-    /// Picks what to play for a request with this body.
+    /// Chooses what to play for a request with this body.
     pub(crate) fn choose(&self, body: &[u8]) -> &Play {
         let chosen =
             self.choices.iter().find(|(text, _)| memmem::find(body, text.as_bytes()).is_some());
@@ -45,19 +45,19 @@ pub(crate) enum Play {
     Stream(Stream),
 }
 
-/// A stream of events and the waits in it.
+/// A stream of events with delays.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) head: Vec<u8>,
     pub(crate) segments: Vec<Segment>,
     /// Bytes per write.
     pub(crate) chunk: Option<usize>,
-    /// Wait between the last byte and the end of the connection.
+    /// Delay between the last byte and the end of the connection.
     pub(crate) linger: Duration,
     pub(crate) reset: bool,
 }
 
-/// Bytes that go out together after a wait.
+/// Bytes that are sent together after a delay.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) wait: Duration,
@@ -80,7 +80,7 @@ impl Play {
         let wait = |ms| wait(number, ms);
         let delay = wait(entry.delay_ms)?;
         let mut segments = Vec::new();
-        // What has to pass before the next byte: the delay after the event before, then its own.
+        // The delay before the next byte: that of the event before, then its own.
         let mut pause = Duration::ZERO;
         match entry.raw {
             Some(text) => {
@@ -93,7 +93,7 @@ impl Play {
                     let frame =
                         frame(event).ok_or(ScriptError::NoType { entry: number, event: index })?;
                     match segments.last_mut() {
-                        // Cuts begin anew with each event, so a cut stream is never joined.
+                        // Chunking restarts with each event, so a chunked stream is never joined.
                         Some(last) if pause.is_zero() && entry.chunk.is_none() => {
                             Segment::extend(last, &frame);
                         }
@@ -129,7 +129,7 @@ impl Segment {
         self.bytes.extend_from_slice(frame.as_bytes());
     }
 
-    /// The bytes to send, with ids from the request in the place of their marks.
+    /// Returns the bytes to send, with placeholders replaced by ids from the request.
     pub(crate) fn bytes(&self, ids: &Ids<'_>) -> Cow<'_, [u8]> {
         if !self.has_marks {
             return Cow::Borrowed(&self.bytes);
@@ -144,7 +144,7 @@ impl Segment {
     }
 }
 
-/// The ids a request body mentions last.
+/// The ids that a request body mentions last.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ids<'a> {
     session: Option<&'a [u8]>,
@@ -162,7 +162,7 @@ impl<'a> Ids<'a> {
     }
 }
 
-/// A whole HTTP response; its body is JSON unless the headers say what else it is.
+/// Builds a whole HTTP response; its body is JSON unless the headers say otherwise.
 pub(crate) fn reply(status: u16, body: &[u8], headers: &str) -> Vec<u8> {
     let typed = headers.lines().any(|line| line.to_ascii_lowercase().starts_with("content-type:"));
     let kind = if typed { "" } else { "content-type: application/json\r\n" };
@@ -190,8 +190,8 @@ fn wait(entry: usize, ms: f64) -> Result<Duration, ScriptError> {
     Duration::try_from_secs_f64(ms / 1000.0).map_err(|_| ScriptError::Wait { entry, ms })
 }
 
-/// One server-sent event. `type` stands first, where providers put it; the keys of the script that
-/// begin with `__` stay here.
+/// Renders one server-sent event. `type` comes first, where providers put it; keys that begin with `__` are
+/// not sent.
 fn frame(event: &Value) -> Option<String> {
     let fields = event.as_object()?;
     let kind = fields.get("type")?.as_str()?;
@@ -205,13 +205,13 @@ fn frame(event: &Value) -> Option<String> {
     Some(text)
 }
 
-/// The digits at the start of `text`.
+/// Returns the digits at the start of `text`.
 fn session_id(text: &[u8]) -> Option<&[u8]> {
     let length = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     (length > 0).then(|| &text[..length])
 }
 
-/// The id after `agent_id` in JSON that is itself inside a JSON string, at any depth of escaping.
+/// Returns the id after `agent_id` in JSON that is itself inside a JSON string, at any depth of escaping.
 fn agent_id(text: &[u8]) -> Option<&[u8]> {
     let text = escaped_quote(text)?.strip_prefix(b":")?;
     let text = escaped_quote(text.strip_prefix(b" ").unwrap_or(text))?;
@@ -239,7 +239,7 @@ fn replace(bytes: &[u8], mark: &[u8], with: &[u8]) -> Vec<u8> {
     replaced
 }
 
-/// Where the ids of [`Ids`] go, in the order of its fields.
+/// The placeholders for the ids of [`Ids`], in the order of its fields.
 const MARKS: [&[u8]; 2] = [b"{{SESSION_ID}}", b"{{AGENT_ID}}"];
 const AGENT_ID_BYTES: usize = 36;
 

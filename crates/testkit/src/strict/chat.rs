@@ -7,7 +7,7 @@ use super::{At, DETAILS, NAME_CHARS_MAX, Refusal};
 /// Checks the history of a request.
 pub(super) fn check(body: &Value) -> Result<(), Refusal> {
     let messages = At::root(body).required("messages")?.list()?;
-    // Calls of the message before that have no output yet.
+    // Calls of the previous message without an output.
     let mut waiting: Vec<&str> = Vec::new();
     for message in &messages {
         let role = message.required("role")?.one_of(&["system", "user", "assistant", "tool"])?;
@@ -105,7 +105,7 @@ mod tests {
     use super::super::Strict;
     use serde_json::{Value, json};
 
-    /// Checks a history; `want` is part of the error, or empty if it is taken.
+    /// Checks a history; `want` is part of the error, or empty if it is accepted.
     #[track_caller]
     fn check(messages: Value, want: &str) {
         let got = Strict::default().check(&json!({ "messages": messages }));

@@ -16,13 +16,13 @@ pub(super) fn check(rules: &Strict, body: &Value) -> Result<(), Refusal> {
     seen.finish(&items)
 }
 
-/// What the items so far oblige to.
+/// State from the items so far.
 #[derive(Default)]
 struct Seen<'a> {
     ids: HashSet<&'a str>,
-    /// Calls by their id: what kind they are, and whether their output has come.
+    /// Calls by id: their kind, and whether their output has come.
     calls: HashMap<&'a str, (Call, bool)>,
-    /// Reasoning that still lacks what came of it.
+    /// Reasoning without the item that should follow it.
     reasoning: Option<At<'a>>,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Checks a message; tells whether it is one to the model.
+/// Checks a message; returns whether it is addressed to the model.
 fn message(item: &At<'_>) -> Result<bool, Refusal> {
     item.only(&["type", "id", "role", "content", "phase", "status"])?;
     let role = item.required("role")?.one_of(&["user", "assistant", "system", "developer"])?;
@@ -230,7 +230,7 @@ mod tests {
     use super::super::Strict;
     use serde_json::{Value, json};
 
-    /// Checks a history; `want` is part of the error, or empty if it is taken.
+    /// Checks a history; `want` is part of the error, or empty if it is accepted.
     #[track_caller]
     fn check(items: Value, want: &str) {
         let rules = Strict {
