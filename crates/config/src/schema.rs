@@ -100,7 +100,7 @@ impl Schema {
         };
         check(map, "", 0)?;
         let mut cost = Cost { root: &value, known: HashMap::new(), ending: HashSet::new() };
-        cost.of(&value, "", 0)?;
+        cost.visit(&value, "", 0)?;
         let validator = jsonschema::validator_for(&value).map_err(|error| {
             let place = place(&error.instance_path.to_string());
             SchemaError::Keyword { place, problem: shorten(&error.to_string()) }
@@ -176,7 +176,7 @@ fn got(error: &ValidationError<'_>) -> String {
     use ValidationErrorKind as Kind;
     match &error.kind {
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            format!("{unexpected:?} besides")
+            format!("{unexpected:?} as well")
         }
         _ => error.instance.to_string(),
     }
@@ -204,7 +204,7 @@ struct Cost<'a> {
 
 impl<'a> Cost<'a> {
     /// Computes the cost of a schema and everything it refers to.
-    fn of(&mut self, schema: &'a Value, place: &str, depth: usize) -> Result<u64, SchemaError> {
+    fn visit(&mut self, schema: &'a Value, place: &str, depth: usize) -> Result<u64, SchemaError> {
         let Value::Object(map) = schema else { return Ok(1) };
         match self.known.get(place) {
             Some(Some(cost)) => return Ok(*cost),
@@ -220,11 +220,11 @@ impl<'a> Cost<'a> {
         let mut cost = 1u64;
         for (keyword, value) in map {
             for (child, at) in children(keyword, value, &format!("{place}/{}", escaped(keyword))) {
-                cost = cost.saturating_add(self.of(child, &at, depth + 1)?);
+                cost = cost.saturating_add(self.visit(child, &at, depth + 1)?);
             }
         }
         if let Some((target, at)) = self.target(map, place)? {
-            cost = cost.saturating_add(self.of(target, &at, depth + 1)?);
+            cost = cost.saturating_add(self.visit(target, &at, depth + 1)?);
         }
         if cost > COST_MAX {
             return Err(form(place, "leads through too many schemas"));
@@ -542,7 +542,7 @@ mod tests {
         answer(
             ok,
             r#"{"ok":true,"x":1}"#,
-            "at the whole answer: expected no other properties than those of the schema, got [\"x\"] besides",
+            "at the whole answer: expected no other properties than those of the schema, got [\"x\"] as well",
         );
         answer(ok, "[]", "at the whole answer: expected object, got []");
         let several = r#"{"properties":{"a":{"type":"null"},"b":{"type":"null"}}}"#;

@@ -81,7 +81,7 @@ fn setting(path: &[String]) -> &[String] {
     }
 }
 
-/// Returns the edit distance, where swapping two neighbours is one edit.
+/// Returns the edit distance, where swapping two neighbors is one edit.
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().collect();
     let right: Vec<char> = right.chars().collect();

@@ -68,7 +68,7 @@ fn answers_are_checked() {
     failed(&["not json"], &["expected one JSON value", "got \"not json\""]);
     failed(&[r#"{"ok":"yes"}"#], &["at /ok: expected boolean, got \"yes\""]);
     let several = r#"{"ok":1,"other":2}"#;
-    failed(&[several], &["at /ok: expected boolean, got 1", "got [\"other\"] besides"]);
+    failed(&[several], &["at /ok: expected boolean, got 1", "got [\"other\"] as well"]);
     failed(&["{}", "[]"], &["at the whole answer: expected object, got []"]);
     failed(&[""], &["got no answer"]);
     failed(&[r#"{"ok":true,"ok":true}"#], &["stands twice"]);
