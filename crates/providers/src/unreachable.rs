@@ -74,14 +74,14 @@ pub(crate) fn classify(error: &(dyn Error + 'static), to: Destination<'_>) -> Sa
         (Trouble::Refused, None) => (
             ErrorClass::ConnectionRefused,
             format!(
-                "nobody listens at {url} ({problem}); is the server running? see `base_url` of model provider \
+                "nothing listens at {url} ({problem}); is the server running? see `base_url` of model provider \
                  `{provider}`"
             ),
         ),
         (Trouble::UnknownHost, None) => (
             ErrorClass::ConnectionRefused,
             format!(
-                "there is no host for {url} ({problem}); check `base_url` of model provider `{provider}`"
+                "the host name of {url} does not resolve ({problem}); check `base_url` of model provider `{provider}`"
             ),
         ),
         (Trouble::ProxyRefused, _) => (
@@ -236,12 +236,12 @@ mod tests {
             "no secure connection",
         );
         let refused = io::Error::other(io::Error::from(io::ErrorKind::ConnectionRefused));
-        check(&refused, None, ConnectionRefused, "nobody listens at https://a.test/v1");
+        check(&refused, None, ConnectionRefused, "nothing listens at https://a.test/v1");
         check(&refused, Some("http://p:1"), ConnectionRefused, "the proxy http://p:1");
         for words in UNKNOWN_HOST {
             let unknown =
                 io::Error::other(format!("failed to lookup address information: {words}"));
-            check(&unknown, None, ConnectionRefused, "there is no host");
+            check(&unknown, None, ConnectionRefused, "does not resolve");
             check(&unknown, Some("http://p:1"), ConnectionRefused, "the proxy http://p:1");
         }
         let silent_proxy = io::Error::other("tunnel error: unsuccessful");

@@ -343,7 +343,7 @@ fn nobody_listens() {
         .write("config.toml", config + "request_max_retries = 1\nstream_max_retries = 1\n")
         .unwrap();
     let ended = Run::start(exec(&lab, &["say hi"])).end();
-    check_failed(&ended, &["nobody listens at", "onnection refused", &port.to_string(), "`mock`"]);
+    check_failed(&ended, &["nothing listens at", "onnection refused", &port.to_string(), "`mock`"]);
 }
 
 /// With the retries that there are by default it is over in seconds, and not without a word.
@@ -353,9 +353,9 @@ fn nobody_listens_for_long() {
     let lab = lab();
     lab.home.write("config.toml", testkit::lab::mock_config(port)).unwrap();
     let ended = Run::start(exec(&lab, &["say hi"])).end();
-    check_failed(&ended, &["nobody listens at"]);
+    check_failed(&ended, &["nothing listens at"]);
     let first = &ended.events()[2]["message"];
-    assert!(first.as_str().unwrap().starts_with("Reconnecting... 1/5 (nobody listens"), "{first}");
+    assert!(first.as_str().unwrap().starts_with("Reconnecting... 1/5 (nothing listens"), "{first}");
 }
 
 /// A server that takes a request and says nothing is waited for, and people are told.
