@@ -73,7 +73,7 @@ pub enum Because {
         pattern: String,
         source: String,
         /// What influences it.
-        why: Kept,
+        why: LiftObstacle,
     },
     /// The file is in a read-only directory.
     Protected(PathBuf),
@@ -89,7 +89,7 @@ pub enum Because {
 
 /// Why an `allow` rule does not take a command out of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum LiftObstacle {
     /// The disk was not examined.
     Unseen,
     /// It runs outside the thread's directory.
@@ -158,17 +158,17 @@ impl fmt::Display for Because {
             Self::Unclear { command } => write!(f, "`{command}` could be what a rule is about"),
             Self::Escalation => write!(f, "it asks to leave the sandbox"),
             Self::TypedOutside => {
-                write!(f, "it would be typed into a command that runs outside of the sandbox")
+                write!(f, "it would be typed into a command that runs outside the sandbox")
             }
             Self::Untrusted => write!(f, "the approval policy asks before everything"),
-            Self::FullAccess => write!(f, "there is no sandbox to keep to"),
-            Self::Sandbox => write!(f, "nothing speaks against it inside of the sandbox"),
+            Self::FullAccess => write!(f, "the mode has no sandbox"),
+            Self::Sandbox => write!(f, "nothing prevents it from running in the sandbox"),
             Self::Kept { pattern, source, why } => {
                 write!(f, "the rule [{pattern}] of {source} allows it, but {why}")
             }
             Self::Protected(path) => write!(f, "{} stays read-only", path.display()),
             Self::OutsideRoots(path) => {
-                write!(f, "{} is outside of the writable directories", path.display())
+                write!(f, "{} is outside the writable directories", path.display())
             }
             Self::ReadOnly => write!(f, "the sandbox is read-only"),
             Self::Granted => write!(f, "it was accepted before"),
@@ -177,10 +177,10 @@ impl fmt::Display for Because {
     }
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for LiftObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unseen => write!(f, "nobody has looked at what it would run"),
+            Self::Unseen => write!(f, "what it would run was not examined"),
             Self::Elsewhere(path) => {
                 write!(f, "{} is not the working directory of the thread", path.display())
             }

@@ -78,7 +78,7 @@ pub struct MatchedRule {
 impl Policy {
     /// Decides about a command like [`Policy::command`], and explains how.
     pub fn explain(&self, request: &CommandRequest, grants: &Grants) -> Explanation {
-        let inspection = Inspection::of(&request.argv);
+        let inspection = Inspection::new(&request.argv);
         let decision = self.decide(request, grants, &inspection);
         let place = match &decision.verdict {
             Verdict::Run(place) => Some(*place),
@@ -89,7 +89,8 @@ impl Policy {
         let allowance = self.allowance(&inspection);
         let allowed = allowance.is_some();
         let uncovered = self.uncovered(&inspection);
-        let kept = allowance.and_then(|allowance| self.kept(request, &inspection, &allowance));
+        let kept =
+            allowance.and_then(|allowance| self.lift_obstacle(request, &inspection, &allowance));
         let commands = inspection.commands.into_iter().map(|found| ExplainedCommand {
             text: found.source(),
             run_by: found.origin.map(|origin| origin.parent),

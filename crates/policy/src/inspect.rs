@@ -84,7 +84,7 @@ impl Found {
 
 impl Inspection {
     /// Inspects an argument vector.
-    pub(crate) fn of(argv: &[String]) -> Self {
+    pub(crate) fn new(argv: &[String]) -> Self {
         let words: Vec<Word> = argv.iter().map(Word::literal).collect();
         let mut inspector = Inspector { budget: SCRIPT_BYTES_MAX, ..Inspector::default() };
         if words.is_empty() {
@@ -92,7 +92,7 @@ impl Inspection {
             return inspector.found;
         }
         let carrier = is_carrier(&words);
-        let dialect = Dialect::of(&words, Dialect::Posix);
+        let dialect = Dialect::for_command(&words, Dialect::Posix);
         let fed = Fed::No;
         inspector.push(Found { words, origin: None, fed, carrier, dialect, input: None }, 0);
         while let Some((index, depth)) = inspector.queue.pop_front() {
@@ -164,7 +164,7 @@ impl Inspector {
         let found = &self.found.commands[index];
         let source = found.source();
         let (fed, outer) = (found.fed, found.dialect);
-        let dialect = Dialect::of(&found.words, outer);
+        let dialect = Dialect::for_command(&found.words, outer);
         let input = found.input.clone();
         self.found.embedded.extend(wrap::embedded_code(&found.words));
         if let (Some(reads), Some(input)) = (wrap::reads(&found.words), &input) {

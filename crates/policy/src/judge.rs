@@ -73,7 +73,7 @@ impl Policy {
     }
 
     pub fn command(&self, request: &CommandRequest, grants: &Grants) -> Decision {
-        self.decide(request, grants, &Inspection::of(&request.argv))
+        self.decide(request, grants, &Inspection::new(&request.argv))
     }
 
     /// Decides about an inspected command.
@@ -96,8 +96,9 @@ impl Policy {
             return Decision { verdict: Verdict::Run(wanted), because: Because::Granted };
         }
         let allowance = self.allowance(inspection);
-        let kept =
-            allowance.as_ref().and_then(|allowance| self.kept(request, inspection, allowance));
+        let kept = allowance
+            .as_ref()
+            .and_then(|allowance| self.lift_obstacle(request, inspection, allowance));
         let allowed = allowance.map(|allowance| allowance.rule).filter(|_| kept.is_none());
         // Without a sandbox there is nothing to leave; but if nobody can be asked, a model that asks is told
         // so.
@@ -180,13 +181,13 @@ impl Policy {
         if !allows || self.profile.mode == SandboxMode::DangerFullAccess {
             return BTreeSet::new();
         }
-        let inspection = Inspection::of(&request.argv);
+        let inspection = Inspection::new(&request.argv);
         let allowance = self.allowance(&inspection);
         allowance.map(|_| lift::programs(&inspection)).unwrap_or_default()
     }
 
     /// Returns what keeps an allowed command in the sandbox.
-    pub(crate) fn kept(
+    pub(crate) fn lift_obstacle(
         &self,
         request: &CommandRequest,
         inspection: &Inspection,
@@ -272,7 +273,7 @@ impl Policy {
             return Decision { verdict: Verdict::Ask(ask), because };
         }
         let verdict = Verdict::Refuse(format!(
-            "patch rejected: {because}, and the approval policy ({}) lets nobody be asked; {}",
+            "patch rejected: {because}, and the approval policy ({}) does not allow asking; {}",
             self.approval.name(),
             match because {
                 Because::ReadOnly => "tell the user what you would change instead",
@@ -453,7 +454,7 @@ impl Policy {
                 "say with plain words what is to be run: without expansions, and without script files, \
                  whose commands cannot be seen"
             }
-            Because::Escalation => "run it inside of the sandbox, or do without it",
+            Because::Escalation => "run it inside the sandbox, or do without it",
             Because::TypedOutside => "start it again without leaving the sandbox",
             _ => "do without it",
         };
@@ -463,7 +464,7 @@ impl Policy {
             _ => String::new(),
         };
         let verdict = Verdict::Refuse(format!(
-            "rejected: {because}{why}, and the approval policy ({}) lets nobody be asked; {instead}",
+            "rejected: {because}{why}, and the approval policy ({}) does not allow asking; {instead}",
             self.approval.name()
         ));
         Decision { verdict, because }

@@ -33,7 +33,7 @@ pub use compose::{
     Combined, Judge, Judges, Strictness, WithFallback, all_of, any_of, first, first_match, mildest,
     strictest, with_fallback,
 };
-pub use decision::{Ask, Because, Decision, Kept, Permit, Place, Verdict};
+pub use decision::{Ask, Because, Decision, LiftObstacle, Permit, Place, Verdict};
 pub use environment::{EnvironmentPolicy, Inherit};
 pub use explain::{ExplainedCommand, Explanation, MatchedRule, Uncovered};
 pub use grants::Grants;

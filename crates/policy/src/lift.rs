@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::decision::Kept;
+use crate::decision::LiftObstacle;
 use crate::inspect::{Found, Inspection};
 use crate::profile::Profile;
 use crate::request::Scene;
@@ -29,30 +29,31 @@ pub(crate) fn obstacle(
     named: &[usize],
     scene: &Scene,
     profile: &Profile,
-) -> Option<Kept> {
+) -> Option<LiftObstacle> {
     let (Some(directory), Some(own)) = (&scene.directory, &scene.own) else {
-        return Some(Kept::Unseen);
+        return Some(LiftObstacle::Unseen);
     };
     if directory != own {
-        return Some(Kept::Elsewhere(directory.clone()));
+        return Some(LiftObstacle::Elsewhere(directory.clone()));
     }
     let reach = |path: &Path| profile.within_reach().find(|root| path.starts_with(root));
     if let Some(root) = scene.home.iter().find_map(|path| reach(path)) {
-        return Some(Kept::Home(root.to_owned()));
+        return Some(LiftObstacle::Home(root.to_owned()));
     }
     if sets_something(inspection) {
-        return Some(Kept::Unclear);
+        return Some(LiftObstacle::Unclear);
     }
     inspection.commands.iter().zip(named).find_map(|(found, named)| {
-        written(found)
-            .or_else(|| program(found, scene, &reach))
-            .or_else(|| arguments(found, *named))
+        written_obstacle(found)
+            .or_else(|| program_obstacle(found, scene, &reach))
+            .or_else(|| arguments_obstacle(found, *named))
     })
 }
 
 /// Tells whether no rule could take a command out of the sandbox, wherever it runs.
 pub(crate) fn is_hopeless(inspection: &Inspection) -> bool {
-    sets_something(inspection) || inspection.commands.iter().any(|found| written(found).is_some())
+    sets_something(inspection)
+        || inspection.commands.iter().any(|found| written_obstacle(found).is_some())
 }
 
 /// Tells whether a name may mean something other than it seems to.
@@ -62,47 +63,47 @@ fn sets_something(inspection: &Inspection) -> bool {
 }
 
 /// Returns an obstacle visible in the words of a part.
-fn written(found: &Found) -> Option<Kept> {
+fn written_obstacle(found: &Found) -> Option<LiftObstacle> {
     let Some(name) = found.words.first().and_then(|word| word.known()) else {
-        return Some(Kept::Unclear);
+        return Some(LiftObstacle::Unclear);
     };
     if CHANGES.contains(&name) {
-        return Some(Kept::Changes(name.to_owned()));
+        return Some(LiftObstacle::Changes(name.to_owned()));
     }
     if name.contains('/') && !name.starts_with('/') {
-        return Some(Kept::Relative(name.to_owned()));
+        return Some(LiftObstacle::Relative(name.to_owned()));
     }
-    PROJECT.contains(&unversioned(name)).then(|| Kept::Project(name.to_owned()))
+    PROJECT.contains(&unversioned(name)).then(|| LiftObstacle::Project(name.to_owned()))
 }
 
 /// Returns an obstacle in how the program is found: something the model can write decides which program it
 /// is.
-fn program<'a>(
+fn program_obstacle<'a>(
     found: &Found,
     scene: &Scene,
     reach: &impl Fn(&Path) -> Option<&'a Path>,
-) -> Option<Kept> {
+) -> Option<LiftObstacle> {
     let name = found.words.first()?.known()?;
     if BUILTINS.contains(&name) {
         return None;
     }
     match scene.programs.get(name) {
-        None => Some(Kept::Unseen),
-        Some(None) => Some(Kept::NoProgram(name.to_owned())),
+        None => Some(LiftObstacle::Unseen),
+        Some(None) => Some(LiftObstacle::NoProgram(name.to_owned())),
         Some(Some(places)) => {
             let place =
                 places.iter().find(|place| place.is_relative() || reach(place).is_some())?;
-            Some(Kept::Program(name.to_owned(), place.clone()))
+            Some(LiftObstacle::Program(name.to_owned(), place.clone()))
         }
     }
 }
 
 /// Returns an obstacle in the arguments: the model chooses what the program does.
-fn arguments(found: &Found, named: usize) -> Option<Kept> {
+fn arguments_obstacle(found: &Found, named: usize) -> Option<LiftObstacle> {
     let name = found.words.first()?.known()?;
     // The script of a carrier has been parsed, and its parts are checked on their own.
     let free = found.carrier || BUILTINS.contains(&name) || takes_any_words(name);
-    (!free && named < found.words.len()).then(|| Kept::Arguments(name.to_owned()))
+    (!free && named < found.words.len()).then(|| LiftObstacle::Arguments(name.to_owned()))
 }
 
 /// Tells whether a program only inspects, whatever its arguments, or only runs them, so that a rule that

@@ -191,7 +191,7 @@ fn prefix_rule(call: RawCall) -> Result<PrefixRule, RulesError> {
         };
         let Some(slot) = PARAMETERS.iter().position(|parameter| *parameter == name) else {
             let known = PARAMETERS.join(", ");
-            return Err(bad(&argument.at, &name, &format!("is no argument: use {known}")));
+            return Err(bad(&argument.at, &name, &format!("is not an argument: use {known}")));
         };
         if given[slot].is_some() {
             return Err(bad(&argument.at, &name, "is given twice: remove one"));
@@ -236,7 +236,7 @@ fn read_pattern(argument: Argument) -> Result<Vec<PatternToken>, RulesError> {
     if let Some(name) = programs(&tokens).iter().find(never) {
         let words: Vec<_> = name.split_whitespace().map(|word| format!("{word:?}")).collect();
         let problem = format!(
-            "begins with {name:?}, which is no program: write one word after the other, [{}]",
+            "begins with {name:?}, which is not a program: write each word as a separate string, [{}]",
             words.join(", ")
         );
         return Err(bad(&at, "pattern", &problem));

@@ -58,7 +58,7 @@ impl Typed {
 
 /// Inspects what would be typed.
 pub(crate) fn inspect(request: &InputRequest) -> Inspection {
-    let reader = Reader::of(&request.argv);
+    let reader = Reader::from_argv(&request.argv);
     let Keyed { text, edited } = apply_keys(&request.text);
     let without: String =
         request.text.replace('\r', "\n").chars().filter(|key| !is_key(*key)).collect();
@@ -82,7 +82,7 @@ pub(crate) fn inspect(request: &InputRequest) -> Inspection {
 /// then, and the model can type the whole line instead.
 pub(crate) fn hides_a_line(request: &InputRequest, inspection: &Inspection) -> bool {
     let keys = inspection.unclear.iter().any(|unclear| unclear.why == Trouble::Keys);
-    keys && Reader::of(&request.argv) == Reader::Shell
+    keys && Reader::from_argv(&request.argv) == Reader::Shell
 }
 
 /// What reads the input.
@@ -97,8 +97,8 @@ enum Reader {
 }
 
 impl Reader {
-    fn of(argv: &[String]) -> Self {
-        let inspection = Inspection::of(argv);
+    fn from_argv(argv: &[String]) -> Self {
+        let inspection = Inspection::new(argv);
         let programs = || {
             let inner = inspection.commands.iter().filter(|found| !found.carrier);
             inner.filter_map(|found| found.words.first()?.known()).map(wrap::base_name)
@@ -151,7 +151,7 @@ impl Reader {
 }
 
 fn script(text: &str) -> Inspection {
-    Inspection::of(&["bash".to_owned(), "-c".to_owned(), text.to_owned()])
+    Inspection::new(&["bash".to_owned(), "-c".to_owned(), text.to_owned()])
 }
 
 fn merge(inspection: &mut Inspection, other: Inspection) {

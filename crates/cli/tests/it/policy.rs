@@ -34,7 +34,7 @@ fn check(args: &[&str], decision: &str, place: Option<&str>, because: &str) {
 
 #[test]
 fn explanations() {
-    check(&["--", "ls"], "run", Some("sandbox"), "nothing speaks against it");
+    check(&["--", "ls"], "run", Some("sandbox"), "nothing prevents it");
     check(&["-s", "danger-full-access", "--", "ls"], "run", Some("outside"), "no sandbox");
     check(&["--", "touch", "allowed"], "run", Some("outside"), "a.rules:2:1");
     check(&["--ignore-rules", "--", "touch", "allowed"], "run", Some("sandbox"), "");

@@ -17,7 +17,7 @@ pub(super) enum Dialect {
 
 impl Dialect {
     /// Returns how the scripts of a command are parsed; `outer` is the dialect of the command itself.
-    pub(super) fn of(words: &[Word], outer: Self) -> Self {
+    pub(super) fn for_command(words: &[Word], outer: Self) -> Self {
         match words.first().and_then(Word::known).map(base_name) {
             Some("bash" | "rbash") => Self::Bash,
             Some("zsh") => Self::Zsh,

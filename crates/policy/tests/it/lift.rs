@@ -64,8 +64,8 @@ fn directories() {
     check_scene("stat x", at("/w/sub"), stays, "/w/sub is not the working directory of the thread");
     check_scene("stat x", at("/"), stays, "not the working directory");
     check_scene("stat x", at("/tmp/w"), stays, "not the working directory");
-    check_scene("stat x", |scene| scene.directory = None, stays, "nobody has looked");
-    check_scene("stat x", |scene| *scene = Scene::default(), stays, "nobody has looked");
+    check_scene("stat x", |scene| scene.directory = None, stays, "was not examined");
+    check_scene("stat x", |scene| *scene = Scene::default(), stays, "was not examined");
     let home = |path: &'static str| move |scene: &mut Scene| scene.home = vec![path.into()];
     check_scene("stat x", home("/w"), stays, "the home directory is in /w");
     check_scene("stat x", home("/w/home"), stays, "the home directory is in /w");

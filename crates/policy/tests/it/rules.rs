@@ -141,11 +141,11 @@ fn bad_arguments() {
     );
     check_refused(
         "prefix_rule(pattern=['a'], patern=['b'])",
-        &format!("r.rules:1:28: in prefix_rule, `patern` is no argument: use {known}"),
+        &format!("r.rules:1:28: in prefix_rule, `patern` is not an argument: use {known}"),
     );
     check_refused(
         "prefix_rule(['a'], None, None, None, None, 'x')",
-        &format!("r.rules:1:44: in prefix_rule, `#6` is no argument: use {known}"),
+        &format!("r.rules:1:44: in prefix_rule, `#6` is not an argument: use {known}"),
     );
     check_refused(
         "prefix_rule(['a'], pattern=['b'])",
