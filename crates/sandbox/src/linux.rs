@@ -25,8 +25,8 @@ use std::io;
 
 pub(crate) use helper::helper_main;
 pub(crate) use meter::resource_of;
-pub(crate) use probe::{note, probe, recall, remedy};
-pub(crate) use spawn::{begun, command};
+pub(crate) use probe::{probe, read_cache, remedy, write_cache};
+pub(crate) use spawn::{command, wait_started};
 pub(crate) use sys::{close_on_exec_from_3, memory_bytes};
 
 /// The name under which our program builds a sandbox.

@@ -10,7 +10,7 @@ use crate::sandbox::{Level, Sandbox};
 const REASON: &str = "there is none for this operating system yet";
 
 /// The report of a supervisor, which does not exist here.
-pub(crate) enum Word {}
+pub(crate) enum StartReport {}
 
 pub(crate) fn helper_main() -> Option<ExitCode> {
     None
@@ -29,11 +29,11 @@ pub(crate) fn probe(_helper: &Path, _level: Level) -> Result<(), String> {
     Err(REASON.to_owned())
 }
 
-pub(crate) fn recall(_helper: &Path, _cache: &Path) -> Option<Level> {
+pub(crate) fn read_cache(_helper: &Path, _cache: &Path) -> Option<Level> {
     None
 }
 
-pub(crate) fn note(_helper: &Path, _cache: &Path, _level: Level) {}
+pub(crate) fn write_cache(_helper: &Path, _cache: &Path, _level: Level) {}
 
 pub(crate) fn remedy() -> String {
     "on a machine that is sandbox enough, use `-s danger-full-access`".to_owned()
@@ -42,10 +42,13 @@ pub(crate) fn remedy() -> String {
 pub(crate) fn command(
     _sandbox: &Sandbox,
     _request: &SpawnRequest,
-) -> Result<(Command, Word), SpawnError> {
+) -> Result<(Command, StartReport), SpawnError> {
     Err(SpawnError::Sandbox { reason: REASON.to_owned() })
 }
 
-pub(crate) async fn begun(word: Word, _request: &SpawnRequest) -> Result<(), SpawnError> {
-    match word {}
+pub(crate) async fn wait_started(
+    report: StartReport,
+    _request: &SpawnRequest,
+) -> Result<(), SpawnError> {
+    match report {}
 }

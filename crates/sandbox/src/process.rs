@@ -102,11 +102,11 @@ impl Process {
         }) {
             return Err(SpawnError::Directory { cwd: request.cwd.clone(), reason });
         }
-        let (mut command, word) = match request.permit.profile().mode {
+        let (mut command, report) = match request.permit.profile().mode {
             SandboxMode::DangerFullAccess => (plain(request), None),
             SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite => {
-                let (command, word) = os::command(sandbox, request)?;
-                (command, Some(word))
+                let (command, report) = os::command(sandbox, request)?;
+                (command, Some(report))
             }
         };
         let ours = match request.io {
@@ -131,12 +131,12 @@ impl Process {
         let child = Command::from(command).spawn().map_err(start)?;
         let leader = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let leader = leader.ok_or_else(|| start(io::ErrorKind::NotFound.into()))?;
-        let group = Group { leader, kind: request.io, supervised: word.is_some() };
+        let group = Group { leader, kind: request.io, supervised: report.is_some() };
         let connection = Arc::new(Connection { fd, kind: request.io });
         let limits = sandbox.limits;
         let process = Self { child, limits, overrun: None, group, connection };
-        if let Some(word) = word {
-            os::begun(word, request).await?;
+        if let Some(report) = report {
+            os::wait_started(report, request).await?;
         }
         Ok(process)
     }

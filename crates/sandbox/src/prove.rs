@@ -99,14 +99,14 @@ pub enum ProveError {
     Unknown(String),
     #[error("no ground can be made in {}: {reason}", base.display())]
     Ground { base: PathBuf, reason: std::io::Error },
-    #[error("this sandbox cannot be had here: {0}")]
+    #[error("this sandbox is not available here: {0}")]
     Unavailable(String),
 }
 
 /// What an attempt reports to the prover, as one line of its output.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Told {
+enum AttemptReport {
     Done(String),
     Refused(String),
     Void(String),
@@ -116,7 +116,7 @@ enum Told {
 pub fn attempt(name: &str, ground: &Path) -> Result<String, ProveError> {
     let unknown = || ProveError::Unknown(name.to_owned());
     if name == NOTHING {
-        return Ok(tell(&Told::Done("nothing".into())));
+        return Ok(tell(&AttemptReport::Done("nothing".into())));
     }
     let (_, row) = attempts::all().find(|(_, row)| row.name == name).ok_or_else(unknown)?;
     let text = std::fs::read(ground);
@@ -124,10 +124,10 @@ pub fn attempt(name: &str, ground: &Path) -> Result<String, ProveError> {
     let ground =
         read.map_err(|reason| ProveError::Ground { base: ground.to_path_buf(), reason })?;
     Ok(tell(&match (row.run)(&ground) {
-        Ok(what) => Told::Done(what),
-        Err(Refused::Errno(number)) => Told::Refused(errno_name(number)),
-        Err(Refused::Said(why)) => Told::Refused(why),
-        Err(Refused::Void(why)) => Told::Void(why),
+        Ok(what) => AttemptReport::Done(what),
+        Err(Refused::Errno(number)) => AttemptReport::Refused(errno_name(number)),
+        Err(Refused::Said(why)) => AttemptReport::Refused(why),
+        Err(Refused::Void(why)) => AttemptReport::Void(why),
     }))
 }
 
@@ -203,29 +203,36 @@ async fn prove_one(
 }
 
 /// Evaluates an attempt.
-fn judge(row: &Attempt, level: Level, told: Told, damage: &[String]) -> (Finding, String) {
+fn judge(row: &Attempt, level: Level, told: AttemptReport, damage: &[String]) -> (Finding, String) {
     let intact = damage.is_empty();
     match (row.want, told) {
-        (Want::Refused, Told::Done(by)) if intact && row.known == Some(level) => {
+        (Want::Refused, AttemptReport::Done(by)) if intact && row.known == Some(level) => {
             (Finding::Known, by)
         }
-        (_, Told::Void(why)) if intact => (Finding::Void, why),
-        (_, Told::Void(why)) => (Finding::Escaped, why),
-        (Want::Works, Told::Done(what)) if intact => (Finding::Held, what),
-        (Want::Works, Told::Refused(by)) => (Finding::Broken, by),
-        (Want::Refused, Told::Refused(by)) if intact => (Finding::Held, by),
-        (Want::NoTrace, Told::Done(_)) if intact => (Finding::Held, "left no trace".into()),
-        (Want::NoTrace, Told::Refused(by)) if intact => (Finding::Held, by),
-        (_, Told::Done(by) | Told::Refused(by)) => (Finding::Escaped, by),
+        (_, AttemptReport::Void(why)) if intact => (Finding::Void, why),
+        (_, AttemptReport::Void(why)) => (Finding::Escaped, why),
+        (Want::Works, AttemptReport::Done(what)) if intact => (Finding::Held, what),
+        (Want::Works, AttemptReport::Refused(by)) => (Finding::Broken, by),
+        (Want::Refused, AttemptReport::Refused(by)) if intact => (Finding::Held, by),
+        (Want::NoTrace, AttemptReport::Done(_)) if intact => {
+            (Finding::Held, "left no trace".into())
+        }
+        (Want::NoTrace, AttemptReport::Refused(by)) if intact => (Finding::Held, by),
+        (_, AttemptReport::Done(by) | AttemptReport::Refused(by)) => (Finding::Escaped, by),
     }
 }
 
 /// Evaluates an attempt without a sandbox.
-fn judge_without(row: &Attempt, told: Told, damage: &[String], root: bool) -> (Finding, String) {
+fn judge_without(
+    row: &Attempt,
+    told: AttemptReport,
+    damage: &[String],
+    root: bool,
+) -> (Finding, String) {
     let (done, by) = match told {
-        Told::Done(by) => (row.want != Want::NoTrace, by),
-        Told::Refused(by) => (false, by),
-        Told::Void(why) => return (Finding::Void, why),
+        AttemptReport::Done(by) => (row.want != Want::NoTrace, by),
+        AttemptReport::Refused(by) => (false, by),
+        AttemptReport::Void(why) => return (Finding::Void, why),
     };
     let said = row.want == Want::Works
         || row.outside == Outside::Works
@@ -243,7 +250,7 @@ async fn try_once(
     live: &mut Live,
     name: &str,
     row: Option<&Attempt>,
-) -> Result<(Told, Vec<String>), String> {
+) -> Result<(AttemptReport, Vec<String>), String> {
     let ground = &live.ground;
     let watch = row.is_some_and(|row| !row.env.is_empty()).then(|| Watch::new(&ground.preload()));
     let watch = watch.transpose().map_err(|error| error.to_string())?;
@@ -291,10 +298,10 @@ async fn try_once(
     let told = match ended {
         Err(_) => {
             damage.push("it did not end".into());
-            Told::Done("it did not end".into())
+            AttemptReport::Done("it did not end".into())
         }
         Ok(Err(error)) => return Err(error.to_string()),
-        Ok(Ok(code)) => read_told(&output, code, row)?,
+        Ok(Ok(code)) => parse_report(&output, code, row)?,
     };
     Ok((told, damage))
 }
@@ -382,7 +389,7 @@ fn permit(profile: &Profile) -> Permit {
 }
 
 /// Parses the report of an attempt, or derives it from how the attempt ended.
-fn read_told(output: &[u8], code: i32, row: Option<&Attempt>) -> Result<Told, String> {
+fn parse_report(output: &[u8], code: i32, row: Option<&Attempt>) -> Result<AttemptReport, String> {
     let text = String::from_utf8_lossy(output);
     let line = text.lines().find_map(|line| line.split_once(MARK)).map(|(_, line)| line);
     if let Some(told) = line.and_then(|line| serde_json::from_str(line.trim_end()).ok()) {
@@ -390,7 +397,7 @@ fn read_told(output: &[u8], code: i32, row: Option<&Attempt>) -> Result<Told, St
     }
     let signal = code - 128;
     if row.is_some_and(|row| row.signals.contains(&signal)) {
-        return Ok(Told::Refused(match signal {
+        return Ok(AttemptReport::Refused(match signal {
             libc::SIGSYS => "SIGSYS".into(),
             libc::SIGSEGV => "SIGSEGV".into(),
             other => format!("signal {other}"),
@@ -399,7 +406,7 @@ fn read_told(output: &[u8], code: i32, row: Option<&Attempt>) -> Result<Told, St
     Err(format!("the attempt ended with {code} and said: {}", text.trim()))
 }
 
-fn tell(told: &Told) -> String {
+fn tell(told: &AttemptReport) -> String {
     // Serializing two words and a text cannot fail.
     format!("{MARK}{}", serde_json::to_string(told).unwrap_or_default())
 }
@@ -419,7 +426,7 @@ const DRAIN: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::attempts::{self, Want};
-    use super::{Finding, Told, judge, judge_without, read_told, tell};
+    use super::{AttemptReport, Finding, judge, judge_without, parse_report, tell};
     use crate::Level;
 
     #[track_caller]
@@ -427,9 +434,9 @@ mod tests {
         let (_, row) = attempts::all().next().expect("the table is not empty");
         let row = attempts::Attempt { want, ..*row };
         let told = || match told {
-            "done" => Told::Done("it".into()),
-            "refused" => Told::Refused("EPERM".into()),
-            _ => Told::Void("not here".into()),
+            "done" => AttemptReport::Done("it".into()),
+            "refused" => AttemptReport::Refused("EPERM".into()),
+            _ => AttemptReport::Void("not here".into()),
         };
         let damage = if damaged { vec!["changed".to_owned()] } else { Vec::new() };
         assert_eq!(
@@ -447,7 +454,7 @@ mod tests {
         let (_, row) = attempts::all().next().expect("the table is not empty");
         let row = attempts::Attempt { known: Some(Level::Landlock), ..*row };
         let check = |level, damage: &[String], want| {
-            let told = Told::Done("it".into());
+            let told = AttemptReport::Done("it".into());
             assert_eq!(judge(&row, level, told, damage).0, want, "{level:?} {damage:?}");
         };
         check(Level::Landlock, &[], Finding::Known);
@@ -475,15 +482,15 @@ mod tests {
     #[test]
     fn what_is_told() {
         let (_, row) = attempts::all().next().expect("the table is not empty");
-        let line = format!("noise\r\nmore {}\r\n", tell(&Told::Refused("EROFS".into())));
-        let told = read_told(line.as_bytes(), 0, Some(row));
-        assert!(matches!(told, Ok(Told::Refused(by)) if by == "EROFS"));
-        let signal = read_told(b"", 128 + libc::SIGSYS, Some(row));
-        assert!(matches!(signal, Ok(Told::Refused(by)) if by == "SIGSYS"));
+        let line = format!("noise\r\nmore {}\r\n", tell(&AttemptReport::Refused("EROFS".into())));
+        let told = parse_report(line.as_bytes(), 0, Some(row));
+        assert!(matches!(told, Ok(AttemptReport::Refused(by)) if by == "EROFS"));
+        let signal = parse_report(b"", 128 + libc::SIGSYS, Some(row));
+        assert!(matches!(signal, Ok(AttemptReport::Refused(by)) if by == "SIGSYS"));
         // An attempt that crashes or reports nothing has not been refused.
         for (output, code) in [(&b""[..], 128 + libc::SIGSEGV), (b"", 0), (b"heddle-attempt:{", 0)]
         {
-            assert!(read_told(output, code, Some(row)).is_err(), "{output:?} {code}");
+            assert!(parse_report(output, code, Some(row)).is_err(), "{output:?} {code}");
         }
     }
 }

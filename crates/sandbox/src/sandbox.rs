@@ -91,7 +91,7 @@ impl Sandbox {
     /// The result is cached in the file `cache` until the next boot, so the file must be where no sandboxed
     /// process can write.
     pub fn find(helper: PathBuf, cache: Option<&Path>) -> Result<Self, Unavailable> {
-        if let Some(level) = cache.and_then(|cache| os::recall(&helper, cache)) {
+        if let Some(level) = cache.and_then(|cache| os::read_cache(&helper, cache)) {
             return Ok(Self::new(helper, Some(level)));
         }
         let mut reasons = Vec::new();
@@ -99,7 +99,7 @@ impl Sandbox {
             match try_out(&helper, level) {
                 Ok(()) => {
                     if let Some(cache) = cache {
-                        os::note(&helper, cache, level);
+                        os::write_cache(&helper, cache, level);
                     }
                     return Ok(Self::new(helper, Some(level)));
                 }

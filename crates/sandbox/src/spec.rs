@@ -32,7 +32,7 @@ pub(crate) struct Spec {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SpecError {
     /// It is truncated, or a value contains a NUL byte.
-    #[error("a part of the command has a NUL byte in it")]
+    #[error("a part of the command contains a NUL byte")]
     Nul,
     /// It was not written by this version of heddle.
     #[error("the description of the sandbox cannot be read: {0}")]
@@ -135,7 +135,7 @@ impl Spec {
 /// A limit that cannot be parsed must not become "unlimited".
 fn number(value: &[u8]) -> Result<u64, SpecError> {
     let value = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
-    value.ok_or(SpecError::Unreadable("a bound is no number"))
+    value.ok_or(SpecError::Unreadable("a limit is not a number"))
 }
 
 fn push(text: &mut Vec<u8>, key: &[u8], value: &OsStr) -> Result<(), SpecError> {

@@ -84,7 +84,7 @@ impl Guards {
     }
 
     fn fill(&mut self, writable: &[PathBuf], protected: &[PathBuf]) -> Result<(), Trouble> {
-        for path in meant(writable, protected)? {
+        for path in protected_inside(writable, protected)? {
             let trouble = |error| Trouble::setup(format!("protecting {}", path.display()), error);
             match path.symlink_metadata() {
                 Ok(found) => {
@@ -203,7 +203,7 @@ impl Guards {
                 return Ok(());
             }
         }
-        Err(io::Error::other("it is made and removed over and over by somebody else"))
+        Err(io::Error::other("another process keeps creating and removing it"))
     }
 }
 
@@ -311,7 +311,7 @@ fn lock_shared(guard: &OwnedFd, patience: Duration) -> io::Result<()> {
 }
 
 /// Finds the protected paths inside the writable directories.
-pub(crate) fn meant(
+pub(crate) fn protected_inside(
     writable: &[PathBuf],
     protected: &[PathBuf],
 ) -> Result<BTreeSet<PathBuf>, Trouble> {

@@ -170,7 +170,7 @@ fn watch(
             libc::SIGCHLD => {
                 while let Some((ended, status)) = sys::reap() {
                     if ended == child {
-                        return said(status);
+                        return shell_status(status);
                     }
                 }
             }
@@ -184,7 +184,7 @@ fn watch(
 
 /// Keeps the signals that encode why a command was killed apart from those it dies of by itself, which are
 /// reported as shells do.
-fn said(status: c_int) -> c_int {
+fn shell_status(status: c_int) -> c_int {
     let signal = libc::WTERMSIG(status);
     let ours = libc::WIFSIGNALED(status) && resource_of(signal).is_some();
     if ours { (128 + signal) << 8 } else { status }

@@ -12,7 +12,7 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::stdio;
 
 use crate::linux::Trouble;
-use crate::linux::guards::meant;
+use crate::linux::guards::protected_inside;
 use crate::linux::plan::{Entry, grants};
 use crate::linux::sys;
 
@@ -61,7 +61,7 @@ impl Rules {
             }
         }
         let devices = DEVICES.iter().map(PathBuf::from);
-        let protected: Vec<_> = meant(writable, protected)?.into_iter().collect();
+        let protected: Vec<_> = protected_inside(writable, protected)?.into_iter().collect();
         for path in grants(writable, &protected, &list).into_iter().chain(devices) {
             // Otherwise nothing below /dev could be read, including shared memory.
             let access =

@@ -159,7 +159,7 @@ pub(crate) fn hand_over(command: &mut Command, descriptors: [OwnedFd; 2]) {
 const NOTE_BYTES_MAX: u64 = 4096;
 
 /// Returns the level found since the last boot, if the cache entry is about this program.
-pub(crate) fn recall(helper: &Path, cache: &Path) -> Option<Level> {
+pub(crate) fn read_cache(helper: &Path, cache: &Path) -> Option<Level> {
     let note = files::read_text(cache, NOTE_BYTES_MAX).ok()?;
     let (key, level) = note.trim_end().rsplit_once(' ')?;
     (key == self::key(helper)?).then_some(())?;
@@ -167,7 +167,7 @@ pub(crate) fn recall(helper: &Path, cache: &Path) -> Option<Level> {
 }
 
 /// Caches the level that was found. If that fails, it is detected again next time.
-pub(crate) fn note(helper: &Path, cache: &Path, level: Level) {
+pub(crate) fn write_cache(helper: &Path, cache: &Path, level: Level) {
     let Some(key) = key(helper) else { return };
     let Some(parent) = cache.parent() else { return };
     // This may be the first directory created in a home, in which everything is private.

@@ -19,13 +19,13 @@ use crate::spec::Spec;
 const NO_NETWORK: &str = "CODEX_SANDBOX_NETWORK_DISABLED";
 
 /// The supervisor's report on whether the command has started.
-pub(crate) struct Word(AsyncFd<OwnedFd>);
+pub(crate) struct StartReport(AsyncFd<OwnedFd>);
 
 /// Builds the command line that builds the sandbox and runs the requested command in it.
 pub(crate) fn command(
     sandbox: &Sandbox,
     request: &SpawnRequest,
-) -> Result<(Command, Word), SpawnError> {
+) -> Result<(Command, StartReport), SpawnError> {
     let failed = |reason: String| SpawnError::Sandbox { reason };
     let level = sandbox.level.ok_or_else(|| {
         failed("this thread was started without one; only full access can be used".to_owned())
@@ -60,13 +60,13 @@ pub(crate) fn command(
     })?;
     let connect = |reason| SpawnError::Connect { what: "pipe", reason };
     let spec = to_memory(&spec).map_err(connect)?;
-    let (word, told) = io::pipe().map_err(connect)?;
+    let (report, told) = io::pipe().map_err(connect)?;
     let mut command = Command::new(&sandbox.helper);
     // The helper gets nothing of the command's environment, least of all what a dynamic loader reads.
     command.arg0(HELPER_NAME).env_clear();
     hand_over(&mut command, [spec, told.into()]);
     supervisor_session(&mut command);
-    Ok((command, Word(nonblocking(word.into()).map_err(connect)?)))
+    Ok((command, StartReport(nonblocking(report.into()).map_err(connect)?)))
 }
 
 /// Puts the supervisor into its own session, and notifies it of our death.
@@ -84,11 +84,15 @@ fn supervisor_session(command: &mut Command) {
 }
 
 /// Waits until the command runs, or returns why it could not be started.
-pub(crate) async fn begun(word: Word, request: &SpawnRequest) -> Result<(), SpawnError> {
+pub(crate) async fn wait_started(
+    report: StartReport,
+    request: &SpawnRequest,
+) -> Result<(), SpawnError> {
     let mut line = Vec::new();
     let mut chunk = [0; 512];
     loop {
-        let read = word.0.async_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut chunk)?));
+        let read =
+            report.0.async_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut chunk)?));
         match read.await {
             Ok(0) => break,
             Ok(count) => line.extend_from_slice(&chunk[..count]),

@@ -293,7 +293,7 @@ impl Live {
             note("the Unix datagram socket was reached");
         }
         if self.terminal.as_ref().is_some_and(|(ours, _)| readable(ours)) {
-            note("somebody else's terminal was written to");
+            note("another user's terminal was written to");
         }
         if !matches!(self.victim.try_wait(), Ok(None)) {
             note("the process outside has ended");

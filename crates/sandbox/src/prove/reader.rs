@@ -47,13 +47,13 @@ impl Reader {
                 // The pipe it waits for may have no name any more, so nothing can end its wait; it ends with
                 // this program.
                 let _ = fs::remove_file(&self.path);
-                return Some("whoever read the file was kept waiting");
+                return Some("a reader of the file was kept waiting");
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         let endless = self.thread.join().unwrap_or(true);
         let _ = fs::remove_file(&self.path);
-        endless.then_some("whoever read the file got no end of it")
+        endless.then_some("a reader of the file got endless data")
     }
 }
 

@@ -65,10 +65,10 @@ pub(super) const TABLE: &[Attempt] = &[
         lock(&ground.work("src/lock"), libc::LOCK_EX)
     })
     .only(WorkspaceWrite),
-    forbid("lease", "have whoever writes a file wait for us", |ground| {
+    forbid("lease", "make writers of a file wait for us", |ground| {
         lease(&ground.outside("victim"))
     }),
-    forbid("lease-workspace", "have whoever patches a file wait for us", |ground| {
+    forbid("lease-workspace", "make patches of a file wait for us", |ground| {
         lease(&ground.work("src/main"))
     }),
     Attempt {

@@ -85,12 +85,12 @@ pub(super) const TABLE: &[Attempt] = &[
         UnixListener::bind(ground.outside("new.sock"))?;
         Ok("listening".into())
     }),
-    forbid("socketpair-datagram", "send from one of a pair to somebody else", |ground| {
+    forbid("socketpair-datagram", "send from one socket of a pair to another process", |ground| {
         let (one, _other) = UnixDatagram::pair()?;
         one.send_to(b"x", ground.outside("dgram.sock"))?;
         Ok("sent".into())
     }),
-    forbid("socketpair-stream", "connect one of a pair to somebody else", |ground| {
+    forbid("socketpair-stream", "connect one socket of a pair to another process", |ground| {
         let (one, _other) = UnixStream::pair()?;
         // A family that means "not connected", and then a path.
         let mut address = [0_u8; 16];

@@ -40,7 +40,7 @@ pub(super) const TABLE: &[Attempt] = &[
     }),
     forbid("sigio", "have the kernel signal a process when a pipe is written", sigio),
     // SIGWINCH is ignored by default, so nothing is killed if it reaches a process.
-    forbid("kill-group", "signal the process group of somebody else", |ground| {
+    forbid("kill-group", "signal the process group of another process", |ground| {
         call!(libc::SYS_kill, -ground.group, libc::SIGWINCH)?;
         Ok("signalled".into())
     }),

@@ -30,12 +30,12 @@ pub(super) const TABLE: &[Attempt] = &[
     })
     .on_terminal()
     .unsaid(),
-    forbid("other-terminal", "write to somebody else's terminal", |ground| {
+    forbid("other-terminal", "write to another user's terminal", |ground| {
         let Some(path) = &ground.terminal else { return void("there is no other terminal") };
         OpenOptions::new().write(true).open(path)?.write_all(b"changed")?;
         Ok("written".into())
     }),
-    forbid("other-terminal-read", "read what is typed into somebody else's terminal", |ground| {
+    forbid("other-terminal-read", "read what is typed into another user's terminal", |ground| {
         let Some(path) = &ground.terminal else { return void("there is no other terminal") };
         OpenOptions::new().read(true).custom_flags(libc::O_NOCTTY).open(path)?;
         Ok("opened".into())
@@ -50,7 +50,7 @@ pub(super) const TABLE: &[Attempt] = &[
         Ok("written".into())
     })
     .on_terminal(),
-    forbid("steal-terminal", "make somebody else's terminal one's own", |ground| {
+    forbid("steal-terminal", "take over another user's terminal", |ground| {
         let Some(path) = &ground.terminal else { return void("there is no other terminal") };
         let file = OpenOptions::new().read(true).open(path)?;
         let _ = rustix::process::setsid();
@@ -70,7 +70,7 @@ pub(super) const TABLE: &[Attempt] = &[
     .outside(Outside::Unsaid),
     allow("terminal", "have a terminal, and talk to it", |_| {
         if !rustix::termios::isatty(rustix::stdio::stdin()) {
-            return said("stdin is no terminal");
+            return said("stdin is not a terminal");
         }
         OpenOptions::new().read(true).write(true).open("/dev/tty")?.write_all(b"hello\n")?;
         Ok("talked".into())

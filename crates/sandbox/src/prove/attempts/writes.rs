@@ -234,7 +234,7 @@ pub(super) const TABLE: &[Attempt] = &[
         call!(libc::SYS_fallocate, file.as_raw_fd(), 0, 0, 8192)?;
         Ok("made longer".into())
     }),
-    forbid("copy-file-range", "copy into a file inside of the kernel", |ground| {
+    forbid("copy-file-range", "copy into a file inside the kernel", |ground| {
         let from = File::open(ground.work("file"))?;
         let to = OpenOptions::new().write(true).open(ground.outside("victim"))?;
         call!(libc::SYS_copy_file_range, from.as_raw_fd(), 0, to.as_raw_fd(), 0, 4, 0)?;

@@ -89,7 +89,7 @@ fn listeners() {
     );
     check(
         |ground| fs::write(ground.terminal.as_ref().unwrap(), "x").unwrap(),
-        &["somebody else's terminal was written to"],
+        &["another user's terminal was written to"],
     );
 }
 
