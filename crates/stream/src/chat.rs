@@ -23,7 +23,7 @@ use crate::event::{ErrorKind, Event, FinishReason, Sink};
 use crate::failure::{self, WireError};
 use crate::sse::{EVENT_BYTES_MAX, EventTooLong};
 use crate::utf8;
-use crate::wire::{Chat, Heard, Listener};
+use crate::wire::{Chat, FrameResult, Listener};
 
 mod items;
 
@@ -154,22 +154,22 @@ impl Sink for Listening<'_> {
 }
 
 impl Listener for Listening<'_> {
-    fn heard(&mut self, heard: Heard) {
+    fn on_frame(&mut self, result: FrameResult) {
         let Self { answer, events } = self;
         answer.frames += 1;
-        match heard {
-            Heard::Read => answer.begin(events),
-            Heard::Done => {
+        match result {
+            FrameResult::Read => answer.begin(events),
+            FrameResult::Done => {
                 answer.begin(events);
                 answer.complete(events);
             }
-            Heard::Unreadable => {
+            FrameResult::Unreadable => {
                 answer.unreadable += 1;
                 if !answer.is_over {
                     events.push(StreamEvent::Unreadable);
                 }
             }
-            Heard::TooLong => answer.too_long = true,
+            FrameResult::TooLong => answer.too_long = true,
         }
     }
 }

@@ -58,7 +58,7 @@ enum Step {
 /// Why a path cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{path}` is no path: {found} at character {at}; write keys separated by dots and `[]` for the items \
+    "`{path}` is not a path: {found} at character {at}; write keys separated by dots and `[]` for the items \
      of an array, such as tool_calls[]; a leading `$` stands for the whole document"
 )]
 pub struct PathError {
@@ -459,7 +459,7 @@ impl Inner {
         self.give(Found::Json(event), from, end, here);
         self.outside(end, here);
         if stray {
-            self.malformed("the value of an envelope is no object", end, here);
+            self.malformed("the value of an envelope is not an object", end, here);
         }
     }
 
@@ -521,7 +521,7 @@ impl Inner {
         // A document that may itself be a call is examined only here.
         let stray = self.call.as_ref().is_some_and(|call| call.vague) && self.is_stray(event);
         if stray {
-            self.malformed("the value of an envelope is no object", end, here);
+            self.malformed("the value of an envelope is not an object", end, here);
         }
         self.track(event);
         let depth = self.open.len();
@@ -889,7 +889,8 @@ impl Inner {
             if let Some(key) = &call.odd {
                 let shown: String = key.chars().take(SHOWN_CHARS_MAX).collect();
                 let more = if shown.len() < key.len() { "…" } else { "" };
-                let detail = format!("`{shown}{more}` is no key of a call; its value is not shown");
+                let detail =
+                    format!("`{shown}{more}` is not a key of a call; its value is not shown");
                 let error = Event::Error { kind: ErrorKind::UnexpectedData, detail: &detail };
                 self.give(Found::Call(error), end, end, here);
             }
@@ -986,14 +987,14 @@ impl Inner {
                 self.close_inner(call.beside.take().map(|(_, document)| document), self.base, here);
                 let end = Event::ToolEnd { index, complete: false };
                 self.give(Found::Call(end), 0, 0, here);
-                let detail = "the document ends inside of a call";
+                let detail = "the document ends inside a call";
                 let error = Event::Error { kind: ErrorKind::Truncated, detail };
                 self.give(Found::Call(error), 0, 0, here);
             }
             None => {
                 self.replay(&call.raw, call.start, here);
                 if failed && !call.vague {
-                    self.malformed("a value where a call should be is no JSON", 0, here);
+                    self.malformed("a value where a call should be is not JSON", 0, here);
                 } else if !call.vague {
                     let detail = "the document ends where a call should be";
                     let error = Event::Error { kind: ErrorKind::Truncated, detail };

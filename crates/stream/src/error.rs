@@ -26,7 +26,7 @@ pub enum ParserError {
     },
     /// A text that should be one ToolCall_V2 envelope.
     #[error(
-        "this is no ToolCall_V2 envelope: {0}; it must be \
+        "this is not a ToolCall_V2 envelope: {0}; it must be \
          {{\"ToolCall_V2\":{{\"name\":…,\"arguments\":…}}}}, with an \"id\" if it has one"
     )]
     NoEnvelope(&'static str),
@@ -40,7 +40,7 @@ pub enum ParserError {
     #[error(transparent)]
     Tools(#[from] ToolsError),
     /// A format that is not in the table.
-    #[error("there is no format `{0}`; `Format::all` lists them")]
+    #[error("unknown format `{0}`; `Format::all` lists the known ones")]
     UnknownFormat(String),
     /// A provider's frame that exceeds its size limit.
     #[error(transparent)]

@@ -105,7 +105,7 @@ impl FromStr for ToolCallV2 {
         match (wrong, calls.whole.pop()) {
             (Some(error), _) => Err(error),
             (None, Some(call)) if keys == 1 && progress.consumed == text.trim().len() => Ok(call),
-            (None, Some(_)) => Err(ParserError::NoEnvelope("something else is beside it")),
+            (None, Some(_)) => Err(ParserError::NoEnvelope("there is something else next to it")),
             (None, None) => Err(ParserError::NoEnvelope("no call is in it")),
         }
     }

@@ -63,12 +63,12 @@ trait Provider {
 pub(crate) struct Wire<P> {
     frames: Frames,
     provider: P,
-    told: Told,
+    reported: Reported,
 }
 
 /// What was reported in one stream, where it matters later.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     calls: u32,
     usage: Option<Usage>,
     truncated: bool,
@@ -80,12 +80,12 @@ struct Told {
 struct Out<'a> {
     sink: &'a mut dyn Sink,
     range: Range<u64>,
-    told: &'a mut Told,
+    reported: &'a mut Reported,
 }
 
 /// The result of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum FrameResult {
     /// It was read, whether it contained anything or not.
     Read,
     /// It is not what the provider should send.
@@ -99,25 +99,25 @@ pub(crate) enum Heard {
 /// Receives events, and the result of every frame after its events.
 pub(crate) trait Listener: Sink {
     /// Receives the result of a frame.
-    fn heard(&mut self, heard: Heard);
+    fn on_frame(&mut self, result: FrameResult);
 }
 
 impl Chat {
     /// Reads the next text like an engine, for a listener to every frame.
     pub(crate) fn push_to(&mut self, text: &str, at: u64, listener: &mut impl Listener) {
-        let Self { frames, provider, told } = self;
+        let Self { frames, provider, reported } = self;
         frames.push(text, at, |frame, range| {
-            let heard = read(provider, frame, &mut Out { sink: listener, range, told });
-            listener.heard(heard);
+            let result = read(provider, frame, &mut Out { sink: listener, range, reported });
+            listener.on_frame(result);
         });
     }
 
     /// Ends the stream like an engine, for a listener to every frame.
     pub(crate) fn finish_to(&mut self, at: u64, listener: &mut impl Listener) {
-        let Self { frames, provider, told } = self;
+        let Self { frames, provider, reported } = self;
         frames.finish(at, |frame, range| {
-            let heard = read(provider, frame, &mut Out { sink: listener, range, told });
-            listener.heard(heard);
+            let result = read(provider, frame, &mut Out { sink: listener, range, reported });
+            listener.on_frame(result);
         });
         self.finish(at, listener);
     }
@@ -125,37 +125,37 @@ impl Chat {
 
 impl<P: Provider> Engine for Wire<P> {
     fn push(&mut self, text: &str, at: u64, sink: &mut dyn Sink) {
-        let Self { frames, provider, told } = self;
+        let Self { frames, provider, reported } = self;
         frames.push(text, at, |frame, range| {
-            read(provider, frame, &mut Out { sink, range, told });
+            read(provider, frame, &mut Out { sink, range, reported });
         });
     }
 
     fn finish(&mut self, at: u64, sink: &mut dyn Sink) {
-        let Self { frames, provider, told } = self;
+        let Self { frames, provider, reported } = self;
         frames.finish(at, |frame, range| {
-            read(provider, frame, &mut Out { sink, range, told });
+            read(provider, frame, &mut Out { sink, range, reported });
         });
-        let mut out = Out { sink, range: at..at, told };
+        let mut out = Out { sink, range: at..at, reported };
         provider.finish(&mut out);
         out.give_usage();
     }
 }
 
-fn read(provider: &mut impl Provider, frame: Frame<'_>, out: &mut Out<'_>) -> Heard {
+fn read(provider: &mut impl Provider, frame: Frame<'_>, out: &mut Out<'_>) -> FrameResult {
     let (name, data, last) = match frame {
         Frame::Data { name, data, last } => (name, data.trim(), last),
         Frame::Cut => {
-            out.truncated("the stream ended inside of a message");
-            return Heard::Unreadable;
+            out.truncated("the stream ended inside a message");
+            return FrameResult::Unreadable;
         }
         Frame::Garbage => {
             out.error(ErrorKind::InvalidJson, "there is something between the messages");
-            return Heard::Unreadable;
+            return FrameResult::Unreadable;
         }
         Frame::TooLong => {
             out.error(ErrorKind::Limit, "a message of the stream is too long to be held");
-            return Heard::TooLong;
+            return FrameResult::TooLong;
         }
     };
     match data {
@@ -163,7 +163,7 @@ fn read(provider: &mut impl Provider, frame: Frame<'_>, out: &mut Out<'_>) -> He
         "[DONE]" => {
             provider.done(out);
             out.give_usage();
-            return Heard::Done;
+            return FrameResult::Done;
         }
         json => match provider.read(name, json, out) {
             Ok(()) => {}
@@ -171,14 +171,14 @@ fn read(provider: &mut impl Provider, frame: Frame<'_>, out: &mut Out<'_>) -> He
             Err(_) if name == "error" => out.upstream(data),
             Err(error) => {
                 match last {
-                    true => out.truncated("the stream ended inside of a message"),
+                    true => out.truncated("the stream ended inside a message"),
                     false => out.error(ErrorKind::InvalidJson, &error.to_string()),
                 }
-                return Heard::Unreadable;
+                return FrameResult::Unreadable;
             }
         },
     }
-    Heard::Read
+    FrameResult::Read
 }
 
 impl Out<'_> {
@@ -216,47 +216,47 @@ impl Out<'_> {
 
     /// Reports that the stream broke off, once, whatever was affected.
     fn truncated(&mut self, detail: &str) {
-        if !self.told.truncated {
-            self.told.truncated = true;
+        if !self.reported.truncated {
+            self.reported.truncated = true;
             self.error(ErrorKind::Truncated, detail);
         }
     }
 
     /// Reports a provider's error.
     fn upstream(&mut self, detail: &str) {
-        self.told.failed = true;
+        self.reported.failed = true;
         self.error(ErrorKind::Upstream, detail);
     }
 
     /// Reports why the model stopped; only the first reason counts.
     fn finish(&mut self, reason: FinishReason<'_>) {
-        if !self.told.finished {
-            self.told.finished = true;
+        if !self.reported.finished {
+            self.reported.finished = true;
             self.event(Event::Finish(reason));
         }
     }
 
     /// Returns the reason for a normal stop: most providers do not distinguish a call from an answer.
     fn stopped(&self) -> FinishReason<'static> {
-        if self.told.calls > 0 { FinishReason::ToolCalls } else { FinishReason::Stop }
+        if self.reported.calls > 0 { FinishReason::ToolCalls } else { FinishReason::Stop }
     }
 
     /// Reports that a stream without its end marker broke off, unless the reason is known.
     fn finish_without_last_word(&mut self) {
-        if !self.told.finished && !self.told.failed {
+        if !self.reported.finished && !self.reported.failed {
             self.truncated("the stream ended before the answer did");
         }
     }
 
     fn give_usage(&mut self) {
-        if let Some(usage) = self.told.usage.take() {
+        if let Some(usage) = self.reported.usage.take() {
             self.event(Event::Usage(usage));
         }
     }
 
     fn next_index(&mut self) -> u32 {
-        let index = self.told.calls;
-        self.told.calls = index.saturating_add(1);
+        let index = self.reported.calls;
+        self.reported.calls = index.saturating_add(1);
         index
     }
 }

@@ -83,7 +83,7 @@ impl Body for Code {
         out.args(index, &self.partial, at - self.partial.len() as u64..at);
         out.end(index, self.spec.ends_with_stream, at);
         if !self.spec.ends_with_stream {
-            out.error(ErrorKind::Truncated, "the stream ends inside of code", at);
+            out.error(ErrorKind::Truncated, "the stream ends inside code", at);
         }
     }
 }

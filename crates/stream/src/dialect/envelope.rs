@@ -169,7 +169,7 @@ impl Body for Enveloped {
         let Some(reading) = &mut self.reading else { return };
         reading.finish(at, out);
         if reading.has_call && !reading.truncated {
-            out.error(ErrorKind::Truncated, "the stream ends inside of a document with calls", at);
+            out.error(ErrorKind::Truncated, "the stream ends inside a document with calls", at);
         }
     }
 }

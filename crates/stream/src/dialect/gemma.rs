@@ -139,7 +139,7 @@ impl Body for Gemma {
         if let Some(mut call) = self.call.take() {
             call.finish(at, out);
             call.args.close(false, at, out);
-            out.error(ErrorKind::Truncated, "the stream ended inside of a call", at);
+            out.error(ErrorKind::Truncated, "the stream ended inside a call", at);
         }
     }
 }
@@ -411,7 +411,7 @@ impl Call {
                 return true;
             }
             Match::Whole => {
-                self.malformed("a delimiter stands inside of a key", from, out);
+                self.malformed("a delimiter stands inside a key", from, out);
                 self.state = State::Skip(0);
                 return true;
             }

@@ -249,7 +249,7 @@ impl Flavor for Calls {
     }
 }
 
-const CUT_OFF: (ErrorKind, &str) = (ErrorKind::Truncated, "a call ended inside of its arguments");
+const CUT_OFF: (ErrorKind, &str) = (ErrorKind::Truncated, "a call ended inside its arguments");
 
 /// The state of arguments: their text is passed on, not kept.
 #[derive(Clone, Debug, Default)]

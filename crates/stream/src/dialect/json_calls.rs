@@ -661,10 +661,10 @@ impl Body for JsonCalls {
         // If a list only lacks its end, the calls so far are complete.
         let whole = self.ended_some && matches!(self.state, State::Item | State::AfterItem);
         if self.end_call(false, at, out) {
-            out.error(ErrorKind::Truncated, "the stream ends inside of a call", at);
+            out.error(ErrorKind::Truncated, "the stream ends inside a call", at);
         } else if whole {
             out.held.text.clear();
-            out.error(ErrorKind::Truncated, "the stream ends inside of a list of calls", at);
+            out.error(ErrorKind::Truncated, "the stream ends inside a list of calls", at);
         }
     }
 }

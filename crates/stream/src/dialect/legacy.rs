@@ -307,7 +307,7 @@ impl Engine for Legacy {
         });
         rest.give_back(at, gap, sink);
         if rest.has_call && !rest.truncated {
-            let detail = "the stream ends inside of a document with calls";
+            let detail = "the stream ends inside a document with calls";
             sink.event(Event::Error { kind: ErrorKind::Truncated, detail }, at..at);
         }
     }

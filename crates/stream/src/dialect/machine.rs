@@ -270,7 +270,7 @@ impl Run {
                     && TOKENS.iter().any(|token| text.starts_with(token)) =>
                 {
                     if let Mode::Text = self.mode {
-                        truncated("the stream ends inside of a mark", start..at, sink);
+                        truncated("the stream ends inside a mark", start..at, sink);
                     }
                 }
                 None => {
@@ -297,10 +297,10 @@ impl Run {
                 if !started {
                     truncated("the stream ends where calls should follow", dropped, sink);
                 } else if !c.lax[section] {
-                    truncated("the stream ends inside of a block of calls", dropped, sink);
+                    truncated("the stream ends inside a block of calls", dropped, sink);
                 }
             }
-            Mode::Reasoning => truncated("the stream ends inside of reasoning", at..at, sink),
+            Mode::Reasoning => truncated("the stream ends inside reasoning", at..at, sink),
             Mode::Text | Mode::Closing(_) => {}
         }
     }
@@ -518,7 +518,7 @@ impl Run {
             let detail = "what was held back grew beyond its bound";
             sink.event(Event::Error { kind: ErrorKind::Limit, detail }, at..at);
         } else if loud && self.ended {
-            truncated("the stream ends inside of a call", at..at, sink);
+            truncated("the stream ends inside a call", at..at, sink);
         } else if loud {
             let detail = "no call follows what announces one";
             sink.event(Event::Error { kind: ErrorKind::MalformedCall, detail }, at..at);
@@ -970,14 +970,14 @@ impl Run {
             if c.documents && shown && !self.held.limit {
                 self.in_fence = active.calls.fence;
                 if !self.read_documents(c, active.marker, mode, at, sink) && loud {
-                    truncated("the stream ends inside of a call", at..at, sink);
+                    truncated("the stream ends inside a call", at..at, sink);
                 }
                 continue;
             }
             let dropped = if shown { at..at } else { self.drop_held(at) };
             self.give_back(c, mode, false, at, sink);
             if loud {
-                truncated("the stream ends inside of a call", dropped, sink);
+                truncated("the stream ends inside a call", dropped, sink);
             }
             if let Mode::Reasoning = self.mode {
                 // Reporting it once is enough.

@@ -206,7 +206,7 @@ impl<F: Flavor> Machine<F> {
                 if !rest.is_empty() {
                     self.text(rest, rest_range, sink);
                 }
-                error(sink, ErrorKind::Truncated, "the stream ended inside of a message", at..at);
+                error(sink, ErrorKind::Truncated, "the stream ended inside a message", at..at);
             }
             // Half a header is not meant for readers.
             State::Held if self.holds_header() || (self.held.is_empty() && !rest.is_empty()) => {
@@ -581,10 +581,10 @@ const CHANNELS: [(&str, Channel); 3] = [
 const TYPES: [&str; 3] = ["json", "code", "text"];
 
 const NO_HEADER: &str = "text where a header should be";
-const IN_HEADER: &str = "the stream ended inside of a header";
-const IN_MESSAGE: &str = "a marker of headers inside of a message";
+const IN_HEADER: &str = "the stream ended inside a header";
+const IN_MESSAGE: &str = "a marker of headers inside a message";
 const BETWEEN: &str = "data between two messages";
-const OTHER_ROLE: &str = "a message in the name of somebody else";
+const OTHER_ROLE: &str = "a message in the name of another role";
 
 /// Longest text before the first marker that may still be a header.
 pub(crate) const HEADER_BYTES_MAX: usize = NAME_BYTES_MAX;

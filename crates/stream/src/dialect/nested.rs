@@ -667,7 +667,7 @@ impl Body for Nested {
         }
         call.leave_open(at, out);
         out.end(call.index, false, at);
-        out.error(ErrorKind::Truncated, "the stream ends inside of a call", at);
+        out.error(ErrorKind::Truncated, "the stream ends inside a call", at);
     }
 }
 

@@ -264,7 +264,7 @@ impl Style {
         (self.0 >> 33) as usize % ways
     }
 
-    pub(crate) fn of<'a, T>(&mut self, ways: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, ways: &'a [T]) -> &'a T {
         &ways[self.choose(ways.len())]
     }
 }

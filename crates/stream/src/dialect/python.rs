@@ -234,7 +234,7 @@ impl Body for Python {
         if let Some(mut call) = self.call.take() {
             call.finish(at, out);
             call.args.close(false, at, out);
-            out.error(ErrorKind::Truncated, "the stream ended inside of a call", at);
+            out.error(ErrorKind::Truncated, "the stream ended inside a call", at);
         } else if self.started && self.head == Head::Begin && !self.prefixed {
             // The end of the list is missing, but the calls are complete.
             out.held.text.clear();
@@ -772,7 +772,7 @@ impl Call {
     /// Begins an expression with the token.
     fn expression(&mut self, end: u64, name: &str, out: &mut Out<'_>) {
         if self.token.len() <= NAME_BYTES_MAX {
-            self.malformed("a value is no literal", end, out);
+            self.malformed("a value is not a literal", end, out);
         }
         self.begin(end, name, out);
         self.args.put("\"", end, out);

@@ -260,7 +260,7 @@ impl React {
             self.hold(&text[..blank], at);
         }
         if self.blanks.len() > HELD_BYTES_MAX {
-            self.over(at + blank as u64, sink);
+            self.end_before_text(at + blank as u64, sink);
             return blank;
         }
         match text.as_bytes().get(blank) {
@@ -281,13 +281,13 @@ impl React {
                 self.state = State::Json;
             }
             Some(_) if self.state == State::Input(false) => self.state = State::Plain,
-            Some(_) => self.over(at + blank as u64, sink),
+            Some(_) => self.end_before_text(at + blank as u64, sink),
         }
         blank
     }
 
     /// Ends a call because text follows; blanks before that are part of the text.
-    fn over(&mut self, at: u64, sink: &mut dyn Sink) {
+    fn end_before_text(&mut self, at: u64, sink: &mut dyn Sink) {
         if self.state != State::AfterJson {
             self.end_call(true, at.saturating_sub(self.blanks.len() as u64), sink);
         }
@@ -424,7 +424,7 @@ impl Engine for React {
             | State::Dropped(_) => false,
         };
         if truncated {
-            error(sink, ErrorKind::Truncated, "the stream ended inside of an action", at);
+            error(sink, ErrorKind::Truncated, "the stream ended inside an action", at);
         }
     }
 }

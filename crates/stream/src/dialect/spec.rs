@@ -372,7 +372,7 @@ enum Few {
 
 impl Marks {
     fn add(&mut self, mark: Mark, spelling: &Spelling) {
-        spelling.of(mark.text).for_each(|text| self.insert(text, mark));
+        spelling.variants(mark.text).for_each(|text| self.insert(text, mark));
     }
 
     fn insert(&mut self, text: Cow<'static, str>, mark: Mark) {

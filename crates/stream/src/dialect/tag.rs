@@ -11,7 +11,7 @@ pub(crate) struct Spelling {
 
 impl Spelling {
     /// Returns the spellings of a tag of the table.
-    pub(crate) fn of<'t>(&self, tag: &'t str) -> impl Iterator<Item = Cow<'t, str>> {
+    pub(crate) fn variants<'t>(&self, tag: &'t str) -> impl Iterator<Item = Cow<'t, str>> {
         let owned = |parts: [&str; 3]| Cow::Owned(parts.concat());
         let [spaced, suffixed] = self.others(tag).map(|parts| parts.map(owned));
         [Some(Cow::Borrowed(tag)), spaced, suffixed].into_iter().flatten()

@@ -1218,7 +1218,7 @@ impl Body for Tagged {
         if self.call.is_some() {
             self.end(complete, at, out);
             if !complete {
-                out.error(ErrorKind::Truncated, "the stream ends inside of a call", at);
+                out.error(ErrorKind::Truncated, "the stream ends inside a call", at);
             }
         }
     }

@@ -127,7 +127,7 @@ impl Value {
         if !whole && std::mem::take(&mut self.readable) {
             out.error(
                 ErrorKind::InvalidJson,
-                "a value that was too long to be held is no JSON",
+                "a value that was too long to be held is not JSON",
                 at,
             );
         }

@@ -168,7 +168,7 @@ impl Anthropic {
     fn start(&mut self, wire: &Wire<'_>, out: &mut Out<'_>) {
         let Some(raw) = wire.content_block else { return };
         let Ok(block) = serde_json::from_str(raw.get()) else {
-            return out.error(ErrorKind::InvalidJson, "a block is no object");
+            return out.error(ErrorKind::InvalidJson, "a block is not an object");
         };
         let index = number(wire.index);
         // A block that begins in place of another one ends it.
@@ -266,7 +266,7 @@ impl Anthropic {
         usage.cache_creation_input_tokens =
             new.cache_creation_input_tokens.or(usage.cache_creation_input_tokens);
         usage.output_tokens = new.output_tokens.or(usage.output_tokens);
-        out.told.usage = Some((*usage).into());
+        out.reported.usage = Some((*usage).into());
     }
 }
 

@@ -105,7 +105,7 @@ impl Call {
         out.event(Event::ToolEnd { index, complete: wrong.is_none() });
         match wrong {
             None => {}
-            Some(ErrorKind::Truncated) => out.truncated("the answer ended inside of a call"),
+            Some(ErrorKind::Truncated) => out.truncated("the answer ended inside a call"),
             Some(kind) => out.error(kind, "the arguments of a call are not JSON"),
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Chat {
     waiting: usize,
     /// Bytes of arguments that wait for a name, over all calls.
     held_bytes: usize,
-    limit_told: bool,
+    limit_reported: bool,
     done: bool,
 }
 
@@ -48,7 +48,7 @@ struct Slot {
     /// Arguments that came before the name.
     held: String,
     /// Whether an unrelated part was already reported.
-    odd_told: bool,
+    extra_reported: bool,
     state: State,
 }
 
@@ -238,7 +238,7 @@ impl Provider for Chat {
         if let Some(usage) = chunk.usage
             && let Ok(usage) = serde_json::from_str::<WireUsage>(usage.get())
         {
-            out.told.usage = Some(usage.into());
+            out.reported.usage = Some(usage.into());
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Provider for Chat {
     }
 
     fn finish(&mut self, out: &mut Out<'_>) {
-        let end = if self.done || out.told.finished { End::Said } else { End::Cut };
+        let end = if self.done || out.reported.finished { End::Said } else { End::Cut };
         self.end_all(end, out);
     }
 }
@@ -485,8 +485,8 @@ impl Chat {
         if !name.is_empty() && name != slot.name {
             if let State::Waiting = slot.state {
                 slot.name.push_str(name);
-            } else if !slot.odd_told {
-                slot.odd_told = true;
+            } else if !slot.extra_reported {
+                slot.extra_reported = true;
                 out.error(ErrorKind::UnexpectedData, "a call that has begun got another name");
             }
         }
@@ -505,8 +505,8 @@ impl Chat {
         let slot = &mut self.slots[at];
         if let State::Started(call) = &mut slot.state {
             call.args(arguments, out);
-        } else if !slot.odd_told && !arguments.trim().is_empty() {
-            slot.odd_told = true;
+        } else if !slot.extra_reported && !arguments.trim().is_empty() {
+            slot.extra_reported = true;
             out.error(ErrorKind::UnexpectedData, "a call that has ended got more arguments");
         }
     }
@@ -556,7 +556,7 @@ impl Chat {
 
     fn give_up(&mut self, at: usize, why: &str, out: &mut Out<'_>) {
         let slot = &mut self.slots[at];
-        slot.odd_told = true;
+        slot.extra_reported = true;
         match std::mem::replace(&mut slot.state, State::Over) {
             State::Waiting => {
                 self.waiting -= 1;
@@ -570,8 +570,8 @@ impl Chat {
     }
 
     fn tell_limit(&mut self, why: &str, out: &mut Out<'_>) {
-        if !self.limit_told {
-            self.limit_told = true;
+        if !self.limit_reported {
+            self.limit_reported = true;
             out.error(ErrorKind::Limit, why);
         }
     }

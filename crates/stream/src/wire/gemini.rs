@@ -18,7 +18,7 @@ use crate::wire::{CALLS_MAX, Out, Provider, arguments, failure, number, part, te
 pub(crate) struct Gemini {
     open: Option<Open>,
     reason: String,
-    limit_told: bool,
+    limit_reported: bool,
 }
 
 /// A call whose arguments come value by value.
@@ -159,7 +159,7 @@ impl Provider for Gemini {
         if let Some(usage) = chunk.usage_metadata
             && let Ok(usage) = serde_json::from_str::<WireUsage>(usage.get())
         {
-            out.told.usage = Some(usage.into());
+            out.reported.usage = Some(usage.into());
         }
         Ok(())
     }
@@ -230,9 +230,9 @@ impl Gemini {
         if !name.is_empty() && !goes_on {
             // The name of the next call ends the one before.
             self.end(End::Said, out);
-            if out.told.calls as usize >= CALLS_MAX {
-                if !self.limit_told {
-                    self.limit_told = true;
+            if out.reported.calls as usize >= CALLS_MAX {
+                if !self.limit_reported {
+                    self.limit_reported = true;
                     out.error(ErrorKind::Limit, "the answer has too many calls");
                 }
                 return;

@@ -17,7 +17,7 @@ use crate::wire::{Out, Provider, arguments, failure, number, part, text, word};
 #[derive(Debug, Default)]
 pub(crate) struct Responses {
     items: Vec<Item>,
-    limit_told: bool,
+    limit_reported: bool,
 }
 
 /// What is tracked of an item.
@@ -145,38 +145,38 @@ impl Provider for Responses {
         match kind {
             _ if kind.ends_with(".delta") && delta.is_empty() => {}
             "response.output_text.delta" => {
-                self.said(&wire, List::Content, wire.content_index, out);
+                self.mark_emitted(&wire, List::Content, wire.content_index, out);
                 out.text(&delta);
             }
             "response.refusal.delta" => {
-                self.said(&wire, List::Content, wire.content_index, out);
+                self.mark_emitted(&wire, List::Content, wire.content_index, out);
                 out.refusal(&delta);
             }
             "response.reasoning_summary_text.delta" => {
-                self.said(&wire, List::Summary, wire.summary_index, out);
+                self.mark_emitted(&wire, List::Summary, wire.summary_index, out);
                 out.reasoning(&delta);
             }
             "response.reasoning_text.delta" => {
-                self.said(&wire, List::Reasoning, wire.content_index, out);
+                self.mark_emitted(&wire, List::Reasoning, wire.content_index, out);
                 out.reasoning(&delta);
             }
             "response.output_text.done" => {
-                if !self.said(&wire, List::Content, wire.content_index, out) {
+                if !self.mark_emitted(&wire, List::Content, wire.content_index, out) {
                     out.text(&text(wire.text));
                 }
             }
             "response.refusal.done" => {
-                if !self.said(&wire, List::Content, wire.content_index, out) {
+                if !self.mark_emitted(&wire, List::Content, wire.content_index, out) {
                     out.refusal(&text(wire.refusal));
                 }
             }
             "response.reasoning_summary_text.done" => {
-                if !self.said(&wire, List::Summary, wire.summary_index, out) {
+                if !self.mark_emitted(&wire, List::Summary, wire.summary_index, out) {
                     out.reasoning(&text(wire.text));
                 }
             }
             "response.reasoning_text.done" => {
-                if !self.said(&wire, List::Reasoning, wire.content_index, out) {
+                if !self.mark_emitted(&wire, List::Reasoning, wire.content_index, out) {
                     out.reasoning(&text(wire.text));
                 }
             }
@@ -200,12 +200,12 @@ impl Provider for Responses {
             | "response.failed"
             | "response.cancelled" => {
                 let response = part(wire.response);
-                self.over(kind.strip_prefix("response."), json, &response, out);
+                self.handle_end(kind.strip_prefix("response."), json, &response, out);
             }
             "error" => out.upstream(&failure(wire.error).unwrap_or(json.into())),
             _ if text(wire.object) == "response" || wire.output.is_some() => {
                 let response = serde_json::from_str(json)?;
-                self.over(None, json, &response, out);
+                self.handle_end(None, json, &response, out);
             }
             _ => {
                 if let Some(error) = failure(wire.error) {
@@ -224,7 +224,7 @@ impl Provider for Responses {
 
 impl Responses {
     /// Records that a part was emitted; returns whether it was before.
-    fn said(
+    fn mark_emitted(
         &mut self,
         wire: &Wire<'_>,
         list: List,
@@ -343,7 +343,7 @@ impl Responses {
     }
 
     /// Handles the final event of the answer.
-    fn over(
+    fn handle_end(
         &mut self,
         status: Option<&str>,
         json: &str,
@@ -366,7 +366,7 @@ impl Responses {
         if let Ok(usage) =
             serde_json::from_str::<WireUsage>(response.usage.map_or("", RawValue::get))
         {
-            out.told.usage = Some(usage.into());
+            out.reported.usage = Some(usage.into());
         }
         let details = response.incomplete_details.as_ref();
         let reason = text(details.and_then(|details| details.reason));
@@ -436,8 +436,8 @@ impl Responses {
     }
 
     fn tell_limit(&mut self, why: &str, out: &mut Out<'_>) {
-        if !self.limit_told {
-            self.limit_told = true;
+        if !self.limit_reported {
+            self.limit_reported = true;
             out.error(ErrorKind::Limit, why);
         }
     }

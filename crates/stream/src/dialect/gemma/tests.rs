@@ -250,7 +250,7 @@ fn floods() {
 
 /// Renders a value as Gemma does, in one of many ways.
 fn gemma(value: &Value, style: &mut Style) -> String {
-    let blank = *style.of(&[" ", "", "\n"]);
+    let blank = *style.pick(&[" ", "", "\n"]);
     match value {
         Value::String(text) => format!("{QUOTE}{text}{QUOTE}"),
         Value::Array(items) => {
@@ -259,7 +259,7 @@ fn gemma(value: &Value, style: &mut Style) -> String {
         }
         Value::Object(entries) => {
             let entries = entries.iter().map(|(key, value)| {
-                let quote = *style.of(&["", QUOTE, "\""]);
+                let quote = *style.pick(&["", QUOTE, "\""]);
                 format!("{quote}{key}{quote}{blank}:{}{blank}", gemma(value, style))
             });
             format!("{{{}}}", entries.collect::<Vec<_>>().join(","))

@@ -397,14 +397,14 @@ fn flood(input: &str, want: Option<&str>) {
 
 /// Renders a value in Python, in one of many ways.
 fn python(value: &Value, style: &mut Style) -> String {
-    let blank = *style.of(&[" ", "", "\n  ", " # note, or ')\n"]);
+    let blank = *style.pick(&[" ", "", "\n  ", " # note, or ')\n"]);
     match value {
-        Value::Null => (*style.of(&["None", "null"])).to_owned(),
-        Value::Bool(true) => (*style.of(&["True", "true"])).to_owned(),
-        Value::Bool(false) => (*style.of(&["False", "false"])).to_owned(),
+        Value::Null => (*style.pick(&["None", "null"])).to_owned(),
+        Value::Bool(true) => (*style.pick(&["True", "true"])).to_owned(),
+        Value::Bool(false) => (*style.pick(&["False", "false"])).to_owned(),
         Value::Number(number) => number.to_string(),
         Value::String(text) => {
-            let quote = *style.of(&["\"", "'", "\"\"\"", "'''"]);
+            let quote = *style.pick(&["\"", "'", "\"\"\"", "'''"]);
             let mut literal = String::from(quote);
             for character in text.chars() {
                 let code = u32::from(character);
@@ -433,7 +433,7 @@ fn python(value: &Value, style: &mut Style) -> String {
             for item in items {
                 inner.push_str(&format!("{}{blank},", python(item, style)));
             }
-            let (open, close) = *style.of(&[("[", "]"), ("(", ")")]);
+            let (open, close) = *style.pick(&[("[", "]"), ("(", ")")]);
             format!("{open}{blank}{inner}{blank}{close}")
         }
         Value::Object(entries) => {
