@@ -136,7 +136,7 @@ pub fn read(body: &[u8]) -> Result<Request, Refusal> {
 
 /// Refuses unsupported requests before anything is done.
 fn refuse(root: Node<'_>, wire: &Wire<'_>) -> Read<()> {
-    const NOT_HERE: &str = "cannot be had here; leave it out";
+    const NOT_HERE: &str = "is not supported here; leave it out";
     if let Some(node) = root.field("n", wire.n).get()
         && node.integer(1..=128)? != 1
     {

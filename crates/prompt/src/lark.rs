@@ -91,7 +91,7 @@ impl<'a> Scan<'a> {
             }
             sizes = next;
         }
-        Err(format!("has terminals inside of each other, more than {NESTED_MAX} deep"))
+        Err(format!("nests terminals more than {NESTED_MAX} deep"))
     }
 }
 

@@ -43,7 +43,7 @@ pub enum Refusal {
     #[error("the request is larger than {limit} bytes")]
     TooLarge { limit: usize },
     /// Use a model that is available.
-    #[error("there is no model `{model}` here; `heddle models list` shows those that are")]
+    #[error("the model `{model}` is not available here; `heddle models list` shows those that are")]
     UnknownModel { model: String },
     /// Retry later.
     #[error("{waiting} requests are waiting already; try again in {RETRY_AFTER_SECONDS}s")]

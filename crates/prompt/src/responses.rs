@@ -155,7 +155,7 @@ fn refuse(root: Node<'_>, wire: &Wire<'_>) -> Read<()> {
     if let Some(node) = root.field("background", wire.background).get()
         && node.flag()?
     {
-        return Err(node.invalid("cannot be had, since nothing is kept here; leave it out"));
+        return Err(node.invalid("is not supported, since nothing is stored here; leave it out"));
     }
     if let Some(node) = root.field("truncation", wire.truncation).get() {
         match &*node.text()? {
@@ -170,14 +170,16 @@ fn refuse(root: Node<'_>, wire: &Wire<'_>) -> Read<()> {
     if let Some(node) = root.field("top_logprobs", wire.top_logprobs).get()
         && node.integer(0..=20)? > 0
     {
-        return Err(node.invalid("cannot be had here; leave it out"));
+        return Err(node.invalid("is not supported here; leave it out"));
     }
     root.field("store", wire.store).opt(Node::flag)?;
     if let Some(include) = root.field("include", wire.include).get() {
         for (number, raw) in include.list(PARTS_MAX)?.into_iter().enumerate() {
             let node = include.element(number, raw);
             if node.text()? == "message.output_text.logprobs" {
-                return Err(node.invalid("asks for what cannot be had here; leave it out"));
+                return Err(
+                    node.invalid("asks for something that is not supported here; leave it out")
+                );
             }
         }
     }

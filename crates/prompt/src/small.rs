@@ -14,7 +14,7 @@ use crate::reader::Plan;
 use crate::refusal::Refusal;
 use crate::request::{Choice, Input, Message, Request, Tool};
 use crate::schema;
-use crate::small::worked::alike;
+use crate::small::worked::find_examples;
 use crate::style::Style;
 use crate::template::{Template, write_json};
 use crate::turns::{tool_words, turns};
@@ -146,21 +146,21 @@ fn with_runner(
     if newest.output.is_some() && !forced(request) {
         return telling(model, template, request, &newest, left_out);
     }
-    let alike = alike(newest.asked);
-    if !alike.is_like && !forced(request) {
+    let examples = find_examples(newest.asked);
+    if !examples.is_similar && !forced(request) {
         // It does not know how to do this, so it answers in text.
         let asked = [Message::User(newest.asked.to_owned())];
         return talking(model, template, request, &asked, None, left_out);
     }
     let mut messages = vec![Message::System(RULES.to_owned())];
-    for worked in &alike.shown {
+    for worked in &examples.shown {
         messages.push(Message::User(worked.asked.to_owned()));
         messages.push(Message::Assistant(runner.arguments(worked.command)));
     }
     messages.push(Message::User(newest.asked.to_owned()));
     let turns = turns(&messages, "", template.can, model.names());
     let text = model.render(template, &turns, None, request)?;
-    let pattern = if alike.is_like { &alike.pattern } else { COMMAND };
+    let pattern = if examples.is_similar { &examples.pattern } else { COMMAND };
     let grammar = of_arguments(&runner.schema(pattern));
     let plan = Plan::Arguments { tool: runner.tool.name.clone() };
     Ok(prompt(&text, Some(grammar), left_out, plan))

@@ -20,7 +20,7 @@ pub(crate) fn tools_section(tools: &[Tool]) -> String {
         }
         let _ = match &tool.input {
             Input::Json(schema) => {
-                write!(out, "\ntype {} = (_: {}) => any;\n", tool.name, of(schema, "", 0))
+                write!(out, "\ntype {} = (_: {}) => any;\n", tool.name, type_of(schema, "", 0))
             }
             // A function of a string, which is the input itself.
             Input::Text { .. } => write!(out, "\ntype {} = (_: string) => any;\n", tool.name),
@@ -31,13 +31,13 @@ pub(crate) fn tools_section(tools: &[Tool]) -> String {
 }
 
 /// Returns the type of a schema; lines are indented by `indent`.
-fn of(schema: &Value, indent: &str, depth: usize) -> String {
+fn type_of(schema: &Value, indent: &str, depth: usize) -> String {
     if depth > DEPTH_MAX {
         return "any".to_owned();
     }
     if let Some(variants) = schema.get("oneOf").and_then(Value::as_array) {
         let variants = variants.iter().map(|variant| {
-            let of = nullable(variant, of(variant, &format!("{indent}   "), depth + 1));
+            let of = nullable(variant, type_of(variant, &format!("{indent}   "), depth + 1));
             let mut comments: Vec<_> =
                 text(variant, "description").map(str::to_owned).into_iter().collect();
             comments.extend(default(variant, Bare::Never));
@@ -64,7 +64,7 @@ fn of(schema: &Value, indent: &str, depth: usize) -> String {
             "number" | "integer" => "number".to_owned(),
             "boolean" => "boolean".to_owned(),
             "array" => match schema.get("items") {
-                Some(items) => format!("{}[]", of(items, indent, depth + 1)),
+                Some(items) => format!("{}[]", type_of(items, indent, depth + 1)),
                 None => "Array<any>".to_owned(),
             },
             _ => "any".to_owned(),
@@ -93,7 +93,7 @@ fn object(schema: &Value, indent: &str, depth: usize) -> String {
             out += &union(key, mark, property, variants, indent, depth);
             continue;
         }
-        let of = nullable(property, of(property, &format!("{indent}    "), depth + 1));
+        let of = nullable(property, type_of(property, &format!("{indent}    "), depth + 1));
         let _ = write!(out, "{indent}{key}{mark}: {of},");
         if property.get("oneOf").is_none()
             && let Some(default) = default(property, Bare::Enums)
@@ -127,7 +127,7 @@ fn union(
     }
     let _ = writeln!(out, "{indent}{key}{mark}:");
     for (at, variant) in variants.iter().enumerate() {
-        let of = nullable(variant, of(variant, &format!("{indent}   "), depth + 1));
+        let of = nullable(variant, type_of(variant, &format!("{indent}   "), depth + 1));
         let own = text(variant, "description");
         let own = own.filter(|own| !(at == 0 && above) && Some(*own) != about);
         let mut comments: Vec<_> = own.map(str::to_owned).into_iter().collect();

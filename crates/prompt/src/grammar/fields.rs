@@ -21,7 +21,7 @@ pub(super) struct Field {
 
 /// Returns the possible lists of fields of a call; at least one, which may be empty.
 pub(super) fn forms(schema: &Value) -> Vec<Vec<Field>> {
-    let mut forms = of(schema, schema, 0, &mut 0);
+    let mut forms = fields_of(schema, schema, 0, &mut 0);
     for form in &mut forms {
         // A field that is required but not described may be anything.
         for field in form.iter_mut().filter(|field| field.schema.is_null()) {
@@ -31,7 +31,7 @@ pub(super) fn forms(schema: &Value) -> Vec<Vec<Field>> {
     forms
 }
 
-fn of(schema: &Value, root: &Value, depth: usize, steps: &mut usize) -> Vec<Vec<Field>> {
+fn fields_of(schema: &Value, root: &Value, depth: usize, steps: &mut usize) -> Vec<Vec<Field>> {
     let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     let mut own: Vec<Field> = properties
         .map(|(key, schema)| Field { key: key.clone(), schema: schema.clone(), required: false })
@@ -49,23 +49,24 @@ fn of(schema: &Value, root: &Value, depth: usize, steps: &mut usize) -> Vec<Vec<
         return forms;
     }
     if let Some(target) = reference(schema, root) {
-        forms = both(&forms, &of(target, root, depth + 1, steps));
+        forms = combine(&forms, &fields_of(target, root, depth + 1, steps));
     }
     for part in list(schema, "allOf") {
-        forms = both(&forms, &of(part, root, depth + 1, steps));
+        forms = combine(&forms, &fields_of(part, root, depth + 1, steps));
     }
     for key in ["anyOf", "oneOf"] {
         let mut parts = list(schema, key).peekable();
         if parts.peek().is_some() {
-            let parts: Vec<_> = parts.flat_map(|part| of(part, root, depth + 1, steps)).collect();
-            forms = both(&forms, &parts);
+            let parts: Vec<_> =
+                parts.flat_map(|part| fields_of(part, root, depth + 1, steps)).collect();
+            forms = combine(&forms, &parts);
         }
     }
     forms
 }
 
 /// Combines every list of fields with every other.
-fn both(left: &[Vec<Field>], right: &[Vec<Field>]) -> Vec<Vec<Field>> {
+fn combine(left: &[Vec<Field>], right: &[Vec<Field>]) -> Vec<Vec<Field>> {
     let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
     let joined = pairs.take(FORMS_MAX).map(|(left, right)| {
         let mut form = left.clone();

@@ -313,7 +313,8 @@ impl Tools {
                 self.allow(inner, &inner.object()?, words)?
             }
             (other, _) => {
-                let what = "cannot be had here; it can be `function`, `custom` or `allowed_tools`";
+                let what =
+                    "is not supported here; it can be `function`, `custom` or `allowed_tools`";
                 return Err(kind.invalid(format_args!("`{}` {what}", short(other))));
             }
         };
@@ -387,7 +388,7 @@ impl Chosen {
                     true => node.invalid(what),
                     false => {
                         let names = self.left_out.join("`, `");
-                        node.invalid(format_args!("{what}: `{names}` cannot be had here"))
+                        node.invalid(format_args!("{what}: `{names}` is not available here"))
                     }
                 })
             }

@@ -43,7 +43,7 @@ pub(super) fn write(reply: &Reply, sequence: u64, said: FrameEvent<'_>, out: &mu
             let logprobs = matches!(reply.entries[at].item, Item::Message(_)).then_some([]);
             let delta = Some(text);
             let event = Event { content_index, summary_index, delta, logprobs, ..Event::new(of) };
-            frames.push(event.of(reply, at));
+            frames.push(event.for_item(reply, at));
         }
         FrameEvent::Done(at) => done(reply, at, &mut frames),
         FrameEvent::Ended => {
@@ -73,7 +73,7 @@ fn added(reply: &Reply, at: usize, frames: &mut Frames<'_>) {
     };
     frames.push(event);
     if let Some(part) = part(&reply.entries[at], true) {
-        frames.push(Event::of_part(part, [PART_ADDED, SUMMARY_ADDED]).of(reply, at));
+        frames.push(Event::for_part(part, [PART_ADDED, SUMMARY_ADDED]).for_item(reply, at));
     }
 }
 
@@ -108,10 +108,10 @@ fn done(reply: &Reply, at: usize, frames: &mut Frames<'_>) {
         Item::Output { .. } => None,
     };
     if let Some(event) = event {
-        frames.push(event.of(reply, at));
+        frames.push(event.for_item(reply, at));
     }
     if let Some(part) = part(entry, false) {
-        frames.push(Event::of_part(part, [PART_DONE, SUMMARY_DONE]).of(reply, at));
+        frames.push(Event::for_part(part, [PART_DONE, SUMMARY_DONE]).for_item(reply, at));
     }
     frames.push(Event {
         output_index: Some(at),
@@ -179,7 +179,7 @@ impl<'a> Event<'a> {
     }
 
     /// Reports the only part of an item; content and summary parts have different event names.
-    fn of_part(part: WirePart<'a>, [content, summary]: [&'static str; 2]) -> Self {
+    fn for_part(part: WirePart<'a>, [content, summary]: [&'static str; 2]) -> Self {
         let is_summary = matches!(part, WirePart::Summary { .. });
         Self {
             content_index: (!is_summary).then_some(0),
@@ -190,7 +190,7 @@ impl<'a> Event<'a> {
     }
 
     /// Sets the item that the event is about.
-    fn of(self, reply: &'a Reply, at: usize) -> Self {
+    fn for_item(self, reply: &'a Reply, at: usize) -> Self {
         Self { item_id: Some(item_id(reply, at)), output_index: Some(at), ..self }
     }
 }

@@ -134,7 +134,7 @@ impl<'a> Checker<'a> {
             "$id" if is_root => self.need(value.is_string(), "a string"),
             "$ref" => self.reference(schema, value),
             "const" => Ok(()),
-            _ => Err(self.fault("cannot be had here, since no grammar can be made of it")),
+            _ => Err(self.fault("is not supported here, since no grammar can express it")),
         }
     }
 

@@ -51,9 +51,9 @@ impl Budget {
         };
         bill.size(schema);
         bill.literals(schema)?;
-        bill.value(&[schema], 0)?;
+        bill.visit_value(&[schema], 0)?;
         while let Some(next) = bill.pending.pop() {
-            bill.one(next)?;
+            bill.visit_schema(next)?;
         }
         Ok(())
     }
@@ -133,23 +133,23 @@ impl<'a> Bill<'a, '_> {
     }
 
     /// Visits a schema that alone describes a value.
-    fn one(&mut self, schema: &'a Value) -> Result<(), Fault> {
+    fn visit_schema(&mut self, schema: &'a Value) -> Result<(), Fault> {
         if let Some(target) = self.lone_reference(schema) {
-            return self.value(&[target], 0);
+            return self.visit_value(&[target], 0);
         }
         if let Some(options) = only_options(schema) {
             // Each is kept as it is, including references.
-            self.few(options.len(), schema)?;
-            return options.iter().try_for_each(|option| self.value(&[option], 0));
+            self.limit_alternatives(options.len(), schema)?;
+            return options.iter().try_for_each(|option| self.visit_value(&[option], 0));
         }
-        let ways = self.ways(schema, 0)?;
-        self.few(ways.len(), schema)?;
+        let ways = self.alternatives(schema, 0)?;
+        self.limit_alternatives(ways.len(), schema)?;
         let is_plain = ways.len() == 1;
-        ways.iter().try_for_each(|parts| self.way(parts, schema, is_plain, 0))
+        ways.iter().try_for_each(|parts| self.visit_alternative(parts, schema, is_plain, 0))
     }
 
     /// Visits several schemas that describe the same value.
-    fn value(&mut self, schemas: &[&'a Value], depth: usize) -> Result<(), Fault> {
+    fn visit_value(&mut self, schemas: &[&'a Value], depth: usize) -> Result<(), Fault> {
         if depth > DEPTH_MAX {
             return Err(self.fault(schemas[0], "", "leads too deep into conjunctions"));
         }
@@ -161,14 +161,14 @@ impl<'a> Bill<'a, '_> {
         }
         let mut ways: Vec<Parts<'a>> = vec![Vec::new()];
         for schema in schemas {
-            let more = self.ways(schema, 0)?;
+            let more = self.alternatives(schema, 0)?;
             ways = self.multiplied(ways, &more, schema)?;
         }
-        ways.iter().try_for_each(|parts| self.way(parts, schemas[0], false, depth))
+        ways.iter().try_for_each(|parts| self.visit_alternative(parts, schemas[0], false, depth))
     }
 
     /// Visits one alternative for a value; anything that is not plain is copied for each of them.
-    fn way(
+    fn visit_alternative(
         &mut self,
         parts: &[&'a Value],
         of: &'a Value,
@@ -178,7 +178,7 @@ impl<'a> Bill<'a, '_> {
         let size = |part: &&Value| self.sizes.get(&std::ptr::from_ref(*part)).copied();
         let copied = parts.iter().filter_map(size).sum();
         self.step(if is_plain { 1 } else { copied }, of)?;
-        self.parts(parts, depth)
+        self.visit_parts(parts, depth)
     }
 
     /// Returns the target of a schema that is just a reference.
@@ -195,7 +195,7 @@ impl<'a> Bill<'a, '_> {
     }
 
     /// Expands the alternatives of a schema.
-    fn ways(&mut self, schema: &'a Value, level: usize) -> Result<Vec<Parts<'a>>, Fault> {
+    fn alternatives(&mut self, schema: &'a Value, level: usize) -> Result<Vec<Parts<'a>>, Fault> {
         let Value::Object(fields) = schema else { return Ok(vec![Vec::new()]) };
         self.step(1, schema)?;
         if level > DEPTH_MAX {
@@ -203,17 +203,17 @@ impl<'a> Bill<'a, '_> {
         }
         let mut ways = vec![vec![schema]];
         if let Some(target) = self.target(fields) {
-            let more = self.ways(target, level + 1)?;
+            let more = self.alternatives(target, level + 1)?;
             ways = self.multiplied(ways, &more, schema)?;
         }
         for part in list(fields, "allOf") {
-            let more = self.ways(part, level + 1)?;
+            let more = self.alternatives(part, level + 1)?;
             ways = self.multiplied(ways, &more, part)?;
         }
         for key in ["anyOf", "oneOf"] {
             let mut more = Vec::new();
             for part in list(fields, key) {
-                more.extend(self.ways(part, level + 1)?);
+                more.extend(self.alternatives(part, level + 1)?);
             }
             if !more.is_empty() {
                 ways = self.multiplied(ways, &more, schema)?;
@@ -233,8 +233,9 @@ impl<'a> Bill<'a, '_> {
         }
         let count = left.len() * right.len();
         if left.len() > 1 && right.len() > 1 && count > WAYS_MAX {
-            let why =
-                format!("brings the alternatives for one value to {count}; {WAYS_MAX} can be had");
+            let why = format!(
+                "brings the alternatives for one value to {count}; the limit is {WAYS_MAX}"
+            );
             return Err(self.fault(at, "", &why));
         }
         self.step(count, at)?;
@@ -243,7 +244,7 @@ impl<'a> Bill<'a, '_> {
     }
 
     /// Visits what several parts require together.
-    fn parts(&mut self, parts: &[&'a Value], depth: usize) -> Result<(), Fault> {
+    fn visit_parts(&mut self, parts: &[&'a Value], depth: usize) -> Result<(), Fault> {
         let parts: Vec<(&'a Value, &'a Map<String, Value>)> =
             parts.iter().filter_map(|part| Some((*part, part.as_object()?))).collect();
         self.texts(&parts)?;
@@ -433,12 +434,12 @@ impl<'a> Bill<'a, '_> {
             let mut inner: Vec<&'a Value> = parts.iter().filter_map(of).collect();
             inner.retain(|schema| schema.is_object());
             if !inner.is_empty() {
-                self.value(&inner, depth + 1)?;
+                self.visit_value(&inner, depth + 1)?;
             }
             for (_, _, of_pattern) in &patterns {
                 let mut both = inner.clone();
                 both.push(of_pattern);
-                self.value(&both, depth + 1)?;
+                self.visit_value(&both, depth + 1)?;
             }
         }
         for (part, pattern, inner) in &patterns {
@@ -448,14 +449,14 @@ impl<'a> Bill<'a, '_> {
                 let same = fields.get("patternProperties").and_then(|own| own.get(*pattern));
                 same.or_else(|| additional(fields))
             }));
-            self.value(&both, depth + 1)?;
+            self.visit_value(&both, depth + 1)?;
         }
         let rest: Vec<&'a Value> = parts
             .iter()
             .filter_map(|(_, fields)| additional(fields))
             .filter(|schema| schema.is_object())
             .collect();
-        if rest.is_empty() { Ok(()) } else { self.value(&rest, depth + 1) }
+        if rest.is_empty() { Ok(()) } else { self.visit_value(&rest, depth + 1) }
     }
 
     fn lists(
@@ -488,17 +489,17 @@ impl<'a> Bill<'a, '_> {
             let inner: Vec<&'a Value> =
                 parts.iter().filter_map(of).filter(|schema| schema.is_object()).collect();
             if !inner.is_empty() {
-                self.value(&inner, depth + 1)?;
+                self.visit_value(&inner, depth + 1)?;
             }
         }
         Ok(())
     }
 
-    fn few(&mut self, ways: usize, at: &'a Value) -> Result<(), Fault> {
+    fn limit_alternatives(&mut self, ways: usize, at: &'a Value) -> Result<(), Fault> {
         if ways <= WAYS_MAX {
             return self.step(ways, at);
         }
-        let why = format!("has {ways} alternatives for one value; {WAYS_MAX} can be had");
+        let why = format!("has {ways} alternatives for one value; the limit is {WAYS_MAX}");
         Err(self.fault(at, "", &why))
     }
 

@@ -9,18 +9,18 @@ use std::collections::{BTreeSet, HashMap};
 
 /// An example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Worked {
+pub(crate) struct Example {
     pub(crate) asked: &'static str,
     pub(crate) command: &'static str,
 }
 
 /// The examples for a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Alike {
+pub(crate) struct ExampleSet {
     /// Examples, the most similar last.
-    pub(crate) shown: Vec<Worked>,
+    pub(crate) shown: Vec<Example>,
     /// Whether any of them is similar to the request.
-    pub(crate) is_like: bool,
+    pub(crate) is_similar: bool,
     /// A regular expression for the commands that may be written.
     pub(crate) pattern: String,
 }
@@ -38,7 +38,7 @@ const REST_MAX: usize = 60;
 const WORDS_MAX: usize = 64;
 
 /// Selects the examples that are similar to a request.
-pub(crate) fn alike(request: &str) -> Alike {
+pub(crate) fn find_examples(request: &str) -> ExampleSet {
     let request: Vec<&str> = request
         .split_whitespace()
         .map(bare)
@@ -62,16 +62,16 @@ pub(crate) fn alike(request: &str) -> Alike {
         let strange = meant.difference(words).filter(|word| *word != FILE).count() as f64;
         shared - 0.4 * missing - 0.1 * strange
     };
-    let mut ranked: Vec<(f64, Worked)> = known.iter().map(likeness).zip(WORKED).collect();
+    let mut ranked: Vec<(f64, Example)> = known.iter().map(likeness).zip(WORKED).collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
     let best = ranked.last().map_or(0.0, |(likeness, _)| *likeness);
-    let shown: Vec<Worked> =
+    let shown: Vec<Example> =
         ranked[ranked.len() - SHOWN..].iter().map(|(_, worked)| *worked).collect();
-    Alike { pattern: programs(&shown), is_like: best >= LEAST, shown }
+    ExampleSet { pattern: programs(&shown), is_similar: best >= LEAST, shown }
 }
 
 /// Builds a regular expression for commands that begin with one of these programs.
-fn programs(shown: &[Worked]) -> String {
+fn programs(shown: &[Example]) -> String {
     let programs: BTreeSet<&str> =
         shown.iter().filter_map(|worked| worked.command.split(' ').next()).collect();
     let programs: Vec<&str> = programs.into_iter().collect();
@@ -131,11 +131,11 @@ const SAME: [(&str, &str); 16] = [
     ("duplicate", "copy"),
 ];
 
-const fn worked(asked: &'static str, command: &'static str) -> Worked {
-    Worked { asked, command }
+const fn worked(asked: &'static str, command: &'static str) -> Example {
+    Example { asked, command }
 }
 
-const WORKED: [Worked; 32] = [
+const WORKED: [Example; 32] = [
     worked("make a folder called docs", "mkdir docs"),
     worked("create a directory named src", "mkdir src"),
     worked("delete tmp.txt", "rm tmp.txt"),
@@ -172,14 +172,14 @@ const WORKED: [Worked; 32] = [
 
 #[cfg(test)]
 mod tests {
-    use super::alike;
+    use super::find_examples;
 
     #[track_caller]
     fn check(request: &str, last: &str) {
-        let alike = alike(request);
-        assert!(alike.is_like, "{request}");
-        assert_eq!(alike.shown.last().unwrap().command, last, "{request}");
-        let programs = alike.pattern.strip_prefix("^(").unwrap();
+        let examples = find_examples(request);
+        assert!(examples.is_similar, "{request}");
+        assert_eq!(examples.shown.last().unwrap().command, last, "{request}");
+        let programs = examples.pattern.strip_prefix("^(").unwrap();
         let programs = programs.strip_suffix(")( [ -~]{1,60})?$").unwrap();
         let own = last.split(' ').next().unwrap();
         assert!(programs.split('|').any(|program| program == own), "{request}: {programs}");
@@ -192,7 +192,7 @@ mod tests {
         check("copy x.c to y.c", "cp a.txt b.txt");
         check("what is the current directory?", "pwd");
         for request in ["hello", "", "what is the capital of France", "fix the bug in parser.rs"] {
-            assert!(!alike(request).is_like, "{request}");
+            assert!(!find_examples(request).is_similar, "{request}");
         }
     }
 }

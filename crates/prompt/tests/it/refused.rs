@@ -147,7 +147,7 @@ fn tools_of_the_responses_api() {
     check(choose(json!("maybe")), "tool_choice", "`maybe`");
     check(choose(json!(1)), "tool_choice", "an object");
     check(choose(json!({"type": "function", "name": "g"})), "tool_choice.name", "no tool");
-    check(choose(json!({"type": "web_search_preview"})), "tool_choice.type", "cannot be had");
+    check(choose(json!({"type": "web_search_preview"})), "tool_choice.type", "is not supported");
     let allowed = json!({"type": "allowed_tools", "mode": "none", "tools": []});
     check(choose(allowed), "tool_choice.mode", "`none`");
     let allowed = json!({"type": "allowed_tools", "mode": "auto",
@@ -155,7 +155,7 @@ fn tools_of_the_responses_api() {
     check(choose(allowed), "tool_choice.tools[0].name", "no tool");
     check(json!({"tool_choice": "required"}), "tool_choice", "nothing to call");
     let search = json!({"tools": [{"type": "web_search"}], "tool_choice": "required"});
-    check(search, "tool_choice", "`web_search` cannot be had");
+    check(search, "tool_choice", "`web_search` is not available");
 }
 
 /// Unsupported schemas are reported before a grammar is built.
@@ -193,7 +193,7 @@ fn schemas() {
         ("items", "a schema"),
         ("additionalProperties", "a schema"),
         ("type", "one or a list of `string`"),
-        ("uniqueItems", "cannot be had"),
+        ("uniqueItems", "is not supported"),
     ] {
         let schema = json!({"properties": {"a": {"anyOf": [{key: long}]}}});
         check(schema, &format!(".properties.a.anyOf[0].{key}"), words);
@@ -204,8 +204,8 @@ fn schemas() {
     check(json!({"required": ["a", [long]]}), ".required", "a list of strings");
     check(json!({"multipleOf": 0}), ".multipleOf", "from");
     check(json!({"multipleOf": 1e-300}), ".multipleOf", "from");
-    check(json!({"items": {"$id": "a"}}), ".items.$id", "cannot be had");
-    check(json!({"not": {"type": "null"}}), ".not", "cannot be had");
+    check(json!({"items": {"$id": "a"}}), ".items.$id", "is not supported");
+    check(json!({"not": {"type": "null"}}), ".not", "is not supported");
     check(json!({"$ref": "#/$defs/a"}), ".$ref", "leads nowhere");
     for elsewhere in ["http://example.com/x", "file:///etc/passwd", "x.json#/$defs/a", "x"] {
         let defined = json!({"type": "integer"});
@@ -303,7 +303,7 @@ fn tools_that_are_not_strict_are_bound_as_far_as_can_be() {
         assert_eq!(request.tools[0].input, Input::Json(schema.clone()), "the model is told all");
     }
     let strict = json!({"tools": [tool(json!(true))]});
-    check(Responses, strict, "tools[0].parameters.properties.tags.uniqueItems", "cannot be had");
+    check(Responses, strict, "tools[0].parameters.properties.tags.uniqueItems", "is not supported");
 }
 
 #[test]
