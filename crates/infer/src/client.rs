@@ -74,12 +74,12 @@ pub enum HealthError {
     Silent(io::Error),
     /// Another user could have created the socket.
     #[error(
-        "the directory of {} belongs to somebody else, or others may write there; remove it, or \
+        "the directory of {} belongs to another user, or others may write there; remove it, or \
          set HEDDLE_HOME to a shorter path", socket.display()
     )]
     NotOurs { socket: PathBuf },
     /// A different program answers.
-    #[error("what answers at {} is no daemon of this version", socket.display())]
+    #[error("what answers at {} is not a heddle daemon of this version", socket.display())]
     Strange { socket: PathBuf },
 }
 

@@ -270,7 +270,7 @@ fn load_into(
     };
     // A panic of the engine's library is one more way to fail.
     let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(&mut progress)));
-    let loaded = loaded.unwrap_or_else(|_| Err("the engine stumbled over it".to_owned()));
+    let loaded = loaded.unwrap_or_else(|_| Err("the engine crashed while loading it".to_owned()));
     let loaded = loaded.and_then(|engine| {
         let loaded = LoadedModel::new(name.to_owned(), engine, options);
         let loaded = loaded.map_err(|error| error.to_string())?;

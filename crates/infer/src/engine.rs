@@ -129,4 +129,4 @@ pub struct Stats {
 }
 
 /// The message for a request whose client has disconnected.
-pub(crate) const UNWANTED: &str = "nobody waits for it";
+pub(crate) const UNWANTED: &str = "the client has disconnected";

@@ -54,7 +54,7 @@ pub enum GgufError {
     #[error("this is a GGUF file of version {0}; versions 2 and 3 can be read")]
     Version(u32),
     /// Download it again.
-    #[error("the file ends too early: it has {found} bytes and speaks of {wanted}")]
+    #[error("the file ends too early: it has {found} bytes and should have {wanted}")]
     Truncated {
         /// Expected size, as far as it was read.
         wanted: u64,
@@ -62,7 +62,7 @@ pub enum GgufError {
     },
     /// Restore the original names of the parts.
     #[error(
-        "it speaks of {said} parts, and its name of {named}; its parts must be beside each other, named \
+        "it has {said} parts according to its content, and {named} according to its name; its parts must be beside each other, named \
          `NAME-00001-of-{said:05}.gguf` and so on"
     )]
     Parts {
@@ -75,7 +75,7 @@ pub enum GgufError {
     #[error("this is part {index} of {total}; name the first one")]
     NotFirst { index: u32, total: u32 },
     /// Download it again.
-    #[error("its part `{0}` is missing beside it; fetch the model again")]
+    #[error("its part `{0}` is missing next to it; download the model again")]
     PartMissing(String),
     /// Download it again, or use another file.
     #[error("the file is damaged: {0}")]

@@ -109,7 +109,7 @@ pub enum ModelsError {
              add it under another name with --name"
     )]
     Sum { path: String, name: String, got: String, want: String },
-    #[error("{path} is part of a model in {total} parts, of which {missing} is missing beside it")]
+    #[error("{path} is part of a model in {total} parts, of which {missing} is missing next to it")]
     Part { path: String, total: u32, missing: String },
     /// The model is in a folder that we must not change.
     #[error(
@@ -128,7 +128,7 @@ fn list_known(known: &[String], name: &str) -> String {
     match name::ModelRequest::parse(name) {
         Ok(_) => format!("{here}; `heddle models pull {name}` gets it"),
         Err(_) if known.is_empty() => {
-            ", nor any other; `heddle models pull --help` says what can be had, and `heddle models add FILE` \
+            ", nor any other; `heddle models pull --help` lists what is available, and `heddle models add FILE` \
              takes one that you have"
                 .to_owned()
         }
@@ -156,12 +156,11 @@ impl Models {
             let own = *folder == self.folder;
             if !own && !folder.is_dir() {
                 let folder = folder.display();
-                notes
-                    .push(format!("HEDDLE_MODEL_PATH names {folder}, and there is no such folder"));
+                notes.push(format!("HEDDLE_MODEL_PATH names {folder}, which does not exist"));
             }
             for file in scan(folder, &mut notes) {
                 let noted = manifest.models.get(&file.name).filter(|_| own);
-                let model = look(&file, noted, (!own).then_some(folder));
+                let model = describe(&file, noted, (!own).then_some(folder));
                 // The first one wins: our own folder, then the others in order.
                 models.entry(file.name).or_insert(model);
             }
@@ -260,7 +259,7 @@ impl Models {
             }
         }
         let source = format!("file {}", path.display());
-        self.noted(&name, sha256, source)?;
+        self.record_source(&name, sha256, source)?;
         self.find(&name)
     }
 
@@ -287,7 +286,12 @@ impl Models {
     }
 
     /// Records the source of a model in the folder.
-    fn noted(&self, name: &str, sha256: Option<String>, source: String) -> Result<(), ModelsError> {
+    fn record_source(
+        &self,
+        name: &str,
+        sha256: Option<String>,
+        source: String,
+    ) -> Result<(), ModelsError> {
         let noted = Noted { sha256, source: Some(source), added_ms: Some(now_ms()) };
         self.note(|manifest| drop(manifest.models.insert(name.to_owned(), noted)))
     }
@@ -411,7 +415,7 @@ fn scan(folder: &Path, notes: &mut Vec<String>) -> Vec<Found> {
     found
 }
 
-fn look(file: &Found, noted: Option<&Noted>, shared: Option<&PathBuf>) -> Model {
+fn describe(file: &Found, noted: Option<&Noted>, shared: Option<&PathBuf>) -> Model {
     let path = file.parts[0].clone();
     let mut bytes = 0;
     let mut problem = None;

@@ -407,7 +407,7 @@ impl Server {
     }
 
     /// Waits until everything ends.
-    async fn over(&self) {
+    async fn wait_for_end(&self) {
         let mut phase = self.phase.subscribe();
         // We own the sender.
         let _ = phase.wait_for(|phase| *phase == Phase::Over).await;
@@ -516,7 +516,7 @@ impl Server {
                     Err(Problem::no_model("whatever loaded it is gone"))
                 }
             },
-            () = self.over() => Err(Problem::shutting_down()),
+            () = self.wait_for_end() => Err(Problem::shutting_down()),
         }
     }
 

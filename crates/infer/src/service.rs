@@ -140,7 +140,7 @@ impl ServiceManager {
 /// The flag of `heddle daemon run` for the idle timeout.
 const IDLE: &str = "--idle-timeout=";
 
-fn words<'a>(service: &'a Service<'_>) -> impl Iterator<Item = String> + 'a {
+fn exec_args<'a>(service: &'a Service<'_>) -> impl Iterator<Item = String> + 'a {
     let exe = service.exe.display().to_string();
     // A service keeps running unless configured otherwise: its manager would only start it again.
     let told = service.args.iter().any(|word| word.starts_with(IDLE));
@@ -157,7 +157,7 @@ fn variables(service: &Service<'_>) -> impl Iterator<Item = (&'static str, Strin
 }
 
 fn unit(service: &Service<'_>) -> String {
-    let command = words(service).map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
+    let command = exec_args(service).map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
     let environment: String = variables(service)
         .map(|(name, value)| format!("Environment={}\n", quoted(&format!("{name}={value}"))))
         .collect();
@@ -170,7 +170,7 @@ fn unit(service: &Service<'_>) -> String {
          {environment}\
          Restart=on-failure\n\
          RestartSec=5\n\
-         # Taken by another daemon, or settings that cannot be used: trying again helps nobody.\n\
+         # The home is in use by another daemon, or the settings are invalid: a restart would not help.\n\
          RestartPreventExitStatus=2 3\n\
          TimeoutStopSec=20\n\
          \n\
@@ -196,8 +196,9 @@ fn quoted(word: &str) -> String {
 }
 
 fn plist(service: &Service<'_>) -> String {
-    let words: String =
-        words(service).map(|word| format!("    <string>{}</string>\n", escaped(&word))).collect();
+    let words: String = exec_args(service)
+        .map(|word| format!("    <string>{}</string>\n", escaped(&word)))
+        .collect();
     let environment: String = variables(service)
         .map(|(name, value)| {
             format!("    <key>{name}</key>\n    <string>{}</string>\n", escaped(&value))

@@ -91,9 +91,9 @@ pub enum ToolsError {
     Name { name: String },
     #[error("the tool `{name}` has no command; write `command = [\"program\", \"argument\"]`")]
     NoCommand { name: String },
-    #[error("the parameters of the tool `{name}` are no usable JSON schema: {problem}")]
+    #[error("the parameters of the tool `{name}` are not a usable JSON Schema: {problem}")]
     Schema { name: String, problem: String },
-    #[error("HEDDLE_ALLOWED_TOOLS names `{name}`, and there is no such tool; there are: {known}")]
+    #[error("HEDDLE_ALLOWED_TOOLS lists `{name}`, which does not exist; available tools: {known}")]
     Unknown { name: String, known: String },
     #[error("{count} tools are declared; at most {DECLARED_MAX} can be")]
     TooMany { count: usize },

@@ -83,7 +83,9 @@ impl Values {
             for _ in 0..count {
                 let score = bytes.array()?;
                 if kind == KIND_F32 && f32::from_le_bytes(score).is_nan() {
-                    return Err(GgufError::Invalid("a score of a token is no number".to_owned()));
+                    return Err(GgufError::Invalid(
+                        "a score of a token is not a number".to_owned(),
+                    ));
                 }
             }
             return Ok(());

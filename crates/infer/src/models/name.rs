@@ -78,7 +78,7 @@ pub enum Pick {
 /// A name that does not identify a downloadable model.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not the name of a model that can be got: write hf:OWNER/REPOSITORY, \
+    "`{0}` is not the name of a downloadable model: write hf:OWNER/REPOSITORY, \
      hf:OWNER/REPOSITORY:FILE.gguf, or one of {known}",
     known = KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
 )]

@@ -79,9 +79,7 @@ pub enum PullError {
         free: u64,
     },
     /// The checksum does not match.
-    #[error(
-        "{file} came with the SHA-256 {got}, and should have {want}: it was thrown away; try again"
-    )]
+    #[error("{file} has the SHA-256 {got} instead of {want}: it was discarded; try again")]
     Sum { file: String, got: String, want: String },
     /// The size does not match.
     #[error(
@@ -89,7 +87,7 @@ pub enum PullError {
     )]
     Size { file: String, got: u64, want: u64 },
     /// Another process is downloading it.
-    #[error("{file} is being got by another process: wait for that")]
+    #[error("{file} is being downloaded by another process: wait for it to finish")]
     Busy { file: String },
 }
 
@@ -168,7 +166,7 @@ impl Puller<'_> {
         }
         self.models.make_folder()?;
         let bytes = parts.iter().map(|part| part.head.bytes).sum();
-        let have = parts.iter().map(had).sum();
+        let have = parts.iter().map(downloaded_bytes).sum();
         tell(Event::Chosen { name: &name, source: &source, files: parts.len(), bytes, have });
         space(self.models.folder(), bytes.saturating_sub(have))?;
         let mut before = 0;
@@ -193,7 +191,7 @@ impl Puller<'_> {
         }
         drop(locked);
         let sum = if let [sum] = &mut sums[..] { Some(std::mem::take(sum)) } else { None };
-        self.models.noted(&name, sum, source)?;
+        self.models.record_source(&name, sum, source)?;
         Ok(self.models.find(&name)?)
     }
 
@@ -257,7 +255,7 @@ impl Puller<'_> {
                         let (file, want) = (part.file.clone(), want.to_owned());
                         return Err(PullError::Sum { file, got, want });
                     }
-                    open.again("what was there of it does not have the right sum", tell)?;
+                    open.restart("what was there of it does not have the right sum", tell)?;
                 }
                 _ => return Ok((got, open.file)),
             }
@@ -292,9 +290,9 @@ impl Puller<'_> {
         let (range, length) = (text(CONTENT_RANGE), text(CONTENT_LENGTH));
         match Sent::read(response.status().as_u16(), range, length, open.have, *bytes) {
             Sent::Rest => {}
-            Sent::Whole => open.again("the hub sends all of it", tell)?,
+            Sent::Whole => open.restart("the hub sends all of it", tell)?,
             Sent::Nothing => {
-                open.again("the hub does not know the bytes that are missing", tell)?;
+                open.restart("the hub does not know the bytes that are missing", tell)?;
                 return Ok(());
             }
             Sent::Size(got) => {
@@ -352,7 +350,7 @@ impl<'a> Open<'a> {
         let mut open =
             Self { part, file, _lock: lock, note, have, sum: Sha256::default(), fresh: have == 0 };
         if have > 0 && !fits {
-            open.again("the file on the hub is another one now", tell)?;
+            open.restart("the file on the hub is another one now", tell)?;
         }
         open.write_note()?;
         if open.have > 0 {
@@ -373,7 +371,7 @@ impl<'a> Open<'a> {
     }
 
     /// Restarts the download.
-    fn again(
+    fn restart(
         &mut self,
         why: &'static str,
         tell: &mut dyn FnMut(Event<'_>),
@@ -430,7 +428,7 @@ fn read_note(part: &Part) -> Option<Note> {
 }
 
 /// Returns how much of a part is there from earlier runs.
-fn had(part: &Part) -> u64 {
+fn downloaded_bytes(part: &Part) -> u64 {
     let bytes = fs::metadata(part.path()).map_or(0, |meta| meta.len());
     if read_note(part).is_some_and(|note| note.resumes(part, bytes)) { bytes } else { 0 }
 }

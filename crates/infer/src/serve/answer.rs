@@ -177,7 +177,9 @@ async fn beside<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(|| contain(work)).await;
     // A bug in handling one request is no reason to end the others.
-    let stumbled = || Problem::failed("the request made the daemon stumble; please report this");
+    let stumbled = || {
+        Problem::failed("the request caused an internal error in the daemon; please report this")
+    };
     done.map_err(|_| stumbled())?.map_err(|_| stumbled())
 }
 
@@ -497,7 +499,7 @@ impl Answer {
         let frames = Bytes::from(std::mem::take(&mut self.out));
         let sent = tokio::select! {
             sent = sink.send(frames) => sent.map_err(|_| Broken::Left),
-            () = self.server.over() => Err(Broken::Over),
+            () = self.server.wait_for_end() => Err(Broken::Over),
         };
         self.keep_alive = Instant::now() + self.server.limits.keep_alive;
         sent
@@ -506,7 +508,7 @@ impl Answer {
     /// Waits for something while sending comments on a silent stream; ends when the client disconnects.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Broken> {
         let server = Arc::clone(&self.server);
-        let mut over = std::pin::pin!(server.over());
+        let mut over = std::pin::pin!(server.wait_for_end());
         let mut work = std::pin::pin!(work);
         let Some(sink) = self.sink.clone() else {
             return tokio::select! {

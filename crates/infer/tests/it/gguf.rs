@@ -72,7 +72,7 @@ fn what_would_end_the_process_is_refused() {
     check("heads of two widths", set("attention.value_length", 8), "value_length");
     check("odd rotation", set("rope.dimension_count", 3), "rope.dimension_count");
     check("wide rotation", set("rope.dimension_count", 32), "rope.dimension_count");
-    check("parts", |model| model.set("split.count", Value::U16(3)), "speaks of 3 parts");
+    check("parts", |model| model.set("split.count", Value::U16(3)), "has 3 parts");
     check("no part", |model| model.set("split.no", Value::U32(0)), "`split.no` is of a kind");
     check("alignment", |model| model.set("general.alignment", Value::U32(12)), "alignment is 12");
     check("no weights", |model| model.tensors.clear(), "no weights");

@@ -152,7 +152,7 @@ async fn a_daemon_leaves_when_nobody_comes() {
 async fn a_load_that_fails_ends_the_daemon_with_its_reason() {
     let loads: [(Load, &str); 2] = [
         (Box::new(|_| Err("no such file".to_owned())), "no such file"),
-        (Box::new(|_| panic!("a bug")), "stumbled"),
+        (Box::new(|_| panic!("a bug")), "crashed while loading"),
     ];
     for (load, reason) in loads {
         let directory = tempfile::tempdir().unwrap();
