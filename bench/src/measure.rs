@@ -10,12 +10,12 @@ use stream::event::Event;
 
 /// How many bytes were emitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Came {
+pub(crate) struct Emitted {
     pub(crate) text: usize,
     pub(crate) args: usize,
 }
 
-impl Came {
+impl Emitted {
     #[inline]
     pub(crate) fn count(&mut self, event: Event<'_>) {
         match event {
@@ -32,8 +32,8 @@ impl Came {
 }
 
 /// Parses a text in pushes of this many bytes.
-pub(crate) fn push(dialect: &Dialect, text: &str, size: usize) -> Came {
-    let (mut parser, mut came) = (Parser::new(dialect), Came::default());
+pub(crate) fn push(dialect: &Dialect, text: &str, size: usize) -> Emitted {
+    let (mut parser, mut came) = (Parser::new(dialect), Emitted::default());
     let mut sink = |event: Event<'_>, _| came.count(event);
     text.as_bytes().chunks(size).for_each(|piece| parser.push(piece, &mut sink));
     parser.finish(&mut sink);
@@ -41,8 +41,8 @@ pub(crate) fn push(dialect: &Dialect, text: &str, size: usize) -> Came {
 }
 
 /// Parses a text that is already split.
-pub(crate) fn push_str(dialect: &Dialect, pieces: &[&str]) -> Came {
-    let (mut parser, mut came) = (Parser::new(dialect), Came::default());
+pub(crate) fn push_str(dialect: &Dialect, pieces: &[&str]) -> Emitted {
+    let (mut parser, mut came) = (Parser::new(dialect), Emitted::default());
     let mut sink = |event: Event<'_>, _| came.count(event);
     pieces.iter().for_each(|piece| parser.push_str(piece, &mut sink));
     parser.finish(&mut sink);

@@ -76,7 +76,7 @@ impl Rendered {
 
 impl Renderer {
     /// Returns the renderer of a format, if there is one.
-    pub(crate) fn of(format: &str) -> Option<&'static Self> {
+    pub(crate) fn for_format(format: &str) -> Option<&'static Self> {
         RENDERERS.iter().find(|renderer| renderer.format == format)
     }
 
@@ -504,7 +504,7 @@ mod tests {
     #[test]
     fn every_format_reads_what_is_rendered_for_it() {
         for format in Format::all() {
-            let renderer = Renderer::of(format.name())
+            let renderer = Renderer::for_format(format.name())
                 .unwrap_or_else(|| panic!("{} has no renderer", format.name()));
             if !renderer.has_calls() {
                 continue;

@@ -20,7 +20,7 @@ use stream::document::{Document, Path};
 use stream::event::{Event, Sink};
 use stream::parser::{DocumentParser, StreamParser};
 
-use crate::measure::{Came, rate, time};
+use crate::measure::{Emitted, rate, time};
 use crate::payload::{self, TOOL};
 use crate::render::Renderer;
 use crate::{Options, Report};
@@ -49,7 +49,9 @@ pub(crate) fn run(options: &Options) -> Report {
     for name in FORMATS.iter().filter(|name| options.wants(name)) {
         // A document is rendered in the dialect that is a document.
         let written = if *name == DOCUMENT { "toolcall_v2" } else { name };
-        if let (Some(format), Some(renderer)) = (Format::named(written), Renderer::of(written)) {
+        if let (Some(format), Some(renderer)) =
+            (Format::named(written), Renderer::for_format(written))
+        {
             let text = renderer.call(TOOL, &payload::source(STREAM_BYTES)).text;
             let dialect = (*name != DOCUMENT).then(|| payload::dialect(format));
             subjects.push((name, Subject(dialect), text));
@@ -185,8 +187,8 @@ fn slowest(threads: usize, measure: impl Fn() -> f64 + Sync) -> f64 {
 }
 
 /// Gives each parser the next piece of the same text in turn.
-fn read(parsers: &mut [Either], text: &str, size: usize) -> Came {
-    let mut came = Came::default();
+fn read(parsers: &mut [Either], text: &str, size: usize) -> Emitted {
+    let mut came = Emitted::default();
     let mut sink = |event: Event<'_>, _| came.count(event);
     for piece in text.as_bytes().chunks(size) {
         parsers.iter_mut().for_each(|parser| parser.push(piece, &mut sink));

@@ -7,7 +7,7 @@ use stream::dialect::Format;
 
 #[cfg(feature = "peers")]
 use crate::measure::time;
-use crate::measure::{Came, best, cut, push, push_str, rate};
+use crate::measure::{Emitted, best, cut, push, push_str, rate};
 use crate::payload::{self, TOOL};
 use crate::render::{Renderer, Value};
 use crate::{Options, Report};
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Report {
 
 fn measure(subject: &Subject, payload: Payload, size: usize, runs: usize, report: &mut Report) {
     let (Some(format), Some(renderer)) =
-        (Format::named(subject.format), Renderer::of(subject.format))
+        (Format::named(subject.format), Renderer::for_format(subject.format))
     else {
         return;
     };
@@ -60,7 +60,7 @@ fn measure(subject: &Subject, payload: Payload, size: usize, runs: usize, report
         _ => None,
     };
     let floor = floor.filter(|_| gated);
-    let (mut by_push, mut by_push_str) = (Came::default(), Came::default());
+    let (mut by_push, mut by_push_str) = (Emitted::default(), Emitted::default());
     let (mut ours, mut ours_str) = (0.0_f64, 0.0_f64);
     for round in 0..ROUNDS {
         // A slow result may be caused by another process, so wait and retry.
@@ -127,7 +127,7 @@ fn peers(subject: &Subject, payload: Payload, size: usize, runs: usize) -> Peers
 
     let mut smallest = None;
     let mut measure = |read: Option<peers::Read>, format: &str| {
-        let (rate, bytes) = peer(&read?, Renderer::of(format)?, payload, size, runs);
+        let (rate, bytes) = peer(&read?, Renderer::for_format(format)?, payload, size, runs);
         smallest = Some(smallest.map_or(bytes, |smallest: usize| smallest.min(bytes)));
         rate
     };

@@ -23,7 +23,7 @@ use testkit::{Lab, ModelServer, Script, script};
 use crate::text_table;
 use measure::Sample;
 use report::{Measured, Target};
-use resume::Long;
+use resume::LongThread;
 
 /// Name of the inner command that measures one run.
 pub(crate) const MEASURE: &str = "bench-measure";
@@ -98,13 +98,13 @@ struct Scenario {
 /// What the binary does in a scenario.
 enum Work {
     /// Nothing: the size of its file is measured.
-    Lie,
+    FileSize,
     /// Prints its version.
     Version,
     /// Runs one turn with the answers of this script.
     Turn(fn() -> Value),
     /// Resumes a long thread. The home is kept, so that a binary with an index has it after the first run.
-    Resume(Long),
+    Resume(LongThread),
 }
 
 /// A value taken from each sample.
@@ -129,19 +129,19 @@ const SCENARIOS: [Scenario; 7] = [
     },
     Scenario {
         name: "resume_100mb",
-        work: Work::Resume(Long { bytes: 100_000_000, turns_between: Some(58) }),
+        work: Work::Resume(LongThread { bytes: 100_000_000, turns_between: Some(58) }),
         numbers: &[wall(Target::Share(0.15)), peak(Target::AtMost(60.0))],
     },
     Scenario {
         // Without a compaction, which no model's context window would have allowed.
         name: "resume_100mb_flat",
-        work: Work::Resume(Long { bytes: 100_000_000, turns_between: None }),
+        work: Work::Resume(LongThread { bytes: 100_000_000, turns_between: None }),
         numbers: &[wall(Target::Share(0.15)), peak(Target::AtMost(60.0))],
     },
     Scenario { name: "calls_30", work: Work::Turn(calls_30), numbers: &[wall(Target::Share(0.2))] },
     Scenario {
         name: "size",
-        work: Work::Lie,
+        work: Work::FileSize,
         numbers: &[Number {
             metric: "file",
             unit: "MB",
@@ -200,7 +200,7 @@ impl Scenario {
         runs: usize,
     ) -> Result<(Vec<Sample>, Vec<Sample>)> {
         let (args, model) = match self.work {
-            Work::Lie => {
+            Work::FileSize => {
                 let theirs = theirs.map(file_size).transpose()?;
                 return Ok((vec![file_size(ours)?], theirs.into_iter().collect()));
             }
@@ -380,7 +380,7 @@ mod tests {
     fn scripts_can_be_played() {
         let turns = SCENARIOS.iter().filter_map(|scenario| match scenario.work {
             Work::Turn(script) => Some(script),
-            Work::Lie | Work::Version | Work::Resume(_) => None,
+            Work::FileSize | Work::Version | Work::Resume(_) => None,
         });
         for (script, requests) in turns.zip([1, 1, 31]) {
             assert_eq!(Model::new(script()).unwrap().requests, requests);

@@ -26,12 +26,12 @@ pub fn check(data: &[u8]) {
     let (start, end) = (head.len() as u64 + 1, (head.len() + 1 + line.len()) as u64);
     let found = check_lines(&whole).into_iter().any(|stretch| stretch.range == (start..end));
     assert!(found, "the line in the middle is lost");
-    live_with(bytes);
-    live_with(&whole);
+    exercise(bytes);
+    exercise(&whole);
 }
 
 /// Reads, continues and repairs a file.
-fn live_with(bytes: &[u8]) {
+fn exercise(bytes: &[u8]) {
     let disk = MemDisk::default();
     disk.put(format!("/h/sessions/2026/11/16/rollout-2026-11-16T03-37-16-{ID}.jsonl"), bytes);
     let store = Store::with_disk("/h", Arc::new(disk));

@@ -21,7 +21,7 @@ pub struct Seed {
 pub fn all() -> io::Result<Vec<Seed>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut seeds = Vec::new();
-    kept(&crates.join("fuzzing/seeds"), &mut seeds)?;
+    stored(&crates.join("fuzzing/seeds"), &mut seeds)?;
     vectors(&crates.join("stream/tests/vectors"), &mut seeds)?;
     streams(&crates.join("stream/tests/data"), &mut seeds)?;
     histories(&crates.join("history/tests/data"), &mut seeds)?;
@@ -52,7 +52,7 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 }
 
 /// Collects the stored seeds: those that once found a bug, and those that nothing else covers.
-fn kept(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
+fn stored(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     for target in files(directory)? {
         for path in files(&target)? {
             add(&stem(&target), &stem(&path), &[&fs::read(&path)?], seeds);

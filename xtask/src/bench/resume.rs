@@ -13,7 +13,7 @@ pub(crate) const THREAD: &str = "01a1e26e-392c-7690-abfb-eb0dc0cda447";
 
 /// The shape of a long thread.
 #[derive(Clone, Copy)]
-pub(crate) struct Long {
+pub(crate) struct LongThread {
     pub(crate) bytes: u64,
     /// Turns between compactions; `None` without compactions.
     pub(crate) turns_between: Option<u64>,
@@ -22,7 +22,7 @@ pub(crate) struct Long {
 const OUTPUT_BYTES: usize = 16_000;
 const TIME: &str = "2026-11-16T03:37:16.888Z";
 
-impl Long {
+impl LongThread {
     /// Writes the thread into the home of a lab.
     pub(crate) fn write(self, lab: &Lab) -> Result<()> {
         let folder = lab.home.path().join("sessions/2026/11/16");

@@ -16,7 +16,7 @@ use crate::text_table;
 /// Largest overhead of a sandboxed command over a plain one.
 const ADDED_MS_MAX: f64 = 8.0;
 
-struct Way {
+struct Variant {
     name: &'static str,
     program: PathBuf,
     args: Vec<&'static str>,
@@ -41,26 +41,26 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     }
     let binary = super::executable(&binary)?;
     let lab = Lab::new()?;
-    let ways = ways(&binary);
-    let mut walls = vec![Vec::new(); ways.len()];
+    let variants = variants(&binary);
+    let mut walls = vec![Vec::new(); variants.len()];
     for round in 0..=runs {
-        for (way, walls) in ways.iter().zip(&mut walls) {
-            let wall = wall_ms(&lab, way)?;
+        for (variant, walls) in variants.iter().zip(&mut walls) {
+            let wall = wall_ms(&lab, variant)?;
             // The first round detects what works here and fills caches.
             if round > 0 {
                 walls.push(wall);
             }
         }
     }
-    let mut rows = vec![["way", "wall ms", "added ms", "target"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["variant", "wall ms", "added ms", "target"].map(str::to_owned).to_vec()];
     let mut missed = false;
-    for (index, way) in ways.iter().enumerate() {
-        let added = way.base.map(|base| {
+    for (index, variant) in variants.iter().enumerate() {
+        let added = variant.base.map(|base| {
             let pairs = walls[index].iter().zip(&walls[base]);
             median(pairs.map(|(with, without)| with - without).collect())
         });
         let target = match added {
-            Some(added) if way.ours => {
+            Some(added) if variant.ours => {
                 missed |= added > ADDED_MS_MAX;
                 let verdict = if added > ADDED_MS_MAX { "missed" } else { "met" };
                 format!("<= {ADDED_MS_MAX} {verdict}")
@@ -68,7 +68,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
             _ => String::new(),
         };
         rows.push(vec![
-            way.name.to_owned(),
+            variant.name.to_owned(),
             format!("{:.2}", median(walls[index].clone())),
             added.map_or(String::new(), |added| format!("{added:.2}")),
             target,
@@ -78,39 +78,45 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn ways(binary: &Path) -> Vec<Way> {
+fn variants(binary: &Path) -> Vec<Variant> {
     let ours = |name, args: &[&'static str], base| {
         let args = [&["sandbox"], args, &["--", COMMAND]].concat();
-        Way { name, program: binary.to_owned(), args, base, ours: true }
+        Variant { name, program: binary.to_owned(), args, base, ours: true }
     };
-    let mut ways = vec![
+    let mut variants = vec![
         ours("no sandbox", &["-s", "danger-full-access"], None),
         ours("namespaces, read-only", &["-s", "read-only"], Some(0)),
         ours("namespaces, workspace-write", &["-s", "workspace-write"], Some(0)),
     ];
     if let Some(program) = on_path("bwrap") {
-        let plain = Way {
+        let plain = Variant {
             name: "plain",
             program: COMMAND.into(),
             args: Vec::new(),
             base: None,
             ours: false,
         };
-        ways.push(plain);
+        variants.push(plain);
         let args = [&BUBBLEWRAP[..], &["--", COMMAND]].concat();
-        ways.push(Way { name: "bubblewrap, read-only", program, args, base: Some(3), ours: false });
+        variants.push(Variant {
+            name: "bubblewrap, read-only",
+            program,
+            args,
+            base: Some(3),
+            ours: false,
+        });
     }
-    ways
+    variants
 }
 
-fn wall_ms(lab: &Lab, way: &Way) -> Result<f64> {
-    let mut command = lab.command(&way.program);
-    command.args(&way.args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+fn wall_ms(lab: &Lab, variant: &Variant) -> Result<f64> {
+    let mut command = lab.command(&variant.program);
+    command.args(&variant.args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let start = Instant::now();
-    let status = command.status().with_context(|| format!("cannot run {}", way.name))?;
+    let status = command.status().with_context(|| format!("cannot run {}", variant.name))?;
     let wall = start.elapsed().as_secs_f64() * 1000.0;
     if !status.success() {
-        bail!("{}: {status}", way.name);
+        bail!("{}: {status}", variant.name);
     }
     Ok(wall)
 }
