@@ -29,7 +29,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     escape(text, Breaks::Kept)
 }
 
-/// Tells whether a character is invisible or changes how its neighbours are displayed: controls,
+/// Tells whether a character is invisible or changes how its neighbors are displayed: controls,
 /// bidirectional marks, line separators, joiners, selectors, fillers, tags.
 pub fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
@@ -153,7 +153,7 @@ fn push_char(shown: &mut String, c: char, before: Before) -> Before {
     Before::Other
 }
 
-/// Tells whether a character joins its neighbours: emoji sequences, and letters of some scripts.
+/// Tells whether a character joins its neighbors: emoji sequences, and letters of some scripts.
 fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }
