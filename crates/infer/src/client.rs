@@ -70,7 +70,7 @@ pub enum HealthError {
     #[error("no daemon is running; start one with `heddle daemon start`")]
     NotRunning,
     /// A process accepts the connection but does not answer.
-    #[error("the daemon does not answer: {0}; end it with `heddle daemon stop`")]
+    #[error("the daemon does not answer: {0}; stop it with `heddle daemon stop`")]
     Silent(io::Error),
     /// Another user could have created the socket.
     #[error(
@@ -114,7 +114,7 @@ pub enum StartError {
     },
     /// A daemon with another model is in use.
     #[error(
-        "the daemon is busy with `{running}` and cannot change to `{wanted}`; wait, or end it with \
+        "the daemon is busy with `{running}` and cannot change to `{wanted}`; wait, or stop it with \
          `heddle daemon stop`"
     )]
     Busy { running: String, wanted: String },

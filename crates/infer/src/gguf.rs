@@ -62,7 +62,7 @@ pub enum GgufError {
     },
     /// Restore the original names of the parts.
     #[error(
-        "it has {said} parts according to its content, and {named} according to its name; its parts must be beside each other, named \
+        "it has {said} parts according to its content, and {named} according to its name; its parts must be in the same directory, named \
          `NAME-00001-of-{said:05}.gguf` and so on"
     )]
     Parts {

@@ -40,7 +40,7 @@ pub enum HomeError {
         pid: Option<u32>,
     },
     /// Another program listens on the socket's path.
-    #[error("{} is in use by another program; end that first", path.display())]
+    #[error("{} is in use by another program; stop it first", path.display())]
     Live { path: PathBuf },
     /// A directory or file belongs to another user, or is accessible to others.
     #[error("{} must be yours alone: {problem}", path.display())]

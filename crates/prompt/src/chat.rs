@@ -168,7 +168,7 @@ fn refuse(root: Node<'_>, wire: &Wire<'_>) -> Read<()> {
             return Err(node.invalid(NOT_HERE));
         }
     }
-    root.field("functions", wire.functions).refuse("is out of use; send `tools`")?;
+    root.field("functions", wire.functions).refuse("is deprecated; send `tools`")?;
     if let Some(list) = root.field("modalities", wire.modalities).get() {
         for (number, raw) in list.list(PARTS_MAX)?.into_iter().enumerate() {
             let node = list.element(number, raw);

@@ -50,12 +50,12 @@ pub enum HubError {
     Busy { host: String, status: u16, retry_after: Option<Duration> },
     /// It does not exist, or is not accessible.
     #[error(
-        "{what} is not there, or not for everybody (status {status}): check the name; for a private or \
+        "{what} does not exist, or is not public (status {status}): check the name; for a private or \
              gated repository accept its terms on its page and set HF_TOKEN"
     )]
     Missing { what: String, status: u16 },
     /// The response is invalid.
-    #[error("{host} does not answer as a hub of models does: {why}; check HF_ENDPOINT")]
+    #[error("{host} does not answer like a model hub: {why}; check HF_ENDPOINT")]
     Odd { host: String, why: String },
     /// The URL of the hub is invalid.
     #[error("`{0}` is not the address of a hub: write it as in {ENDPOINT}")]

@@ -52,7 +52,7 @@ impl Problem {
             StatusCode::BAD_REQUEST,
             "unsupported_protocol",
             format!(
-                "this daemon speaks version {ours} of the protocol and not {wanted:?}; end it with \
+                "this daemon speaks version {ours} of the protocol and not {wanted:?}; stop it with \
                  `heddle daemon stop`, and the next start is of the same version as its client"
             ),
         )

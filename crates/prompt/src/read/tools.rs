@@ -350,7 +350,7 @@ impl Tools {
             let name = qualified(namespace.as_deref(), &at.name()?);
             match self.places.contains_key(&name) {
                 true => Ok(name),
-                false => Err(at.invalid("is the name of no tool of this request")),
+                false => Err(at.invalid("does not name a tool of this request")),
             }
         };
         let (field, inner) = match wire.function {
