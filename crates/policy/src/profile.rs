@@ -158,8 +158,8 @@ impl Profile {
     }
 }
 
-/// Tells whether `protected` covers a path. On case-insensitive file systems a protected name matches in any
-/// case; elsewhere no one needs a `.GIT` next to it.
+/// Tells whether `protected` covers a path. Protected names match in any case, since some file systems ignore
+/// case and there is no need for a `.GIT` next to a `.git` on the others.
 pub(crate) fn holds(protected: &Path, path: &Path) -> bool {
     let (Some(parent), Some(name)) = (protected.parent(), protected.file_name()) else {
         return true;

@@ -221,6 +221,7 @@ fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> SeccompConditi
 /// Present since Linux 6.6; `libc` does not define it for every architecture, but the number is the same on
 /// all of them.
 const FCHMODAT2: libc::c_long = 452;
+/// The newer form of a lease, also for directories.
 const F_SETDELEG: i32 = 1040;
 /// `CLONE_NEWTIME`.
 const NEW_TIME: i32 = 0x80;
