@@ -1,6 +1,7 @@
 //! Rows that line up and fit the width of a terminal, and times in words.
 
 use stdx::visible;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
@@ -34,10 +35,10 @@ pub fn table(
 ) -> String {
     let clean: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
-    let mut widths: Vec<usize> = columns.iter().map(|column| columns_of(column.heading)).collect();
+    let mut widths: Vec<usize> = columns.iter().map(|column| column.heading.width()).collect();
     for row in &clean {
         for (cell, width) in row.iter().zip(&mut widths) {
-            *width = columns_of(cell).max(*width);
+            *width = cell.width().max(*width);
         }
     }
     if let Some(width) = width {
@@ -55,7 +56,7 @@ pub fn table(
                 Align::CutStart => cut_start(cell, width),
                 _ => cut_end(cell, width),
             };
-            let padding = " ".repeat(width.saturating_sub(columns_of(&cell)));
+            let padding = " ".repeat(width.saturating_sub(cell.width()));
             match column.lay {
                 Align::Right => line.extend([padding, cell]),
                 _ => line.extend([cell, padding]),
@@ -99,56 +100,40 @@ pub fn one_line(text: &str) -> String {
 
 /// Cuts the end off a text that takes more than `width` columns.
 pub fn cut_end(text: &str, width: usize) -> String {
-    if columns_of(text) <= width {
+    if text.width() <= width {
         return text.to_owned();
     }
-    let mut room = width.saturating_sub(1);
-    let kept = text.chars().take_while(|&c| match room.checked_sub(columns_of_char(c)) {
-        Some(rest) => {
-            room = rest;
-            true
-        }
-        None => false,
-    });
-    let mut cut: String = kept.collect();
-    cut.truncate(cut.trim_end().len());
-    cut + "…"
+    let room = width.saturating_sub(1);
+    let len: usize = text.chars().take_while(fits(room)).map(char::len_utf8).sum();
+    let mut kept = text[..len].chars();
+    while kept.as_str().width() > room {
+        kept.next_back();
+    }
+    format!("{}…", kept.as_str().trim_end())
 }
 
 fn cut_start(text: &str, width: usize) -> String {
-    if columns_of(text) <= width {
+    if text.width() <= width {
         return text.to_owned();
     }
-    let mut room = width.saturating_sub(1);
-    let mut from = text.len();
-    for (at, c) in text.char_indices().rev() {
-        let Some(rest) = room.checked_sub(columns_of_char(c)) else { break };
-        (room, from) = (rest, at);
+    let room = width.saturating_sub(1);
+    let len: usize = text.chars().rev().take_while(fits(room)).map(char::len_utf8).sum();
+    let mut kept = text[text.len() - len..].chars();
+    // What combines with a character that is cut off goes with it.
+    let is_dangling = |text: &str| text.chars().next().is_some_and(|c| c.width() == Some(0));
+    while kept.as_str().width() > room || is_dangling(kept.as_str()) {
+        kept.next();
     }
-    format!("…{}", &text[from..])
+    format!("…{}", kept.as_str())
 }
 
-/// Returns how many columns a text takes on a terminal, near enough.
-fn columns_of(text: &str) -> usize {
-    text.chars().map(columns_of_char).sum()
-}
-
-fn columns_of_char(c: char) -> usize {
-    match u32::from(c) {
-        // Marks that combine with what is before them, and joiners.
-        0x300..=0x36f | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x2064 | 0xfe00..=0xfe0f => 0,
-        // Scripts and signs of double width.
-        0x1100..=0x115f
-        | 0x2e80..=0x303e
-        | 0x3041..=0xa4cf
-        | 0xac00..=0xd7a3
-        | 0xf900..=0xfaff
-        | 0xfe30..=0xfe6f
-        | 0xff00..=0xff60
-        | 0xffe0..=0xffe6
-        | 0x1f300..=0x1faff
-        | 0x20000..=0x3fffd => 2,
-        _ => 1,
+/// Tells of one character after the other whether it still fits, each taken alone. A few are wider together,
+/// such as a sign and the selector that makes an emoji of it.
+fn fits(room: usize) -> impl FnMut(&char) -> bool {
+    let mut columns = 0;
+    move |c| {
+        columns += c.width().unwrap_or(1);
+        columns <= room
     }
 }
 
@@ -225,6 +210,12 @@ mod tests {
             ("/a/long/path", 6, "/a/lo…", "…/path"),
             ("", 0, "", ""),
             ("ab", 1, "…", "…"),
+            ("ab", 0, "…", "…"),
+            ("日本語", 4, "日…", "…語"),
+            // An accent of its own takes no column, and a sign with a selector takes two.
+            ("e\u{301}e\u{301}e\u{301}", 2, "e\u{301}…", "…e\u{301}"),
+            ("⚠\u{fe0f}⚠\u{fe0f}", 3, "⚠\u{fe0f}…", "…⚠\u{fe0f}"),
+            ("👩\u{200d}🚀", 2, "👩\u{200d}🚀", "👩\u{200d}🚀"),
         ] {
             assert_eq!(cut_end(text, width), end);
             assert_eq!(cut_start(text, width), start);
