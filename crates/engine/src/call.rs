@@ -26,8 +26,8 @@ use protocol::call::{Call, Payload};
 use protocol::id::CallKey;
 use protocol::item::{EndpointCall, Status};
 use protocol::open::Open;
+use protocol::persist::CallReturned;
 use protocol::responses::{CallOutput, KnownItem, KnownPart, OutputBody};
-use protocol::rollout::CallReturned;
 use serde_json::value::RawValue;
 
 use crate::limits::Limits;

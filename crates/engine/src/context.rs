@@ -10,9 +10,9 @@ use std::collections::{HashMap, HashSet};
 use history::sendable;
 pub use history::{Entry, Origin};
 use protocol::open::{Open, Raw};
+use protocol::persist::Compacted;
 use protocol::repair::RepairKind;
 use protocol::responses::{Content, KnownItem, KnownPart, Message};
-use protocol::rollout::Compacted;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 

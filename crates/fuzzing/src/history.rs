@@ -2,9 +2,9 @@
 //! a second check leaves unchanged.
 
 use history::{Entry, Fold, ModelId, Origin, Profile, Wire, heal};
+use log::{Line, Payload};
 use protocol::chat;
 use protocol::responses::Request;
-use protocol::rollout::{Line, Payload};
 use serde_json::value::{RawValue, to_raw_value};
 use testkit::Strict;
 

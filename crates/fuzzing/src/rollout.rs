@@ -21,7 +21,7 @@ pub fn check(data: &[u8]) {
     let (head, tail) = bytes.split_at(usize::from(at).min(bytes.len()));
     let mut line = Vec::new();
     let raw = serde_json::from_str("{\"type\":\"x\"}").expect("this is JSON");
-    store::encode("t", Some(1), &protocol::rollout::Record::EventMsg(raw), &mut line);
+    store::encode("t", Some(1), &log::Record::raw_event(raw), &mut line);
     let whole = [head, b"\n", &line, tail].concat();
     let (start, end) = (head.len() as u64 + 1, (head.len() + 1 + line.len()) as u64);
     let found = check_lines(&whole).into_iter().any(|stretch| stretch.range == (start..end));
@@ -39,7 +39,7 @@ fn exercise(bytes: &[u8]) {
     let mut before = 0;
     let (mut log, report) = store.open(id, &mut |_| before += 1).expect("any file can be opened");
     let raw = serde_json::from_str("{\"type\":\"x\"}").expect("this is JSON");
-    log.append(&[protocol::rollout::Record::EventMsg(raw)]).expect("the disk is fine");
+    log.append(&[log::Record::raw_event(raw)]).expect("the disk is fine");
     log.close();
     let mut after = 0;
     store.read(id, &mut |_| after += 1).expect("any file can be read");

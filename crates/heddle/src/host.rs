@@ -219,9 +219,9 @@ const ORIGINATOR: &str = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE";
 fn recorded_directory(host: &HostEnv, id: ThreadId) -> Result<Option<PathBuf>, Error> {
     let mut directory = None;
     Store::new(&host.home).read(id, &mut |line| {
-        if line.kind == protocol::rollout::kind::TURN_CONTEXT
+        if line.kind == log::kind::TURN_CONTEXT
             && let Ok(context) =
-                serde_json::from_str::<protocol::rollout::TurnContext>(line.payload.get())
+                serde_json::from_str::<log::TurnContext>(line.payload.get())
         {
             directory = Some(PathBuf::from(context.cwd));
         }

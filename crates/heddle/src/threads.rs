@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use history::Fold;
+use log::{Compacted, RESTORED, Record};
 use protocol::id::ThreadId;
 use protocol::repair::Repair;
-use protocol::rollout::{Compacted, RESTORED, Record};
 use store::index::{Index, IndexError, Progress};
 
 /// The files and the index behind [`Threads`]. For programs that operate heddle.

@@ -10,20 +10,19 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use log::event::TokenInfo;
+use log::history_item;
+use log::{
+    CallReturned, Compacted, EventKind, EventStep, ItemContent, ItemStep, Line, LogEvent, Payload,
+    RESTORED, Replay, SessionMeta, Step, TurnContext, Turns,
+};
 use protocol::open::Raw;
 use protocol::responses::{CallOutput, Content, KnownItem, KnownPart, Message};
-use protocol::rollout::{
-    CallReturned, Compacted, EventHead, Line, Payload, RESTORED, SessionMeta, TotalledUsage,
-    TurnContext, kind,
-};
 use protocol::usage::Usage;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::item::{self, Class, MODEL_KEY, Signed};
 use crate::live::{HISTORY_BYTES_MAX, LeftOut, Live, Slot, Text};
-use crate::turns::{TurnEnd, Turns};
 
 /// Where an item of the history comes from; decides what survives compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +133,7 @@ impl Ignored {
 #[derive(Debug, Default)]
 pub struct Fold {
     folded: Folded,
+    replay: Replay,
     live: Live,
     /// Lines so far.
     lines: u64,
@@ -190,61 +190,51 @@ impl Fold {
     pub fn line(&mut self, line: &Line<'_>) {
         let number = self.lines;
         self.lines += 1;
-        let json = line.payload.get();
-        // A list would pass for the fields of an object, in order.
-        if !json.starts_with('{') && line.kind != kind::RESPONSE_ITEM {
-            return;
-        }
-        match &*line.kind {
-            kind::SESSION_META => self.session_meta(json),
-            // Outputs are most of what a log holds, and ours are already as they are sent.
-            kind::RESPONSE_ITEM => match item::plain_output(json) {
-                Some(call_id) => {
-                    self.entered(call_id);
-                    self.push(Text::Unparsed(json.into()), Class::Output, Origin::Turn, None);
-                }
-                None if item::is_models(json) => {
-                    self.push(Text::Unread(json.into()), Class::Model, Origin::Turn, self.model_id);
-                }
-                None => self.item(line.payload, false, line.ordinal),
-            },
-            kind::TURN_CONTEXT => {
-                if let Ok(context) = serde_json::from_str::<TurnContext>(json) {
+        match self.replay.line(line) {
+            Step::Head(head) => head.read().into_iter().for_each(|meta| self.session_meta(meta)),
+            Step::Item(item) => self.item(item, line.payload),
+            Step::Context(context) => {
+                if let Some(context) = context.read() {
                     if self.now.model != context.model {
                         self.now.model.clone_from(&context.model);
-                        self.maker_changed();
+                        self.model_changed();
                     }
                     self.folded.last = Some(context);
                 }
             }
-            kind::EVENT_MSG => self.event(json, line.ordinal),
-            kind::TOKEN_USAGE => {
-                if let Ok(read) = serde_json::from_str::<UsageLine>(json) {
+            Step::TurnBegan { .. } => self.started = self.started.saturating_add(1),
+            Step::RolledBack { count } => self.rolled_back(count),
+            Step::Event(event) => self.event(event),
+            Step::Usage(usage) => {
+                if let Some(read) = usage.read() {
                     self.has_usage = true;
                     self.folded.usage = read.thread_token_usage.usage;
                     self.folded.context_tokens = read.usage.total_tokens;
                 }
             }
-            kind::COMPACTED if !self.ignored.has(number) => {
-                let compacted = serde_json::from_str::<Compacted>(json).ok();
+            Step::Compacted(compacted) if !self.ignored.has(number) => {
                 let says =
                     |it: &Compacted| it.replacement_history.is_some() || !it.message.is_empty();
-                if let Some(compacted) = compacted.filter(says) {
+                if let Some(compacted) = compacted.read().filter(says) {
                     if compacted.heddle_cause.as_deref() == Some(RESTORED) {
                         self.folded.compactions.pop();
                     } else {
                         self.folded.compactions.push(number);
                     }
-                    self.compacted_in.push((number, self.folded.turns.len()));
+                    self.compacted_in.push((number, self.replay.turns().len()));
                     self.compacted(compacted);
                 }
             }
-            kind::CALL_RETURNED => {
-                if let Ok(returned) = serde_json::from_str(json) {
-                    self.returned(number, json.len(), returned);
+            Step::Returned(returned) => {
+                if let Some(output) = returned.read() {
+                    self.returned(number, returned.json().len(), output);
                 }
             }
-            _ => {}
+            Step::TurnEnded { .. }
+            | Step::Compacted(_)
+            | Step::Original(_)
+            | Step::Tombstone
+            | Step::Unknown => {}
         }
     }
 
@@ -255,15 +245,16 @@ impl Fold {
         let mut returned: Vec<_> = self.returned.into_values().collect();
         returned.sort_by_key(|returned| returned.number);
         self.folded.returned = returned.into_iter().map(|returned| returned.output).collect();
+        self.folded.open_turn = self.replay.open_turn().map(str::to_owned);
+        self.folded.turns = self.replay.into_turns();
         self.folded.turns.shrink();
         self.folded
     }
 
-    fn session_meta(&mut self, json: &str) {
-        let Ok(meta) = serde_json::from_str::<SessionMeta>(json) else { return };
+    fn session_meta(&mut self, meta: SessionMeta) {
         if let Some(provider) = &meta.model_provider {
             self.now.provider.clone_from(provider);
-            self.maker_changed();
+            self.model_changed();
         }
         let is_head = match (self.head, &self.folded.meta) {
             (Head::Awaited, _) => {
@@ -282,118 +273,106 @@ impl Fold {
         }
     }
 
-    /// Takes an item in. `replaces` if it comes in a history that replaces another.
-    fn item(&mut self, payload: Payload<'_>, replaces: bool, ordinal: Option<u64>) {
-        let Ok(item) = item::read(payload.get()) else {
-            // What it is cannot be told, but it was something of a turn.
-            let raw = payload.to_raw().unwrap_or_else(|_| item::unreadable());
-            return self.push(Text::Ready(raw), Class::Model, Origin::Turn, None);
-        };
-        let class = item::class(&item);
-        let origin = item::origin(&item, payload.get(), replaces || !self.spoken);
-        let model_id = match class {
-            Class::Model if replaces => self.signed(payload.get()).or(self.model_id),
-            Class::Model => self.model_id,
-            Class::Told | Class::Output => None,
-        };
-        match &item {
-            KnownItem::Message(message) if origin == Origin::User => {
-                self.spoken = true;
-                if !replaces {
-                    self.said(item::opening(message), ordinal);
-                }
-            }
-            KnownItem::FunctionCallOutput(CallOutput { call_id, .. })
-            | KnownItem::CustomToolCallOutput(CallOutput { call_id, .. }) => {
+    fn item(&mut self, item: ItemStep<'_>, payload: Payload<'_>) {
+        let json = item.json();
+        match item.into_content() {
+            ItemContent::PlainOutput { call_id } => {
                 self.entered(call_id);
+                self.push(Text::Unparsed(json.into()), Class::Output, Origin::Turn, None);
             }
-            _ => {}
+            ItemContent::Model => {
+                self.push(Text::Unread(json.into()), Class::Model, Origin::Turn, self.model_id);
+            }
+            ItemContent::Message { message, author } => {
+                let origin = item::author_origin(author, !self.spoken);
+                self.spoken |= origin == Origin::User;
+                let item = KnownItem::Message(*message);
+                self.push(Text::Ready(item::write(&item)), item::class(&item), origin, None);
+            }
+            ItemContent::Read(item) => {
+                let origin = item::origin(&item, json, !self.spoken);
+                self.read_item(&item, origin, self.model_id);
+            }
+            ItemContent::Unreadable(_) => self.unreadable(payload),
         }
-        self.push(Text::Ready(item::write(&item)), class, origin, model_id);
+    }
+
+    /// Takes in an item of a history that replaces another.
+    fn replacing(&mut self, payload: Payload<'_>) {
+        let Ok(item) = history_item::read(payload.get()) else { return self.unreadable(payload) };
+        let origin = item::origin(&item, payload.get(), true);
+        self.spoken |= origin == Origin::User;
+        let model_id = self.signed(payload.get()).or(self.model_id);
+        self.read_item(&item, origin, model_id);
+    }
+
+    fn read_item(&mut self, item: &KnownItem, origin: Origin, model_id: Option<u16>) {
+        if let KnownItem::FunctionCallOutput(CallOutput { call_id, .. })
+        | KnownItem::CustomToolCallOutput(CallOutput { call_id, .. }) = item
+        {
+            self.entered(call_id);
+        }
+        let class = item::class(item);
+        let model_id = model_id.filter(|_| class == Class::Model);
+        self.push(Text::Ready(item::write(item)), class, origin, model_id);
+    }
+
+    /// Keeps the place of an item of which it cannot be told what it is: it was something of a turn.
+    fn unreadable(&mut self, payload: Payload<'_>) {
+        let raw = payload.to_raw().unwrap_or_else(|_| item::unreadable());
+        self.push(Text::Ready(raw), Class::Model, Origin::Turn, None);
     }
 
     fn push(&mut self, text: Text, class: Class, origin: Origin, model_id: Option<u16>) {
         self.live.push(Slot { text, class, origin, model_id, turn: self.turn() });
     }
 
-    fn said(&mut self, text: &str, ordinal: Option<u64>) {
-        if self.folded.open_turn.is_none() {
-            // A file without marks of turns, or something put in between them.
-            self.folded.turns.begin("", ordinal, TurnEnd::Unknown);
+    fn event(&mut self, event: EventStep<'_>) {
+        match event.kind() {
+            EventKind::TokenCount | EventKind::ThreadSettingsApplied => {}
+            // Most events are items for people, and need not be read.
+            _ => return,
         }
-        self.folded.turns.said(text);
-    }
-
-    fn event(&mut self, json: &str, ordinal: Option<u64>) {
-        // Most events are items for people, and need not be read to see that.
-        if json.starts_with(r#"{"type":"item_completed""#) {
-            return;
-        }
-        if json.starts_with(r#"{"type":"token_count""#) {
-            return self.token_count(json);
-        }
-        let Ok(head) = serde_json::from_str::<EventHead<'_>>(json) else { return };
-        let turn_id = head.turn_id.as_deref();
-        match &*head.kind {
-            "task_started" | "turn_started" => {
-                let id = turn_id.unwrap_or_default();
-                self.started = self.started.saturating_add(1);
-                self.folded.turns.begin(id, ordinal, TurnEnd::Open);
-                self.folded.open_turn = Some(id.to_owned());
-            }
-            "task_complete" | "turn_complete" => {
-                let failed = serde_json::from_str::<TurnOver>(json).is_ok_and(|over| over.failed());
-                self.ended(turn_id, if failed { TurnEnd::Failed } else { TurnEnd::Completed });
-            }
-            "turn_aborted" => self.ended(turn_id, TurnEnd::Interrupted),
-            "thread_settings_applied" => {
-                if let Ok(applied) = serde_json::from_str::<Applied>(json) {
-                    let Settings { model, model_provider_id } = applied.thread_settings;
-                    self.now.model = model.unwrap_or_else(|| std::mem::take(&mut self.now.model));
-                    self.now.provider =
-                        model_provider_id.unwrap_or_else(|| std::mem::take(&mut self.now.provider));
-                    self.maker_changed();
+        match event.read() {
+            Some(LogEvent::TokenCount(count)) => {
+                let Some(TokenInfo { total_token_usage, last_token_usage, .. }) = count.info else {
+                    return;
+                };
+                if !self.has_usage {
+                    self.folded.usage = total_token_usage.usage;
                 }
+                self.folded.context_tokens = last_token_usage.total_tokens;
             }
-            "token_count" => self.token_count(json),
-            "thread_rolled_back" => {
-                if let Ok(RolledBack { num_turns }) = serde_json::from_str(json) {
-                    self.live.roll_back(num_turns);
-                    self.folded.turns.roll_back(num_turns);
-                    // What a compaction replaced in a turn that is gone would have to come back.
-                    let turns = self.folded.turns.len();
-                    while let Some((number, _)) = self.compacted_in.pop_if(|(_, at)| *at > turns) {
-                        self.folded.rolled_back.insert(number);
-                        self.folded.compactions.retain(|compaction| *compaction != number);
-                    }
-                    self.folded.context_tokens = self.live.tokens();
+            Some(LogEvent::ThreadSettingsApplied(applied)) => {
+                let settings = applied.thread_settings;
+                if let Some(model) = settings.model {
+                    self.now.model = model;
                 }
+                if let Some(provider) = settings.model_provider_id {
+                    self.now.provider = provider;
+                }
+                self.model_changed();
             }
             _ => {}
         }
     }
 
-    fn token_count(&mut self, json: &str) {
-        let Ok(TokenCount { info: Some(info) }) = serde_json::from_str(json) else { return };
-        if !self.has_usage {
-            self.folded.usage = info.total_token_usage.usage;
+    fn rolled_back(&mut self, count: u64) {
+        self.live.roll_back(count);
+        // What a compaction replaced in a turn that is gone would have to come back.
+        let turns = self.replay.turns().len();
+        while let Some((number, _)) = self.compacted_in.pop_if(|(_, at)| *at > turns) {
+            self.folded.rolled_back.insert(number);
+            self.folded.compactions.retain(|compaction| *compaction != number);
         }
-        self.folded.context_tokens = info.last_token_usage.total_tokens;
-    }
-
-    fn ended(&mut self, turn_id: Option<&str>, end: TurnEnd) {
-        let Some(open) = &self.folded.open_turn else { return };
-        if turn_id.is_none_or(|id| open.is_empty() || open == id) {
-            self.folded.open_turn = None;
-            self.folded.turns.end(end);
-        }
+        self.folded.context_tokens = self.live.tokens();
     }
 
     fn compacted(&mut self, compacted: Compacted) {
         if let Some(history) = compacted.replacement_history {
             self.live.clear();
             for raw in history {
-                self.item(Payload::new(raw.as_str()), true, None);
+                self.replacing(Payload::new(raw.as_str()));
             }
         } else {
             // The older form: what the user said stays, and so does what was set up, as nobody would
@@ -401,7 +380,7 @@ impl Fold {
             self.live.keep_said();
             let message = Message {
                 id: None,
-                role: item::USER.to_owned(),
+                role: history_item::USER.to_owned(),
                 content: Content(vec![KnownPart::input_text(compacted.message)]),
                 phase: None,
             };
@@ -431,10 +410,10 @@ impl Fold {
 
     /// Returns the number of the turn that is open.
     fn turn(&self) -> u32 {
-        if self.folded.open_turn.is_some() { self.started } else { 0 }
+        if self.replay.open_turn().is_some() { self.started } else { 0 }
     }
 
-    fn maker_changed(&mut self) {
+    fn model_changed(&mut self) {
         self.model_id = self.index_of(self.now.clone());
     }
 
@@ -451,7 +430,7 @@ impl Fold {
         let fits =
             model_id.provider.len() <= NAME_BYTES_MAX && model_id.model.len() <= NAME_BYTES_MAX;
         let model_ids = &mut self.folded.model_ids;
-        if !fits || model_id.model.is_empty() || model_ids.len() >= MAKERS_MAX {
+        if !fits || model_id.model.is_empty() || model_ids.len() >= MODELS_MAX {
             return None;
         }
         let index = u16::try_from(model_ids.len()).ok()?;
@@ -461,58 +440,9 @@ impl Fold {
     }
 }
 
-/// Reads what is needed of token counts; other programs leave out the rest.
-#[derive(Deserialize)]
-struct UsageLine {
-    usage: TotalledUsage,
-    thread_token_usage: TotalledUsage,
-}
-
-#[derive(Deserialize)]
-struct TokenCount {
-    #[serde(default)]
-    info: Option<TokenInfo>,
-}
-
-#[derive(Deserialize)]
-struct TokenInfo {
-    total_token_usage: TotalledUsage,
-    last_token_usage: TotalledUsage,
-}
-
-#[derive(Deserialize)]
-struct TurnOver {
-    #[serde(default)]
-    error: Option<IgnoredAny>,
-}
-
-impl TurnOver {
-    fn failed(&self) -> bool {
-        self.error.is_some()
-    }
-}
-
-#[derive(Deserialize)]
-struct Applied {
-    thread_settings: Settings,
-}
-
-#[derive(Deserialize)]
-struct Settings {
-    #[serde(default)]
-    model: Option<String>,
-    #[serde(default)]
-    model_provider_id: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct RolledBack {
-    num_turns: u64,
-}
-
 /// Outputs that can wait for their place in the history.
 const RETURNED_MAX: usize = 1024;
-/// Makers that are told apart; items of any more count as of unknown make.
-const MAKERS_MAX: usize = 1024;
+/// Models that are told apart; items of any more count as those of an unknown one.
+const MODELS_MAX: usize = 1024;
 /// Bytes of the name of a provider or a model.
 const NAME_BYTES_MAX: usize = 256;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use log::history_item;
 use protocol::responses::{CallOutput, KnownItem, OutputBody};
 
 use crate::fold::{Folded, Origin};
-use crate::item;
 
 /// Returns what must be appended to the log of a thread whose process ended in the middle of a turn:
 /// an output for every call that has none.
@@ -18,7 +18,7 @@ pub fn heal(folded: &Folded) -> Vec<KnownItem> {
     let tail = &folded.entries[tail.map_or(0, |at| at + 1)..];
     let mut calls: Vec<(String, bool)> = Vec::new();
     let mut outputs: HashMap<String, usize> = HashMap::new();
-    for item in tail.iter().filter_map(|entry| item::read(entry.wire.as_str()).ok()) {
+    for item in tail.iter().filter_map(|entry| history_item::read(entry.wire.as_str()).ok()) {
         match item {
             KnownItem::FunctionCall(call) => calls.push((call.call_id, false)),
             KnownItem::CustomToolCall(call) => calls.push((call.call_id, true)),

@@ -4,6 +4,7 @@
 //! what the model and its tools did leaves first, in whole answers with their outputs: an endpoint
 //! refuses half of one.
 
+use log::history_item;
 use protocol::open::Raw;
 use protocol::repair::{Repair, RepairKind};
 use serde_json::value::RawValue;
@@ -82,7 +83,7 @@ impl Slot {
         let (wire, model_id) = match self.text {
             Text::Ready(raw) => (raw, self.model_id),
             Text::Unparsed(text) => (parsed(text), self.model_id),
-            Text::Unread(text) => match item::read(&text) {
+            Text::Unread(text) => match history_item::read(&text) {
                 Ok(item) => (item::write(&item), self.model_id),
                 // What cannot be read was made by nobody who could read it.
                 Err(_) => (parsed(text), None),

@@ -19,11 +19,12 @@ mod order;
 mod pairs;
 mod readable;
 
+use log::history_item::{self, ItemError};
 use protocol::repair::{Repair, RepairKind};
 use protocol::responses::KnownItem;
 
 use crate::fold::{Entry, ModelId};
-use crate::item::{self as items, Class, Unread};
+use crate::item::{self as items, Class};
 
 pub use image::IMAGE_BYTES_MAX;
 pub use one::{TEXT_BYTES_MAX, depth};
@@ -157,8 +158,8 @@ impl Part {
 impl Kept {
     /// Changes the item as it is sent.
     fn edit(&mut self, change: impl FnOnce(KnownItem) -> KnownItem) {
-        let item =
-            items::read(self.entry.wire.as_str()).expect("it was read before, and written by us");
+        let item = history_item::read(self.entry.wire.as_str())
+            .expect("it was read before, and written by us");
         self.entry.wire = items::write(&change(item));
     }
 
@@ -176,17 +177,17 @@ impl Kept {
 
 /// Reads an item and repairs what is wrong with it alone.
 fn read(index: usize, mut entry: Entry, wire: Wire, repairs: &mut Vec<Repair>) -> Option<Kept> {
-    let mut item = match items::read(entry.wire.as_str()) {
+    let mut item = match history_item::read(entry.wire.as_str()) {
         Ok(item) => item,
         Err(unread) => {
             let kind = match unread {
-                Unread::Unknown => RepairKind::KindUnknown,
-                Unread::Malformed | Unread::MalformedReasoning => RepairKind::Malformed,
+                ItemError::Unknown => RepairKind::KindUnknown,
+                ItemError::Malformed | ItemError::MalformedReasoning => RepairKind::Malformed,
             };
             let what = entry.wire.kind().unwrap_or_default();
             let item = named("item", &what);
             repairs.push(Repair { kind, index, item });
-            let lost = unread == Unread::MalformedReasoning;
+            let lost = unread == ItemError::MalformedReasoning;
             return lost.then_some(Kept { index, entry, part: Part::LostThought, id: None });
         }
     };

@@ -5,7 +5,7 @@
 //! * [`event`] and [`item`]: what the engine tells the world, a closed set;
 //! * [`approval`]: what a person is asked, and what comes of it;
 //! * [`exec`]: the JSON lines of `heddle exec --json`, an open set: unknown kinds survive a round trip;
-//! * [`rollout`]: lines of a thread's log; [`keep`]: what the engine wants kept in it;
+//! * [`persist`]: what the engine wants kept in the log of a thread;
 //! * [`repair`]: what was done to a history so that an endpoint takes it;
 //! * [`json`]: what is put right in JSON before it is read;
 //! * [`error`], [`usage`], [`id`]: what the others share.
@@ -27,5 +27,4 @@ pub mod open;
 pub mod persist;
 pub mod repair;
 pub mod responses;
-pub mod rollout;
 pub mod usage;

@@ -54,3 +54,21 @@ impl AddAssign for Usage {
             self.reasoning_output_tokens.saturating_add(other.reasoning_output_tokens);
     }
 }
+
+/// Token counts with their sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TotalledUsage {
+    /// The counts.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// Request and answer together: how full the context window was.
+    #[serde(default)]
+    pub total_tokens: u64,
+}
+
+impl From<Usage> for TotalledUsage {
+    fn from(usage: Usage) -> Self {
+        let total_tokens = usage.input_tokens.saturating_add(usage.output_tokens);
+        Self { usage, total_tokens }
+    }
+}

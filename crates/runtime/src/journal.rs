@@ -4,10 +4,9 @@
 //! follows is performed: a command never runs that the log does not know of. Syncs happen beside the
 //! turn; one serves everything that was written before it began.
 
-use faces::rollout::Rollout;
+use log::{Rollout, TurnContext};
 use protocol::event::Event;
 use protocol::persist::Persist;
-use protocol::rollout::TurnContext;
 use store::{Log, Syncer};
 
 use crate::id::now_ms;

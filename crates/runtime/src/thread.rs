@@ -11,12 +11,12 @@ use engine::{
     TurnOptions, TurnParts,
 };
 use history::Entry;
+use log::TurnContext;
 use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::responses::{
     KnownItem, ReasoningOptions, Request, TextFormat, TextOptions, ToolSpec,
 };
-use protocol::rollout::TurnContext;
 use protocol::usage::Usage;
 use serde_json::value::RawValue;
 use stream::dialect::Format;

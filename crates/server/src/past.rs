@@ -1,15 +1,14 @@
 //! Threads on disk as clients see them: lines of a log become a thread with its turns.
 
-use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::collections::{HashMap, VecDeque};
 
-use protocol::item::{
-    Command, EndpointCall, Status as ItemStatus, WebSearchAction, user_message_name,
+use log::event::{ItemCompleted, TaskError};
+use log::{
+    EventStep, ItemStep, Line, LogEvent, LoggedBody, LoggedItem, Replay, SessionMeta, Step, TurnEnd,
 };
-use protocol::json;
-use protocol::rollout::{EventHead, Line, SessionMeta, TurnContext, kind};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use protocol::item::{ItemBody, user_message_name};
+use protocol::responses::{CallOutput, KnownItem, OutputBody};
+use serde_json::{Map, Value};
 
 use crate::request::{ItemsView, UserInput};
 use crate::wire::{Body, GitInfo, HistoryMode, Item, Thread, Turn, TurnError, TurnStatus};
@@ -18,6 +17,8 @@ use crate::wire::{Body, GitInfo, HistoryMode, Item, Thread, Turn, TurnError, Tur
 pub const HELD_BYTES_MAX: usize = 64 << 20;
 /// Turns that are held; of more, the oldest are forgotten.
 pub const TURNS_MAX: usize = 65_536;
+/// Commands of which the output is looked for further on; of more, the others are shown as their items have them.
+const CUT_MAX: usize = 1024;
 /// Bytes of a preview.
 pub const PREVIEW_BYTES_MAX: usize = 1000;
 
@@ -30,7 +31,12 @@ pub struct PastThread {
     preview: String,
     updated: Option<i64>,
     numbered: bool,
+    replay: Replay,
     turns: VecDeque<HeldTurn>,
+    /// How many turns there were before those.
+    forgotten: usize,
+    /// Commands whose output is still to come, by the call that has it.
+    cut: HashMap<String, CutItem>,
     held_bytes: usize,
     bytes_max: usize,
 }
@@ -41,6 +47,15 @@ struct HeldTurn {
     bytes: usize,
     /// Counts what the user said.
     said: u64,
+}
+
+/// A command that is shown with the beginning and the end of its output.
+#[derive(Debug)]
+struct CutItem {
+    /// Its turn, counted from 0 in the thread, and its place in that.
+    turn: usize,
+    place: usize,
+    item: LoggedItem,
 }
 
 impl PastThread {
@@ -57,7 +72,10 @@ impl PastThread {
             preview: String::new(),
             updated: None,
             numbered: false,
+            replay: Replay::default(),
             turns: VecDeque::new(),
+            forgotten: 0,
+            cut: HashMap::new(),
             held_bytes: 0,
             bytes_max,
         }
@@ -65,24 +83,35 @@ impl PastThread {
 
     /// Takes the next line in. One that makes no sense changes nothing.
     pub fn line(&mut self, line: &Line<'_>) {
-        let json = json::mend(line.payload.get());
-        let json = &*json;
-        if !json.starts_with('{') {
+        if !line.payload.get().starts_with('{') {
             return;
         }
         self.updated = seconds(&line.timestamp).or(self.updated);
         self.numbered = line.ordinal.is_some();
-        match &*line.kind {
-            kind::SESSION_META => {
-                // The last head is the thread's own.
-                self.meta = serde_json::from_str(json).ok().or(self.meta.take());
-            }
-            kind::TURN_CONTEXT => {
-                if let Ok(context) = serde_json::from_str::<TurnContext>(json) {
+        match self.replay.line(line) {
+            // The last head is the thread's own.
+            Step::Head(head) => self.meta = head.read().or(self.meta.take()),
+            Step::Context(context) => {
+                if let Some(context) = context.read() {
                     self.model = Some(context.model).filter(|model| !model.is_empty());
                 }
             }
-            kind::EVENT_MSG => self.event(json),
+            Step::TurnBegan { id, event } => {
+                let started_at = match event.read() {
+                    Some(LogEvent::TaskStarted(started)) => started.started_at,
+                    _ => None,
+                };
+                self.begin(id.into_owned(), started_at);
+            }
+            Step::TurnEnded { end, event } => self.end(end, event),
+            Step::RolledBack { .. } => self.roll_back(),
+            Step::Item(item) => {
+                if item.begins_turn() {
+                    self.begin(String::new(), None);
+                }
+                self.output(item);
+            }
+            Step::Event(event) => self.event(event),
             _ => {}
         }
     }
@@ -125,46 +154,47 @@ impl PastThread {
         }
     }
 
-    fn event(&mut self, json: &str) {
-        let Ok(head) = serde_json::from_str::<EventHead<'_>>(json) else { return };
-        match &*head.kind {
-            "task_started" => {
-                let Ok(started) = serde_json::from_str::<Started>(json) else { return };
-                self.begin(head.turn_id.unwrap_or_default().into_owned(), started.started_at);
-            }
-            "item_completed" => {
-                if let Ok(completed) = serde_json::from_str::<Completed>(json) {
-                    self.item(completed);
-                }
-            }
+    fn event(&mut self, event: EventStep<'_>) {
+        match event.read() {
+            Some(LogEvent::ItemCompleted(completed)) => self.item(*completed),
             // Older files have these instead of items.
-            "user_message" if !self.numbered => {
-                let Ok(said) = serde_json::from_str::<UserMessageLine>(json) else { return };
-                let content = vec![json!({"type": "text", "text": said.message})];
-                self.item(Completed::from_value(
-                    json!({"type": "UserMessage", "content": content}),
-                ));
+            Some(LogEvent::UserMessage(said)) if !self.numbered => {
+                let content = vec![log::item::text_part(&said.message)];
+                self.untimed_item(LoggedBody::UserMessage(content));
             }
-            "agent_message" if !self.numbered => {
-                let Ok(said) = serde_json::from_str::<UserMessageLine>(json) else { return };
-                let content = vec![json!({"type": "Text", "text": said.message})];
-                self.item(Completed::from_value(
-                    json!({"type": "AgentMessage", "content": content}),
-                ));
-            }
-            "task_complete" => self.end(json, TurnStatus::Completed),
-            "turn_aborted" => self.end(json, TurnStatus::Interrupted),
-            "thread_rolled_back" => {
-                let Ok(back) = serde_json::from_str::<RolledBack>(json) else { return };
-                let mut left = back.num_turns;
-                while left > 0
-                    && let Some(gone) = self.turns.pop_back()
-                {
-                    self.held_bytes -= gone.bytes;
-                    left -= u64::from(gone.said > 0);
-                }
+            Some(LogEvent::AgentMessage(said)) if !self.numbered => {
+                let text = said.message;
+                self.untimed_item(LoggedBody::Item(ItemBody::AgentMessage { text }));
             }
             _ => {}
+        }
+    }
+
+    /// Takes back the turns that the replay has taken back.
+    fn roll_back(&mut self) {
+        let left = self.replay.turns().len();
+        self.cut.retain(|_, cut| cut.turn < left);
+        let gone = self.turns.drain(left.saturating_sub(self.forgotten).min(self.turns.len())..);
+        self.held_bytes -= gone.map(|gone| gone.bytes).sum::<usize>();
+        self.forgotten = self.forgotten.min(left);
+    }
+
+    /// Puts the output of a call into the item of a command that has only its beginning and its end.
+    fn output(&mut self, output: ItemStep<'_>) {
+        let Some(cut) = output.output_of().and_then(|call| self.cut.remove(call)) else { return };
+        let CutItem { turn, place, mut item } = cut;
+        let restored = output_text(output).is_some_and(|text| item.restore_output(&text));
+        let held = turn.checked_sub(self.forgotten).and_then(|index| self.turns.get_mut(index));
+        let Some(held) = held.filter(|_| restored) else { return };
+        // Items that were let go have left their places to others.
+        let is_it = |shown: &&mut Item| matches!(&shown.body, Body::CommandExecution { id, .. } if *id == item.id);
+        let Some(shown) = held.turn.items.get_mut(place).filter(is_it) else { return };
+        let bytes = item_bytes(&item);
+        if let Some(body) = body(item) {
+            shown.body = body;
+            held.bytes += bytes;
+            self.held_bytes += bytes;
+            self.let_go();
         }
     }
 
@@ -173,16 +203,31 @@ impl PastThread {
             && let Some(gone) = self.turns.pop_front()
         {
             self.held_bytes -= gone.bytes;
+            self.forgotten += 1;
         }
         let turn = Turn { started_at, items_view: self.view, ..Turn::new(id) };
         self.turns.push_back(HeldTurn { turn, bytes: 0, said: 0 });
     }
 
-    fn item(&mut self, completed: Completed) {
+    fn untimed_item(&mut self, body: LoggedBody) {
+        let item = LoggedItem::new(String::new(), body);
+        let nothing = None;
+        self.item(ItemCompleted {
+            item,
+            started_at_ms: nothing,
+            completed_at_ms: nothing,
+            thread_id: None,
+            turn_id: None,
+        });
+    }
+
+    fn item(&mut self, completed: ItemCompleted) {
+        let number = self.forgotten + self.turns.len();
         let Some(held) = self.turns.back_mut() else { return };
         let turn = held.turn.id.clone();
-        let Completed { item, started_at_ms, completed_at_ms } = completed;
-        let bytes = item.to_string().len();
+        let ItemCompleted { item, started_at_ms, completed_at_ms, .. } = completed;
+        let bytes = item_bytes(&item);
+        let cut = item.output_in_call.is_some().then(|| item.clone());
         let Some(mut body) = body(item) else { return };
         match &mut body {
             Body::UserMessage { id, content, .. } => {
@@ -201,8 +246,8 @@ impl PastThread {
             }
             _ => {}
         }
-        let item = Item { body, started_at_ms, completed_at_ms };
-        match (self.view, &item.body) {
+        let shown = Item { body, started_at_ms, completed_at_ms };
+        match (self.view, &shown.body) {
             (ItemsView::NotLoaded, _) => return,
             (ItemsView::Full, _) | (ItemsView::Summary, Body::UserMessage { .. }) => {}
             (ItemsView::Summary, Body::AgentMessage { .. }) => {
@@ -211,7 +256,15 @@ impl PastThread {
             }
             (ItemsView::Summary, _) => return,
         }
-        held.turn.items.push(item);
+        if let Some(item) = cut
+            && let Some(in_call) = &item.output_in_call
+            && self.cut.len() < CUT_MAX
+        {
+            let call_id = in_call.call_id.clone();
+            let place = held.turn.items.len();
+            self.cut.insert(call_id, CutItem { turn: number - 1, place, item });
+        }
+        held.turn.items.push(shown);
         held.bytes += bytes;
         self.held_bytes += bytes;
         self.let_go();
@@ -233,166 +286,81 @@ impl PastThread {
         }
     }
 
-    fn end(&mut self, json: &str, status: TurnStatus) {
+    fn end(&mut self, end: TurnEnd, event: EventStep<'_>) {
         let Some(held) = self.turns.back_mut() else { return };
-        let Ok(ended) = serde_json::from_str::<Ended>(json) else { return };
         let turn = &mut held.turn;
-        turn.status = status;
-        turn.completed_at = ended.completed_at;
-        turn.duration_ms = ended.duration_ms;
-        if let Some(error) = ended.error.filter(|error| !error.is_null()) {
-            turn.status = TurnStatus::Failed;
-            let message = error["message"].as_str().unwrap_or("an error").to_owned();
-            let info = camel(error["codex_error_info"].as_str().unwrap_or("other"));
-            turn.error = Some(TurnError::new(message, json!(info), None));
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct Started {
-    #[serde(default)]
-    started_at: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Completed {
-    item: Value,
-    #[serde(default)]
-    started_at_ms: Option<u64>,
-    #[serde(default)]
-    completed_at_ms: Option<u64>,
-}
-
-impl Completed {
-    fn from_value(item: Value) -> Self {
-        Self { item, started_at_ms: None, completed_at_ms: None }
-    }
-}
-
-#[derive(Deserialize)]
-struct UserMessageLine {
-    message: String,
-}
-
-#[derive(Deserialize)]
-struct Ended {
-    #[serde(default)]
-    completed_at: Option<u64>,
-    #[serde(default)]
-    duration_ms: Option<u64>,
-    #[serde(default)]
-    error: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct RolledBack {
-    #[serde(default)]
-    num_turns: u64,
-}
-
-/// Reads an item of the log; none if this build has no words for it.
-fn body(item: Value) -> Option<Body> {
-    let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
-    let texts = |name: &str| -> Vec<String> {
-        let list = item[name].as_array().into_iter().flatten();
-        list.filter_map(|text| text.as_str().map(str::to_owned)).collect()
-    };
-    let id = text("id");
-    Some(match item["type"].as_str()? {
-        "UserMessage" => {
-            let parts = item["content"].as_array().into_iter().flatten().cloned();
-            // What is not known is not shown.
-            let content = parts.filter_map(|part| serde_json::from_value(part).ok()).collect();
-            Body::UserMessage { id, client_id: None, content }
-        }
-        "AgentMessage" => {
-            let parts = item["content"].as_array().into_iter().flatten();
-            let text = parts.filter_map(|part| part["text"].as_str()).collect();
-            Body::agent_message(id, text)
-        }
-        "Reasoning" => {
-            let (summary, content) = (texts("summary_text"), texts("raw_content"));
-            Body::Reasoning { id, summary, content }
-        }
-        "CommandExecution" => {
-            let words = texts("command");
-            let joined = shlex::try_join(words.iter().map(String::as_str));
-            let command = Command {
-                command: joined.unwrap_or_else(|_| words.join(" ")),
-                cwd: PathBuf::from(file_path(&text("cwd"))),
-                output: text("aggregated_output"),
-                exit_code: item["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok()),
-                status: status(&item["status"]),
-            };
-            let duration = &item["duration"];
-            let ms = duration["secs"].as_u64().unwrap_or(0).saturating_mul(1000);
-            let ms = ms.saturating_add(duration["nanos"].as_u64().unwrap_or(0) / 1_000_000);
-            Body::command(id, &command, Some(ms))
-        }
-        "FileChange" => {
-            use protocol::item::{Change, ChangeKind};
-            let files = item["changes"].as_object().into_iter().flatten();
-            let change = |(path, change): (&String, &Value)| Change {
-                path: path.clone(),
-                kind: match change["type"].as_str() {
-                    Some("add") => ChangeKind::Add,
-                    Some("delete") => ChangeKind::Delete,
-                    _ => ChangeKind::Update,
-                },
-            };
-            let changes: Vec<_> = files.map(change).collect();
-            Body::file_change(id, &changes, status(&item["status"]))
-        }
-        "WebSearch" => {
-            let action: Option<WebSearchAction> =
-                serde_json::from_value(item["action"].clone()).ok();
-            let action = action.as_ref().map(crate::wire::search_action);
-            Body::WebSearch { id, query: text("query"), action }
-        }
-        "McpToolCall" => {
-            let parts = item["result"]["content"].as_array().into_iter().flatten();
-            let parts: Vec<_> = parts.filter_map(|part| part["text"].as_str()).collect();
-            let call = EndpointCall {
-                server: text("server"),
-                tool: text("tool"),
-                arguments: item["arguments"].to_string(),
-                output: parts.join("\n"),
-                status: status(&item["status"]),
-            };
-            Body::endpoint_call(id, &call, Some(0))
-        }
-        "ContextCompaction" => Body::ContextCompaction { id },
-        _ => return None,
-    })
-}
-
-fn status(value: &Value) -> ItemStatus {
-    match value.as_str() {
-        Some("failed") => ItemStatus::Failed,
-        Some("declined") => ItemStatus::Declined,
-        // What is in the log is over.
-        _ => ItemStatus::Completed,
-    }
-}
-
-/// Reads a path that may be written as a URL.
-fn file_path(text: &str) -> String {
-    let Some(path) = text.strip_prefix("file://") else { return text.to_owned() };
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = match (first, tail) {
-            (b'%', [high, low, ..]) => {
-                let digits = [*high, *low];
-                std::str::from_utf8(&digits).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok())
-            }
-            _ => None,
+        turn.status = match end {
+            TurnEnd::Failed => TurnStatus::Failed,
+            TurnEnd::Interrupted => TurnStatus::Interrupted,
+            _ => TurnStatus::Completed,
         };
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &tail[2..] } else { tail };
+        match event.read() {
+            Some(LogEvent::TaskComplete(ended)) => {
+                (turn.completed_at, turn.duration_ms) = (ended.completed_at, ended.duration_ms);
+                turn.error = ended.error.map(turn_error);
+            }
+            Some(LogEvent::TurnAborted(ended)) => {
+                (turn.completed_at, turn.duration_ms) = (ended.completed_at, ended.duration_ms);
+            }
+            _ => {}
+        }
     }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+}
+
+fn turn_error(error: TaskError) -> TurnError {
+    TurnError::new(error.message, to_camel(error.codex_error_info), None)
+}
+
+/// Makes an item of the log one that clients see; none if this build has no words for it.
+fn body(item: LoggedItem) -> Option<Body> {
+    let LoggedItem { id, body, duration, raw_reasoning, .. } = item;
+    let duration_ms =
+        duration.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    match body {
+        LoggedBody::UserMessage(parts) => {
+            // What is not known is not shown.
+            let parts = parts.iter().filter_map(|part| serde_json::from_str(part.as_str()).ok());
+            Some(Body::UserMessage { id, client_id: None, content: parts.collect() })
+        }
+        LoggedBody::Item(ItemBody::Reasoning { summary }) => {
+            Some(Body::Reasoning { id, summary, content: raw_reasoning })
+        }
+        LoggedBody::Item(body) => Body::from_item(id, &body, Some(duration_ms)),
+        LoggedBody::Unknown(_) => None,
+    }
+}
+
+/// Returns about how many bytes an item takes.
+fn item_bytes(item: &LoggedItem) -> usize {
+    let texts = match &item.body {
+        LoggedBody::UserMessage(parts) => parts.iter().map(|part| part.as_str().len()).sum(),
+        LoggedBody::Item(body) => match body {
+            ItemBody::AgentMessage { text } => text.len(),
+            ItemBody::Reasoning { summary } => {
+                summary.iter().chain(&item.raw_reasoning).map(String::len).sum()
+            }
+            ItemBody::Command(command) => command.command.len() + command.output.len(),
+            ItemBody::FileChange { changes, .. } => {
+                changes.iter().map(|change| change.path.len() + ITEM_BYTES).sum()
+            }
+            ItemBody::EndpointCall(call) => call.arguments.len() + call.output.len(),
+            ItemBody::RefusedCall(call) => call.arguments.len() + call.reason.len(),
+            ItemBody::WebSearch { query, .. } => query.len(),
+            ItemBody::TodoList { .. } | ItemBody::Compaction { .. } => 0,
+        },
+        LoggedBody::Unknown(raw) => raw.as_str().len(),
+    };
+    texts + ITEM_BYTES
+}
+
+/// Returns the text of an output.
+fn output_text(item: ItemStep<'_>) -> Option<String> {
+    match item.read().ok()? {
+        KnownItem::FunctionCallOutput(CallOutput { output: OutputBody::Text(text), .. }) => {
+            Some(text)
+        }
+        _ => None,
+    }
 }
 
 fn source(json: Option<&str>) -> Value {
@@ -420,7 +388,22 @@ fn seconds(timestamp: &str) -> Option<i64> {
     timestamp.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
 }
 
-/// Writes a name of the log as one of this protocol.
+/// Writes names of the log as this protocol has them.
+pub(crate) fn to_camel(value: Value) -> Value {
+    match value {
+        Value::String(name) => Value::String(camel(&name)),
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(name, value)| {
+                // What is a value and not a name stays as it is.
+                let value = if value.is_object() { to_camel(value) } else { value };
+                (camel(&name), value)
+            });
+            Value::Object(fields.collect::<Map<_, _>>())
+        }
+        value => value,
+    }
+}
+
 fn camel(name: &str) -> String {
     let mut words = name.split('_');
     let mut camel = words.next().unwrap_or_default().to_owned();
@@ -431,6 +414,9 @@ fn camel(name: &str) -> String {
     }
     camel
 }
+
+/// What an item takes beside its texts.
+const ITEM_BYTES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -459,6 +445,10 @@ mod tests {
             |item: Value| event(json!({"type": "item_completed", "turn_id": id, "item": item}));
         let mut lines = vec![
             event(json!({"type": "task_started", "turn_id": id, "started_at": 7})),
+            (
+                "response_item",
+                json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": said}]}),
+            ),
             item(
                 json!({"type": "UserMessage", "id": "u", "content": [{"type": "text", "text": said}]}),
             ),
@@ -538,6 +528,60 @@ mod tests {
         assert_eq!(thread.history_mode, HistoryMode::Legacy);
     }
 
+    /// Files of before turns were marked.
+    #[test]
+    fn without_marks_the_user_begins_a_turn() {
+        let said = |text: &str| {
+            let part = json!({"type": "input_text", "text": text});
+            let message = json!({"type": "message", "role": "user", "content": [part]});
+            let event = event(json!({"type": "user_message", "message": text}));
+            [("response_item", message), event]
+        };
+        let mut lines = said("a").to_vec();
+        lines.push(event(json!({"type": "agent_message", "message": "b"})));
+        lines.extend(said("c"));
+        let thread = play(ItemsView::Summary, 1 << 20, false, &lines);
+        assert_eq!(shown(&thread), [" Interrupted -user-1,-1", " Interrupted -user-1"]);
+        lines.push(event(json!({"type": "thread_rolled_back", "num_turns": 1})));
+        assert_eq!(play(ItemsView::Summary, 1 << 20, false, &lines).turns.len(), 1);
+    }
+
+    #[test]
+    fn turns_may_be_marked_in_other_words() {
+        let lines = [
+            event(json!({"type": "turn_started", "turn_id": "t1"})),
+            event(json!({"type": "turn_complete", "turn_id": "t1"})),
+        ];
+        let thread = play(ItemsView::Summary, 1 << 20, true, &lines);
+        assert_eq!(shown(&thread), ["t1 Completed "]);
+    }
+
+    #[test]
+    fn a_long_output_is_taken_from_its_call() {
+        let output = "line\n".repeat(1000);
+        let (text, in_call) = log::item::OutputInCall::cut(&output, "c1", 8).unwrap();
+        let command = json!({
+            "type": "CommandExecution", "id": "c1", "command": ["ls"], "cwd": "file:///w",
+            "status": "completed", "aggregated_output": text, "exit_code": 0,
+            "duration": {"secs": 1, "nanos": 5_000_000}, "heddle_output_in_call": in_call,
+        });
+        let call_output = json!({
+            "type": "function_call_output", "call_id": "c1", "output": format!("Output:\n{output}"),
+        });
+        let lines = [
+            event(json!({"type": "task_started", "turn_id": "t1"})),
+            event(json!({"type": "item_completed", "turn_id": "t1", "item": command})),
+            ("response_item", call_output),
+        ];
+        let thread = play(ItemsView::Full, 1 << 20, true, &lines);
+        let Body::CommandExecution { aggregated_output, duration_ms, .. } =
+            &thread.turns[0].items[0].body
+        else {
+            panic!("not a command")
+        };
+        assert_eq!((aggregated_output.as_ref(), *duration_ms), (Some(&output), Some(1005)));
+    }
+
     #[test]
     fn heads_tell_what_a_thread_is() {
         let id = "01a1e055-b282-7523-b985-c798177efe12";
@@ -567,19 +611,6 @@ mod tests {
         assert!(thread.turns.len() == 20 && held > 2 && held < 20, "{held}");
         assert_eq!(thread.turns[0].items_view, ItemsView::NotLoaded);
         assert_eq!(thread.turns[19].items_view, ItemsView::Full);
-    }
-
-    #[test]
-    fn paths_are_read_from_urls() {
-        for (text, want) in [
-            ("file:///w%20x/%C3%A9", "/w x/é"),
-            ("/plain%20", "/plain%20"),
-            ("file:///a%2", "/a%2"),
-            ("file:///%zz", "/%zz"),
-            ("file:///%ff", "file:///%ff"),
-        ] {
-            assert_eq!(file_path(text), want);
-        }
     }
 
     proptest! {

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
-use protocol::error::{ErrorClass, TurnError as Cause, TurnErrorCause};
+use log::cause::error_info;
 use protocol::event::{DeltaPart, Event};
 use protocol::id::ItemId;
 use protocol::item::{Item as EngineItem, ItemBody, StepStatus, user_message_name};
 use protocol::usage::Usage;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::notification::{Notification, TokenUsage};
+use crate::past::to_camel;
 use crate::request::{ItemsView, UserInput};
 use crate::wire::{Body, Item, Status, Turn, TurnError, TurnStatus};
 
@@ -135,7 +136,8 @@ impl TurnFace {
                 ]
             }
             Event::TurnFailed(cause) => {
-                let error = TurnError::new(cause.message.clone(), error_info(cause), None);
+                let error =
+                    TurnError::new(cause.message.clone(), to_camel(error_info(cause.cause)), None);
                 self.ended(now_ms, TurnStatus::Failed);
                 self.turn.error = Some(error.clone());
                 vec![self.status(Status::SystemError), self.error(error, false), self.completed()]
@@ -331,35 +333,12 @@ fn since(now: Usage, before: Usage) -> Usage {
     }
 }
 
-fn error_info(error: &Cause) -> Value {
-    let TurnErrorCause::Sample(class) = error.cause else { return json!("other") };
-    match class {
-        ErrorClass::ContextFull => json!("contextWindowExceeded"),
-        ErrorClass::UsageLimit | ErrorClass::Quota => json!("usageLimitExceeded"),
-        ErrorClass::Overloaded => json!("serverOverloaded"),
-        ErrorClass::RateLimited => {
-            json!({"responseTooManyFailedAttempts": {"httpStatusCode": 429}})
-        }
-        ErrorClass::Credentials => json!("unauthorized"),
-        ErrorClass::InvalidRequest => json!("badRequest"),
-        ErrorClass::ModelNotFound => json!("modelNotFound"),
-        ErrorClass::ServerFault => json!("internalServerError"),
-        ErrorClass::Unreachable | ErrorClass::ConnectionRefused | ErrorClass::Silent => {
-            json!({"httpConnectionFailed": {"httpStatusCode": null}})
-        }
-        ErrorClass::Disconnected => {
-            json!({"responseStreamDisconnected": {"httpStatusCode": null}})
-        }
-        _ => json!("other"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use protocol::error::RetryAdvice;
+    use protocol::error::{ErrorClass, RetryAdvice, TurnError as Cause, TurnErrorCause};
     use protocol::item::{Command, Status as ItemStatus, Step};
     use serde_json::Value;
 

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use log::{HistoryBase, Line, PAGINATED, SessionMeta, kind};
 use protocol::id::ThreadId;
-use protocol::rollout::{HistoryBase, Line, PAGINATED, SessionMeta, kind};
 use serde_json::Value;
 
 use crate::chain::{Chain, read_head};

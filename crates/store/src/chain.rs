@@ -5,8 +5,8 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use log::{HistoryBase, Line, SessionMeta, kind, lenient};
 use protocol::id::ThreadId;
-use protocol::rollout::{HistoryBase, Line, SessionMeta, kind, lenient};
 use serde::Deserialize;
 
 use crate::disk::{DiskFile, read_range};

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::path::Path;
 
+use log::kind;
 use protocol::id::ThreadId;
-use protocol::rollout::kind;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

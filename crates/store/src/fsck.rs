@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use log::{Record, Tombstone};
 use protocol::id::ThreadId;
-use protocol::rollout::{Record, Tombstone};
 
 use crate::chain::{Chain, begun, guess_base, missing_base, read_head};
 use crate::disk::{DiskFile, Mode, append_all, read_range, write_all_at};

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::ControlFlow;
 
-use protocol::rollout::{Line, PAGINATED, SessionMeta, TurnContext, kind};
+use log::{Line, PAGINATED, SessionMeta, TurnContext, kind};
 
 use crate::disk::DiskFile;
 use crate::part::Part;

@@ -25,13 +25,13 @@ mod side;
 mod store;
 
 pub use self::files::ThreadFiles;
+pub use self::log::{Log, Syncer, WriteError, WriteErrorKind};
 pub use chain::DEPTH_MAX;
 pub use fsck::{FileReport, Report};
 pub use import::{ImportOutcome, Imported};
 pub use index::FOLDER as INDEX_FOLDER;
 pub use line::encode;
 pub use lock::FOLDER as LOCKS_FOLDER;
-pub use log::{Log, Syncer, WriteError, WriteErrorKind};
 pub use manage::ManageError;
 pub use names::shown as shown_name;
 pub use read::{DAMAGE_MAX, Damage, DamageKind, ReadReport};

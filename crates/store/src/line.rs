@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::sync::LazyLock;
 
+use log::{Line, Payload, Record};
 use memchr::memmem::Finder;
-use protocol::rollout::{Line, Payload, Record};
 
 /// A line that was believed.
 #[derive(Clone, Debug)]
@@ -181,11 +181,11 @@ static METADATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("},\"m
 
 #[cfg(test)]
 mod tests {
+    use log::Record;
     use proptest::collection::vec;
     use proptest::prelude::*;
     use proptest::sample::select;
     use protocol::open::Raw;
-    use protocol::rollout::Record;
 
     use super::*;
 
@@ -338,7 +338,7 @@ mod tests {
             payload in json(),
         ) {
             let raw: Raw = serde_json::from_str(&payload.to_string()).unwrap();
-            for record in [Record::EventMsg(raw.clone()), Record::ResponseItem(raw.clone())] {
+            for record in [Record::raw_event(raw.clone()), Record::ResponseItem(raw.clone())] {
                 let mut bytes = Vec::new();
                 encode(&timestamp, ordinal, &record, &mut bytes);
                 bytes.pop();

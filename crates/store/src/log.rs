@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
+use log::{Record, SessionMeta};
 use protocol::id::ThreadId;
-use protocol::rollout::{Record, SessionMeta};
 
 use crate::disk::{Disk, DiskFile, Mode, create_dirs, up_to_home};
 use crate::end::{End, EndNote};

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use log::{Line, Record, Tombstone};
 use protocol::id::ThreadId;
-use protocol::rollout::{Line, Record, Tombstone};
 
 use crate::disk::{Mode, append_all};
 use crate::end::{End, EndNote};

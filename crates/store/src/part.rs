@@ -4,16 +4,14 @@
 //! does not, the whole file is surveyed, so that lines come out in their order and once, whatever order
 //! the disk left them in.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 
+use log::{HistoryBase, Line, Record};
 use protocol::id::ThreadId;
-use protocol::rollout::{EventHead, HistoryBase, Line, Record, kind};
-use serde::Deserialize;
 
 use crate::disk::{Disk, DiskFile, Mode, read_range};
 use crate::end::End;
@@ -541,32 +539,10 @@ impl Track {
     }
 
     fn note_turn(&mut self, line: &Line<'_>) {
-        let json = line.payload.get();
-        match &*line.kind {
-            kind::TURN_CONTEXT => {
-                if let Ok(InTurn { turn_id: Some(turn) }) = serde_json::from_str(json) {
-                    self.turn = Some(turn);
-                }
-            }
-            kind::EVENT_MSG if json.starts_with(TASK) || json.starts_with(TURN) => {
-                if let Ok(head) = serde_json::from_str::<EventHead<'_>>(json) {
-                    match &*head.kind {
-                        "task_started" => self.turn = head.turn_id.map(Cow::into_owned),
-                        "task_complete" | "turn_aborted" => self.turn = None,
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
+        if let Some(turn) = log::turn_after(line) {
+            self.turn = turn.map(Into::into);
         }
     }
-}
-
-/// The turn that a payload says it belongs to.
-#[derive(Deserialize)]
-struct InTurn {
-    #[serde(default)]
-    turn_id: Option<String>,
 }
 
 /// What a file holds.
@@ -591,8 +567,5 @@ struct Entry {
     sum: u32,
 }
 
-/// How events about the beginning and the end of a turn begin.
-const TASK: &str = "{\"type\":\"task_";
-const TURN: &str = "{\"type\":\"turn_";
 /// No line is shorter, but for those that nobody writes.
 const PLAIN_LINE_BYTES: u64 = 64;

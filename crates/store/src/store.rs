@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use log::{Line, PAGINATED, SessionMeta};
 use protocol::id::ThreadId;
-use protocol::rollout::{Line, PAGINATED, SessionMeta};
 
 use crate::chain::Chain;
 use crate::disk::{Disk, RealDisk};

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Write as _;
 
 use anyhow::Result;
+use log::{Compacted, PAGINATED, Record, SessionMeta};
 use protocol::open::Raw;
-use protocol::rollout::{Compacted, PAGINATED, Record, SessionMeta};
 use serde_json::{Value, json};
 use testkit::Lab;
 
@@ -77,7 +77,7 @@ fn records(turn: u64, cwd: &str) -> Vec<Record> {
     let line = format!("src/file_{turn}.rs:42: warning: unused variable `x` in turn {turn}\n");
     let output = line.repeat(OUTPUT_BYTES / line.len());
     let item = |item: Value| {
-        Record::EventMsg(raw(&json!({
+        Record::raw_event(raw(&json!({
             "type": "item_completed", "thread_id": THREAD, "turn_id": turn_id, "item": item,
             "started_at_ms": 1_794_800_236_948_u64, "completed_at_ms": 1_794_800_236_948_u64,
         })))
@@ -94,7 +94,7 @@ fn records(turn: u64, cwd: &str) -> Vec<Record> {
     let answer = json!([{ "type": "Text", "text": "done" }]);
     let arguments = r#"{"cmd":"cargo check"}"#;
     vec![
-        Record::EventMsg(raw(&json!({ "type": "task_started", "turn_id": turn_id }))),
+        Record::raw_event(raw(&json!({ "type": "task_started", "turn_id": turn_id }))),
         Record::TurnContext(Box::new(serde_json::from_value(context).unwrap_or_default())),
         Record::ResponseItem(raw(&said("user", "go on"))),
         item(json!({ "type": "UserMessage", "id": format!("u{turn}"), "content": text })),
@@ -113,11 +113,11 @@ fn records(turn: u64, cwd: &str) -> Vec<Record> {
         }))),
         Record::ResponseItem(raw(&said("assistant", "done"))),
         item(json!({ "type": "AgentMessage", "id": format!("m{turn}"), "content": answer })),
-        Record::EventMsg(raw(&json!({
+        Record::raw_event(raw(&json!({
             "type": "token_count",
             "info": { "total_token_usage": usage, "last_token_usage": usage },
         }))),
-        Record::EventMsg(raw(&json!({ "type": "task_complete", "turn_id": turn_id }))),
+        Record::raw_event(raw(&json!({ "type": "task_complete", "turn_id": turn_id }))),
     ]
 }
 

@@ -13,7 +13,7 @@ use protocol::persist::Persist;
 use protocol::responses::{
     CallOutput, Completion, KnownItem, Message, ResponseItem, StreamEvent, is_failure,
 };
-use protocol::rollout::TotalledUsage;
+use protocol::usage::TotalledUsage;
 
 use super::compacting::Squeezed;
 use super::{Action, Failure, Purpose, State, Turn, hosted};

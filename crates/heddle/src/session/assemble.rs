@@ -11,13 +11,12 @@ use engine::model::ModelProfile;
 use engine::prompt::{self, Environment, agents_md};
 use engine::retry::RetryLimits;
 use engine::{AnswerCheck, Limits};
-use faces::rollout::Rollout;
 use history::{ModelId, Profile, Wire};
+use log::{BaseInstructions, PAGINATED, Rollout, SessionMeta, TurnContext};
 use policy::{ApprovalPolicy, Granular, Policy, SandboxMode};
 use protocol::id::ThreadId;
 use protocol::open::Raw;
 use protocol::responses::{self, KnownItem};
-use protocol::rollout::{BaseInstructions, PAGINATED, SessionMeta, TurnContext};
 use providers::{Client, Endpoint, Identity, WireApi};
 use runtime::{
     EndpointModel, Journal, Model, OutputSchema, RequestOptions, TextDialect, Thread,

@@ -3,12 +3,12 @@
 use engine::context::user_message;
 use engine::prompt;
 use history::{Checked, Entry, Fold, Folded, Ignored, Origin, Profile};
+use log::event::{ThreadSettings, ThreadSettingsApplied, TurnAborted};
+use log::{CallReturned, Line, LogEvent, Record, SessionMeta};
 use protocol::id::ThreadId;
 use protocol::open::Raw;
 use protocol::responses::{CallOutput, KnownItem};
-use protocol::rollout::{CallReturned, Line, Record, SessionMeta};
 use runtime::ResumeState;
-use serde_json::json;
 use serde_json::value::to_raw_value;
 use store::{Log, NewThread, ReadReport, Store};
 
@@ -152,16 +152,14 @@ fn note_maker(
     let (Some(log), true) = (log, last.is_none_or(|last| *last != profile.model_id)) else {
         return Ok(());
     };
-    let event = json!({
-        "type": "thread_settings_applied",
-        "thread_id": id,
-        "thread_settings": {
-            "model": profile.model_id.model,
-            "model_provider_id": profile.model_id.provider,
+    let event = LogEvent::ThreadSettingsApplied(ThreadSettingsApplied {
+        thread_id: Some(id),
+        thread_settings: ThreadSettings {
+            model: Some(profile.model_id.model.clone()),
+            model_provider_id: Some(profile.model_id.provider.clone()),
         },
     });
-    let record = to_raw_value(&event).map(|raw| Record::EventMsg(Raw::from(raw)));
-    log.append(&[record.map_err(Error::storage)?]).map_err(Error::storage)
+    log.append(&[Record::event(event)]).map_err(Error::storage)
 }
 
 /// Ends the turn that the last process was in when it ended: its calls get outputs, and the model is
@@ -177,10 +175,13 @@ fn heal(folded: &mut Folded, log: Option<&mut Log>, words: &str) -> Result<(), E
     items.push(user_message(words));
     let wires: Vec<_> = items.iter().filter_map(wire).collect();
     if let Some(log) = log {
-        let aborted = json!({"type": "turn_aborted", "turn_id": turn, "reason": "interrupted"});
-        let event = to_raw_value(&aborted).map(|raw| Record::EventMsg(Raw::from(raw)));
+        let aborted = TurnAborted {
+            turn_id: Some(turn),
+            reason: Some(TurnAborted::INTERRUPTED.to_owned()),
+            ..TurnAborted::default()
+        };
         let mut records: Vec<_> = wires.iter().cloned().map(Record::ResponseItem).collect();
-        records.extend(event);
+        records.push(Record::event(LogEvent::TurnAborted(aborted)));
         log.append(&records).map_err(Error::storage)?;
     }
     let entry = |wire| Entry { wire, origin: Origin::Turn, model_id: None };

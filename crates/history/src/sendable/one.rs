@@ -13,7 +13,7 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use super::image;
-use crate::item::{ASSISTANT, USER};
+use log::history_item::{ASSISTANT, USER};
 
 /// Repairs an item and notes what was wrong; false if nothing of it is left to send.
 pub(super) fn repair(item: &mut KnownItem, found: &mut Vec<RepairKind>) -> bool {

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use history::{Fold, Folded, Ignored, Origin, heal};
-use protocol::rollout::Line;
+use log::Line;
 
 fn fold(log: &str) -> Folded {
     let ignored = log.lines().next().and_then(|line| line.strip_prefix("# ignore "));

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use history::sendable::{IMAGE_BYTES_MAX, TEXT_BYTES_MAX, item};
 use history::{Fold, Folded, HISTORY_BYTES_MAX, Origin, USER_BYTES_MAX, Wire, check};
+use log::Line;
 use protocol::repair::RepairKind;
 use protocol::responses::ResponseItem;
-use protocol::rollout::Line;
 use serde_json::{Value, json};
 use testkit::Strict;
 

@@ -1,12 +1,12 @@
 //! What holds for every history.
 
 use history::{Checked, Entry, Fold, ModelId, Profile, Wire, check, heal};
+use log::Line;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use protocol::open::Raw;
-use protocol::rollout::Line;
 use testkit::Strict;
 
 use crate::endpoint::{ask, entry, own, profile};

@@ -1,10 +1,10 @@
 //! Payloads that a checksum vouches for, and that are not JSON.
 
 use history::{Fold, Wire, check, heal};
+use log::{Line, Payload, kind};
 use proptest::prelude::*;
 use proptest::sample::select;
 use protocol::repair::RepairKind;
-use protocol::rollout::{Line, Payload, kind};
 use testkit::Strict;
 
 use crate::endpoint::{ask, profile};

@@ -11,14 +11,13 @@ use std::time::Duration;
 use engine::context::user_message;
 use engine::retry::RetryLimits;
 use engine::{Limits, Outcome};
-use faces::rollout::Rollout;
+use log::{PAGINATED, Rollout, SessionMeta, TurnContext};
 use protocol::call::Report;
 use protocol::error::TurnErrorCause;
 use protocol::event::Event;
 use protocol::id::ThreadId;
 use protocol::item::{Command, ItemBody, Status};
 use protocol::responses::OutputBody;
-use protocol::rollout::{PAGINATED, SessionMeta, TurnContext};
 use providers::{Auth, Client, Endpoint, Identity, WireApi};
 use runtime::{
     EndpointModel, Journal, RequestOptions, ResumeState, Thread, ThreadOptions, Toolset,

@@ -159,7 +159,7 @@ const FILE_NAME: &str = "index.sqlite";
 /// Where it was before.
 const OLD_FILE_NAME: &str = "heddle_index.sqlite";
 /// A database of another version is emptied and filled again.
-pub(super) const SCHEMA_VERSION: i64 = 2;
+pub(super) const SCHEMA_VERSION: i64 = 3;
 const PAGE_BYTES: u32 = 16 * 1024;
 /// How long one attempt to write waits for another writer.
 const BUSY_WAIT: Duration = Duration::from_millis(500);
@@ -186,8 +186,7 @@ CREATE TABLE threads (
     forked_from TEXT,
     preview TEXT NOT NULL,
     preview_sure INTEGER NOT NULL,
-    starts INTEGER NOT NULL,
-    said INTEGER NOT NULL,
+    marks BLOB NOT NULL,
     turns INTEGER NOT NULL,
     tokens INTEGER NOT NULL,
     head INTEGER NOT NULL

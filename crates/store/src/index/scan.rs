@@ -3,15 +3,14 @@
 //! A [`Summary`] goes on where it stopped, so a file that has grown is read from there. Lines that make
 //! no sense are passed over: what is wrong with a file is for `fsck` to say.
 
-use std::borrow::Cow;
 use std::io::{self, Read};
 
-use history::words;
+use log::history_item::{self, ASSISTANT, ItemError};
+use log::{EventKind, EventStep, ItemStep, Line, LogEvent, Replay, SessionMeta, Step, command};
 use memchr::memchr;
 use protocol::id::ThreadId;
-use protocol::rollout::{EventHead, HistoryBase, Line, kind, lenient};
+use protocol::responses::KnownItem;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 /// What a thread comes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,10 +29,8 @@ pub(super) struct Summary {
     pub(super) preview: String,
     /// Whether that was marked as the user's, and not only taken for it.
     pub(super) preview_sure: bool,
-    /// Turns that began.
-    pub(super) starts: u64,
-    /// Times that the user said something; stands for the turns in files that do not mark them.
-    pub(super) said: u64,
+    /// The turns.
+    pub(super) replay: Replay,
     pub(super) tokens: u64,
     /// Whether the head of the file was read.
     pub(super) head: bool,
@@ -74,130 +71,24 @@ impl Role {
     }
 }
 
-/// The head of a file, as far as the index wants it. One odd field costs nothing but itself.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Head<'a> {
-    #[serde(default, deserialize_with = "lenient")]
-    timestamp: String,
-    #[serde(default, deserialize_with = "lenient")]
-    cwd: String,
-    #[serde(default, deserialize_with = "lenient")]
-    model_provider: Option<String>,
-    #[serde(default, borrow)]
-    source: Option<&'a RawValue>,
-    #[serde(default, deserialize_with = "lenient")]
-    forked_from_id: Option<ThreadId>,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) forked_from_ordinal_exclusive: Option<u64>,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) history_base: Option<HistoryBase>,
-    #[serde(default, deserialize_with = "lenient")]
-    git: Option<Git>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Git {
-    #[serde(default, deserialize_with = "lenient")]
-    branch: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Context<'a> {
-    #[serde(default, borrow)]
-    cwd: Cow<'a, str>,
-    #[serde(default, borrow)]
-    model: Cow<'a, str>,
-}
-
-/// A `response_item`, as far as the index wants it.
-#[derive(Deserialize)]
-struct ResponseItemLine<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(default, borrow)]
-    role: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    content: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    arguments: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    action: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Part<'a> {
-    #[serde(default, borrow)]
-    text: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
-struct Call<'a> {
-    #[serde(default, borrow, alias = "command")]
-    cmd: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct ItemEvent<'a> {
-    #[serde(borrow)]
-    item: UserItem<'a>,
-}
-
-#[derive(Deserialize)]
-struct UserItem<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(default, borrow)]
-    content: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct MessageEvent<'a> {
-    #[serde(default, borrow)]
-    message: Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-struct RollBack {
-    #[serde(default)]
-    num_turns: u64,
-}
-
-#[derive(Deserialize)]
-struct TokenCount {
-    info: Option<TokenInfo>,
-}
-
-#[derive(Deserialize)]
-struct TokenInfo {
-    total_token_usage: Total,
-}
-
-#[derive(Deserialize)]
-struct TokenRecord {
-    thread_token_usage: Total,
-}
-
-#[derive(Deserialize)]
-struct Total {
-    #[serde(default)]
-    total_tokens: u64,
-}
-
 impl Summary {
     /// Returns how many turns there are.
     pub(super) fn turns(&self) -> u64 {
-        if self.starts > 0 { self.starts } else { self.said }
+        self.replay.turns().len() as u64
     }
 
     /// Takes the time that a thread was made from another head of it, if that is earlier.
-    pub(super) fn made_by(&mut self, json: &str) {
-        let head = serde_json::from_str::<Head<'_>>(json).ok();
-        let made = head.and_then(|head| milliseconds(&head.timestamp));
+    pub(super) fn made_by(&mut self, head: &SessionMeta) {
+        let made = milliseconds(&head.timestamp);
         self.created = self.created.into_iter().chain(made).min();
     }
 
     /// Takes the head of a file in.
-    fn take_head(&mut self, head: &Head<'_>) {
+    fn take_head(&mut self, head: &SessionMeta) {
+        #[derive(Deserialize)]
+        struct Git {
+            branch: String,
+        }
         self.head = true;
         if let Some(created) = milliseconds(&head.timestamp) {
             self.created = Some(created);
@@ -205,10 +96,11 @@ impl Summary {
         bounded(&head.cwd, PATH_BYTES_MAX).clone_into(&mut self.cwd);
         let provider = head.model_provider.as_deref().unwrap_or_default();
         bounded(provider, WORD_BYTES_MAX).clone_into(&mut self.provider);
-        self.source = head.source.map(|source| source_name(source.get())).unwrap_or_default();
+        self.source =
+            head.source.as_ref().map(|source| source_name(source.as_str())).unwrap_or_default();
         self.forked_from = head.forked_from_id;
-        let branch = head.git.as_ref().and_then(|git| git.branch.as_deref());
-        self.branch = branch.map(|branch| bounded(branch, WORD_BYTES_MAX).to_owned());
+        let git = head.git.as_ref().and_then(|git| serde_json::from_str::<Git>(git.as_str()).ok());
+        self.branch = git.map(|git| bounded(&git.branch, WORD_BYTES_MAX).to_owned());
     }
 
     /// Ends a stretch of lines.
@@ -218,86 +110,74 @@ impl Summary {
 
     /// Takes the next line in, and gives what can be searched for to `sink`.
     pub(super) fn line(&mut self, line: &Line<'_>, sink: &mut dyn FnMut(Item)) {
-        let json = line.payload.get();
         self.written.clear();
         self.written.push_str(bounded(&line.timestamp, TIME_BYTES_MAX));
-        match &*line.kind {
-            kind::SESSION_META if !self.head => {
-                if let Ok(head) = serde_json::from_str(json) {
+        match self.replay.line(line) {
+            Step::Head(head) if !self.head => {
+                if let Some(head) = head.read() {
                     self.take_head(&head);
                 }
             }
-            kind::TURN_CONTEXT => {
-                let Ok(context) = serde_json::from_str::<Context<'_>>(json) else { return };
+            Step::Context(context) => {
+                let Some((cwd, model)) = context.place() else { return };
                 if self.cwd.is_empty() {
-                    bounded(&context.cwd, PATH_BYTES_MAX).clone_into(&mut self.cwd);
+                    bounded(&cwd, PATH_BYTES_MAX).clone_into(&mut self.cwd);
                 }
-                if !context.model.is_empty() {
-                    bounded(&context.model, WORD_BYTES_MAX).clone_into(&mut self.model);
-                }
-            }
-            kind::TOKEN_USAGE => {
-                if let Ok(record) = serde_json::from_str::<TokenRecord>(json) {
-                    self.tokens = record.thread_token_usage.total_tokens;
+                if !model.is_empty() {
+                    bounded(&model, WORD_BYTES_MAX).clone_into(&mut self.model);
                 }
             }
-            kind::EVENT_MSG => self.event(json),
-            kind::RESPONSE_ITEM => self.item(line.ordinal, json, sink),
+            Step::Usage(usage) => self.tokens = usage.total_tokens().unwrap_or(self.tokens),
+            Step::Event(event) => self.event(event),
+            Step::Item(item) => self.item(line.ordinal, item, sink),
             _ => {}
         }
     }
 
-    fn event(&mut self, json: &str) {
-        let Ok(head) = serde_json::from_str::<EventHead<'_>>(json) else { return };
-        match &*head.kind {
-            "task_started" => self.starts += 1,
-            "thread_rolled_back" => {
-                if let Ok(RollBack { num_turns }) = serde_json::from_str(json) {
-                    self.starts = self.starts.saturating_sub(num_turns);
-                    self.said = self.said.saturating_sub(num_turns);
+    fn event(&mut self, event: EventStep<'_>) {
+        match event.kind() {
+            EventKind::TokenCount => self.tokens = event.total_tokens().unwrap_or(self.tokens),
+            EventKind::UserMessage if !self.preview_sure => {
+                if let Some(LogEvent::UserMessage(said)) = event.read() {
+                    self.preview(&said.message, true);
                 }
             }
-            "token_count" => {
-                if let Ok(TokenCount { info: Some(info) }) = serde_json::from_str(json) {
-                    self.tokens = info.total_token_usage.total_tokens;
-                }
-            }
-            "user_message" if !self.preview_sure => {
-                if let Ok(event) = serde_json::from_str::<MessageEvent<'_>>(json) {
-                    self.preview(&event.message, true);
-                }
-            }
-            "item_completed" if !self.preview_sure => {
-                if let Ok(ItemEvent { item }) = serde_json::from_str(json)
-                    && item.kind == "UserMessage"
+            EventKind::ItemCompleted if !self.preview_sure => {
+                if event.item_head().is_some_and(|head| head.is_user_message())
+                    && let Some(LogEvent::ItemCompleted(completed)) = event.read()
+                    && let Some(text) = completed.item.user_text()
                 {
-                    self.preview(&content_text(item.content), true);
+                    self.preview(&text, true);
                 }
             }
             _ => {}
         }
     }
 
-    fn item(&mut self, ordinal: Option<u64>, json: &str, sink: &mut dyn FnMut(Item)) {
-        let Ok(said) = serde_json::from_str::<ResponseItemLine<'_>>(json) else { return };
-        let (role, text) = match (&*said.kind, said.role.as_deref()) {
-            ("message", Some("user")) => {
-                let text = content_text(said.content);
-                if !words::is_users(&text, &words::kinds(json)) {
-                    return;
+    fn item(&mut self, ordinal: Option<u64>, item: ItemStep<'_>, sink: &mut dyn FnMut(Item)) {
+        if item.output_of().is_some() || item.is_reasoning() {
+            return;
+        }
+        let json = item.json();
+        let (role, text) = if let Some(message) = item.said() {
+            let text = history_item::texts(message);
+            self.preview(&text, false);
+            (Role::User, text)
+        } else {
+            match item.read() {
+                Ok(KnownItem::Message(message)) if message.role == ASSISTANT => {
+                    (Role::Agent, history_item::texts(&message))
                 }
-                self.said += 1;
-                self.preview(&text, false);
-                (Role::User, text)
+                Ok(KnownItem::FunctionCall(call)) => {
+                    let Some(text) = command::of_arguments(&call.arguments) else { return };
+                    (Role::Command, text)
+                }
+                Err(ItemError::Unknown) => {
+                    let Some(text) = command::of_local_shell_call(json) else { return };
+                    (Role::Command, text)
+                }
+                _ => return,
             }
-            ("message", Some("assistant")) => (Role::Agent, content_text(said.content)),
-            ("function_call", _) => {
-                (Role::Command, command_text(said.arguments.as_deref().unwrap_or_default()))
-            }
-            ("local_shell_call", _) => {
-                (Role::Command, command_text(said.action.map_or("", RawValue::get)))
-            }
-            _ => return,
         };
         let text = clean(bounded(&text, ITEM_BYTES_MAX));
         if !text.trim().is_empty() {
@@ -388,26 +268,6 @@ pub(super) fn made_milliseconds(made: &str) -> Option<i64> {
     let time = jiff::civil::DateTime::strptime("%Y-%m-%dT%H-%M-%S", made).ok()?;
     let zoned = time.to_zoned(jiff::tz::TimeZone::system()).ok()?;
     Some(zoned.timestamp().as_millisecond())
-}
-
-fn content_text(content: Option<&RawValue>) -> String {
-    let Some(json) = content.map(RawValue::get) else { return String::new() };
-    if let Ok(parts) = serde_json::from_str::<Vec<Part<'_>>>(json) {
-        let texts: Vec<_> = parts.into_iter().filter_map(|part| part.text).collect();
-        return texts.join("\n");
-    }
-    serde_json::from_str(json).unwrap_or_default()
-}
-
-/// Returns the command in the arguments of a call, if it is one of a shell.
-fn command_text(arguments: &str) -> String {
-    let Ok(Call { cmd: Some(cmd) }) = serde_json::from_str::<Call<'_>>(arguments) else {
-        return String::new();
-    };
-    match serde_json::from_str::<Vec<String>>(cmd.get()) {
-        Ok(words) => words.join(" "),
-        Err(_) => serde_json::from_str(cmd.get()).unwrap_or_default(),
-    }
 }
 
 /// Names what a thread was made through: a word, or the key of an object.

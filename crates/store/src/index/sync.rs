@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use log::{Line, Replay, SessionMeta, kind};
 use protocol::id::ThreadId;
-use protocol::rollout::{Line, kind};
 use rusqlite::{
     Connection, OptionalExtension as _, Row, Statement, Transaction, TransactionBehavior,
     named_params,
@@ -20,7 +20,7 @@ use rusqlite::{
 
 use super::Progress;
 use super::letters;
-use super::scan::{self, Head, Item, Role, Summary};
+use super::scan::{self, Item, Role, Summary};
 use super::walk::{ARCHIVE, File, Folder, Folders, Named, Stamp};
 use crate::Store;
 use crate::disk::open_file;
@@ -410,8 +410,7 @@ impl<'a> Writer<'a> {
             ":forked_from": forked_from,
             ":preview": summary.preview,
             ":preview_sure": summary.preview_sure,
-            ":starts": signed(summary.starts),
-            ":said": signed(summary.said),
+            ":marks": summary.replay.saved(),
             ":turns": signed(summary.turns()),
             ":tokens": signed(summary.tokens),
             ":head": summary.head,
@@ -429,7 +428,7 @@ fn read_base(
     summary: &mut Summary,
     sink: &mut dyn FnMut(Item),
 ) {
-    let Ok(Head { history_base: Some(base), forked_from_ordinal_exclusive: fork, .. }) =
+    let Ok(SessionMeta { history_base: Some(base), forked_from_ordinal_exclusive: fork, .. }) =
         serde_json::from_str(head.payload.get())
     else {
         return;
@@ -442,9 +441,12 @@ fn read_base(
         else {
             return;
         };
-        if ordinal >= own_from && line.kind == kind::SESSION_META {
+        if ordinal >= own_from
+            && line.kind == kind::SESSION_META
+            && let Ok(head) = serde_json::from_str(line.payload.get())
+        {
             // A revert has a head of its own; the thread is as old as the first.
-            summary.made_by(line.payload.get());
+            summary.made_by(&head);
         }
         summary.line(line, &mut |item| {
             if ordinal >= own_from {
@@ -475,6 +477,8 @@ fn put(
 
 fn written(row: &Row<'_>) -> rusqlite::Result<Written> {
     let forked_from: Option<String> = row.get("forked_from")?;
+    // What makes no sense is damage, and made again.
+    let replay = Replay::restored(row.get_ref("marks")?.as_blob()?);
     Ok(Written {
         key: row.get("key")?,
         path: row.get("path")?,
@@ -496,8 +500,7 @@ fn written(row: &Row<'_>) -> rusqlite::Result<Written> {
             forked_from: forked_from.and_then(|id| id.parse().ok()),
             preview: row.get("preview")?,
             preview_sure: row.get("preview_sure")?,
-            starts: count(row, "starts")?,
-            said: count(row, "said")?,
+            replay: replay.ok_or(rusqlite::Error::InvalidQuery)?,
             tokens: count(row, "tokens")?,
             head: row.get("head")?,
             ..Summary::default()
@@ -526,10 +529,10 @@ fn mark_before(file: &fs::File, offset: u64) -> i64 {
 const PUT: &str = "
 INSERT OR REPLACE INTO threads (
     key, id, path, archived, size, mtime, inode, offset, mark, created, updated, cwd, provider, model,
-    source, branch, forked_from, preview, preview_sure, starts, said, turns, tokens, head
+    source, branch, forked_from, preview, preview_sure, marks, turns, tokens, head
 ) VALUES (
     :key, :id, :path, :archived, :size, :mtime, :inode, :offset, :mark, :created, :updated, :cwd,
-    :provider, :model, :source, :branch, :forked_from, :preview, :preview_sure, :starts, :said, :turns,
+    :provider, :model, :source, :branch, :forked_from, :preview, :preview_sure, :marks, :turns,
     :tokens, :head
 )";
 /// What one transaction takes in at most, give or take one thread.

@@ -1,7 +1,7 @@
 //! Files cut into pieces, however strange they are.
 
+use log::Record;
 use protocol::open::Raw;
-use protocol::rollout::Record;
 
 use super::*;
 use crate::line::encode;
@@ -10,7 +10,7 @@ use crate::line::encode;
 fn ours(ordinal: u64, payload: &str) -> Vec<u8> {
     let raw: Raw = serde_json::from_str(payload).unwrap();
     let mut line = Vec::new();
-    encode("2026-01-02T03:04:05.678Z", Some(ordinal), &Record::EventMsg(raw), &mut line);
+    encode("2026-01-02T03:04:05.678Z", Some(ordinal), &Record::raw_event(raw), &mut line);
     line
 }
 

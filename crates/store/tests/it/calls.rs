@@ -79,7 +79,7 @@ fn is_kept(disk: &MemDisk) -> bool {
     })
 }
 
-fn text(line: &protocol::rollout::Line<'_>) -> String {
+fn text(line: &log::Line<'_>) -> String {
     let value: serde_json::Value = serde_json::from_str(line.payload.get()).unwrap();
     value["content"][0]["text"].as_str().unwrap_or_default().to_owned()
 }

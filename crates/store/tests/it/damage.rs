@@ -66,7 +66,7 @@ fn check(sample: &Sample, harm: &Harm, what: &dyn Fn() -> String) {
     assert_eq!(aside, stretches, "{}", what());
 }
 
-fn note(given: &mut Given, line: &protocol::rollout::Line<'_>) {
+fn note(given: &mut Given, line: &log::Line<'_>) {
     given.push((line.ordinal, line.kind.to_string(), line.payload.get().to_owned()));
 }
 

@@ -723,7 +723,7 @@ fn a_fork_begins_with_what_it_was_forked_from() {
     let home = Home::new();
     home.write(&Script { said: vec!["a common start".into(), "left behind".into()], ..script(1) });
     let threads = store::Store::new(home.path());
-    let meta = protocol::rollout::SessionMeta {
+    let meta = log::SessionMeta {
         cwd: "/fork".into(),
         timestamp: "2027-01-01T00:00:00Z".into(),
         ..Default::default()
@@ -736,11 +736,7 @@ fn a_fork_begins_with_what_it_was_forked_from() {
     });
     let event = |value: serde_json::Value| serde_json::from_value(value).unwrap();
     let started = event(json!({ "type": "task_started", "turn_id": "t" }));
-    log.append(&[
-        protocol::rollout::Record::EventMsg(started),
-        protocol::rollout::Record::ResponseItem(event(said)),
-    ])
-    .unwrap();
+    log.append(&[log::Record::raw_event(started), log::Record::ResponseItem(event(said))]).unwrap();
     log.close();
     let rows = home.list();
     let fork = rows.iter().find(|row| row.id == id(2)).unwrap();

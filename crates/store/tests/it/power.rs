@@ -28,7 +28,7 @@ fn check(seed: u64) {
         disk = disk.reboot(seed + round);
         let mut found = String::new();
         if store(&disk).find(id()).unwrap().is_some() {
-            let sink = &mut |line: &protocol::rollout::Line<'_>| found += line.payload.get();
+            let sink = &mut |line: &log::Line<'_>| found += line.payload.get();
             let report = store(&disk).read(id(), sink).unwrap();
             let missed = |damage: &store::Damage| damage.what == store::DamageKind::Cut;
             assert!(!report.damage.iter().any(missed), "seed {seed}, round {round}: {report:?}");

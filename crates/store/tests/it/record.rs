@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use log::{Record, SessionMeta, TurnContext};
 use protocol::id::ThreadId;
 use protocol::open::Raw;
-use protocol::rollout::{Record, SessionMeta, TurnContext};
 use store::{NewThread, Store};
 
 use crate::disk::{MemDisk, Random};
@@ -81,7 +81,7 @@ pub(crate) fn ours(turns: usize) -> Sample {
     for turn in 0..turns {
         let id = format!("turn-{turn}");
         let event =
-            |kind: &str| Record::EventMsg(raw(&serde_json::json!({"type": kind, "turn_id": id})));
+            |kind: &str| Record::raw_event(raw(&serde_json::json!({"type": kind, "turn_id": id})));
         let context =
             TurnContext { turn_id: Some(id.clone()), cwd: "/w".into(), ..TurnContext::default() };
         log.append(&[event("task_started"), Record::TurnContext(Box::new(context))]).unwrap();
@@ -106,7 +106,7 @@ fn sample(bytes: Vec<u8>, checked: bool) -> Sample {
     let mut items = Vec::new();
     let mut start = 0;
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        let line_of: protocol::rollout::Line<'_> = serde_json::from_slice(line).unwrap();
+        let line_of: log::Line<'_> = serde_json::from_slice(line).unwrap();
         items.push(Item {
             start,
             end: start + line.len(),

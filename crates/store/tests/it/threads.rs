@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use log::Line;
 use protocol::id::ThreadId;
-use protocol::rollout::Line;
 use store::{DamageKind, ImportOutcome, ManageError, OpenError, Store, StoreError};
 
 use crate::disk::{EIO, Fault, MemDisk, What};

@@ -188,7 +188,7 @@ const NAME_BYTES_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
-    use protocol::rollout::{Line, Payload, kind};
+    use log::{Line, Payload, kind};
 
     use super::*;
 

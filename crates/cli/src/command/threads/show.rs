@@ -95,6 +95,7 @@ fn entry_text(entry: &Entry, timestamp: &str, screen: Screen) -> String {
         Kind::Reasoning => ("2", "reasoning"),
         Kind::Call => ("33", "run"),
         Kind::Output => ("2", "output"),
+        Kind::Refused => ("31", "refused"),
         Kind::Search => ("33", "search"),
         Kind::Compaction => ("33", "compacted"),
         Kind::Ended => ("31", "ended"),
@@ -103,10 +104,13 @@ fn entry_text(entry: &Entry, timestamp: &str, screen: Screen) -> String {
         Kind::Other => ("2", "other"),
     };
     let text = visible::lines(entry.text.trim_end());
-    let text = if entry.kind == Kind::Output { shortened(&text).into() } else { text };
+    let is_output = matches!(entry.kind, Kind::Output | Kind::Refused);
+    let text = if is_output { shortened(&text).into() } else { text };
     let mut lines = text.lines();
-    let mut shown =
-        format!("{}: {}\n", screen.paint(color, label), lines.next().unwrap_or_default());
+    let apart = entry.call.as_ref().and_then(|call| call.apart.as_deref());
+    let whose = apart.map_or(String::new(), |call| format!(" of `{}`", visible::line(call)));
+    let first = lines.next().unwrap_or_default();
+    let mut shown = format!("{}{whose}: {first}\n", screen.paint(color, label));
     for line in lines {
         let _ = writeln!(shown, "  {line}");
     }
@@ -133,9 +137,12 @@ fn shortened(text: &str) -> String {
 }
 
 fn entry_json(entry: &Entry) -> String {
-    let Entry { turn, ordinal, kind, text } = entry;
-    json!({ "type": kind.name(), "turn": turn, "ordinal": ordinal, "text": text }).to_string()
-        + "\n"
+    let Entry { turn, ordinal, kind, text, call } = entry;
+    let mut shown = json!({ "type": kind.name(), "turn": turn, "ordinal": ordinal, "text": text });
+    if let Some(call) = call {
+        shown["call_id"] = json!(call.id);
+    }
+    shown.to_string() + "\n"
 }
 
 /// Writes a damage as an object.

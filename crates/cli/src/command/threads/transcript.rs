@@ -1,10 +1,13 @@
 //! Lines of a log as things that a person would point at, one after the other.
 
-use history::words;
+use std::collections::{HashMap, HashSet};
+
+use log::event::{TaskComplete, TurnAborted};
+use log::history_item::{ASSISTANT, ItemError};
+use log::words::Author;
+use log::{EventKind, EventStep, ItemContent, ItemStep, Line, LogEvent, Replay, Step, command};
 use protocol::open::Open;
-use protocol::responses::{ContentPart, KnownItem, KnownPart, OutputBody, ResponseItem};
-use protocol::rollout::{Compacted, EventHead, Line, kind};
-use serde::Deserialize;
+use protocol::responses::{ContentPart, KnownItem, KnownPart, OutputBody};
 use serde_json::Value;
 
 /// Something in a thread.
@@ -15,6 +18,16 @@ pub(super) struct Entry {
     pub(super) ordinal: Option<u64>,
     pub(super) kind: Kind,
     pub(super) text: String,
+    /// The call that this is, or is the output of.
+    pub(super) call: Option<Call>,
+}
+
+/// Which call something is or belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) id: String,
+    /// Its first line, where something else stands between the call and its output.
+    pub(super) apart: Option<String>,
 }
 
 /// What something in a thread is.
@@ -27,6 +40,8 @@ pub(super) enum Kind {
     Reasoning,
     Call,
     Output,
+    /// What the model was told in place of an output, because nothing was run.
+    Refused,
     Search,
     Compaction,
     /// A turn did not end with an answer; the text says how.
@@ -48,6 +63,7 @@ impl Kind {
             Self::Reasoning => "reasoning",
             Self::Call => "call",
             Self::Output => "output",
+            Self::Refused => "refused",
             Self::Search => "search",
             Self::Compaction => "compaction",
             Self::Ended => "ended",
@@ -58,149 +74,154 @@ impl Kind {
     }
 }
 
-/// Makes entries of lines. Keeps no more than where it is. Turns are counted as [`history::fold`] counts them, since
-/// their numbers are what a person goes back by.
+/// Makes entries of lines. Keeps no more than where it is, and the calls that have no output yet. Turns are those of
+/// [`Replay`], since their numbers are what a person goes back by.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
-    /// The turns so far: whether the user spoke in each.
-    spoke: Vec<bool>,
-    /// The id of the turn that is open. Without one, what the user says begins a turn: older logs mark none.
-    open: Option<String>,
+    replay: Replay,
+    /// Calls without an output: how each begins.
+    calls: HashMap<String, String>,
+    /// Those of them that were refused.
+    refused: HashSet<String>,
+    /// The call that was the last thing to be shown.
+    last_call: Option<String>,
 }
+
+type Said = (Kind, String, Option<Call>);
 
 impl Transcript {
     /// Returns what a line has to say.
     pub(super) fn line(&mut self, line: &Line<'_>) -> Vec<Entry> {
-        let json = line.payload.get();
-        let said = match &*line.kind {
-            kind::RESPONSE_ITEM => match serde_json::from_str(json) {
-                Ok(item) => self.item(item, json),
-                Err(_) => vec![(Kind::Other, "an item that cannot be read".to_owned())],
-            },
-            kind::EVENT_MSG => self.event(json),
-            kind::COMPACTED => {
-                let compacted = serde_json::from_str::<Compacted>(json);
-                vec![(Kind::Compaction, compacted.map_or(String::new(), |it| it.message))]
+        let said = match self.replay.line(line) {
+            Step::Item(item) => {
+                let turn = item.begins_turn().then(|| (Kind::Turn, String::new(), None));
+                turn.into_iter().chain(self.item(item)).collect()
             }
-            kind::TOMBSTONE => vec![(Kind::Damaged, String::new())],
+            Step::TurnBegan { id, .. } => vec![(Kind::Turn, id.into_owned(), None)],
+            Step::TurnEnded { event, .. } => ended(event),
+            Step::RolledBack { count } => vec![(Kind::RolledBack, format!("{count} turns"), None)],
+            Step::Compacted(compacted) => {
+                let message = compacted.read().map_or(String::new(), |it| it.message);
+                vec![(Kind::Compaction, message, None)]
+            }
+            Step::Event(event) => {
+                self.note_refused(event);
+                Vec::new()
+            }
+            Step::Tombstone => vec![(Kind::Damaged, String::new(), None)],
             _ => Vec::new(),
         };
-        let (turn, ordinal) = (self.spoke.len() as u64, line.ordinal);
-        said.into_iter().map(|(kind, text)| Entry { turn, ordinal, kind, text }).collect()
+        if let Some((kind, _, call)) = said.last() {
+            self.last_call = call.as_ref().filter(|_| *kind == Kind::Call).map(|it| it.id.clone());
+        }
+        let (turn, ordinal) = (self.replay.turns().len() as u64, line.ordinal);
+        let entry = |(kind, text, call)| Entry { turn, ordinal, kind, text, call };
+        said.into_iter().map(entry).collect()
     }
 
-    fn event(&mut self, json: &str) -> Vec<(Kind, String)> {
-        let Ok(head) = serde_json::from_str::<EventHead<'_>>(json) else { return Vec::new() };
-        match &*head.kind {
-            "task_started" | "turn_started" => {
-                let id = head.turn_id.unwrap_or_default().into_owned();
-                self.spoke.push(false);
-                self.open = Some(id.clone());
-                vec![(Kind::Turn, id)]
-            }
-            "turn_aborted" => {
-                self.ended(head.turn_id.as_deref());
-                let reason = field(json, "reason").unwrap_or_else(|| "interrupted".to_owned());
-                vec![(Kind::Ended, reason)]
-            }
-            "task_complete" | "turn_complete" => {
-                self.ended(head.turn_id.as_deref());
-                let error: Option<Value> =
-                    serde_json::from_str::<Complete>(json).ok().and_then(|c| c.error);
-                error
-                    .map(|error| error["message"].as_str().unwrap_or("an error").to_owned())
-                    .map(|message| (Kind::Ended, message))
-                    .into_iter()
-                    .collect()
-            }
-            "thread_rolled_back" => {
-                let count = serde_json::from_str::<RolledBack>(json).map_or(0, |it| it.num_turns);
-                let mut left = count;
-                while left > 0
-                    && let Some(spoke) = self.spoke.pop()
-                {
-                    left -= u64::from(spoke);
-                }
-                vec![(Kind::RolledBack, format!("{count} turns"))]
-            }
-            _ => Vec::new(),
+    /// Remembers a call that was refused: its output says so only to the model.
+    fn note_refused(&mut self, event: EventStep<'_>) {
+        if event.kind() == EventKind::ItemCompleted
+            && let Some(head) = event.item_head().filter(log::item::ItemHead::is_refused)
+            && self.calls.contains_key(&*head.id)
+        {
+            self.refused.insert(head.id.into_owned());
         }
     }
 
-    fn ended(&mut self, id: Option<&str>) {
-        self.open.take_if(|open| id.is_none_or(|id| open.is_empty() || open == id));
-    }
-
-    fn item(&mut self, item: ResponseItem, json: &str) -> Vec<(Kind, String)> {
-        let item = match item {
-            Open::Known(item) => item,
-            Open::Unknown(raw) => {
-                return vec![(Kind::Other, raw.kind().unwrap_or_default().into_owned())];
+    fn item(&mut self, item: ItemStep<'_>) -> Option<Said> {
+        let json = item.json();
+        let item = match item.into_content() {
+            ItemContent::Message { author, .. } if author != Author::User => return None,
+            ItemContent::Message { message, .. } => {
+                return Some((Kind::User, parts_text(&message.content.0), None));
             }
+            ItemContent::Read(item) => Ok(*item),
+            ItemContent::Unreadable(error) => Err(error),
+            ItemContent::PlainOutput { .. } | ItemContent::Model => log::history_item::read(json),
         };
-        match item {
-            KnownItem::Message(message) => {
-                let text = parts_text(&message.content.0);
-                match message.role.as_str() {
-                    "assistant" => vec![(Kind::Agent, text)],
-                    "user" if !words::is_users(&message.content.text(), &words::kinds(json)) => {
-                        Vec::new()
-                    }
-                    "user" => {
-                        let mut said = Vec::new();
-                        if self.open.is_none() {
-                            self.spoke.push(false);
-                            said.push((Kind::Turn, String::new()));
-                        }
-                        if let Some(spoke) = self.spoke.last_mut() {
-                            *spoke |= !message.content.text().trim().is_empty();
-                        }
-                        said.push((Kind::User, text));
-                        said
-                    }
-                    // What we tell the model about itself is of no interest here.
-                    _ => Vec::new(),
+        let item = match item {
+            Ok(item) => item,
+            Err(ItemError::Unknown) => {
+                if let Some(text) = command::of_local_shell_call(json) {
+                    return Some((Kind::Call, text, None));
                 }
+                let kind = protocol::open::kind(json).unwrap_or_default().into_owned();
+                return Some((Kind::Other, kind, None));
             }
+            Err(_) => return Some((Kind::Other, "an item that cannot be read".to_owned(), None)),
+        };
+        let (kind, text) = match item {
+            KnownItem::Message(message) if message.role == ASSISTANT => {
+                (Kind::Agent, parts_text(&message.content.0))
+            }
+            // What we tell the model about itself is of no interest here.
+            KnownItem::Message(_) => return None,
             KnownItem::Reasoning(reasoning) => {
                 let texts: Vec<_> = reasoning.summary.into_iter().map(|part| part.text).collect();
                 let text = texts.join("\n");
-                if text.is_empty() { Vec::new() } else { vec![(Kind::Reasoning, text)] }
+                if text.is_empty() {
+                    return None;
+                }
+                (Kind::Reasoning, text)
             }
             KnownItem::FunctionCall(call) => {
-                let text = command(&call.arguments)
+                let text = command::of_arguments(&call.arguments)
                     .unwrap_or_else(|| format!("{} {}", call.name, call.arguments));
-                vec![(Kind::Call, text)]
+                return Some(self.call(call.call_id, text));
             }
             KnownItem::CustomToolCall(call) => {
-                vec![(Kind::Call, format!("{}\n{}", call.name, call.input))]
+                let text = format!("{}\n{}", call.name, call.input);
+                return Some(self.call(call.call_id, text));
             }
             KnownItem::FunctionCallOutput(output) | KnownItem::CustomToolCallOutput(output) => {
                 let text = match output.output {
                     OutputBody::Text(text) => text,
                     OutputBody::Parts(parts) => parts_text(&parts),
                 };
-                vec![(Kind::Output, text)]
+                return Some(self.output(output.call_id, text));
             }
             KnownItem::WebSearchCall(call) => {
                 let action = call.action.map(|action| action.as_str().to_owned());
                 let query = action.as_deref().and_then(|action| field(action, "query"));
-                vec![(Kind::Search, query.or(action).unwrap_or_default())]
+                (Kind::Search, query.or(action).unwrap_or_default())
             }
+        };
+        Some((kind, text, None))
+    }
+
+    fn call(&mut self, id: String, text: String) -> Said {
+        // More than this is no log of ours; their outputs are shown all the same.
+        if self.calls.len() >= CALLS_MAX {
+            self.calls.clear();
+            self.refused.clear();
         }
+        let first = text.lines().next().unwrap_or_default();
+        let first = &first[..first.floor_char_boundary(CALL_BYTES_MAX)];
+        self.calls.insert(id.clone(), first.to_owned());
+        (Kind::Call, text, Some(Call { id, apart: None }))
+    }
+
+    fn output(&mut self, id: String, text: String) -> Said {
+        let kind = if self.refused.remove(&id) { Kind::Refused } else { Kind::Output };
+        let is_next = self.last_call.as_ref() == Some(&id);
+        let apart = self.calls.remove(&id).filter(|_| !is_next);
+        (kind, text, Some(Call { id, apart }))
     }
 }
 
-#[derive(Deserialize)]
-struct Complete {
-    #[serde(default)]
-    error: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct RolledBack {
-    #[serde(default)]
-    num_turns: u64,
+/// Says how a turn ended, if not with an answer.
+fn ended(event: EventStep<'_>) -> Vec<Said> {
+    let text = match event.read() {
+        Some(LogEvent::TurnAborted(TurnAborted { reason, .. })) => {
+            reason.or_else(|| Some(TurnAborted::INTERRUPTED.to_owned()))
+        }
+        Some(LogEvent::TaskComplete(TaskComplete { error, .. })) => {
+            error.map(|error| error.message)
+        }
+        _ => None,
+    };
+    text.map(|text| (Kind::Ended, text, None)).into_iter().collect()
 }
 
 fn parts_text(parts: &[ContentPart]) -> String {
@@ -220,19 +241,10 @@ fn field(json: &str, name: &str) -> Option<String> {
     value.get(name)?.as_str().map(str::to_owned)
 }
 
-/// Returns the command in the arguments of a call, if it is one of a shell.
-fn command(arguments: &str) -> Option<String> {
-    let value: Value = serde_json::from_str(arguments).ok()?;
-    match value.get("cmd").or_else(|| value.get("command"))? {
-        Value::String(command) => Some(command.clone()),
-        Value::Array(argv) => {
-            let argv: Vec<_> =
-                argv.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect();
-            Some(tools::join(&argv))
-        }
-        _ => None,
-    }
-}
+/// Calls that can wait for their outputs.
+const CALLS_MAX: usize = 1024;
+/// Bytes of a call that are shown again with its output.
+const CALL_BYTES_MAX: usize = 80;
 
 #[cfg(test)]
 mod tests {
@@ -329,8 +341,58 @@ mod tests {
                 transcript.line(&line);
                 fold.line(&line);
             }
-            assert_eq!(transcript.spoke.len(), fold.finish().turns.len(), "{}", path.display());
+            assert_eq!(
+                transcript.replay.turns().len(),
+                fold.finish().turns.len(),
+                "{}",
+                path.display()
+            );
         }
+    }
+
+    #[test]
+    fn outputs_say_which_call_they_belong_to() {
+        let call = |id: &str| {
+            let arguments = json!({ "cmd": format!("run {id}") }).to_string();
+            let call = json!({ "type": "function_call", "name": "f", "arguments": arguments, "call_id": id });
+            ("response_item", call)
+        };
+        let output = |id: &str| {
+            (
+                "response_item",
+                json!({ "type": "function_call_output", "call_id": id, "output": "x" }),
+            )
+        };
+        let refused = json!({ "type": "CommandExecution", "id": "c", "status": "declined" });
+        let lines = [
+            call("a"),
+            output("a"),
+            call("b"),
+            call("c"),
+            ("event_msg", json!({ "type": "item_completed", "item": refused })),
+            output("b"),
+            output("c"),
+        ];
+        let mut transcript = Transcript::default();
+        let mut got = Vec::new();
+        for (kind, payload) in lines {
+            let text = json!({ "timestamp": "", "type": kind, "payload": payload }).to_string();
+            got.extend(transcript.line(&serde_json::from_str(&text).unwrap()));
+        }
+        let apart = |entry: &Entry| entry.call.as_ref().and_then(|call| call.apart.clone());
+        let got: Vec<_> = got.iter().map(|entry| (entry.kind.name(), apart(entry))).collect();
+        let told = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            got,
+            [
+                ("call", None),
+                ("output", None),
+                ("call", None),
+                ("call", None),
+                ("output", told("run b")),
+                ("refused", told("run c")),
+            ]
+        );
     }
 
     #[test]

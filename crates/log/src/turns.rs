@@ -50,6 +50,8 @@ struct Mark {
     at: u32,
     id_bytes: u8,
     words_bytes: u8,
+    /// Whether the user spoke in it.
+    spoken: bool,
     end: TurnEnd,
 }
 
@@ -111,6 +113,7 @@ impl Turns {
             at,
             id_bytes: id.len() as u8,
             words_bytes: 0,
+            spoken: false,
             end,
         });
     }
@@ -121,6 +124,7 @@ impl Turns {
         let line = text.trim_start().lines().next().unwrap_or_default();
         let words = bounded(line, WORDS_BYTES_MAX).trim_end();
         last.words_bytes = words.len() as u8;
+        last.spoken |= !words.is_empty();
         self.text.push_str(words);
     }
 
@@ -138,14 +142,50 @@ impl Turns {
             && let Some(mark) = self.marks.pop()
         {
             self.text.truncate(mark.at as usize);
-            left -= u64::from(mark.words_bytes > 0);
+            left -= u64::from(mark.spoken);
         }
         // Of what was forgotten it is not known in which the user spoke.
         self.forgotten = self.forgotten.saturating_sub(usize::try_from(left).unwrap_or(usize::MAX));
     }
 
+    /// Writes down how many there are, and in which the user spoke: a bit each.
+    pub(crate) fn saved(&self) -> Vec<u8> {
+        let mut saved = Vec::with_capacity(16 + self.marks.len().div_ceil(8));
+        saved.extend_from_slice(&(self.forgotten as u64).to_le_bytes());
+        saved.extend_from_slice(&(self.marks.len() as u64).to_le_bytes());
+        saved.extend(self.marks.chunks(8).map(|marks| {
+            let bits = marks.iter().enumerate();
+            bits.fold(0, |byte, (bit, mark)| byte | u8::from(mark.spoken) << bit)
+        }));
+        saved
+    }
+
+    /// Reads what [`Turns::saved`] wrote, and returns what stands behind it. Which turns they were is not known
+    /// any more.
+    pub(crate) fn restored(saved: &[u8]) -> Option<(Self, &[u8])> {
+        let (forgotten, rest) = saved.split_first_chunk()?;
+        let (count, rest) = rest.split_first_chunk()?;
+        let count = usize::try_from(u64::from_le_bytes(*count)).ok()?;
+        let forgotten = usize::try_from(u64::from_le_bytes(*forgotten)).ok()?;
+        let (bits, rest) = rest.split_at_checked(count.div_ceil(8))?;
+        let mark = |index: usize| Mark {
+            ordinal: NO_ORDINAL,
+            at: 0,
+            id_bytes: 0,
+            words_bytes: 0,
+            spoken: bits[index / 8] >> (index % 8) & 1 == 1,
+            end: TurnEnd::Unknown,
+        };
+        let turns = Self {
+            marks: (0..count.min(TURNS_MAX)).map(mark).collect(),
+            forgotten,
+            text: String::new(),
+        };
+        (count <= TURNS_MAX && forgotten.checked_add(count).is_some()).then_some((turns, rest))
+    }
+
     /// Gives back memory that is not needed.
-    pub(crate) fn shrink(&mut self) {
+    pub fn shrink(&mut self) {
         self.marks.shrink_to_fit();
         self.text.shrink_to_fit();
     }
@@ -216,6 +256,26 @@ mod tests {
         turns.said("words");
         turns.roll_back(1);
         assert_eq!((turns.len(), turns.forgotten()), (TURNS_MAX, TURNS_MAX / 2));
+    }
+
+    #[test]
+    fn what_was_written_down_counts_on() {
+        let mut turns = Turns::default();
+        for number in 0..19 {
+            turns.begin(&number.to_string(), Some(number), TurnEnd::Open);
+            turns.said(if number % 3 == 0 { "words" } else { "" });
+        }
+        let mut saved = turns.saved();
+        saved.push(7);
+        let (mut restored, rest) = Turns::restored(&saved).unwrap();
+        assert_eq!((restored.len(), rest), (19, &[7][..]));
+        for count in [1, 2, 1] {
+            restored.roll_back(count);
+            turns.roll_back(count);
+            assert_eq!(restored.len(), turns.len());
+        }
+        assert!(Turns::restored(&saved[..17]).is_none());
+        assert!(Turns::restored(&[0xff; 40]).is_none());
     }
 
     #[test]

@@ -2,18 +2,20 @@
 //!
 //! A line is `{"timestamp":…,"ordinal":…,"type":…,"payload":{…}}`; ours end in a checksum of all that
 //! stands before it (`"crc32c"`), which other readers skip. [`Line`] is what is read, with its payload
-//! untouched; [`Record`] is what is written.
+//! untouched; [`Record`] is what is written, and what a line reads back as.
 
 use std::borrow::Cow;
 
+use protocol::id::ThreadId;
+use protocol::open::{Open, Raw};
+use protocol::persist::{CallReturned, Compacted};
+use protocol::usage::TotalledUsage;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::id::ThreadId;
-use crate::open::Raw;
-use crate::responses::OutputBody;
-use crate::usage::Usage;
+use crate::event::LogEvent;
 
 /// A line as it was read.
 #[derive(Clone, Debug, Deserialize)]
@@ -64,22 +66,24 @@ impl<'de: 'a, 'a> Deserialize<'de> for Payload<'a> {
 pub mod kind {
     /// The head of a file: [`super::SessionMeta`].
     pub const SESSION_META: &str = "session_meta";
-    /// An item of the history: [`crate::responses::ResponseItem`].
+    /// An item of the history: [`protocol::responses::ResponseItem`].
     pub const RESPONSE_ITEM: &str = "response_item";
     /// What a turn runs with: [`super::TurnContext`].
     pub const TURN_CONTEXT: &str = "turn_context";
-    /// Something that happened: [`super::EventHead`] tells what.
+    /// Something that happened: [`crate::event::LogEvent`].
     pub const EVENT_MSG: &str = "event_msg";
     /// Tokens of one answer: [`super::TokenUsage`].
     pub const TOKEN_USAGE: &str = "token_usage_record";
-    /// A history that replaces all before it: [`super::Compacted`].
+    /// A history that replaces all before it: [`protocol::persist::Compacted`].
     pub const COMPACTED: &str = "compacted";
-    /// The output of a call whose turn in the history has not come yet: [`super::CallReturned`]. Ours
+    /// The output of a call whose turn in the history has not come yet: [`protocol::persist::CallReturned`]. Ours
     /// alone: it keeps an output that was shown from being lost with the process.
     pub const CALL_RETURNED: &str = "call_returned";
-    /// An item as it came, before the one that is sent in its place: [`crate::responses::ResponseItem`]. Ours
+    /// An item as it came, before the one that is sent in its place: [`protocol::responses::ResponseItem`]. Ours
     /// alone: nothing that was said is lost because no endpoint would take it.
     pub const ORIGINAL_ITEM: &str = "heddle_original_item";
+    /// The same in logs of before the rename.
+    pub const ORIGINAL_ITEM_OLD: &str = "heddle_item_came";
     /// Stands where a damaged line was: [`super::Tombstone`]. Ours alone.
     pub const TOMBSTONE: &str = "heddle_tombstone";
 }
@@ -190,77 +194,22 @@ pub struct TurnContext {
     pub summary: Option<String>,
 }
 
-/// The tag of an `event_msg`, and what most of them have.
-#[derive(Clone, Debug, Deserialize)]
-pub struct EventHead<'a> {
-    /// What happened: `task_started`, `item_completed`, …
-    #[serde(rename = "type", borrow)]
-    pub kind: Cow<'a, str>,
-    /// The turn it happened in.
-    #[serde(default, borrow)]
-    pub turn_id: Option<Cow<'a, str>>,
-}
-
 /// Tokens of one answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenUsage {
     /// The thread.
-    pub thread_id: ThreadId,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<ThreadId>,
     /// The turn.
+    #[serde(default, deserialize_with = "lenient")]
     pub turn_id: String,
     /// Those of the answer.
     pub usage: TotalledUsage,
     /// Those of the turn so far.
+    #[serde(default, deserialize_with = "lenient")]
     pub turn_token_usage: TotalledUsage,
     /// Those of the thread so far.
     pub thread_token_usage: TotalledUsage,
-}
-
-/// Token counts with their sum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TotalledUsage {
-    /// The counts.
-    #[serde(flatten)]
-    pub usage: Usage,
-    /// Request and answer together: how full the context window was.
-    #[serde(default)]
-    pub total_tokens: u64,
-}
-
-impl From<Usage> for TotalledUsage {
-    fn from(usage: Usage) -> Self {
-        let total_tokens = usage.input_tokens.saturating_add(usage.output_tokens);
-        Self { usage, total_tokens }
-    }
-}
-
-/// A history that replaces all before it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Compacted {
-    /// The summary, with what introduces it to the model.
-    #[serde(default)]
-    pub message: String,
-    /// The history from here on. Older files have none: then it is what the user said, and the message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replacement_history: Option<Vec<Raw>>,
-    /// How this history came to be, if a model had no part in it: `trimmed` or `restored`. Ours alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heddle_cause: Option<String>,
-}
-
-/// The cause of a history that a compaction had replaced and that was brought back.
-pub const RESTORED: &str = "restored";
-
-/// The output of a call, before it enters the history.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CallReturned {
-    /// The call.
-    pub call_id: String,
-    /// Whether the call is one of a freeform tool.
-    #[serde(default)]
-    pub custom: bool,
-    /// What the model will read.
-    pub output: OutputBody,
 }
 
 /// Stands where a damaged line was, so that nobody looks for it again.
@@ -273,9 +222,8 @@ pub struct Tombstone {
     pub kind: Option<String>,
 }
 
-/// A line that is to be written, without what its place in the file decides.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "type", content = "payload", rename_all = "snake_case")]
+/// A line without what its place in the file decides: as it is to be written, or as it was.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// The head of a file.
     SessionMeta(Box<SessionMeta>),
@@ -284,7 +232,7 @@ pub enum Record {
     /// What a turn runs with.
     TurnContext(Box<TurnContext>),
     /// Something that happened.
-    EventMsg(Raw),
+    EventMsg(Open<LogEvent>),
     /// Tokens of one answer.
     TokenUsageRecord(Box<TokenUsage>),
     /// A history that replaces all before it.
@@ -292,9 +240,105 @@ pub enum Record {
     /// The output of a call, before it enters the history.
     CallReturned(Box<CallReturned>),
     /// An item as it came, before the one that is sent in its place.
-    #[serde(rename = "heddle_original_item")]
     OriginalItem(Raw),
     /// Stands where a damaged line was.
-    #[serde(rename = "heddle_tombstone")]
     Tombstone(Box<Tombstone>),
+    /// A line of a kind that this build does not know, or that is not what its kind should be.
+    Unknown {
+        /// The kind.
+        kind: String,
+        /// The payload as it stands.
+        payload: Raw,
+    },
 }
+
+impl Record {
+    /// Makes the line of an event.
+    pub fn event(event: LogEvent) -> Self {
+        Self::EventMsg(Open::Known(event))
+    }
+
+    /// Makes the line of an event that is already written.
+    pub fn raw_event(event: Raw) -> Self {
+        Self::EventMsg(Open::Unknown(event))
+    }
+
+    /// Reads a line; fails only if its payload is not JSON.
+    pub fn from_line(line: &Line<'_>) -> serde_json::Result<Self> {
+        let payload = line.payload.to_raw()?;
+        let json = payload.as_str();
+        // A list would pass for the fields of an object, in order.
+        let kind = if json.starts_with('{') { &*line.kind } else { "" };
+        let known = match kind {
+            kind::SESSION_META => boxed(json, Self::SessionMeta),
+            kind::RESPONSE_ITEM => Some(Self::ResponseItem(payload.clone())),
+            kind::TURN_CONTEXT => boxed(json, Self::TurnContext),
+            kind::EVENT_MSG => serde_json::from_str(json).ok().map(Self::EventMsg),
+            kind::TOKEN_USAGE => boxed(json, Self::TokenUsageRecord),
+            kind::COMPACTED => boxed(json, Self::Compacted),
+            kind::CALL_RETURNED => boxed(json, Self::CallReturned),
+            kind::ORIGINAL_ITEM | kind::ORIGINAL_ITEM_OLD => {
+                Some(Self::OriginalItem(payload.clone()))
+            }
+            kind::TOMBSTONE => boxed(json, Self::Tombstone),
+            _ => None,
+        };
+        Ok(known.unwrap_or_else(|| Self::Unknown { kind: line.kind.to_string(), payload }))
+    }
+}
+
+fn boxed<T: DeserializeOwned>(json: &str, record: impl FnOnce(Box<T>) -> Record) -> Option<Record> {
+    serde_json::from_str(json).ok().map(record)
+}
+
+impl Serialize for Record {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut line = serializer.serialize_struct("Record", 2)?;
+        let mut put = |kind: &str| line.serialize_field("type", kind);
+        match self {
+            Self::SessionMeta(meta) => {
+                put(kind::SESSION_META)?;
+                line.serialize_field(PAYLOAD, meta)?;
+            }
+            Self::ResponseItem(item) => {
+                put(kind::RESPONSE_ITEM)?;
+                line.serialize_field(PAYLOAD, item)?;
+            }
+            Self::TurnContext(context) => {
+                put(kind::TURN_CONTEXT)?;
+                line.serialize_field(PAYLOAD, context)?;
+            }
+            Self::EventMsg(event) => {
+                put(kind::EVENT_MSG)?;
+                line.serialize_field(PAYLOAD, event)?;
+            }
+            Self::TokenUsageRecord(usage) => {
+                put(kind::TOKEN_USAGE)?;
+                line.serialize_field(PAYLOAD, usage)?;
+            }
+            Self::Compacted(compacted) => {
+                put(kind::COMPACTED)?;
+                line.serialize_field(PAYLOAD, compacted)?;
+            }
+            Self::CallReturned(returned) => {
+                put(kind::CALL_RETURNED)?;
+                line.serialize_field(PAYLOAD, returned)?;
+            }
+            Self::OriginalItem(item) => {
+                put(kind::ORIGINAL_ITEM)?;
+                line.serialize_field(PAYLOAD, item)?;
+            }
+            Self::Tombstone(tombstone) => {
+                put(kind::TOMBSTONE)?;
+                line.serialize_field(PAYLOAD, tombstone)?;
+            }
+            Self::Unknown { kind, payload } => {
+                put(kind)?;
+                line.serialize_field(PAYLOAD, payload)?;
+            }
+        }
+        line.end()
+    }
+}
+
+const PAYLOAD: &str = "payload";

@@ -6,7 +6,18 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::fold::Origin;
+/// Who wrote a message that stands in the user's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// The user.
+    User,
+    /// We did, before the user spoke: the environment, the rules of a project.
+    Setup,
+    /// We did, in the course of a turn: a summary, a notice.
+    Turn,
+    /// Not the user; which of the above it is, its place tells.
+    Program,
+}
 
 /// Opens what is said about the place of work.
 pub const ENVIRONMENT: &str = "<environment_context>";
@@ -44,30 +55,26 @@ pub fn is_summary(text: &str) -> bool {
 /// Tells whether a message in the user's place is the user's own. `kinds` is what the log says about its
 /// parts, if anything: see [`kinds`].
 pub fn is_users<S: AsRef<str>>(text: &str, kinds: &[S]) -> bool {
-    origin(text, kinds, false) == Origin::User
+    author(text, kinds) == Author::User
 }
 
-/// Tells where a message in the user's place comes from.
-pub(crate) fn origin<S: AsRef<str>>(text: &str, kinds: &[S], before_user: bool) -> Origin {
+/// Tells who wrote a message that begins with `text`. `kinds` is what the log says about its parts.
+pub fn author<S: AsRef<str>>(text: &str, kinds: &[S]) -> Author {
     let text = text.trim_start();
     let opens = |openings: &[&str]| openings.iter().any(|words| text.starts_with(words));
     let has = |wanted: fn(&str) -> bool| kinds.iter().any(|kind| wanted(kind.as_ref()));
     if has(|kind| kind.starts_with("user.")) {
-        return Origin::User;
+        return Author::User;
     }
     if opens(SETUP) {
-        return Origin::Setup;
+        return Author::Setup;
     }
     if opens(TURN) {
-        return Origin::Turn;
+        return Author::Turn;
     }
     // Parts that the writer of the log had no word for may be anybody's.
     let others = !kinds.is_empty() && !has(|kind| kind == "unknown");
-    match (others, before_user) {
-        (false, _) => Origin::User,
-        (true, true) => Origin::Setup,
-        (true, false) => Origin::Turn,
-    }
+    if others { Author::Program } else { Author::User }
 }
 
 /// Reads what a log says about the parts of a message, a word for each. Only newer files of Codex have that.
@@ -106,20 +113,19 @@ mod tests {
 
     #[test]
     fn whose_a_message_is() {
-        let check = |text: &str, kinds: &[&str], want: Origin| {
-            assert_eq!(origin(text, kinds, false), want, "{text} {kinds:?}");
+        let check = |text: &str, kinds: &[&str], want: Author| {
+            assert_eq!(author(text, kinds), want, "{text} {kinds:?}");
         };
-        check("fix it", &[], Origin::User);
-        check("<b>fix</b> it", &["unknown"], Origin::User);
-        check("\n<environment_context>", &[], Origin::Setup);
-        check("<turn_aborted>", &["unknown"], Origin::Turn);
-        check("<user_shell_command>ls", &[], Origin::Turn);
-        check("Another language model started to solve this problem and", &[], Origin::Turn);
+        check("fix it", &[], Author::User);
+        check("<b>fix</b> it", &["unknown"], Author::User);
+        check("\n<environment_context>", &[], Author::Setup);
+        check("<turn_aborted>", &["unknown"], Author::Turn);
+        check("<user_shell_command>ls", &[], Author::Turn);
+        check("Another language model started to solve this problem and", &[], Author::Turn);
         // The log knows better.
-        check("<environment_context> is what I ask about", &["user.text"], Origin::User);
-        check("something", &["compaction.summary"], Origin::Turn);
-        check("something", &["plugin.note", "user.image"], Origin::User);
-        assert_eq!(origin("something", &["skills.list"], true), Origin::Setup);
+        check("<environment_context> is what I ask about", &["user.text"], Author::User);
+        check("something", &["compaction.summary"], Author::Program);
+        check("something", &["plugin.note", "user.image"], Author::User);
     }
 
     #[test]

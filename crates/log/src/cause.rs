@@ -1,0 +1,128 @@
+//! Why a turn failed: our causes and the names that the log has for them, in one table.
+//!
+//! The names of the reference are fewer than our causes, so a line of ours says both: its `codex_error_info` is
+//! for other programs, its `heddle_cause` reads back as the very cause.
+
+use protocol::error::ErrorClass::{
+    ConnectionRefused, ContentPolicy, ContextFull, Credentials, Disconnected, Incomplete,
+    InvalidRequest, ModelNotFound, NotAnEndpoint, Overloaded, Quota, RateLimited, ServerFault,
+    Silent, Unreachable, UsageLimit,
+};
+use protocol::error::TurnErrorCause::{self, Answer, Limit, Sample, Storage};
+use serde_json::{Value, json};
+
+/// A row of the table.
+struct Row {
+    cause: TurnErrorCause,
+    /// What we call it.
+    name: &'static str,
+    info: Info,
+}
+
+/// What the reference calls it.
+#[derive(Clone, Copy, PartialEq)]
+enum Info {
+    Plain(&'static str),
+    /// One that comes with an HTTP status.
+    Http(&'static str, Option<u16>),
+}
+
+const fn row(cause: TurnErrorCause, name: &'static str, info: Info) -> Row {
+    Row { cause, name, info }
+}
+
+/// Of several causes with the same name of the reference, the first is what that name reads back as.
+const ROWS: &[Row] = &[
+    row(Sample(ContextFull), "context_full", Info::Plain("context_window_exceeded")),
+    row(Sample(UsageLimit), "usage_limit", Info::Plain("usage_limit_exceeded")),
+    row(Sample(Quota), "quota", Info::Plain("usage_limit_exceeded")),
+    row(Sample(Overloaded), "overloaded", Info::Plain("server_overloaded")),
+    row(
+        Sample(RateLimited),
+        "rate_limited",
+        Info::Http("response_too_many_failed_attempts", Some(429)),
+    ),
+    row(Sample(Credentials), "credentials", Info::Plain("unauthorized")),
+    row(Sample(InvalidRequest), "invalid_request", Info::Plain("bad_request")),
+    row(Sample(ModelNotFound), "model_not_found", Info::Plain("model_not_found")),
+    row(Sample(ServerFault), "server_fault", Info::Plain("internal_server_error")),
+    row(Sample(Unreachable), "unreachable", Info::Http("http_connection_failed", None)),
+    row(
+        Sample(ConnectionRefused),
+        "connection_refused",
+        Info::Http("http_connection_failed", None),
+    ),
+    row(Sample(Silent), "silent", Info::Http("http_connection_failed", None)),
+    row(Sample(Disconnected), "disconnected", Info::Http("response_stream_disconnected", None)),
+    row(Sample(ContentPolicy), "content_policy", Info::Plain(OTHER)),
+    row(Sample(Incomplete), "incomplete", Info::Plain(OTHER)),
+    row(Sample(NotAnEndpoint), "not_an_endpoint", Info::Plain(OTHER)),
+    row(Limit, "limit", Info::Plain(OTHER)),
+    row(Storage, "storage", Info::Plain(OTHER)),
+    row(Answer, "answer", Info::Plain(OTHER)),
+];
+
+/// Stands for whatever the reference has no name for.
+pub const OTHER: &str = "other";
+
+/// Returns what a line says about `cause` to other programs, in the words of the log.
+pub fn error_info(cause: TurnErrorCause) -> Value {
+    match ROWS.iter().find(|row| row.cause == cause).map(|row| row.info) {
+        Some(Info::Plain(name)) => json!(name),
+        Some(Info::Http(name, status)) => json!({ name: { "http_status_code": status } }),
+        None => json!(OTHER),
+    }
+}
+
+/// Returns our own name of `cause`.
+pub fn cause_name(cause: TurnErrorCause) -> Option<&'static str> {
+    ROWS.iter().find(|row| row.cause == cause).map(|row| row.name)
+}
+
+/// Reads a cause: by our own name for it, or else by what the reference says; none if neither is known.
+pub fn cause(name: Option<&str>, info: &Value) -> Option<TurnErrorCause> {
+    let named = name.and_then(|name| ROWS.iter().find(|row| row.name == name));
+    let by_info = || {
+        let found = match info {
+            Value::String(name) => Some(name.as_str()),
+            Value::Object(fields) => fields.keys().next().map(String::as_str),
+            _ => None,
+        }?;
+        ROWS.iter().filter(|_| found != OTHER).find(|row| match row.info {
+            Info::Plain(name) | Info::Http(name, _) => name == found,
+        })
+    };
+    named.or_else(by_info).map(|row| row.cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_reads_back() {
+        for row in ROWS {
+            let info = error_info(row.cause);
+            assert_eq!(cause(cause_name(row.cause), &info), Some(row.cause), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn names_of_the_reference() {
+        for (info, want) in [
+            (json!("context_window_exceeded"), Some(Sample(ContextFull))),
+            (json!("usage_limit_exceeded"), Some(Sample(UsageLimit))),
+            (
+                json!({ "http_connection_failed": { "http_status_code": 502 } }),
+                Some(Sample(Unreachable)),
+            ),
+            (json!({ "response_stream_disconnected": {} }), Some(Sample(Disconnected))),
+            (json!("other"), None),
+            (json!("newer"), None),
+            (json!(null), None),
+        ] {
+            assert_eq!(cause(None, &info), want, "{info}");
+            assert_eq!(cause(Some("newer"), &info), want, "{info}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What an `event_msg` line says happened.
+//!
+//! [`Open<LogEvent>`] reads and writes any such payload: a kind that is not known stays as it came, byte for byte.
+//! Fields that are missing, or not of the type that they have here, are empty: one odd field costs nothing but
+//! itself.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use protocol::error::{TurnError, TurnErrorCause};
+use protocol::id::ThreadId;
+use protocol::open::{Kinds, Raw};
+use protocol::usage::TotalledUsage;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::cause;
+use crate::item::LoggedItem;
+use crate::line::lenient;
+
+/// Something that happened, of a kind that this build knows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum LogEvent {
+    /// A turn began. Also written as `turn_started`.
+    TaskStarted(TaskStarted),
+    /// A turn ended by itself, well or not. Also written as `turn_complete`.
+    TaskComplete(TaskComplete),
+    /// A turn was ended.
+    TurnAborted(TurnAborted),
+    /// An item is final.
+    ItemCompleted(Box<ItemCompleted>),
+    /// What the user said, in files without ordinals.
+    UserMessage(UserMessage),
+    /// What the model said, in files without ordinals.
+    AgentMessage(AgentMessage),
+    /// Tokens of the thread so far.
+    TokenCount(TokenCount),
+    /// Turns were taken back.
+    ThreadRolledBack(ThreadRolledBack),
+    /// What the thread runs with has changed.
+    ThreadSettingsApplied(ThreadSettingsApplied),
+}
+
+/// The kind of an event. Readers match on this and read no more than they need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "they are those of `LogEvent`")]
+pub enum EventKind {
+    TaskStarted,
+    TaskComplete,
+    TurnAborted,
+    ItemCompleted,
+    UserMessage,
+    AgentMessage,
+    TokenCount,
+    ThreadRolledBack,
+    ThreadSettingsApplied,
+    /// One that this build does not know.
+    Unknown,
+}
+
+impl EventKind {
+    /// Finds the kind that is written as `name`, old or new.
+    pub fn from_name(name: &str) -> Self {
+        match name {
+            "task_started" | "turn_started" => Self::TaskStarted,
+            "task_complete" | "turn_complete" => Self::TaskComplete,
+            "turn_aborted" => Self::TurnAborted,
+            "item_completed" => Self::ItemCompleted,
+            "user_message" => Self::UserMessage,
+            "agent_message" => Self::AgentMessage,
+            "token_count" => Self::TokenCount,
+            "thread_rolled_back" => Self::ThreadRolledBack,
+            "thread_settings_applied" => Self::ThreadSettingsApplied,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl Kinds for LogEvent {
+    fn read(kind: &str, json: &str) -> Option<serde_json::Result<Self>> {
+        Self::read_kind(EventKind::from_name(kind), json)
+    }
+}
+
+impl LogEvent {
+    /// Reads a payload whose kind is known; none if this build does not know it.
+    pub(crate) fn read_kind(kind: EventKind, json: &str) -> Option<serde_json::Result<Self>> {
+        Some(match kind {
+            EventKind::TaskStarted => serde_json::from_str(json).map(Self::TaskStarted),
+            EventKind::TaskComplete => serde_json::from_str(json).map(Self::TaskComplete),
+            EventKind::TurnAborted => serde_json::from_str(json).map(Self::TurnAborted),
+            EventKind::ItemCompleted => serde_json::from_str(json).map(Self::ItemCompleted),
+            EventKind::UserMessage => serde_json::from_str(json).map(Self::UserMessage),
+            EventKind::AgentMessage => serde_json::from_str(json).map(Self::AgentMessage),
+            EventKind::TokenCount => serde_json::from_str(json).map(Self::TokenCount),
+            EventKind::ThreadRolledBack => serde_json::from_str(json).map(Self::ThreadRolledBack),
+            EventKind::ThreadSettingsApplied => {
+                serde_json::from_str(json).map(Self::ThreadSettingsApplied)
+            }
+            EventKind::Unknown => return None,
+        })
+    }
+}
+
+/// A turn began. Times are seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+pub struct TaskStarted {
+    #[serde(default, deserialize_with = "lenient")]
+    pub turn_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub root_turn_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<u64>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub model_context_window: Option<u64>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub collaboration_mode_kind: Option<String>,
+}
+
+/// A turn ended by itself. Times are seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+pub struct TaskComplete {
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<u64>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    #[serde(default, deserialize_with = "error", skip_serializing_if = "Option::is_none")]
+    pub error: Option<TaskError>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub last_agent_message: Option<Arc<str>>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub root_turn_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<u64>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub turn_id: Option<String>,
+}
+
+/// Why a turn failed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskError {
+    /// What a program of the reference branches on.
+    pub codex_error_info: Value,
+    /// Our own name of the cause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heddle_cause: Option<Cow<'static, str>>,
+    /// What a person reads.
+    pub message: String,
+}
+
+impl TaskError {
+    /// Returns the cause, as far as the line tells.
+    pub fn cause(&self) -> Option<TurnErrorCause> {
+        cause::cause(self.heddle_cause.as_deref(), &self.codex_error_info)
+    }
+
+    fn from_value(value: Value) -> Self {
+        let mut fields = match value {
+            Value::Object(fields) => fields,
+            // Something was wrong, and that is all that can be told.
+            value => serde_json::Map::from_iter([("message".to_owned(), value)]),
+        };
+        let mut text = |name: &str| match fields.remove(name) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        };
+        let message = text("message").unwrap_or_else(|| "an error".to_owned());
+        let heddle_cause = text("heddle_cause").map(Cow::Owned);
+        let codex_error_info = fields.remove("codex_error_info").filter(|info| !info.is_null());
+        Self {
+            codex_error_info: codex_error_info.unwrap_or_else(|| cause::OTHER.into()),
+            heddle_cause,
+            message,
+        }
+    }
+}
+
+impl From<&TurnError> for TaskError {
+    fn from(error: &TurnError) -> Self {
+        Self {
+            codex_error_info: cause::error_info(error.cause),
+            heddle_cause: cause::cause_name(error.cause).map(Cow::Borrowed),
+            message: error.message.clone(),
+        }
+    }
+}
+
+fn error<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TaskError>, D::Error> {
+    let value = Option::<Value>::deserialize(deserializer)?;
+    Ok(value.map(TaskError::from_value))
+}
+
+/// A turn was ended. Times are seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+pub struct TurnAborted {
+    #[serde(default, deserialize_with = "lenient")]
+    pub turn_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<u64>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+}
+
+impl TurnAborted {
+    /// The reason of a turn that the user ended, or whose process ended.
+    pub const INTERRUPTED: &str = "interrupted";
+}
+
+/// An item is final. Times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+pub struct ItemCompleted {
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub completed_at_ms: Option<u64>,
+    pub item: LoggedItem,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub started_at_ms: Option<u64>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<ThreadId>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub turn_id: Option<String>,
+}
+
+/// What the user said, in files without ordinals.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+pub struct UserMessage {
+    pub message: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub images: Vec<Raw>,
+}
+
+/// What the model said, in files without ordinals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+pub struct AgentMessage {
+    pub message: Arc<str>,
+}
+
+/// Tokens of the thread so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+pub struct TokenCount {
+    #[serde(default)]
+    pub info: Option<TokenInfo>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub rate_limits: Option<Raw>,
+}
+
+/// Token counts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TokenInfo {
+    /// Those of the thread.
+    pub total_token_usage: TotalledUsage,
+    /// Those of the last answer.
+    pub last_token_usage: TotalledUsage,
+    /// How many fit into the context window.
+    #[serde(default, deserialize_with = "lenient")]
+    pub model_context_window: Option<u64>,
+}
+
+/// Turns were taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadRolledBack {
+    /// How many of those in which the user spoke.
+    pub num_turns: u64,
+}
+
+/// What the thread runs with has changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+pub struct ThreadSettingsApplied {
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<ThreadId>,
+    pub thread_settings: ThreadSettings,
+}
+
+/// What a thread runs with, as far as a log needs it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
+pub struct ThreadSettings {
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub model_provider_id: Option<String>,
+}

@@ -1,0 +1,689 @@
+//! Items of the log: from [`ItemBody`] to the form in which Codex clients keep items, and back.
+//!
+//! What an item was live, it is from disk. Where the form of the reference has no place for something of ours, a
+//! field whose name begins with `heddle_` keeps it; other programs pass it over. Two things are not kept: the list
+//! of steps, since the call that set it is in the history, and pictures that the user showed, likewise.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::item::{
+    Change, ChangeKind, Command, CompactionReason, EndpointCall, Item, ItemBody, RefusedCall,
+    Status, WebSearchAction,
+};
+use protocol::open::{self, Raw};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
+
+use crate::history_item::leading_kind;
+use crate::line::lenient;
+
+/// An item as a line of the log holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedItem {
+    /// What it is called: see [`Item::name`].
+    pub id: String,
+    /// What it is.
+    pub body: LoggedBody,
+    /// How long a command or a call took.
+    pub duration: Option<Duration>,
+    /// Whether nothing came of it: see [`Item::stopped`].
+    pub stopped: bool,
+    /// Where the rest of a command's output is, if the item has only its beginning and its end.
+    pub output_in_call: Option<OutputInCall>,
+    /// What the model thought, word for word. Only other programs write that.
+    pub raw_reasoning: Vec<String>,
+}
+
+/// What an item of the log is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LoggedBody {
+    /// What the user said, in parts: [`text_part`] makes one.
+    UserMessage(Vec<Raw>),
+    /// What the engine told of.
+    Item(ItemBody),
+    /// Something that this build has no words for, as it came.
+    Unknown(Raw),
+}
+
+impl LoggedItem {
+    /// Makes the item of a message of the user.
+    pub fn user_message(id: String, content: Vec<Raw>) -> Self {
+        Self::new(id, LoggedBody::UserMessage(content))
+    }
+
+    /// Makes an item of one that is final, in the turn `turn`, and that took as long as `duration`.
+    pub fn from_item(turn: &str, item: &Item, duration: Duration) -> Self {
+        let is_timed = matches!(
+            item.body,
+            ItemBody::Command(_) | ItemBody::EndpointCall(_) | ItemBody::RefusedCall(_)
+        );
+        Self {
+            duration: is_timed.then_some(duration),
+            stopped: item.stopped,
+            ..Self::new(item.name(turn), LoggedBody::Item(item.body.clone()))
+        }
+    }
+
+    /// Makes an item without anything that only some have.
+    pub fn new(id: String, body: LoggedBody) -> Self {
+        Self {
+            id,
+            body,
+            duration: None,
+            stopped: false,
+            output_in_call: None,
+            raw_reasoning: Vec::new(),
+        }
+    }
+
+    /// Returns the texts of a message of the user, joined; none if it is something else.
+    pub fn user_text(&self) -> Option<String> {
+        let LoggedBody::UserMessage(content) = &self.body else { return None };
+        let texts: Vec<_> = content.iter().filter_map(part_text).collect();
+        Some(texts.join("\n"))
+    }
+
+    /// Puts an output that was written with its call in the place of what the item has of it. Tells whether it
+    /// did.
+    pub fn restore_output(&mut self, call_output: &str) -> bool {
+        let Some(OutputInCall { from, .. }) = self.output_in_call else { return false };
+        let LoggedBody::Item(ItemBody::Command(command)) = &mut self.body else { return false };
+        let Some(whole) = self.output_in_call.as_ref().and_then(|cut| cut.length(&command.output))
+        else {
+            return false;
+        };
+        let Some(output) = call_output.get(from..).and_then(|rest| rest.get(..whole)) else {
+            return false;
+        };
+        command.output = output.to_owned();
+        self.output_in_call = None;
+        true
+    }
+}
+
+/// Where the output of a command is that its item does not repeat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputInCall {
+    /// The call whose output has it.
+    pub call_id: String,
+    /// At which byte of that it begins.
+    pub from: usize,
+    /// How many bytes of its middle the item leaves out.
+    pub left_out: usize,
+}
+
+impl OutputInCall {
+    /// Cuts the middle out of an output; none if it is short enough to be written twice.
+    pub fn cut(output: &str, call_id: &str, from: usize) -> Option<(String, Self)> {
+        if output.len() <= OUTPUT_BYTES_MAX {
+            return None;
+        }
+        let head = output.floor_char_boundary(OUTPUT_BYTES_MAX / 2);
+        let tail = output.ceil_char_boundary(output.len() - OUTPUT_BYTES_MAX / 2);
+        let cut = Self { call_id: call_id.to_owned(), from, left_out: tail - head };
+        Some((format!("{}{}{}", &output[..head], cut.mark(), &output[tail..]), cut))
+    }
+
+    /// Returns how long the output was of which `text` is what is left.
+    fn length(&self, text: &str) -> Option<usize> {
+        (text.len() + self.left_out).checked_sub(self.mark().len())
+    }
+
+    fn mark(&self) -> String {
+        format!("\n[{} bytes: see the output of the call]\n", self.left_out)
+    }
+}
+
+/// Bytes of an output that an item has in full although the model got them too.
+pub const OUTPUT_BYTES_MAX: usize = 600;
+
+/// Makes a part of what the user said.
+pub fn text_part(text: &str) -> Raw {
+    raw(&json!({"type": "text", "text": text, "text_elements": []}))
+}
+
+fn part_text(part: &Raw) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Part {
+        text: String,
+    }
+    serde_json::from_str::<Part>(part.as_str()).ok().map(|part| part.text)
+}
+
+/// What can be told of an item without reading it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ItemHead<'a> {
+    /// What kind of item it is, in the words of the log.
+    #[serde(rename = "type", borrow)]
+    pub kind: Cow<'a, str>,
+    /// What it is called.
+    #[serde(default, borrow)]
+    pub id: Cow<'a, str>,
+    #[serde(default, borrow)]
+    status: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    server: Option<Cow<'a, str>>,
+}
+
+impl ItemHead<'_> {
+    /// Tells whether this is what the user said.
+    pub fn is_user_message(&self) -> bool {
+        self.kind == USER_MESSAGE
+    }
+
+    /// Tells whether this is a call that was refused, so that nothing was run for it.
+    pub fn is_refused(&self) -> bool {
+        let status = self.status.as_deref().map(status);
+        status == Some(Status::Declined)
+            || (self.server.as_deref() == Some(RefusedCall::SERVER)
+                && status == Some(Status::Failed))
+    }
+}
+
+// The forms of the reference, written and read by the same types.
+
+#[derive(Serialize, Deserialize)]
+struct UserMessage<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    id: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    content: Cow<'a, [Raw]>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct AgentMessage<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    id: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    content: Vec<TextPart<'a>>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct TextPart<'a> {
+    #[serde(rename = "type", default)]
+    kind: Cow<'a, str>,
+    #[serde(default)]
+    text: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Reasoning<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    id: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    summary_text: Cow<'a, [String]>,
+    #[serde(default, deserialize_with = "lenient")]
+    raw_content: Cow<'a, [String]>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CommandExecution<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    id: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    command: Vec<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    cwd: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    parsed_cmd: Value,
+    #[serde(default, deserialize_with = "lenient")]
+    source: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    status: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    aggregated_output: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    exit_code: Option<i32>,
+    #[serde(default, deserialize_with = "lenient")]
+    duration: Option<Duration>,
+    /// The command as it was shown, if its words do not tell.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    heddle_command: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    heddle_output_in_call: Option<OutputInCall>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "is_false")]
+    heddle_stopped: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FileChange<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    id: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    changes: Map<String, Value>,
+    #[serde(default, deserialize_with = "lenient")]
+    status: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    auto_approved: bool,
+    #[serde(default, deserialize_with = "lenient")]
+    stdout: Cow<'a, str>,
+    /// Why it was refused, among other things.
+    #[serde(default, deserialize_with = "lenient")]
+    stderr: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "is_false")]
+    heddle_stopped: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WebSearch<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    id: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    query: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    action: Option<WebSearchAction>,
+    /// What the provider calls it, if the item is called otherwise.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    heddle_call: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct McpToolCall<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    id: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    server: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    tool: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    arguments: Option<Raw>,
+    #[serde(default, deserialize_with = "lenient")]
+    status: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    result: Option<CallResult<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
+    error: Option<CallError<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
+    duration: Option<Duration>,
+    /// The arguments as the model wrote them, if the above does not tell.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    heddle_arguments: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "is_false")]
+    heddle_stopped: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CallResult<'a> {
+    #[serde(default)]
+    content: Vec<TextPart<'a>>,
+    #[serde(rename = "isError", default, deserialize_with = "lenient")]
+    is_error: Option<bool>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CallError<'a> {
+    message: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ContextCompaction<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    id: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    heddle_reason: Option<Reason>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reason {
+    Requested,
+    NearlyFull,
+    Refused,
+}
+
+#[derive(Serialize)]
+struct Tagged<T> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    item: T,
+}
+
+const USER_MESSAGE: &str = "UserMessage";
+const AGENT_MESSAGE: &str = "AgentMessage";
+const REASONING: &str = "Reasoning";
+const COMMAND_EXECUTION: &str = "CommandExecution";
+const FILE_CHANGE: &str = "FileChange";
+const WEB_SEARCH: &str = "WebSearch";
+const MCP_TOOL_CALL: &str = "McpToolCall";
+const CONTEXT_COMPACTION: &str = "ContextCompaction";
+
+impl Serialize for LoggedItem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let id = Cow::Borrowed(self.id.as_str());
+        let body = match &self.body {
+            LoggedBody::Unknown(raw) => return raw.serialize(serializer),
+            LoggedBody::UserMessage(content) => {
+                let item = UserMessage { id, content: Cow::Borrowed(content) };
+                return tagged(USER_MESSAGE, item, serializer);
+            }
+            LoggedBody::Item(body) => body,
+        };
+        match body {
+            ItemBody::AgentMessage { text } => {
+                let content = vec![TextPart { kind: "Text".into(), text: (&**text).into() }];
+                tagged(AGENT_MESSAGE, AgentMessage { id, content }, serializer)
+            }
+            ItemBody::Reasoning { summary } => {
+                let summary_text = Cow::Borrowed(summary.as_slice());
+                let raw_content = Cow::Borrowed(self.raw_reasoning.as_slice());
+                tagged(REASONING, Reasoning { id, summary_text, raw_content }, serializer)
+            }
+            ItemBody::Command(command) => {
+                tagged(COMMAND_EXECUTION, self.command(id, command), serializer)
+            }
+            ItemBody::FileChange { changes, status, refusal } => {
+                let item = FileChange {
+                    id,
+                    changes: changes.iter().map(change).collect(),
+                    status: status_name(*status).into(),
+                    auto_approved: true,
+                    stdout: "".into(),
+                    stderr: refusal.as_deref().unwrap_or_default().into(),
+                    heddle_stopped: self.stopped,
+                };
+                tagged(FILE_CHANGE, item, serializer)
+            }
+            ItemBody::WebSearch { call, query, action } => {
+                let heddle_call = (*call != id).then_some(call.into());
+                let (query, action) = (query.into(), Some(action.clone()));
+                tagged(WEB_SEARCH, WebSearch { id, query, action, heddle_call }, serializer)
+            }
+            ItemBody::EndpointCall(call) => tagged(MCP_TOOL_CALL, self.call(id, call), serializer),
+            ItemBody::RefusedCall(call) => {
+                tagged(MCP_TOOL_CALL, self.call(id, &call.as_failed()), serializer)
+            }
+            ItemBody::Compaction { reason } => {
+                let heddle_reason = Some(match reason {
+                    CompactionReason::Requested => Reason::Requested,
+                    CompactionReason::NearlyFull => Reason::NearlyFull,
+                    CompactionReason::Refused => Reason::Refused,
+                });
+                let item = ContextCompaction { id, heddle_reason };
+                tagged(CONTEXT_COMPACTION, item, serializer)
+            }
+            // The call that set the steps is in the history; nobody writes this.
+            ItemBody::TodoList { .. } => {
+                tagged("TodoList", UserMessage { id, content: Cow::default() }, serializer)
+            }
+        }
+    }
+}
+
+fn tagged<T: Serialize, S: Serializer>(
+    kind: &'static str,
+    item: T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    Tagged { kind, item }.serialize(serializer)
+}
+
+impl LoggedItem {
+    fn command<'a>(&self, id: Cow<'a, str>, command: &'a Command) -> CommandExecution<'a> {
+        let argv = shlex::split(&command.command).unwrap_or_else(|| vec![command.command.clone()]);
+        let is_told = join(&argv) == command.command;
+        CommandExecution {
+            id,
+            cwd: file_url(&command.cwd.to_string_lossy()).into(),
+            parsed_cmd: json!([{"type": "unknown", "cmd": argv.last()}]),
+            source: "unified_exec_startup".into(),
+            status: status_name(command.status).into(),
+            aggregated_output: command.output.as_str().into(),
+            exit_code: command.exit_code,
+            duration: Some(self.duration.unwrap_or_default()),
+            heddle_command: (!is_told).then(|| command.command.as_str().into()),
+            heddle_output_in_call: self.output_in_call.clone(),
+            heddle_stopped: self.stopped,
+            command: argv,
+        }
+    }
+
+    fn call<'a>(&self, id: Cow<'a, str>, call: &EndpointCall) -> McpToolCall<'a> {
+        let failed = call.status == Status::Failed;
+        let (arguments, is_told) = arguments_value(&call.arguments);
+        let part = TextPart { kind: "text".into(), text: call.output.clone().into() };
+        McpToolCall {
+            id,
+            server: call.server.clone().into(),
+            tool: call.tool.clone().into(),
+            arguments: Some(arguments),
+            status: status_name(call.status).into(),
+            result: Some(CallResult { content: vec![part], is_error: Some(failed) }),
+            error: failed.then(|| CallError { message: call.output.clone().into() }),
+            duration: Some(self.duration.unwrap_or_default()),
+            heddle_arguments: (!is_told).then(|| call.arguments.clone().into()),
+            heddle_stopped: self.stopped,
+        }
+    }
+
+    /// Reads an item of the log.
+    fn read(raw: &RawValue) -> serde_json::Result<Self> {
+        let json = raw.get();
+        let kind = match leading_kind(json) {
+            Some(kind) => Some(Cow::Borrowed(kind)),
+            None => open::kind(json),
+        };
+        let kind = kind.ok_or_else(|| serde_json::Error::custom("an item has a type"))?;
+        let item = |id: Cow<'_, str>, body| Self::new(id.into_owned(), LoggedBody::Item(body));
+        Ok(match &*kind {
+            USER_MESSAGE => {
+                let read: UserMessage<'_> = serde_json::from_str(json)?;
+                Self::user_message(read.id.into_owned(), read.content.into_owned())
+            }
+            AGENT_MESSAGE => {
+                let read: AgentMessage<'_> = serde_json::from_str(json)?;
+                let text = match <[TextPart<'_>; 1]>::try_from(read.content) {
+                    Ok([part]) => Arc::from(part.text),
+                    Err(parts) => parts.iter().map(|part| &*part.text).collect::<String>().into(),
+                };
+                item(read.id, ItemBody::AgentMessage { text })
+            }
+            REASONING => {
+                let read: Reasoning<'_> = serde_json::from_str(json)?;
+                let summary = read.summary_text.into_owned();
+                let read_item = item(read.id, ItemBody::Reasoning { summary });
+                Self { raw_reasoning: read.raw_content.into_owned(), ..read_item }
+            }
+            COMMAND_EXECUTION => {
+                let read: CommandExecution<'_> = serde_json::from_str(json)?;
+                let command = match read.heddle_command {
+                    Some(command) => command.into_owned(),
+                    None => join(&read.command),
+                };
+                let command = Command {
+                    command,
+                    cwd: PathBuf::from(file_path(&read.cwd)),
+                    output: read.aggregated_output.into_owned(),
+                    exit_code: read.exit_code,
+                    status: status(&read.status),
+                };
+                Self {
+                    duration: read.duration,
+                    stopped: read.heddle_stopped,
+                    output_in_call: read.heddle_output_in_call,
+                    ..item(read.id, ItemBody::Command(command))
+                }
+            }
+            FILE_CHANGE => {
+                let read: FileChange<'_> = serde_json::from_str(json)?;
+                let status = status(&read.status);
+                let is_refused = !matches!(status, Status::Completed | Status::InProgress);
+                let refusal = Some(read.stderr.into_owned())
+                    .filter(|refusal| is_refused && !refusal.is_empty());
+                let changes = read.changes.iter().map(read_change).collect();
+                let body = ItemBody::FileChange { changes, status, refusal };
+                Self { stopped: read.heddle_stopped, ..item(read.id, body) }
+            }
+            WEB_SEARCH => {
+                let read: WebSearch<'_> = serde_json::from_str(json)?;
+                let call = read.heddle_call.as_ref().unwrap_or(&read.id).clone().into_owned();
+                let action = read.action.unwrap_or(WebSearchAction::Other);
+                item(read.id, ItemBody::WebSearch { call, query: read.query.into_owned(), action })
+            }
+            MCP_TOOL_CALL => Self::read_call(serde_json::from_str(json)?),
+            CONTEXT_COMPACTION => {
+                let read: ContextCompaction<'_> = serde_json::from_str(json)?;
+                let reason = match read.heddle_reason {
+                    Some(Reason::Requested) => CompactionReason::Requested,
+                    Some(Reason::Refused) => CompactionReason::Refused,
+                    // Other programs do not say, and this is the usual one.
+                    Some(Reason::NearlyFull) | None => CompactionReason::NearlyFull,
+                };
+                item(read.id, ItemBody::Compaction { reason })
+            }
+            _ => Self::new(String::new(), LoggedBody::Unknown(raw.to_owned().into())),
+        })
+    }
+
+    fn read_call(read: McpToolCall<'_>) -> Self {
+        let arguments = match (read.heddle_arguments, read.arguments) {
+            (Some(text), _) => text.into_owned(),
+            (None, Some(json)) => serde_json::from_str::<String>(json.as_str())
+                .unwrap_or_else(|_| json.as_str().to_owned()),
+            (None, None) => "null".to_owned(),
+        };
+        let parts = read.result.map(|result| result.content).unwrap_or_default();
+        let texts: Vec<_> = parts.iter().map(|part| &*part.text).collect();
+        let message = read.error.filter(|_| texts.is_empty()).map(|error| error.message);
+        let output = message.map_or_else(|| texts.join("\n"), Cow::into_owned);
+        let status = status(&read.status);
+        let (server, tool) = (read.server.into_owned(), read.tool.into_owned());
+        let body = if server == RefusedCall::SERVER && status == Status::Failed {
+            ItemBody::RefusedCall(RefusedCall { tool, arguments, reason: output })
+        } else {
+            ItemBody::EndpointCall(EndpointCall { server, tool, arguments, output, status })
+        };
+        Self {
+            duration: read.duration,
+            stopped: read.heddle_stopped,
+            ..Self::new(read.id.into_owned(), LoggedBody::Item(body))
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for LoggedItem {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::read(<&RawValue>::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// Returns the arguments of a call as JSON, and whether they read back as they are.
+fn arguments_value(arguments: &str) -> (Raw, bool) {
+    let Ok(json) = RawValue::from_string(arguments.to_owned()) else {
+        return (raw(&arguments), true);
+    };
+    // A line has no line breaks in it, and a text that is JSON must not be taken for one that is not.
+    let is_plain = json.get() == arguments && !arguments.contains(['\n', '\r']);
+    if is_plain && !arguments.starts_with('"') {
+        return (json.into(), true);
+    }
+    let value = serde_json::from_str::<Value>(arguments).unwrap_or_default();
+    (raw(&value), false)
+}
+
+fn change(change: &Change) -> (String, Value) {
+    let value = match change.kind {
+        ChangeKind::Add => json!({"type": "add", "content": ""}),
+        ChangeKind::Delete => json!({"type": "delete", "content": ""}),
+        ChangeKind::Update => json!({"type": "update", "unified_diff": "", "move_path": null}),
+    };
+    (change.path.clone(), value)
+}
+
+fn read_change((path, change): (&String, &Value)) -> Change {
+    let kind = match change["type"].as_str() {
+        Some("add") => ChangeKind::Add,
+        Some("delete") => ChangeKind::Delete,
+        _ => ChangeKind::Update,
+    };
+    Change { path: path.clone(), kind }
+}
+
+fn status_name(status: Status) -> &'static str {
+    match status {
+        Status::InProgress => "in_progress",
+        Status::Completed => "completed",
+        Status::Failed => "failed",
+        Status::Declined => "declined",
+    }
+}
+
+fn status(name: &str) -> Status {
+    match name {
+        "in_progress" => Status::InProgress,
+        "failed" => Status::Failed,
+        "declined" => Status::Declined,
+        // What is in the log is over.
+        _ => Status::Completed,
+    }
+}
+
+/// Joins the words of a command as a shell would read them.
+pub fn join(argv: &[String]) -> String {
+    // A word with a NUL byte cannot be quoted.
+    shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_else(|_| argv.join(" "))
+}
+
+/// Writes a path as a URL; what has a meaning in one is written by its number.
+fn file_url(path: &str) -> String {
+    let mut url = String::from("file://");
+    for byte in path.bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'~' => url.push(char::from(byte)),
+            byte if byte.is_ascii_alphanumeric() => url.push(char::from(byte)),
+            byte => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    url
+}
+
+/// Reads a path that may be written as a URL.
+fn file_path(text: &str) -> String {
+    let Some(path) = text.strip_prefix("file://") else { return text.to_owned() };
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = match (first, tail) {
+            (b'%', [high, low, ..]) => {
+                let digits = [*high, *low];
+                std::str::from_utf8(&digits).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok())
+            }
+            _ => None,
+        };
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+}
+
+fn raw(value: &impl Serialize) -> Raw {
+    Raw::from(to_raw_value(value).expect("plain data with string keys"))
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_urls() {
+        assert_eq!(file_url("/w x/é"), "file:///w%20x/%C3%A9");
+        for (text, want) in [
+            ("file:///w%20x/%C3%A9", "/w x/é"),
+            ("/plain%20", "/plain%20"),
+            ("file:///a%2", "/a%2"),
+            ("file:///%zz", "/%zz"),
+            ("file:///%ff", "file:///%ff"),
+        ] {
+            assert_eq!(file_path(text), want);
+        }
+    }
+}

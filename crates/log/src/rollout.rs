@@ -1,0 +1,425 @@
+//! The writer: from the events of a turn, and what the engine wants kept, to lines.
+//!
+//! What the model is sent is kept as items of the history; what a person would point at is kept once
+//! more, as completed items, in the form in which Codex clients keep them. An output that the model got
+//! in full is not written twice: the item has its beginning and its end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::error::TurnError;
+use protocol::event::Event;
+use protocol::id::{ItemId, ThreadId};
+use protocol::item::{Item, ItemBody, user_message_name};
+use protocol::open::{Open, Raw};
+use protocol::persist::Persist;
+use protocol::responses::{ContentPart, KnownItem, KnownPart, OutputBody, ResponseItem};
+use protocol::usage::TotalledUsage;
+
+use crate::event::{
+    AgentMessage, ItemCompleted, LogEvent, TaskComplete, TaskStarted, TokenCount, TokenInfo,
+    TurnAborted, UserMessage,
+};
+use crate::history_item;
+use crate::item::{LoggedBody, LoggedItem, OUTPUT_BYTES_MAX, OutputInCall, text_part};
+use crate::line::{Record, TokenUsage, TurnContext};
+
+/// Bytes that make a line a long one: longer than outputs are, which are written with their items.
+const LONG_BYTES: usize = 2 * 1024 * 1024;
+
+/// Projects events and what is kept; one for a thread that is loaded.
+#[derive(Debug)]
+pub struct Rollout {
+    thread: ThreadId,
+    /// Whether the log is of the older kind, which keeps fewer and other events.
+    legacy: bool,
+    turn: Turn,
+    batch: Vec<Record>,
+    /// Tokens that fit into the context window.
+    window: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    id: String,
+    context: TurnContext,
+    started_ms: u64,
+    last_message: Option<Arc<str>>,
+    /// Counts what the user said.
+    said: u64,
+    /// Tokens of the last answer, and of the thread.
+    usage: Option<(TotalledUsage, TotalledUsage)>,
+    /// When the items began that have not ended.
+    begun_ms: HashMap<ItemId, u64>,
+}
+
+impl Rollout {
+    /// Makes the projection for a thread.
+    pub fn new(thread: ThreadId, legacy: bool, window: Option<u64>) -> Self {
+        Self { thread, legacy, turn: Turn::default(), batch: Vec::new(), window }
+    }
+
+    /// Notes what the turn that begins next runs with.
+    pub fn begin_turn(&mut self, id: String, context: TurnContext) {
+        let context = TurnContext { turn_id: Some(id.clone()), ..context };
+        self.turn = Turn { id, context, ..Turn::default() };
+    }
+
+    /// Takes an event in that happened at `now_ms` since 1970.
+    pub fn event(&mut self, now_ms: u64, event: &Event) {
+        match event {
+            Event::TurnStarted => {
+                self.turn.started_ms = now_ms;
+                self.push_event(LogEvent::TaskStarted(TaskStarted {
+                    turn_id: Some(self.turn.id.clone()),
+                    root_turn_id: Some(self.turn.id.clone()),
+                    started_at: Some(now_ms / 1000),
+                    model_context_window: self.window,
+                    collaboration_mode_kind: Some("default".to_owned()),
+                }));
+                self.batch.push(Record::TurnContext(Box::new(self.turn.context.clone())));
+            }
+            Event::ItemStarted(item) => {
+                self.turn.begun_ms.insert(item.id, now_ms);
+            }
+            Event::ItemDiscarded(item) => {
+                self.turn.begun_ms.remove(item);
+            }
+            Event::ItemCompleted(item) => self.item(now_ms, item),
+            Event::TurnCompleted { .. } => self.ended(now_ms, None),
+            Event::TurnFailed(error) => self.ended(now_ms, Some(error)),
+            Event::TurnInterrupted => {
+                self.count_tokens();
+                self.push_event(LogEvent::TurnAborted(TurnAborted {
+                    turn_id: Some(self.turn.id.clone()),
+                    reason: Some(TurnAborted::INTERRUPTED.to_owned()),
+                    completed_at: Some(now_ms / 1000),
+                    duration_ms: Some(now_ms.saturating_sub(self.turn.started_ms)),
+                }));
+            }
+            Event::ThreadStarted(_)
+            | Event::Warning(_)
+            | Event::HistoryRepaired(_)
+            | Event::ItemUpdated(_)
+            | Event::Delta { .. }
+            | Event::Typed { .. }
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
+            | Event::Waiting(_)
+            | Event::Retrying { .. } => {}
+        }
+    }
+
+    /// Takes in what the log must keep.
+    pub fn keep(&mut self, now_ms: u64, keep: Persist) {
+        let record = match keep {
+            Persist::Item { wire, said } => {
+                let user = said.then(|| parse_user(&wire)).flatten();
+                self.batch.push(Record::ResponseItem(wire));
+                if let Some(parts) = user {
+                    self.user_message(now_ms, &parts);
+                }
+                return;
+            }
+            Persist::Original(wire) => Record::OriginalItem(wire),
+            Persist::Returned(returned) => Record::CallReturned(Box::new(returned)),
+            Persist::Compacted(compacted) => Record::Compacted(Box::new(compacted)),
+            Persist::Usage { answer, turn, thread } => return self.usage(answer, turn, thread),
+        };
+        self.batch.push(record);
+    }
+
+    /// Returns the lines of all that was taken in since the last time.
+    pub fn take(&mut self) -> Vec<Record> {
+        let mut batch = std::mem::take(&mut self.batch);
+        let cuts: Vec<_> = batch
+            .iter()
+            .enumerate()
+            .filter_map(|(at, record)| Some((at, cut(record, &batch)?)))
+            .collect();
+        for (at, (output, in_call)) in cuts {
+            if let Some(item) = item_mut(&mut batch[at])
+                && let LoggedBody::Item(ItemBody::Command(command)) = &mut item.body
+            {
+                command.output = output;
+                item.output_in_call = Some(in_call);
+            }
+        }
+        batch
+    }
+
+    /// Tells whether there is something to write.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Tells whether the last line is a long one, which had better be written before there are more.
+    pub fn is_long(&self) -> bool {
+        let text = match self.batch.last() {
+            Some(Record::ResponseItem(raw) | Record::OriginalItem(raw)) => raw.as_str(),
+            Some(Record::EventMsg(Open::Known(LogEvent::AgentMessage(said)))) => &said.message,
+            Some(Record::EventMsg(Open::Known(LogEvent::ItemCompleted(completed)))) => {
+                match &completed.item.body {
+                    LoggedBody::Item(ItemBody::AgentMessage { text }) => text,
+                    _ => return false,
+                }
+            }
+            _ => return false,
+        };
+        text.len() > LONG_BYTES
+    }
+
+    fn item(&mut self, now_ms: u64, item: &Item) {
+        let started_ms = self.turn.begun_ms.remove(&item.id).unwrap_or(now_ms);
+        match &item.body {
+            // The call that set the steps is in the history.
+            ItemBody::TodoList { .. } => return,
+            ItemBody::AgentMessage { text } => {
+                self.turn.last_message = Some(Arc::clone(text));
+                if self.legacy {
+                    let message = Arc::clone(text);
+                    return self.push_event(LogEvent::AgentMessage(AgentMessage { message }));
+                }
+            }
+            _ => {}
+        }
+        let duration = Duration::from_millis(now_ms.saturating_sub(started_ms));
+        let item = LoggedItem::from_item(&self.turn.id, item, duration);
+        self.completed(started_ms, now_ms, item);
+    }
+
+    fn user_message(&mut self, now_ms: u64, parts: &[ContentPart]) {
+        // A picture itself is in the history.
+        let texts = parts.iter().filter_map(|part| match part {
+            Open::Known(KnownPart::InputText { text }) => Some(text.as_str()),
+            _ => None,
+        });
+        if self.legacy {
+            let message = texts.collect::<Vec<_>>().join("\n");
+            let said = UserMessage { message, images: Vec::new() };
+            return self.push_event(LogEvent::UserMessage(said));
+        }
+        let content = texts.map(text_part).collect();
+        self.turn.said += 1;
+        let id = user_message_name(&self.turn.id, self.turn.said);
+        self.completed(now_ms, now_ms, LoggedItem::user_message(id, content));
+    }
+
+    fn usage(&mut self, answer: TotalledUsage, turn: TotalledUsage, thread: TotalledUsage) {
+        self.turn.usage = Some((answer, thread));
+        // Older files have no lines of their own for this.
+        if self.legacy {
+            return;
+        }
+        let record = TokenUsage {
+            thread_id: Some(self.thread),
+            turn_id: self.turn.id.clone(),
+            usage: answer,
+            turn_token_usage: turn,
+            thread_token_usage: thread,
+        };
+        self.batch.push(Record::TokenUsageRecord(Box::new(record)));
+    }
+
+    /// Says once a turn how many tokens the thread has used; Codex goes on counting from there.
+    fn count_tokens(&mut self) {
+        let Some((answer, thread)) = self.turn.usage else { return };
+        let info = TokenInfo {
+            total_token_usage: thread,
+            last_token_usage: answer,
+            model_context_window: self.window,
+        };
+        let count = TokenCount { info: Some(info), rate_limits: None };
+        self.push_event(LogEvent::TokenCount(count));
+    }
+
+    fn ended(&mut self, now_ms: u64, error: Option<&TurnError>) {
+        self.count_tokens();
+        self.push_event(LogEvent::TaskComplete(TaskComplete {
+            completed_at: Some(now_ms / 1000),
+            duration_ms: Some(now_ms.saturating_sub(self.turn.started_ms)),
+            error: error.map(Into::into),
+            last_agent_message: self.turn.last_message.clone(),
+            root_turn_id: Some(self.turn.id.clone()),
+            started_at: Some(self.turn.started_ms / 1000),
+            turn_id: Some(self.turn.id.clone()),
+        }));
+    }
+
+    fn completed(&mut self, started_ms: u64, completed_ms: u64, item: LoggedItem) {
+        self.push_event(LogEvent::ItemCompleted(Box::new(ItemCompleted {
+            completed_at_ms: Some(completed_ms),
+            item,
+            started_at_ms: Some(started_ms),
+            thread_id: Some(self.thread),
+            turn_id: Some(self.turn.id.clone()),
+        })));
+    }
+
+    fn push_event(&mut self, event: LogEvent) {
+        self.batch.push(Record::event(event));
+    }
+}
+
+fn parse_user(wire: &Raw) -> Option<Vec<ContentPart>> {
+    let item: ResponseItem = serde_json::from_str(wire.as_str()).ok()?;
+    match item.known()? {
+        KnownItem::Message(message) => Some(message.content.0),
+        _ => None,
+    }
+}
+
+fn item_mut(record: &mut Record) -> Option<&mut LoggedItem> {
+    match record {
+        Record::EventMsg(Open::Known(LogEvent::ItemCompleted(completed))) => {
+            Some(&mut completed.item)
+        }
+        _ => None,
+    }
+}
+
+/// Shortens the item of a command whose output is written along with its call. None if it is not.
+fn cut(record: &Record, batch: &[Record]) -> Option<(String, OutputInCall)> {
+    let Record::EventMsg(Open::Known(LogEvent::ItemCompleted(completed))) = record else {
+        return None;
+    };
+    let LoggedBody::Item(ItemBody::Command(command)) = &completed.item.body else { return None };
+    // Before the outputs are looked through, as most are short.
+    if command.output.len() <= OUTPUT_BYTES_MAX {
+        return None;
+    }
+    let (call_id, from) = batch.iter().find_map(|record| {
+        let (call_id, text) = output(record)?;
+        Some((call_id, text.find(&command.output)?))
+    })?;
+    OutputInCall::cut(&command.output, &call_id, from)
+}
+
+/// Returns the call and the text of an output that is written.
+fn output(record: &Record) -> Option<(String, String)> {
+    match record {
+        Record::ResponseItem(wire) => {
+            history_item::plain_output(wire.as_str())?;
+            match history_item::read(wire.as_str()).ok()? {
+                KnownItem::FunctionCallOutput(output) => match output.output {
+                    OutputBody::Text(text) => Some((output.call_id, text)),
+                    OutputBody::Parts(_) => None,
+                },
+                _ => None,
+            }
+        }
+        Record::CallReturned(returned) => match &returned.output {
+            OutputBody::Text(text) => Some((returned.call_id.clone(), text.clone())),
+            OutputBody::Parts(_) => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use protocol::event::Event;
+    use protocol::id::{ItemId, ThreadId};
+    use protocol::item::{Command, Item, ItemBody, Status};
+    use protocol::persist::Persist;
+    use protocol::usage::Usage;
+
+    use crate::line::{Record, TurnContext};
+
+    use super::Rollout;
+    use crate::item::OUTPUT_BYTES_MAX;
+
+    fn command(output: &str) -> Event {
+        let body = ItemBody::Command(Command {
+            command: "/bin/bash -lc 'echo one'".into(),
+            cwd: PathBuf::from("/w x"),
+            output: output.into(),
+            exit_code: Some(0),
+            status: Status::Completed,
+        });
+        Event::ItemCompleted(Item { call_id: Some("c1".into()), ..Item::new(ItemId(0), body) })
+    }
+
+    fn kept(json: &str, said: bool) -> Persist {
+        Persist::Item { wire: serde_json::from_str(json).expect("JSON"), said }
+    }
+
+    /// Lists lines by their kind and by what follows it.
+    fn brief(records: &[Record]) -> Vec<String> {
+        let brief = |record: &Record| {
+            let line = serde_json::to_value(record).expect("records serialise");
+            let payload = &line["payload"];
+            let kind = payload["type"].as_str().unwrap_or_default();
+            let item = payload["item"]["type"].as_str().unwrap_or_default();
+            format!("{} {kind} {item}", line["type"].as_str().unwrap_or_default()).trim().to_owned()
+        };
+        records.iter().map(brief).collect()
+    }
+
+    fn rollout(legacy: bool) -> Rollout {
+        let mut rollout = Rollout::new(ThreadId::new(1, [1; 10]), legacy, Some(100));
+        rollout.begin_turn("t1".into(), TurnContext::default());
+        rollout
+    }
+
+    const SAID: &str =
+        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"go"}]}"#;
+
+    #[test]
+    fn a_turn() {
+        for (legacy, user, agent) in [
+            (
+                false,
+                "event_msg item_completed UserMessage",
+                "event_msg item_completed AgentMessage",
+            ),
+            (true, "event_msg user_message", "event_msg agent_message"),
+        ] {
+            let mut rollout = rollout(legacy);
+            rollout.event(1_000, &Event::TurnStarted);
+            rollout.keep(1_000, kept(SAID, true));
+            rollout.event(1_000, &command("one\n"));
+            let said = ItemBody::AgentMessage { text: "hi".into() };
+            rollout.event(1_500, &Event::ItemCompleted(Item::new(ItemId(1), said)));
+            rollout.event(2_000, &Event::TurnCompleted { usage: Usage::default() });
+            let records = rollout.take();
+            assert_eq!(
+                brief(&records),
+                [
+                    "event_msg task_started",
+                    "turn_context",
+                    "response_item message",
+                    user,
+                    "event_msg item_completed CommandExecution",
+                    agent,
+                    "event_msg task_complete"
+                ]
+            );
+            let last = serde_json::to_string(records.last().unwrap()).unwrap();
+            assert!(last.contains(r#""last_agent_message":"hi""#), "{last}");
+            assert!(last.contains(r#""duration_ms":1000"#), "{last}");
+            assert!(rollout.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_output_is_written_once() {
+        let long = format!("\"begin\" {} end\n", "xyz\n".repeat(OUTPUT_BYTES_MAX));
+        let output = |text: &str| {
+            let text = serde_json::to_string(&format!("Output:\n{text}")).expect("text");
+            format!(r#"{{"type":"function_call_output","call_id":"c1","output":{text}}}"#)
+        };
+        for (known, cut) in [(output(&long), true), (output("other"), false)] {
+            let mut rollout = rollout(false);
+            rollout.event(1, &command(&long));
+            rollout.keep(1, kept(&known, false));
+            let lines = serde_json::to_string(&rollout.take()[0]).expect("a line");
+            assert_eq!(lines.len() < 3_000, cut, "{lines}");
+            assert_eq!(lines.contains("heddle_output_in_call"), cut);
+            assert!(lines.contains("begin") && lines.contains(" end\\n"), "{lines}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The log, from outside.
+
+mod records;
+mod replay;

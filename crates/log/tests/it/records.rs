@@ -1,0 +1,371 @@
+//! Whatever is written reads back as the same value; what is not known, byte for byte.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use log::event::{
+    AgentMessage, ItemCompleted, TaskComplete, TaskError, TaskStarted, ThreadRolledBack,
+    ThreadSettings, ThreadSettingsApplied, TokenCount, TokenInfo, TurnAborted, UserMessage,
+};
+use log::item::{OutputInCall, text_part};
+use log::{
+    CallReturned, Compacted, Line, LogEvent, LoggedBody, LoggedItem, Record, SessionMeta,
+    TokenUsage, Tombstone, TotalledUsage, TurnContext,
+};
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+use protocol::error::{ErrorClass, RetryAdvice, TurnError, TurnErrorCause};
+use protocol::id::{ItemId, ThreadId};
+use protocol::item::{
+    Change, ChangeKind, Command, CompactionReason, EndpointCall, Item, ItemBody, RefusedCall,
+    Status, WebSearchAction,
+};
+use protocol::open::{Open, Raw};
+use protocol::responses::OutputBody;
+use protocol::usage::Usage;
+use serde_json::json;
+
+fn text() -> BoxedStrategy<String> {
+    prop_oneof![".{0,20}", "[a-z \"\\\\\n\t{}\\[\\]:,']{0,12}", Just("é\u{1f600}\u{0}".to_owned())]
+        .boxed()
+}
+
+fn json_text() -> BoxedStrategy<String> {
+    prop_oneof![
+        text(),
+        text().prop_map(|text| json!({ "cmd": text }).to_string()),
+        text().prop_map(|text| json!(text).to_string()),
+        select(vec![
+            "{}",
+            " {} ",
+            "{\n}",
+            "[1, 2]",
+            "1.0",
+            "\"a\"",
+            "null",
+            "{\"a\":1,\"a\":2}",
+            ""
+        ])
+        .prop_map(str::to_owned),
+    ]
+    .boxed()
+}
+
+fn raw() -> impl Strategy<Value = Raw> {
+    (text(), text()).prop_map(|(key, value)| {
+        serde_json::from_str(&json!({ "type": "x", key: value }).to_string()).unwrap()
+    })
+}
+
+fn thread_id() -> impl Strategy<Value = ThreadId> {
+    (0..1u64 << 48, any::<[u8; 10]>()).prop_map(|(time, random)| ThreadId::new(time, random))
+}
+
+fn status() -> impl Strategy<Value = Status> {
+    select(vec![Status::InProgress, Status::Completed, Status::Failed, Status::Declined])
+}
+
+fn command() -> BoxedStrategy<Command> {
+    let argv = vec("[ -~é]{0,8}".prop_map(|word| word.replace('\0', "")), 0..4);
+    let line = prop_oneof![
+        argv.prop_map(|argv| shlex::try_join(argv.iter().map(String::as_str)).unwrap()),
+        text(),
+    ];
+    let path = prop_oneof!["/[ -~é]{0,12}", Just(String::new())];
+    (line, path, text(), any::<Option<i32>>(), status())
+        .prop_map(|(command, cwd, output, exit_code, status)| Command {
+            command,
+            cwd: PathBuf::from(cwd),
+            output,
+            exit_code,
+            status,
+        })
+        .boxed()
+}
+
+fn body() -> BoxedStrategy<ItemBody> {
+    let change =
+        ("/[a-z]{1,8}", select(vec![ChangeKind::Add, ChangeKind::Delete, ChangeKind::Update]))
+            .prop_map(|(path, kind)| Change { path, kind });
+    let changes = vec(change, 0..4).prop_map(|mut changes| {
+        changes.sort_by(|one, other| one.path.cmp(&other.path));
+        changes.dedup_by(|one, other| one.path == other.path);
+        changes
+    });
+    let refused = (changes, select(vec![Status::Failed, Status::Declined]), of("[a-z ]{1,9}"))
+        .prop_map(|(changes, status, refusal)| ItemBody::FileChange { changes, status, refusal });
+    let action = prop_oneof![
+        (of(text()), of(vec(text(), 0..3)))
+            .prop_map(|(query, queries)| WebSearchAction::Search { query, queries }),
+        of(text()).prop_map(|url| WebSearchAction::OpenPage { url }),
+        (of(text()), of(text()))
+            .prop_map(|(url, pattern)| WebSearchAction::FindInPage { url, pattern }),
+        Just(WebSearchAction::Other),
+    ];
+    // A call of a server with our own name that failed is one that we refused.
+    let call = ("[a-g]{1,6}", text(), json_text(), text(), status()).prop_map(
+        |(server, tool, arguments, output, status)| {
+            ItemBody::EndpointCall(EndpointCall { server, tool, arguments, output, status })
+        },
+    );
+    let reasons =
+        vec![CompactionReason::Requested, CompactionReason::NearlyFull, CompactionReason::Refused];
+    prop_oneof![
+        text().prop_map(|text| ItemBody::AgentMessage { text: text.into() }),
+        vec(text(), 0..3).prop_map(|summary| ItemBody::Reasoning { summary }),
+        command().prop_map(ItemBody::Command),
+        refused,
+        Just(ItemBody::FileChange {
+            changes: vec![Change { path: "/a".into(), kind: ChangeKind::Add }],
+            status: Status::Completed,
+            refusal: None,
+        }),
+        (text(), text(), action).prop_map(|(call, query, action)| ItemBody::WebSearch {
+            call,
+            query,
+            action
+        }),
+        call,
+        (text(), json_text(), text()).prop_map(|(tool, arguments, reason)| {
+            ItemBody::RefusedCall(RefusedCall { tool, arguments, reason })
+        }),
+        select(reasons).prop_map(|reason| ItemBody::Compaction { reason }),
+    ]
+    .boxed()
+}
+
+fn item() -> BoxedStrategy<LoggedItem> {
+    let engines = (0..9u64, of("[a-z]{1,4}"), body(), any::<bool>(), 0..100_000u64).prop_map(
+        |(id, call_id, body, stopped, ms)| {
+            let can_stop = matches!(
+                body,
+                ItemBody::Command(_)
+                    | ItemBody::FileChange { .. }
+                    | ItemBody::EndpointCall(_)
+                    | ItemBody::RefusedCall(_)
+            );
+            let item =
+                Item { call_id, stopped: stopped && can_stop, ..Item::new(ItemId(id), body) };
+            LoggedItem::from_item("t1", &item, Duration::from_millis(ms))
+        },
+    );
+    let users = (text(), vec(text(), 0..3)).prop_map(|(id, texts)| {
+        LoggedItem::user_message(id, texts.iter().map(|text| text_part(text)).collect())
+    });
+    let unknown = raw().prop_map(|raw| LoggedItem::new(String::new(), LoggedBody::Unknown(raw)));
+    prop_oneof![8 => engines, 1 => users, 1 => unknown].boxed()
+}
+
+fn cause() -> BoxedStrategy<TurnErrorCause> {
+    let classes = vec![
+        ErrorClass::Unreachable,
+        ErrorClass::ServerFault,
+        ErrorClass::Quota,
+        ErrorClass::RateLimited,
+        ErrorClass::ContentPolicy,
+        ErrorClass::ModelNotFound,
+    ];
+    prop_oneof![
+        select(classes).prop_map(TurnErrorCause::Sample),
+        select(vec![TurnErrorCause::Limit, TurnErrorCause::Storage, TurnErrorCause::Answer]),
+    ]
+    .boxed()
+}
+
+fn usage() -> impl Strategy<Value = TotalledUsage> {
+    any::<[u32; 5]>().prop_map(|[input, cached, written, output, reasoning]| {
+        TotalledUsage::from(Usage {
+            input_tokens: input.into(),
+            cached_input_tokens: cached.into(),
+            cache_write_input_tokens: written.into(),
+            output_tokens: output.into(),
+            reasoning_output_tokens: reasoning.into(),
+        })
+    })
+}
+
+fn event() -> BoxedStrategy<LogEvent> {
+    let started = (of(text()), any::<Option<u64>>(), any::<Option<u64>>()).prop_map(
+        |(turn_id, started_at, model_context_window)| {
+            LogEvent::TaskStarted(TaskStarted {
+                root_turn_id: turn_id.clone(),
+                turn_id,
+                started_at,
+                model_context_window,
+                collaboration_mode_kind: None,
+            })
+        },
+    );
+    let complete = (of(text()), any::<Option<u64>>(), of((cause(), text())), of(text())).prop_map(
+        |(turn_id, duration_ms, error, message)| {
+            let error = error.map(|(cause, message)| {
+                TaskError::from(&TurnError {
+                    cause,
+                    message,
+                    attempts: 1,
+                    retry: RetryAdvice::Never,
+                })
+            });
+            LogEvent::TaskComplete(TaskComplete {
+                turn_id,
+                duration_ms,
+                error,
+                last_agent_message: message.map(Into::into),
+                ..TaskComplete::default()
+            })
+        },
+    );
+    let aborted = (of(text()), of(text())).prop_map(|(turn_id, reason)| {
+        LogEvent::TurnAborted(TurnAborted { turn_id, reason, ..TurnAborted::default() })
+    });
+    let completed = (item(), of(thread_id()), of(text()), any::<Option<u64>>()).prop_map(
+        |(item, thread_id, turn_id, at_ms)| {
+            LogEvent::ItemCompleted(Box::new(ItemCompleted {
+                item,
+                thread_id,
+                turn_id,
+                started_at_ms: at_ms,
+                completed_at_ms: at_ms,
+            }))
+        },
+    );
+    let count = of((usage(), usage(), any::<Option<u64>>())).prop_map(|info| {
+        let info = info.map(|(total_token_usage, last_token_usage, model_context_window)| {
+            TokenInfo { total_token_usage, last_token_usage, model_context_window }
+        });
+        LogEvent::TokenCount(TokenCount { info, rate_limits: None })
+    });
+    let settings = (of(thread_id()), of(text()), of(text())).prop_map(
+        |(thread_id, model, model_provider_id)| {
+            let thread_settings = ThreadSettings { model, model_provider_id };
+            LogEvent::ThreadSettingsApplied(ThreadSettingsApplied { thread_id, thread_settings })
+        },
+    );
+    prop_oneof![
+        started,
+        complete,
+        aborted,
+        completed,
+        text().prop_map(|message| {
+            LogEvent::UserMessage(UserMessage { message, images: Vec::new() })
+        }),
+        text().prop_map(|text| LogEvent::AgentMessage(AgentMessage { message: text.into() })),
+        count,
+        any::<u64>()
+            .prop_map(|num_turns| { LogEvent::ThreadRolledBack(ThreadRolledBack { num_turns }) }),
+        settings,
+    ]
+    .boxed()
+}
+
+fn record() -> BoxedStrategy<Record> {
+    let meta = (of(thread_id()), text(), text()).prop_map(|(id, cwd, timestamp)| {
+        Record::SessionMeta(Box::new(SessionMeta { id, cwd, timestamp, ..SessionMeta::default() }))
+    });
+    let context = (of(text()), text(), text()).prop_map(|(turn_id, cwd, model)| {
+        Record::TurnContext(Box::new(TurnContext { turn_id, cwd, model, ..TurnContext::default() }))
+    });
+    let tokens = (of(thread_id()), text(), usage(), usage(), usage()).prop_map(
+        |(thread_id, turn_id, usage, turn_token_usage, thread_token_usage)| {
+            Record::TokenUsageRecord(Box::new(TokenUsage {
+                thread_id,
+                turn_id,
+                usage,
+                turn_token_usage,
+                thread_token_usage,
+            }))
+        },
+    );
+    let compacted = (text(), of(vec(raw(), 0..3)), of(text())).prop_map(
+        |(message, replacement_history, heddle_cause)| {
+            Record::Compacted(Box::new(Compacted { message, replacement_history, heddle_cause }))
+        },
+    );
+    let returned = (text(), any::<bool>(), text()).prop_map(|(call_id, custom, text)| {
+        let output = OutputBody::Text(text);
+        Record::CallReturned(Box::new(CallReturned { call_id, custom, output }))
+    });
+    let unknown = ("[a-z_]{1,9}", raw())
+        .prop_map(|(kind, payload)| Record::Unknown { kind: format!("newer_{kind}"), payload });
+    let tombstone = (text(), of(text()))
+        .prop_map(|(set_aside, kind)| Record::Tombstone(Box::new(Tombstone { set_aside, kind })));
+    prop_oneof![
+        meta,
+        raw().prop_map(Record::ResponseItem),
+        context,
+        event().prop_map(Record::event),
+        event().prop_map(Record::event),
+        raw().prop_map(|raw| Record::EventMsg(Open::Unknown(raw))),
+        tokens,
+        compacted,
+        returned,
+        raw().prop_map(Record::OriginalItem),
+        tombstone,
+        unknown,
+    ]
+    .boxed()
+}
+
+fn line_of(record: &Record) -> String {
+    let record = serde_json::to_string(record).unwrap();
+    format!(r#"{{"timestamp":"t","ordinal":7,{}"#, &record[1..])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_record_reads_back(record in record()) {
+        let text = line_of(&record);
+        prop_assert!(!text.contains('\n'), "{text}");
+        let line: Line<'_> = serde_json::from_str(&text).unwrap();
+        let read = Record::from_line(&line).unwrap();
+        prop_assert_eq!(&read, &record);
+        prop_assert_eq!(line_of(&read), text);
+    }
+
+    #[test]
+    fn what_is_not_known_stays_as_it_is(
+        kind in "[a-z_]{0,9}",
+        payload in select(vec![
+            r#"{ "type" : "newer", "a":1.0, "a":[ ] }"#, "[1, 2]", "null", "\"\\u0041\"", "{}", "-0",
+        ]),
+    ) {
+        for kind in [kind.as_str(), "event_msg", "session_meta", "turn_context", "compacted"] {
+            let text = format!(r#"{{"timestamp":"t","type":"{kind}","payload":{payload}}}"#);
+            let line: Line<'_> = serde_json::from_str(&text).unwrap();
+            let written = serde_json::to_string(&Record::from_line(&line).unwrap()).unwrap();
+            let is_read = payload.starts_with('{') && kind != "event_msg" && kind.contains('_');
+            let want = format!(r#"{{"type":"{kind}","payload":{payload}}}"#);
+            if !is_read {
+                prop_assert_eq!(written, want);
+            }
+        }
+    }
+
+    #[test]
+    fn an_output_is_found_again_in_its_call(
+        before in text(),
+        output in "[a-zé\n]{0,900}",
+        after in text(),
+    ) {
+        let call = format!("{before}{output}{after}");
+        let Some((cut, in_call)) = OutputInCall::cut(&output, "c", before.len()) else {
+            prop_assert!(output.len() <= log::item::OUTPUT_BYTES_MAX);
+            return Ok(());
+        };
+        let command = |output: String| ItemBody::Command(Command {
+            command: "ls".into(),
+            cwd: "/".into(),
+            output,
+            exit_code: None,
+            status: Status::Completed,
+        });
+        let mut item = LoggedItem::new("c".into(), LoggedBody::Item(command(cut)));
+        item.output_in_call = Some(in_call);
+        prop_assert!(item.restore_output(&call));
+        prop_assert_eq!(item.body, LoggedBody::Item(command(output)));
+    }
+}
