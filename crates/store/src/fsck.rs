@@ -245,6 +245,8 @@ impl Store {
                 let ordinal = outcome.next.map(|_| part.start);
                 stand_in = head.as_ref().and_then(|(_, meta)| padded(room, lead, ordinal, meta));
                 headless = stand_in.is_none();
+            } else if damage.what == DamageKind::Repeated {
+                stand_in = None;
             } else {
                 stand_in = tombstone(path, room, lead, damage, outcome);
             }

@@ -13,7 +13,7 @@ use crate::line::encode;
 use crate::lock::{Lock, Taken};
 use crate::log::{Log, OpenLogFile, WriteError, format_time};
 use crate::part::{Given, Outcome, Part};
-use crate::read::{Damage, ReadReport};
+use crate::read::{Damage, DamageKind, ReadReport};
 use crate::side::{set_aside, side_path};
 use crate::store::{OpenError, Store, StoreError};
 
@@ -70,7 +70,9 @@ impl Store {
         lock: Option<Lock>,
     ) -> io::Result<(OpenLogFile, Option<u64>)> {
         let file = self.disk.open(&part.path, Mode::Append)?;
-        let damage: Vec<&Damage> = outcome.damage.iter().filter(|d| d.length > 0).collect();
+        // What is there twice is not lost.
+        let is_lost = |damage: &&Damage| damage.length > 0 && damage.what != DamageKind::Repeated;
+        let damage: Vec<&Damage> = outcome.damage.iter().filter(is_lost).collect();
         set_aside(&*self.disk, &part.path, &*file, &damage, false)?;
         let mut length = file.metadata()?.length;
         let latest = outcome.timestamp.parse().unwrap_or(Timestamp::UNIX_EPOCH);

@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 
-use log::{HistoryBase, Line, Record};
+use log::{HistoryBase, Line, Record, kind};
 use protocol::id::ThreadId;
 
 use crate::disk::{Disk, DiskFile, Mode, read_range};
@@ -85,11 +85,18 @@ impl Part {
     /// Gives out every line that counts.
     pub(crate) fn read(&self, turn: &mut Option<String>, sink: Sink<'_>) -> io::Result<Outcome> {
         let file = &*self.open()?;
-        let mut giver =
-            Giver { part: self, file, sink, lines: 0, headed: None, timestamp: String::new() };
+        let mut giver = Giver {
+            part: self,
+            file,
+            sink,
+            lines: 0,
+            headed: None,
+            head: None,
+            timestamp: String::new(),
+        };
         let mut track = Track { turn: turn.clone(), awaited: self.end, ..Track::default() };
         let mut order = Order::new(self.start);
-        let mut irregular = None;
+        let (mut irregular, mut repeated) = (None, Vec::new());
         let mut failed = Ok(());
         scan(file, 0..self.end_byte, &mut |piece| {
             if let Body::Line { decoded, bytes, .. } = &piece.body {
@@ -97,7 +104,7 @@ impl Part {
                 if !self.counts(ordinal) {
                     return ControlFlow::Continue(());
                 }
-                if !order.follows(ordinal) {
+                if !order.follows(ordinal) || giver.is_head_again(&decoded.line, bytes) {
                     irregular = Some(piece.offset);
                     return ControlFlow::Break(());
                 }
@@ -110,15 +117,20 @@ impl Part {
         if let Some(given_until) = irregular {
             let survey = self.survey(file, turn.clone())?;
             if survey.in_order {
-                giver.rest(given_until)?;
+                giver.rest(given_until, &survey.repeated)?;
             } else {
                 giver.sorted(&survey.entries, given_until)?;
             }
-            (track, order) = (survey.track, survey.order);
+            (track, order, repeated) = (survey.track, survey.order, survey.repeated);
         }
         giver.close()?;
         turn.clone_from(&track.turn);
-        Ok(self.outcome(track, order, &giver))
+        let mut outcome = self.outcome(track, order, &giver);
+        outcome.damage.extend(repeated.into_iter().map(|Repeated { bytes, ordinal, .. }| {
+            let length = bytes.end - bytes.start;
+            self.damage(DamageKind::Repeated, bytes.start, length, ordinal)
+        }));
+        Ok(outcome)
     }
 
     /// Reads the whole file to learn what is where.
@@ -145,6 +157,7 @@ impl Part {
                     text: bytes.len(),
                     length: piece.length,
                     sum: crc32c::crc32c(bytes),
+                    head: decoded.line.kind == kind::SESSION_META,
                 });
             }
             track.piece(&piece);
@@ -154,11 +167,12 @@ impl Part {
         if entries.first().is_some_and(|entry| entry.ordinal.is_none()) {
             order.follows(None);
         }
+        let repeated = repeated(&entries);
         entries.sort_by_key(|entry| entry.key);
         let mut ordinals: Vec<u64> = entries.iter().filter_map(|entry| entry.ordinal).collect();
         ordinals.sort_unstable();
         ordinals.into_iter().for_each(|ordinal| order.pass(ordinal));
-        Ok(Survey { entries, in_order, track, order })
+        Ok(Survey { entries, repeated, in_order, track, order })
     }
 
     fn counts(&self, ordinal: Option<u64>) -> bool {
@@ -322,6 +336,8 @@ struct Giver<'p, 's> {
     lines: u64,
     /// Whether the first line was the head; none before the first line.
     headed: Option<bool>,
+    /// The checksum of a head without an ordinal.
+    head: Option<u32>,
     timestamp: String,
 }
 
@@ -330,6 +346,7 @@ impl Giver<'_, '_> {
         if self.headed.is_none() {
             let good = is_head(line);
             self.headed = Some(good);
+            self.head = (good && line.ordinal.is_none()).then(|| crc32c::crc32c(bytes));
             if !good {
                 self.make_up(line.ordinal.is_some())?;
             }
@@ -341,13 +358,26 @@ impl Giver<'_, '_> {
         Ok(())
     }
 
+    /// Tells whether a line is the head once more. Where lines have no ordinals, nothing else tells that a log was
+    /// appended to itself.
+    fn is_head_again(&self, line: &Line<'_>, bytes: &[u8]) -> bool {
+        line.ordinal.is_none()
+            && line.kind == kind::SESSION_META
+            && self.head.is_some_and(|head| head == crc32c::crc32c(bytes))
+    }
+
     /// Gives out the lines from `given_until` on, in the order of the file.
-    fn rest(&mut self, given_until: u64) -> io::Result<()> {
+    fn rest(&mut self, given_until: u64, repeated: &[Repeated]) -> io::Result<()> {
         let part = self.part;
+        let is_repeated = |offset: u64| {
+            let at = repeated.partition_point(|again| again.bytes.end <= offset);
+            repeated.get(at).is_some_and(|again| again.bytes.contains(&offset))
+        };
         let mut failed = Ok(());
         scan(self.file, 0..part.end_byte, &mut |piece| {
             if let Body::Line { decoded, bytes, .. } = &piece.body
                 && piece.offset >= given_until
+                && !is_repeated(piece.offset)
                 && part.counts(decoded.line.ordinal)
             {
                 failed = self.give(&decoded.line, bytes, piece.offset + piece.length);
@@ -550,6 +580,8 @@ impl Track {
 struct Survey {
     /// Its lines, in order.
     entries: Vec<Entry>,
+    /// Copies of the file in itself.
+    repeated: Vec<Repeated>,
     in_order: bool,
     track: Track,
     order: Order,
@@ -565,6 +597,56 @@ struct Entry {
     text: usize,
     length: u64,
     sum: u32,
+    /// Whether it says that it is the head of a file.
+    head: bool,
+}
+
+/// A stretch of lines that stand in a file a second time, byte for byte.
+#[derive(Debug)]
+struct Repeated {
+    bytes: Range<u64>,
+    /// The ordinal of the first of them.
+    ordinal: Option<u64>,
+    lines: u64,
+}
+
+/// Finds copies of the file in itself: the head once more, and for as long as lines come that were there before. A
+/// single line that a disk has left twice is no damage. Lines without ordinals can be alike by chance, so they must
+/// come in the same order, too.
+fn repeated(entries: &[Entry]) -> Vec<Repeated> {
+    let mut found: Vec<Repeated> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut in_copy = false;
+    // The line that comes next in a copy, where lines have no ordinals.
+    let mut next = None;
+    for (at, entry) in entries.iter().enumerate() {
+        let is_like = |other: &Entry| (other.text, other.sum) == (entry.text, entry.sum);
+        let is_again = match entry.ordinal {
+            Some(ordinal) => !seen.insert((ordinal, entry.text, entry.sum)),
+            None if at > 0 && entry.head && is_like(&entries[0]) => {
+                next = Some(1);
+                true
+            }
+            None => {
+                next = next.filter(|next| entries.get(*next).is_some_and(is_like)).map(|at| at + 1);
+                next.is_some()
+            }
+        };
+        in_copy = is_again && (in_copy || entry.head);
+        if !in_copy {
+            continue;
+        }
+        let bytes = entry.offset..entry.offset + entry.length;
+        match found.last_mut() {
+            Some(last) if last.bytes.end == bytes.start => {
+                last.bytes.end = bytes.end;
+                last.lines += 1;
+            }
+            _ => found.push(Repeated { bytes, ordinal: entry.ordinal, lines: 1 }),
+        }
+    }
+    found.retain(|again| again.lines > 1 || again.ordinal.is_none());
+    found
 }
 
 /// No line is shorter, but for those that nobody writes.

@@ -57,6 +57,8 @@ pub enum DamageKind {
     /// The file that this one continues is not what it was when that began: lines of it are gone, or are
     /// others, and those that were written later are left out.
     Changed,
+    /// Lines are there a second time, as if a file had been appended to itself. They are passed over.
+    Repeated,
 }
 
 impl DamageKind {
@@ -92,6 +94,7 @@ impl fmt::Display for Damage {
             DamageKind::Head => "the head is missing or damaged",
             DamageKind::Base => "what this file continues is missing",
             DamageKind::Changed => "what this file continues is not what it was",
+            DamageKind::Repeated => "lines are there a second time",
         };
         match self.what {
             DamageKind::Cut => write!(f, "{}: {what}: from byte {offset} on", file.display())?,

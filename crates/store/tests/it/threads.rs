@@ -552,7 +552,7 @@ fn strange_files() {
             .unwrap();
         assert_eq!(first.as_deref(), Some("session_meta"), "{text}");
     };
-    use DamageKind::{Gap, Head, Line, TornTail};
+    use DamageKind::{Gap, Head, Line, Repeated, TornTail};
     let head = r#"{"timestamp":"t","ordinal":0,"type":"session_meta","payload":{"id":"01a1e26e-392c-7690-abfb-eb0dc0cda447"}}"#;
     let line = |ordinal| {
         format!(r#"{{"timestamp":"t","ordinal":{ordinal},"type":"event_msg","payload":{{}}}}"#)
@@ -576,6 +576,17 @@ fn strange_files() {
     check(format!("{head}{one}\n{two}\n").as_bytes(), 3, &[]);
     check(format!("{head}\n{one}\n").replacen("{\"times", "", 1).as_bytes(), 1, &[Head]);
     check(format!("{head}\n{}\n", line(u64::MAX)).as_bytes(), 2, &[Gap]);
+    // Appended to itself, with and without ordinals; what is written afterwards still counts.
+    let twice = format!("{head}\n{one}\n{two}\n").repeat(2);
+    check(twice.as_bytes(), 3, &[Repeated]);
+    check(format!("{twice}{}\n", line(3)).as_bytes(), 4, &[Repeated]);
+    check(format!("{head}\n{one}\n{one}\n{two}\n").as_bytes(), 3, &[]);
+    let (head, one) = (head.replace(r#""ordinal":0,"#, ""), one.replace(r#""ordinal":1,"#, ""));
+    let two = one.replace("{}", r#"{"type":"x"}"#);
+    check(format!("{head}\n{one}\n{one}\n").as_bytes(), 3, &[]);
+    let twice = format!("{head}\n{one}\n{two}\n").repeat(2);
+    check(twice.as_bytes(), 3, &[Repeated]);
+    check(format!("{head}\n{one}\n{head}\n{two}\n").as_bytes(), 3, &[Repeated]);
 }
 
 /// A home that cannot be written to can be checked, and says why nothing else can be done.

@@ -169,6 +169,7 @@ fn damage_name(what: DamageKind) -> &'static str {
         DamageKind::Head => "head",
         DamageKind::Base => "base",
         DamageKind::Changed => "changed",
+        DamageKind::Repeated => "repeated",
     }
 }
 
