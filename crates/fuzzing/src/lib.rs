@@ -18,6 +18,7 @@ pub mod gguf;
 pub mod history;
 pub mod json;
 pub mod patch_parse;
+pub mod replay;
 pub mod request;
 pub mod responses;
 pub mod rollout;
@@ -45,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     ("history", history::check),
     ("json", json::check),
     ("patch_parse", patch_parse::check),
+    ("replay", replay::check),
     ("request", request::check),
     ("responses", responses::check),
     ("rollout", rollout::check),

@@ -119,6 +119,7 @@ fn histories(directory: &Path, seeds: &mut Vec<Seed>) -> io::Result<()> {
     for path in files(&directory.join("logs"))?.iter().filter(|path| has_extension(path, "jsonl")) {
         let bytes = fs::read(path)?;
         add("history", &stem(path), &[&bytes], seeds);
+        add("replay", &stem(path), &[&bytes], seeds);
         add("rollout", &stem(path), &[&[80, 0], &bytes], seeds);
     }
     Ok(())
