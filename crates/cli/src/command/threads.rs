@@ -4,6 +4,8 @@ mod compact;
 mod fsck;
 mod list;
 mod manage;
+#[cfg(test)]
+mod readers;
 mod search;
 mod show;
 mod transcript;

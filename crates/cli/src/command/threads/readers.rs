@@ -1,0 +1,402 @@
+//! Random turns, written to a log and read back through every reader of logs: each tells of them what was told live.
+//!
+//! A seed makes one thread. A seed that fails is named, and is the same thread the next time.
+
+use std::fs;
+use std::path::PathBuf;
+
+use history::Fold;
+use log::event::ThreadRolledBack;
+use log::{Line, LogEvent, PAGINATED, Record, Rollout, SessionMeta, TurnContext, history_item};
+use protocol::error::{ErrorClass, RetryAdvice, TurnError, TurnErrorCause};
+use protocol::event::Event;
+use protocol::id::{ItemId, ThreadId};
+use protocol::item::{
+    Change, ChangeKind, Command, EndpointCall, Item, ItemBody, RefusedCall, Status, WebSearchAction,
+};
+use protocol::open::Raw;
+use protocol::persist::Persist;
+use protocol::usage::{TotalledUsage, Usage};
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+use server::notification::Notification;
+use server::past::PastThread;
+use server::request::{ItemsView, UserInput};
+use server::turn::TurnFace;
+use stdx::Rng;
+use store::Store;
+use store::index::Index;
+
+use super::transcript::{Kind, Transcript};
+
+const THREADS: u64 = 60;
+const ID: &str = "01a1e26e-392c-7690-abfb-eb0dc0cda447";
+
+/// A thread as it was told of while it ran.
+struct Live {
+    rng: Rng,
+    rollout: Rollout,
+    face: TurnFace,
+    now_ms: u64,
+    items: u64,
+    records: Vec<Record>,
+    /// The turns with their items, as a client of the app-server saw them.
+    turns: Vec<Value>,
+    /// The items of the turn that runs.
+    shown: Vec<Value>,
+    /// The history.
+    wires: Vec<Raw>,
+    /// What a transcript shows.
+    said: Vec<(Kind, String)>,
+    usage: Usage,
+}
+
+impl Live {
+    fn play(seed: u64, legacy: bool) -> Self {
+        let rng = Rng::new(seed);
+        let rollout = Rollout::new(thread(), legacy, Some(1000));
+        let face = face("", Vec::new());
+        let mut live = Self {
+            rng,
+            rollout,
+            face,
+            now_ms: 1_794_800_000_000,
+            items: 0,
+            records: vec![head(legacy)],
+            turns: Vec::new(),
+            shown: Vec::new(),
+            wires: Vec::new(),
+            said: Vec::new(),
+            usage: Usage::default(),
+        };
+        for number in 0..=live.rng.below(4) {
+            live.turn(&format!("turn-{number}"));
+        }
+        live
+    }
+
+    fn turn(&mut self, id: &str) {
+        let said = format!("do {} things\nin {id}", self.rng.below(9));
+        self.rollout.begin_turn(id.to_owned(), TurnContext::default());
+        self.face = face(id, vec![UserInput::Text { text: said.clone(), text_elements: vec![] }]);
+        self.emit(Event::TurnStarted);
+        self.said.push((Kind::Turn, id.to_owned()));
+        self.said.push((Kind::User, said.clone()));
+        let part = json!({ "type": "input_text", "text": said });
+        self.keep(json!({ "type": "message", "role": "user", "content": [part] }), true);
+        for _ in 0..self.rng.below(7) {
+            self.something();
+            if self.rng.one_in(2) {
+                self.records.extend(self.rollout.take());
+            }
+        }
+        self.tokens();
+        let (message, attempts, retry) = ("it failed".to_owned(), 2, RetryAdvice::Never);
+        let end = match self.rng.below(4) {
+            0 => Event::TurnInterrupted,
+            1 => {
+                let cause = self.pick(&CAUSES);
+                Event::TurnFailed(TurnError { cause, message, attempts, retry })
+            }
+            _ => Event::TurnCompleted { usage: self.usage },
+        };
+        match &end {
+            Event::TurnInterrupted => self.said.push((Kind::Ended, "interrupted".to_owned())),
+            Event::TurnFailed(error) => self.said.push((Kind::Ended, error.message.clone())),
+            _ => {}
+        }
+        self.emit(end);
+        self.records.extend(self.rollout.take());
+        let mut turn = serde_json::to_value(self.face.turn()).unwrap();
+        turn["items"] = std::mem::take(&mut self.shown).into();
+        self.turns.push(turn);
+    }
+
+    /// Lets something happen as the engine tells of it.
+    fn something(&mut self) {
+        let call = format!("call_{}", self.items);
+        match self.rng.below(7) {
+            0 => {
+                let text = self.text();
+                self.item(None, ItemBody::AgentMessage { text: text.as_str().into() });
+                self.said.push((Kind::Agent, text.clone()));
+                let part = json!({ "type": "output_text", "text": text });
+                self.keep(
+                    json!({ "type": "message", "role": "assistant", "content": [part] }),
+                    false,
+                );
+            }
+            1 => {
+                let text = self.text();
+                self.item(None, ItemBody::Reasoning { summary: vec![text.clone()] });
+                self.said.push((Kind::Reasoning, text.clone()));
+                let part = json!({ "type": "summary_text", "text": text });
+                self.keep(json!({ "type": "reasoning", "id": "rs", "summary": [part] }), false);
+            }
+            2 | 3 => {
+                let lines = self.rng.below(200) as usize;
+                let output = format!("{call} \"é\"\n").repeat(lines);
+                let command = "cat 'a b'";
+                self.call(&call, &json!({ "cmd": command }).to_string(), command);
+                let status = self.pick(&[Status::Completed, Status::Failed, Status::Declined]);
+                let argv = ["/bin/bash", "-lc", command].map(str::to_owned);
+                let body = ItemBody::Command(Command {
+                    command: tools::join(&argv),
+                    cwd: PathBuf::from("/work space"),
+                    output: output.clone(),
+                    exit_code: (status != Status::Declined).then_some(1),
+                    status,
+                });
+                self.item(Some(call.clone()), body);
+                let is_refused = status == Status::Declined;
+                self.output(&call, format!("Exit code: 1\nOutput:\n{output}"), is_refused);
+            }
+            4 => {
+                self.call(&call, "{}", "f {}");
+                let status = self.pick(&[Status::Completed, Status::Failed]);
+                let refusal = (status == Status::Failed).then(|| "does not apply".to_owned());
+                let change = Change { path: "/a b".to_owned(), kind: ChangeKind::Update };
+                let body = ItemBody::FileChange { changes: vec![change], status, refusal };
+                self.item(Some(call.clone()), body);
+                self.output(&call, "done".to_owned(), false);
+            }
+            5 => {
+                let body = ItemBody::RefusedCall(RefusedCall {
+                    tool: "f".to_owned(),
+                    arguments: "{not json".to_owned(),
+                    reason: "no such tool".to_owned(),
+                });
+                self.call(&call, "{}", "f {}");
+                self.item(Some(call.clone()), body);
+                self.output(&call, "no such tool".to_owned(), true);
+            }
+            _ => {
+                let body = match self.rng.one_in(2) {
+                    true => ItemBody::EndpointCall(EndpointCall {
+                        server: "files".to_owned(),
+                        tool: "read".to_owned(),
+                        arguments: r#"{"path": "x"}"#.to_owned(),
+                        output: self.text(),
+                        status: self.pick(&[Status::Completed, Status::Failed]),
+                    }),
+                    false => {
+                        let query = Some("looms".to_owned());
+                        let action = WebSearchAction::Search { query, queries: None };
+                        let query = action.query();
+                        ItemBody::WebSearch { call: "ws_1".to_owned(), query, action }
+                    }
+                };
+                self.item(None, body);
+            }
+        }
+    }
+
+    fn item(&mut self, call_id: Option<String>, body: ItemBody) {
+        let id = ItemId(self.items);
+        self.items += 1;
+        let stopped = matches!(body, ItemBody::RefusedCall(_));
+        let item = Item { call_id, stopped, ..Item::new(id, body) };
+        self.emit(Event::ItemStarted(Item { body: item.body.begun(), ..item.clone() }));
+        if self.rng.one_in(2) {
+            self.emit(Event::Delta { item: id, text: "x".to_owned() });
+        }
+        self.emit(Event::ItemCompleted(item));
+    }
+
+    fn call(&mut self, id: &str, arguments: &str, shown: &str) {
+        self.said.push((Kind::Call, shown.to_owned()));
+        let name = "f";
+        self.keep(
+            json!({ "type": "function_call", "name": name, "arguments": arguments, "call_id": id }),
+            false,
+        );
+    }
+
+    fn output(&mut self, id: &str, text: String, is_refused: bool) {
+        let kind = if is_refused { Kind::Refused } else { Kind::Output };
+        self.said.push((kind, text.clone()));
+        self.keep(json!({ "type": "function_call_output", "call_id": id, "output": text }), false);
+    }
+
+    fn tokens(&mut self) {
+        let answer = Usage { input_tokens: 7, output_tokens: 2, ..Usage::default() };
+        self.usage += answer;
+        let (turn, thread) = (TotalledUsage::from(answer), TotalledUsage::from(self.usage));
+        self.rollout.keep(self.now_ms, Persist::Usage { answer: turn, turn, thread });
+    }
+
+    fn keep(&mut self, item: Value, said: bool) {
+        let item = history_item::read(&item.to_string()).unwrap();
+        let wire = Raw::from(to_raw_value(&item).unwrap());
+        self.wires.push(wire.clone());
+        self.rollout.keep(self.now_ms, Persist::Item { wire, said });
+    }
+
+    fn emit(&mut self, event: Event) {
+        self.now_ms += self.rng.below(3000);
+        self.rollout.event(self.now_ms, &event);
+        for told in self.face.event(self.now_ms, &event) {
+            if let Notification::ItemCompleted { item, .. } = told {
+                self.shown.push(serde_json::to_value(item).unwrap());
+            }
+        }
+    }
+
+    fn text(&mut self) -> String {
+        "words \\ \"and\" ü\n".repeat(1 + self.rng.below(3) as usize) + "end"
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.rng.below(from.len() as u64) as usize]
+    }
+}
+
+const CAUSES: [TurnErrorCause; 6] = [
+    TurnErrorCause::Sample(ErrorClass::ContextFull),
+    TurnErrorCause::Sample(ErrorClass::RateLimited),
+    TurnErrorCause::Sample(ErrorClass::ModelNotFound),
+    TurnErrorCause::Sample(ErrorClass::Disconnected),
+    TurnErrorCause::Sample(ErrorClass::ConnectionRefused),
+    TurnErrorCause::Limit,
+];
+
+fn thread() -> ThreadId {
+    ID.parse().unwrap()
+}
+
+fn face(turn: &str, said: Vec<UserInput>) -> TurnFace {
+    TurnFace::new(ID.to_owned(), turn.to_owned(), said, None, Usage::default(), None)
+}
+
+fn head(legacy: bool) -> Record {
+    Record::SessionMeta(Box::new(SessionMeta {
+        id: Some(thread()),
+        timestamp: TIME.to_owned(),
+        cwd: "/".to_owned(),
+        originator: "test".to_owned(),
+        cli_version: "0".to_owned(),
+        history_mode: (!legacy).then(|| PAGINATED.to_owned()),
+        ..SessionMeta::default()
+    }))
+}
+
+const TIME: &str = "2026-11-16T03:37:16.888Z";
+
+/// A log on disk.
+struct OnDisk {
+    home: tempfile::TempDir,
+    store: Store,
+}
+
+impl OnDisk {
+    fn write(records: &[Record], legacy: bool) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("sessions/2026/11/16");
+        fs::create_dir_all(&folder).unwrap();
+        let mut bytes = Vec::new();
+        for (ordinal, record) in (0..).zip(records) {
+            store::encode(TIME, (!legacy).then_some(ordinal), record, &mut bytes);
+        }
+        let name = format!("rollout-2026-11-16T03-37-16-{ID}.jsonl");
+        fs::write(folder.join(name), bytes).unwrap();
+        let store = Store::new(home.path());
+        Self { home, store }
+    }
+
+    fn read(&self, each: &mut dyn FnMut(&Line<'_>)) {
+        let report = self.store.read(thread(), each).unwrap();
+        assert_eq!(report.damage, []);
+    }
+
+    fn past(&self) -> Vec<Value> {
+        let mut past = PastThread::new(ItemsView::Full);
+        self.read(&mut |line| past.line(line));
+        let turns = past.finish(false).turns;
+        turns.iter().map(|turn| serde_json::to_value(turn).unwrap()).collect()
+    }
+
+    /// Returns how many turns each reader counts.
+    fn turn_counts(&self) -> [usize; 4] {
+        let (mut fold, mut transcript) = (Fold::default(), Transcript::default());
+        let mut shown = 0;
+        self.read(&mut |line| {
+            fold.line(line);
+            shown = transcript.line(line).last().map_or(shown, |entry| entry.turn);
+        });
+        let mut index = Index::open(self.home.path(), |_| {}).unwrap();
+        let indexed = index.get(thread()).unwrap().unwrap();
+        [fold.finish().turns.len(), shown as usize, indexed.turns as usize, self.past().len()]
+    }
+}
+
+/// Takes out what the older form of a log has no place for: names and times of messages.
+fn nameless(mut turn: Value) -> Value {
+    for item in turn["items"].as_array_mut().unwrap() {
+        if ["userMessage", "agentMessage"].contains(&item["type"].as_str().unwrap()) {
+            for field in ["id", "startedAtMs", "completedAtMs"] {
+                item[field] = Value::Null;
+            }
+        }
+    }
+    turn
+}
+
+fn check(seed: u64, legacy: bool) {
+    let live = Live::play(seed, legacy);
+    let on_disk = OnDisk::write(&live.records, legacy);
+    let what = format!("seed {seed}, legacy {legacy}");
+
+    let plain = |turns: Vec<Value>| -> Vec<Value> {
+        let turns = turns.into_iter().map(|mut turn| {
+            turn["itemsView"] = Value::Null;
+            if legacy { nameless(turn) } else { turn }
+        });
+        turns.collect()
+    };
+    assert_eq!(plain(on_disk.past()), plain(live.turns.clone()), "{what}");
+
+    let (mut fold, mut transcript) = (Fold::default(), Transcript::default());
+    let mut said = Vec::new();
+    on_disk.read(&mut |line| {
+        fold.line(line);
+        said.extend(transcript.line(line).into_iter().map(|entry| (entry.kind, entry.text)));
+    });
+    let folded = fold.finish();
+    let wires: Vec<_> = folded.entries.into_iter().map(|entry| entry.wire).collect();
+    assert_eq!((wires, folded.usage), (live.wires, live.usage), "{what}");
+    assert_eq!(said, live.said, "{what}");
+
+    let mut index = Index::open(on_disk.home.path(), |_| {}).unwrap();
+    let indexed = index.get(thread()).unwrap().unwrap();
+    assert_eq!(indexed.tokens, live.usage.input_tokens + live.usage.output_tokens, "{what}");
+    assert!(indexed.preview.ends_with("things in turn-0"), "{what}: {}", indexed.preview);
+    assert!(on_disk.store.fsck(None, false, &mut |_, _| {}).unwrap().is_clean(), "{what}");
+
+    // Whatever is taken back, all count the same.
+    let mut records = live.records;
+    for num_turns in [1, 2] {
+        records.push(Record::event(LogEvent::ThreadRolledBack(ThreadRolledBack { num_turns })));
+        let left = live.turns.len().saturating_sub(num_turns as usize);
+        assert_eq!(OnDisk::write(&records, legacy).turn_counts(), [left; 4], "{what}");
+        records.pop();
+    }
+}
+
+#[test]
+fn what_is_read_is_what_was_told() {
+    for seed in 0..THREADS {
+        check(seed, false);
+        check(seed, true);
+    }
+}
+
+/// The item of a command with a long output is written short, and read in full.
+#[test]
+fn a_long_output_is_written_once() {
+    let long = |seed: &u64| {
+        let records = Live::play(*seed, false).records;
+        let text = serde_json::to_string(&records).unwrap();
+        text.contains("heddle_output_in_call")
+    };
+    assert!((0..THREADS).filter(long).count() > 5);
+}
