@@ -220,8 +220,7 @@ fn recorded_directory(host: &HostEnv, id: ThreadId) -> Result<Option<PathBuf>, E
     let mut directory = None;
     Store::new(&host.home).read(id, &mut |line| {
         if line.kind == log::kind::TURN_CONTEXT
-            && let Ok(context) =
-                serde_json::from_str::<log::TurnContext>(line.payload.get())
+            && let Ok(context) = serde_json::from_str::<log::TurnContext>(line.payload.get())
         {
             directory = Some(PathBuf::from(context.cwd));
         }

@@ -227,7 +227,10 @@ impl Seen {
             _ => 0,
         };
         // One that jumps about is not to be believed.
-        let part = part.clamp(before.saturating_sub(SUMMARY_JUMP_MAX), before.saturating_add(SUMMARY_JUMP_MAX));
+        let part = part.clamp(
+            before.saturating_sub(SUMMARY_JUMP_MAX),
+            before.saturating_add(SUMMARY_JUMP_MAX),
+        );
         self.summary = Some((item, part));
         part
     }

@@ -5,11 +5,13 @@
 use std::fs;
 use std::path::PathBuf;
 
+use heddle::threads::Store;
+use heddle::threads::index::Index;
 use history::Fold;
 use log::event::ThreadRolledBack;
 use log::{Line, LogEvent, PAGINATED, Record, Rollout, SessionMeta, TurnContext, history_item};
 use protocol::error::{ErrorClass, RetryAdvice, TurnError, TurnErrorCause};
-use protocol::event::Event;
+use protocol::event::{DeltaPart, Event};
 use protocol::id::{ItemId, ThreadId};
 use protocol::item::{
     Change, ChangeKind, Command, EndpointCall, Item, ItemBody, RefusedCall, Status, WebSearchAction,
@@ -24,8 +26,6 @@ use server::past::PastThread;
 use server::request::{ItemsView, UserInput};
 use server::turn::TurnFace;
 use stdx::Rng;
-use store::Store;
-use store::index::Index;
 
 use super::transcript::{Kind, Transcript};
 
@@ -198,7 +198,7 @@ impl Live {
         let item = Item { call_id, stopped, ..Item::new(id, body) };
         self.emit(Event::ItemStarted(Item { body: item.body.begun(), ..item.clone() }));
         if self.rng.one_in(2) {
-            self.emit(Event::Delta { item: id, text: "x".to_owned() });
+            self.emit(Event::Delta { item: id, part: DeltaPart::Message, text: "x".to_owned() });
         }
         self.emit(Event::ItemCompleted(item));
     }
@@ -295,7 +295,7 @@ impl OnDisk {
         fs::create_dir_all(&folder).unwrap();
         let mut bytes = Vec::new();
         for (ordinal, record) in (0..).zip(records) {
-            store::encode(TIME, (!legacy).then_some(ordinal), record, &mut bytes);
+            heddle::threads::encode(TIME, (!legacy).then_some(ordinal), record, &mut bytes);
         }
         let name = format!("rollout-2026-11-16T03-37-16-{ID}.jsonl");
         fs::write(folder.join(name), bytes).unwrap();
