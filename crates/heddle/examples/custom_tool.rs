@@ -1,6 +1,7 @@
 //! A tool of the host program, beside those of heddle.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example custom_tool -- "how warm is it in Oslo?"
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! One thread, one turn, one answer.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example hello -- "what does this project do?"
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
 //! A thread that is closed and gone on with, and two threads that go on from it in different ways.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example resume_and_fork
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
 //! Events as they come: text of the answer, commands, and Ctrl-C as an interruption.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example streaming -- "list the files here"
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! An answer with a type: the schema comes from the struct, and the answer is checked against it.
 //!
 //!     OPENAI_API_KEY=… cargo run -p heddle --example structured_output
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
 use std::process::ExitCode;
 

@@ -160,18 +160,14 @@ fn dialect(id: &str, provider: &Provider) -> Result<Option<TextDialect>, Error> 
             };
             Ok(Some(TextDialect { format, options }))
         }
-        Some(_) => {
-            return Err(Error::settings(format!(
-                "the dialect `{name}` of model provider `{id}` is what a provider sends over HTTP, not \
+        Some(_) => Err(Error::settings(format!(
+            "the dialect `{name}` of model provider `{id}` is what a provider sends over HTTP, not \
              what a model writes: remove it, or choose another (`heddle debug decode --list`)"
-            )));
-        }
-        None => {
-            return Err(Error::settings(format!(
-                "the dialect `{name}` of model provider `{id}` is not known; \
+        ))),
+        None => Err(Error::settings(format!(
+            "the dialect `{name}` of model provider `{id}` is not known; \
              `heddle debug decode --list` names them all"
-            )));
-        }
+        ))),
     }
 }
 

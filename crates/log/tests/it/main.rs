@@ -1,4 +1,5 @@
 //! The log, from outside.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod records;
 mod replay;

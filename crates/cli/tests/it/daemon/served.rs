@@ -676,7 +676,7 @@ fn a_real_model_stops_for_whoever_leaves() {
     let start = ["start", "--threads", "1", "--model", model.to_str().unwrap()];
     check(&den.run(&start), 0, "is running");
     let body = json!({"model": "local", "input": "Tell me a long story.", "stream": true});
-    let home = infer::home::Home::new(den.lab.home.path(), None);
+    let home = heddle::local::home::Home::new(den.lab.home.path(), None);
     let mut waited = Vec::new();
     for _ in 0..10 {
         let stream = post(&den.socket(), &body);
@@ -684,7 +684,7 @@ fn a_real_model_stops_for_whoever_leaves() {
         lines.find(|line| line.contains("output_text.delta")).unwrap();
         let left = Instant::now();
         drop(lines);
-        let running = || infer::client::health(&home).unwrap().running;
+        let running = || heddle::local::client::health(&home).unwrap().running;
         until("the end", || (running() == 0).then_some(()));
         waited.push(left.elapsed());
     }
@@ -727,8 +727,8 @@ fn a_busy_machine_stops_for_whoever_leaves() {
     let Some(model) = testkit::model() else { return };
     let den = Den::new();
     check(&den.run(&["start", "--model", model.to_str().unwrap()]), 0, "is running");
-    let home = infer::home::Home::new(den.lab.home.path(), None);
-    let health = || infer::client::health(&home).unwrap();
+    let home = heddle::local::home::Home::new(den.lab.home.path(), None);
+    let health = || heddle::local::client::health(&home).unwrap();
     let _busy = Busy::new(2);
     let mut waited = Vec::new();
     for round in 0..60 {
