@@ -373,7 +373,7 @@ mod tests {
         check(&["--runs"], Err("--runs needs a value"));
         check(&["--runs", "many"], Err("--runs needs a number"));
         check(&["--runs", "0"], Err("at least one"));
-        check(&["--quick"], Err("bench has no --quick"));
+        check(&["--quick"], Err("bench: unknown option --quick"));
     }
 
     #[test]

@@ -553,7 +553,7 @@ mod tests {
             (vec![declared("a b", &["x"], object())], &[], "cannot be the name"),
             (vec![declared("a", &[], object())], &[], "has no command"),
             (vec![declared("a", &["x"], json!([]))], &[], "must be a JSON object"),
-            (vec![declared("a", &["x"], json!({"type": 5}))], &[], "no usable JSON schema"),
+            (vec![declared("a", &["x"], json!({"type": 5}))], &[], "not a usable JSON Schema"),
             (vec![], &["b"], "there are: echo, upper"),
             (vec![declared("a", &["x"], object()); 65], &[], "65 tools"),
         ] {

@@ -195,7 +195,7 @@ fn what_is_said_of_tokens_fits_them() {
             model.set(SCORES, Value::F32s(scores));
         }
     };
-    check("no number", scores(f32::NAN), "no number");
+    check("no number", scores(f32::NAN), "is not a number");
     for score in [f32::NEG_INFINITY, -1e30, 0.0] {
         let mut model = llama(1);
         scores(score)(&mut model);
@@ -287,7 +287,12 @@ fn parts_are_read_together() {
         let error = parted(spoil, name).expect_err(what).to_string();
         assert!(error.contains(want), "{what}: {error}");
     };
-    check("another name", |_| (), "m.gguf", "3 parts, and its name of 1");
+    check(
+        "another name",
+        |_| (),
+        "m.gguf",
+        "3 parts according to its content, and 1 according to its name",
+    );
     check("not the first", |_| (), "m-00002-of-00003.gguf", "part 2 of 3; name the first");
     check("one is gone", |parts| parts.truncate(2), first, "`m-00003-of-00003.gguf` is missing");
     check("another order", |parts| parts.swap(1, 2), first, "part 2 is another one");
@@ -297,7 +302,12 @@ fn parts_are_read_together() {
     };
     check("the same weights", twice, first, "is there twice");
     let two = |parts: &mut Vec<Gguf>| parts[0].set("split.count", Value::U16(2));
-    check("another count", two, first, "2 parts, and its name of 3");
+    check(
+        "another count",
+        two,
+        first,
+        "2 parts according to its content, and 3 according to its name",
+    );
     let kind = |parts: &mut Vec<Gguf>| parts[1].set("split.no", Value::I32(1));
     check("another kind", kind, first, "`split.no` is of a kind");
 }

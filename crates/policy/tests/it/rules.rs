@@ -115,8 +115,8 @@ fn bad_arguments() {
     for text in ["['git push']", "[['git', 'git push'], 'x']"] {
         check_refused(
             &format!("prefix_rule(pattern={text})"),
-            "r.rules:1:13: in prefix_rule, `pattern` begins with \"git push\", which is no program: \
-             write one word after the other, [\"git\", \"push\"]",
+            "r.rules:1:13: in prefix_rule, `pattern` begins with \"git push\", which is not a program: \
+             write each word as a separate string, [\"git\", \"push\"]",
         );
     }
     check_refused(

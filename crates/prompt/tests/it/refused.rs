@@ -146,13 +146,17 @@ fn tools_of_the_responses_api() {
     let choose = |choice: Value| json!({"tools": [one], "tool_choice": choice});
     check(choose(json!("maybe")), "tool_choice", "`maybe`");
     check(choose(json!(1)), "tool_choice", "an object");
-    check(choose(json!({"type": "function", "name": "g"})), "tool_choice.name", "no tool");
+    check(
+        choose(json!({"type": "function", "name": "g"})),
+        "tool_choice.name",
+        "does not name a tool",
+    );
     check(choose(json!({"type": "web_search_preview"})), "tool_choice.type", "is not supported");
     let allowed = json!({"type": "allowed_tools", "mode": "none", "tools": []});
     check(choose(allowed), "tool_choice.mode", "`none`");
     let allowed = json!({"type": "allowed_tools", "mode": "auto",
         "tools": [{"type": "function", "name": "g"}]});
-    check(choose(allowed), "tool_choice.tools[0].name", "no tool");
+    check(choose(allowed), "tool_choice.tools[0].name", "does not name a tool");
     check(json!({"tool_choice": "required"}), "tool_choice", "nothing to call");
     let search = json!({"tools": [{"type": "web_search"}], "tool_choice": "required"});
     check(search, "tool_choice", "`web_search` is not available");
@@ -347,7 +351,7 @@ fn fields_of_chat_completions() {
     let tool = json!({"type": "function", "function": {"name": "f"}});
     let choice = json!({"type": "function", "function": {"name": "g"}});
     let fields = json!({"tools": [tool], "tool_choice": choice});
-    check(fields, "tool_choice.function.name", "no tool");
+    check(fields, "tool_choice.function.name", "does not name a tool");
 }
 
 #[test]

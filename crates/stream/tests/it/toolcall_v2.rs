@@ -404,7 +404,7 @@ fn an_envelope_is_a_value() {
         (r#" {"ToolCall_V2":{"arguments":"{}","name":"f"}} "#, Ok(("f", "{}", None))),
         (r#"{"ToolCall_V2":{"name":"f"}}"#, Ok(("f", "", None))),
         (r#"{"ToolCall_V2":{"name":"f"},"a":1}"#, Err("something else")),
-        (r#"{"ToolCall_V2":{"name":"f","x":1}}"#, Err("no key of a call")),
+        (r#"{"ToolCall_V2":{"name":"f","x":1}}"#, Err("not a key of a call")),
         (r#"{"ToolCall_V2":{"arguments":{}}}"#, Err("no name")),
         (r#"{"name":"f"}"#, Err("no call is in it")),
         (r#"{"ToolCall_V2":"#, Err("ends inside")),
