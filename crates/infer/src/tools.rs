@@ -554,7 +554,7 @@ mod tests {
             (vec![declared("a", &[], object())], &[], "has no command"),
             (vec![declared("a", &["x"], json!([]))], &[], "must be a JSON object"),
             (vec![declared("a", &["x"], json!({"type": 5}))], &[], "not a usable JSON Schema"),
-            (vec![], &["b"], "there are: echo, upper"),
+            (vec![], &["b"], "available tools: echo, upper"),
             (vec![declared("a", &["x"], object()); 65], &[], "65 tools"),
         ] {
             let error: ToolsError = check(declared, allowed).unwrap_err();
