@@ -239,7 +239,7 @@ struct CommandExecution<'a> {
     aggregated_output: Cow<'a, str>,
     #[serde(default, deserialize_with = "lenient")]
     exit_code: Option<i32>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     duration: Option<Duration>,
     /// The command as it was shown, if its words do not tell.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
@@ -298,7 +298,7 @@ struct McpToolCall<'a> {
     result: Option<CallResult<'a>>,
     #[serde(default, deserialize_with = "lenient")]
     error: Option<CallError<'a>>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     duration: Option<Duration>,
     /// The arguments as the model wrote them, if the above does not tell.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
@@ -435,7 +435,7 @@ impl LoggedItem {
             status: status_name(command.status).into(),
             aggregated_output: command.output.as_str().into(),
             exit_code: command.exit_code,
-            duration: Some(self.duration.unwrap_or_default()),
+            duration: self.duration,
             heddle_command: (!is_told).then(|| command.command.as_str().into()),
             heddle_output_in_call: self.output_in_call.clone(),
             heddle_stopped: self.stopped,
@@ -455,7 +455,7 @@ impl LoggedItem {
             status: status_name(call.status).into(),
             result: Some(CallResult { content: vec![part], is_error: Some(failed) }),
             error: failed.then(|| CallError { message: call.output.clone().into() }),
-            duration: Some(self.duration.unwrap_or_default()),
+            duration: self.duration,
             heddle_arguments: (!is_told).then(|| call.arguments.clone().into()),
             heddle_stopped: self.stopped,
         }

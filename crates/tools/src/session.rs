@@ -180,6 +180,15 @@ impl Sessions {
     }
 }
 
+impl Drop for Sessions {
+    /// Nobody can ask for them any more, so nothing is left running.
+    fn drop(&mut self) {
+        for session in lock(&self.list).running.values() {
+            session.stop.send_replace(true);
+        }
+    }
+}
+
 impl Session {
     /// Returns what has to be decided about before this can be typed.
     pub(crate) fn input(&self, text: &str) -> InputRequest {

@@ -48,7 +48,8 @@ fn check_kind(kind: &Kind, files: &BTreeMap<String, String>) -> Vec<String> {
 fn ships(path: &str, files: &BTreeMap<String, String>) -> bool {
     let only_for_tests = path.rsplit_once('/').is_some_and(|(folder, file)| {
         let module = format!("#[cfg(test)]\nmod {};", file.trim_end_matches(".rs"));
-        files.get(&format!("{folder}/lib.rs")).is_some_and(|text| text.contains(&module))
+        let parents = [format!("{folder}/lib.rs"), format!("{folder}.rs")];
+        parents.iter().any(|parent| files.get(parent).is_some_and(|text| text.contains(&module)))
     });
     !only_for_tests
         && path.starts_with("crates/")

@@ -126,3 +126,25 @@ async fn one_turn_at_a_time() {
     assert!(turn.result().is_ok());
     thread.turn("third").run().await.unwrap();
 }
+
+/// A thread that is dropped leaves no command behind, closed or not.
+#[tokio::test]
+async fn a_thread_leaves_nothing_running() {
+    let lab = Lab::new();
+    let arguments = r#"{"cmd": "echo $$ > pid; exec sleep 1000", "yield_time_ms": 250}"#;
+    let command = serde_json::json!({
+        "type": "function_call", "name": "exec_command", "call_id": "x", "arguments": arguments,
+    });
+    let spec = lab.spec(ThreadSpec::new(), vec![vec![command]]);
+    let thread = lab.heddle.start(spec).await.unwrap();
+    thread.turn("go").run().await.unwrap();
+    let pid = std::fs::read_to_string(lab.root.path().join("work/pid")).unwrap();
+    let process = std::path::PathBuf::from(format!("/proc/{}", pid.trim()));
+    assert!(process.exists(), "the turn is over, and the command goes on");
+    drop(thread);
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    while process.exists() {
+        assert!(tokio::time::Instant::now() < deadline, "{} is still there", process.display());
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
