@@ -91,15 +91,9 @@ impl LoggedItem {
     /// Puts an output that was written with its call in the place of what the item has of it. Tells whether it
     /// did.
     pub fn restore_output(&mut self, call_output: &str) -> bool {
-        let Some(OutputInCall { from, .. }) = self.output_in_call else { return false };
+        let Some(in_call) = &self.output_in_call else { return false };
         let LoggedBody::Item(ItemBody::Command(command)) = &mut self.body else { return false };
-        let Some(whole) = self.output_in_call.as_ref().and_then(|cut| cut.length(&command.output))
-        else {
-            return false;
-        };
-        let Some(output) = call_output.get(from..).and_then(|rest| rest.get(..whole)) else {
-            return false;
-        };
+        let Some(output) = in_call.find(&command.output, call_output) else { return false };
         command.output = output.to_owned();
         self.output_in_call = None;
         true
@@ -129,9 +123,13 @@ impl OutputInCall {
         Some((format!("{}{}{}", &output[..head], cut.mark(), &output[tail..]), cut))
     }
 
-    /// Returns how long the output was of which `text` is what is left.
-    fn length(&self, text: &str) -> Option<usize> {
-        (text.len() + self.left_out).checked_sub(self.mark().len())
+    /// Finds the output of which `text` is what is left in that of its call.
+    fn find<'a>(&self, text: &str, call_output: &'a str) -> Option<&'a str> {
+        let length = text.len().checked_add(self.left_out)?.checked_sub(self.mark().len())?;
+        let output = call_output.get(self.from..)?.get(..length)?;
+        // Another program may have changed either.
+        let is_it = Self::cut(output, "", 0).is_some_and(|(cut, _)| cut == text);
+        is_it.then_some(output)
     }
 
     fn mark(&self) -> String {
