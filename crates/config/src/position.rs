@@ -1,7 +1,10 @@
 //! Source locations: turns byte offsets into lines, columns and an excerpt with carets.
 
 use std::fmt;
+use std::iter;
 use std::ops::Range;
+
+use unicode_width::UnicodeWidthChar as _;
 
 /// A line and a column, both counted from one; the column counts characters, not bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,11 +59,17 @@ fn excerpt(text: &str, span: &Range<usize>, at: Position) -> String {
     let skipped = if at.column > LINE_CHARS_MAX { at.column - LINE_CHARS_MAX / 2 } else { 0 };
     let window = line.chars().skip(skipped).take(LINE_CHARS_MAX);
     let shown: String = window.map(harmless).collect();
+    let mut rest = shown.chars();
     // Tabs are kept, so that the caret is below its character at any tab width.
-    let before = shown.chars().take(at.column - 1 - skipped);
-    let pad: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-    let room = shown.chars().count().saturating_sub(at.column - 1 - skipped);
-    let carets = "^".repeat(text[start..marked].trim_end().chars().count().min(room).max(1));
+    let mut pad = String::new();
+    for c in rest.by_ref().take(at.column - 1 - skipped) {
+        match c {
+            '\t' => pad.push('\t'),
+            c => pad.extend(iter::repeat_n(' ', columns(c))),
+        }
+    }
+    let marked = rest.take(text[start..marked].trim_end().chars().count());
+    let carets = "^".repeat(marked.map(columns).sum::<usize>().max(1));
 
     let number = at.line.to_string();
     let gutter = " ".repeat(number.len());
@@ -74,6 +83,11 @@ fn line_start(text: &str, offset: usize) -> usize {
 /// Masks control characters, so that a file cannot send escape sequences to the terminal.
 fn harmless(c: char) -> char {
     if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
+}
+
+/// Returns how many columns a character takes on a terminal.
+fn columns(c: char) -> usize {
+    c.width().unwrap_or(1)
 }
 
 /// Strips the byte order mark, which editors do not count as a column.

@@ -159,6 +159,14 @@ fn a_long_line_is_shown_in_part() {
 }
 
 #[test]
+fn carets_stand_below_wide_characters() {
+    let text = "tools = { x = '日本e\u{301}', update_plan = '本' }";
+    let error = Config::load(&layers(&[text]), None, &[]).unwrap_err();
+    let carets = error.place().excerpt().lines().last().unwrap().to_owned();
+    assert_eq!(carets, format!("  | {}^^^^", " ".repeat(37)));
+}
+
+#[test]
 fn a_control_character_is_not_printed() {
     let error = Config::load(&layers(&["model = '\u{1b}[2J'"]), None, &[]).unwrap_err();
     assert!(error.to_string().contains("1 | model = '\u{fffd}[2J'"), "{error}");
