@@ -34,11 +34,10 @@ use protocol::error::{ErrorClass, RetryAdvice, SampleError, TurnError, TurnError
 use protocol::event::{DeltaPart, Event};
 use protocol::id::{ApprovalId, CallKey, ItemId};
 use protocol::item::{CompactionReason, Item, ItemBody, RefusedCall, Step};
-use protocol::open::Raw;
 use protocol::persist::Persist;
 use protocol::responses::{Completion, KnownItem, OutputBody, StreamEvent};
 use protocol::usage::Usage;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use stdx::Rng;
 
 use crate::answer::AnswerCheck;
@@ -49,7 +48,7 @@ use crate::limits::Limits;
 use crate::prompt;
 use crate::retry::{self, Decision, Retry, RetryLimits};
 
-use compacting::Squeezed;
+use compacting::Compaction;
 use progress::Progress;
 use streaming::{Streaming, Unshown};
 
@@ -210,24 +209,7 @@ pub struct Turn {
     usage: Usage,
     turn_usage: Usage,
     context_tokens: u64,
-    /// Whether the turn is there for the compaction alone.
-    only_compact: bool,
-    /// Bytes of a history that fit into a request, as far as that is known.
-    window: Option<usize>,
-    /// Whether the history had anything of earlier turns when this one began.
-    had_turns: bool,
-    /// What has been done since the last answer to make the history fit.
-    squeezed: Squeezed,
-    /// Whether no answer since the last compaction left room in the window.
-    just_compacted: bool,
-    /// Whether the user was told that compaction does not help.
-    futile: bool,
-    /// The last message of a summary, while one is sampled.
-    summary: Option<String>,
-    /// What the summary is made of, if that is not the whole history.
-    abridged: Option<Vec<Raw>>,
-    compaction: Option<(ItemId, CompactionReason)>,
-    summary_request: Box<RawValue>,
+    compaction: Compaction,
     limit_reached: Option<String>,
     /// The last message, if the answer will be checked.
     answer: Option<Arc<str>>,
@@ -288,7 +270,7 @@ impl Turn {
         let mut turn = Self::new(context, options);
         turn.emit(Event::TurnStarted);
         turn.context.begin_turn();
-        turn.had_turns = turn.context.has_turns();
+        turn.compaction.set_had_turns(turn.context.has_turns());
         setup.into_iter().for_each(|item| turn.push(Origin::Setup, item));
         // Before anything else: what the user wants must not depend on how a summary goes.
         said.into_iter().for_each(|item| turn.push(Origin::User, item));
@@ -303,7 +285,7 @@ impl Turn {
     /// Starts a turn that replaces the history by a summary of itself, and does nothing else.
     pub fn start_compaction(context: Context, options: TurnOptions) -> Self {
         let mut turn = Self::new(context, options);
-        turn.only_compact = true;
+        turn.compaction.set_only();
         turn.emit(Event::TurnStarted);
         // Nothing is said in this turn.
         turn.context.begin_turn();
@@ -312,11 +294,12 @@ impl Turn {
     }
 
     fn new(context: Context, mut options: TurnOptions) -> Self {
-        let window = compacting::window(&options);
+        let compaction = Compaction::new(&options);
         // One output must not fill the window by itself.
-        let output_bytes_max = &mut options.limits.output_bytes_max;
-        *output_bytes_max =
-            window.map_or(*output_bytes_max, |window| (*output_bytes_max).min(window / 4));
+        if let Some(window) = compaction.window() {
+            let output_bytes_max = &mut options.limits.output_bytes_max;
+            *output_bytes_max = (*output_bytes_max).min(window / 4);
+        }
         Self {
             state: State::Sampling(Purpose::Answer),
             actions: VecDeque::new(),
@@ -336,17 +319,7 @@ impl Turn {
             usage: options.usage,
             turn_usage: Usage::default(),
             context_tokens: options.context_tokens,
-            only_compact: false,
-            window,
-            had_turns: false,
-            squeezed: Squeezed::No,
-            just_compacted: false,
-            futile: false,
-            summary: None,
-            abridged: None,
-            compaction: None,
-            summary_request: to_raw_value(&user_message(prompt::SUMMARY_REQUEST))
-                .expect("a message is plain data"),
+            compaction,
             limit_reached: None,
             answer: None,
             corrected: false,
@@ -437,12 +410,7 @@ impl Turn {
         if purpose == Purpose::Answer {
             return self.context.input();
         }
-        let mut input = match &self.abridged {
-            Some(abridged) => abridged.iter().map(Raw::as_raw).collect(),
-            None => self.context.input(),
-        };
-        input.push(&self.summary_request);
-        input
+        self.compaction.input(&self.context)
     }
 
     /// Returns the history.
@@ -518,11 +486,11 @@ impl Turn {
         if !self.is_full() {
             return self.sample(Purpose::Answer);
         }
-        if !self.just_compacted {
+        if self.compaction.can_help() {
             return self.begin_compaction(CompactionReason::NearlyFull);
         }
         // What is pinned fills the window by itself. Another summary would cost as much and help as little.
-        if !std::mem::replace(&mut self.futile, true) {
+        if self.compaction.note_futile() {
             self.emit(Event::Warning(prompt::COMPACTION_FUTILE.to_owned()));
         }
         self.sample(Purpose::Answer);
@@ -586,7 +554,7 @@ impl Turn {
     }
 
     fn request(&mut self, purpose: Purpose) {
-        self.summary = None;
+        self.compaction.forget_summary();
         self.answer_items = 0;
         self.answer_bytes = 0;
         self.answer_began_ms = None;

@@ -9,16 +9,45 @@
 
 use protocol::error::{ErrorClass, SampleError};
 use protocol::event::Event;
+use protocol::id::ItemId;
 use protocol::item::{CompactionReason, Item, ItemBody};
+use protocol::open::Raw;
 use protocol::persist::Persist;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::{Outcome, Purpose, Turn, TurnOptions};
 use crate::compaction::{self, Ending, Room};
+use crate::context::{Context, user_message};
 use crate::prompt;
+
+/// What a turn knows of compacting its history, and the summary that is being made.
+#[derive(Debug)]
+pub(super) struct Compaction {
+    /// Whether the turn is there for the compaction alone.
+    only: bool,
+    /// Bytes of a history that fit into a request, as far as that is known.
+    window: Option<usize>,
+    /// Whether the history had anything of earlier turns when this one began.
+    had_turns: bool,
+    /// What has been done since the last answer to make the history fit.
+    squeezed: Squeezed,
+    /// Whether no answer since the last compaction left room in the window.
+    just_done: bool,
+    /// Whether the user was told that compaction does not help.
+    futile: bool,
+    /// The item that shows the compaction under way.
+    item: Option<(ItemId, CompactionReason)>,
+    /// The last message of a summary, while one is sampled.
+    summary: Option<String>,
+    /// What the summary is made of, if that is not the whole history.
+    abridged: Option<Vec<Raw>>,
+    /// What asks for a summary.
+    request: Box<RawValue>,
+}
 
 /// What has been done to make a history fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Squeezed {
+enum Squeezed {
     /// Nothing.
     No,
     /// It was compacted.
@@ -27,12 +56,95 @@ pub(super) enum Squeezed {
     Bare,
 }
 
-/// Returns how many bytes of a history fit into a request. Who states only when to compact means a
-/// window of about that size.
-pub(super) fn window(options: &TurnOptions) -> Option<usize> {
-    let tokens = options.context_window.or(options.compact_at).filter(|tokens| *tokens > 0)?;
-    let bytes = usize::try_from(tokens.saturating_mul(TOKEN_BYTES)).ok()?;
-    Some(bytes.max(WINDOW_BYTES_MIN))
+impl Compaction {
+    pub(super) fn new(options: &TurnOptions) -> Self {
+        let request = to_raw_value(&user_message(prompt::SUMMARY_REQUEST));
+        Self {
+            only: false,
+            window: window(options),
+            had_turns: false,
+            squeezed: Squeezed::No,
+            just_done: false,
+            futile: false,
+            item: None,
+            summary: None,
+            abridged: None,
+            request: request.expect("a message is plain data"),
+        }
+    }
+
+    /// Returns how many bytes of a history fit into a request, as far as that is known.
+    pub(super) fn window(&self) -> Option<usize> {
+        self.window
+    }
+
+    /// Notes that the turn is there for the compaction alone.
+    pub(super) fn set_only(&mut self) {
+        self.only = true;
+    }
+
+    /// Notes whether the history has anything of earlier turns, before this one adds to it.
+    pub(super) fn set_had_turns(&mut self, had_turns: bool) {
+        self.had_turns = had_turns;
+    }
+
+    /// Returns what a request for a summary must carry.
+    pub(super) fn input<'a>(&'a self, context: &'a Context) -> Vec<&'a RawValue> {
+        let mut input = match &self.abridged {
+            Some(abridged) => abridged.iter().map(Raw::as_raw).collect(),
+            None => context.input(),
+        };
+        input.push(&self.request);
+        input
+    }
+
+    /// Forgets what an attempt at a summary brought.
+    pub(super) fn forget_summary(&mut self) {
+        self.summary = None;
+    }
+
+    /// Takes a message of the summary; the last one counts.
+    pub(super) fn set_summary(&mut self, text: String) {
+        self.summary = Some(text);
+    }
+
+    /// Notes that a stream was completed, and whether the window is full after it.
+    pub(super) fn note_completed(&mut self, purpose: Purpose, is_full: bool) {
+        self.just_done &= is_full;
+        if purpose == Purpose::Answer {
+            self.squeezed = Squeezed::No;
+        }
+    }
+
+    /// Tells whether another compaction could make room: not if the last one did not.
+    pub(super) fn can_help(&self) -> bool {
+        !self.just_done
+    }
+
+    /// Notes that compaction does not help; returns whether that is news.
+    pub(super) fn note_futile(&mut self) -> bool {
+        !std::mem::replace(&mut self.futile, true)
+    }
+
+    /// Notes that a history was too long, whatever we took the window for.
+    fn note_refused(&mut self, sent: usize) {
+        let window = self.window.map_or(sent, |window| window.min(sent));
+        self.window = Some(window.max(WINDOW_BYTES_MIN));
+    }
+
+    /// Notes that the history was replaced.
+    fn note_compacted(&mut self) {
+        self.abridged = None;
+        self.just_done = true;
+        if self.squeezed == Squeezed::No {
+            self.squeezed = Squeezed::Compacted;
+        }
+    }
+
+    /// Returns how much may stay of the history.
+    fn room(&self) -> Room {
+        Room { window: self.window, bare: self.squeezed == Squeezed::Bare }
+    }
 }
 
 impl Turn {
@@ -42,38 +154,40 @@ impl Turn {
 
     pub(super) fn begin_compaction(&mut self, reason: CompactionReason) {
         self.show_compaction(reason);
-        self.abridged = None;
+        self.compaction.abridged = None;
         self.sample(Purpose::Summary);
     }
 
     fn show_compaction(&mut self, reason: CompactionReason) {
         let item = self.new_item();
-        self.compaction = Some((item, reason));
+        self.compaction.item = Some((item, reason));
         self.emit(Event::ItemStarted(Item::new(item, ItemBody::Compaction { reason })));
     }
 
     /// Goes on from the summary that was sampled.
     pub(super) fn summarised(&mut self) {
-        let Some(summary) = self.summary.take().filter(|text| !text.trim().is_empty()) else {
+        let summary = self.compaction.summary.take();
+        let Some(summary) = summary.filter(|text| !text.trim().is_empty()) else {
             let error = SampleError::new(ErrorClass::Incomplete, prompt::SUMMARY_EMPTY);
             return self.cut_instead(error);
         };
-        let warning = self.abridged.is_some().then(|| prompt::COMPACTION_ABRIDGED.to_owned());
+        let is_abridged = self.compaction.abridged.is_some();
+        let warning = is_abridged.then(|| prompt::COMPACTION_ABRIDGED.to_owned());
         self.compact(Ending::Summary(&summary), warning);
     }
 
     /// Decides what becomes of a history of which there is no summary.
     pub(super) fn not_summarised(&mut self, error: SampleError) {
         if error.class == ErrorClass::ContextFull {
-            let abridged = self.abridged.as_ref();
+            let abridged = self.compaction.abridged.as_ref();
             let sent = abridged.map(|items| items.iter().map(compaction::weight).sum());
-            self.note_refused(sent.unwrap_or_else(|| self.context.weight()));
+            self.compaction.note_refused(sent.unwrap_or_else(|| self.context.weight()));
         }
         // An answer that ends early may have had no room either.
         let too_long = matches!(error.class, ErrorClass::ContextFull | ErrorClass::Incomplete);
-        if too_long && self.abridged.is_none() {
-            self.abridged = self.context.abridged(self.window);
-            if self.abridged.is_some() {
+        if too_long && self.compaction.abridged.is_none() {
+            self.compaction.abridged = self.context.abridged(self.compaction.window);
+            if self.compaction.abridged.is_some() {
                 return self.sample(Purpose::Summary);
             }
         }
@@ -83,7 +197,7 @@ impl Turn {
     /// Cuts a history that cannot be summarised. One that only could not be sent just now, or not in this
     /// way, is kept: the next request would fail too, and then all would be lost.
     fn cut_instead(&mut self, error: SampleError) {
-        if self.only_compact || !cannot_be_summarised(error.class) {
+        if self.compaction.only || !cannot_be_summarised(error.class) {
             let message = prompt::not_summarised(&error.message);
             return self.fail(SampleError { message, ..error });
         }
@@ -95,63 +209,62 @@ impl Turn {
     /// window is. The first turn of a thread is not touched: what one turn alone does not fit into, it would not
     /// fit into again.
     pub(super) fn squeeze(&mut self, error: SampleError) {
-        self.note_refused(self.context.weight());
-        if !self.had_turns || self.squeezed == Squeezed::Bare {
+        self.compaction.note_refused(self.context.weight());
+        let squeezed = self.compaction.squeezed;
+        if !self.compaction.had_turns || squeezed == Squeezed::Bare {
             let message = prompt::because(prompt::TURN_TOO_LONG, &error.message);
             return self.fail(SampleError { message, ..error });
         }
-        if self.squeezed == Squeezed::No && self.context.has_work() {
+        if squeezed == Squeezed::No && self.context.has_work() {
             return self.begin_compaction(CompactionReason::Refused);
         }
         self.show_compaction(CompactionReason::Refused);
-        let (squeezed, words) = match self.squeezed {
+        let (squeezed, words) = match squeezed {
             // There are but messages of the user.
             Squeezed::No => (Squeezed::Compacted, prompt::COMPACTION_TRIMMED),
             Squeezed::Compacted | Squeezed::Bare => (Squeezed::Bare, prompt::COMPACTION_BARE),
         };
-        self.squeezed = squeezed;
+        self.compaction.squeezed = squeezed;
         self.compact(Ending::Trimmed, Some(prompt::because(words, &error.message)));
     }
 
     fn compact(&mut self, ending: Ending<'_>, warning: Option<String>) {
-        let room = Room { window: self.window, bare: self.squeezed == Squeezed::Bare };
+        let room = self.compaction.room();
         let Some((compacted, shortened)) = self.context.compact(ending, room) else {
             let cause = "the history could not be replaced without losing what must stay";
             return self.fail_by_limit(cause.to_owned());
         };
         self.keep(Persist::Compacted(compacted));
         self.context_tokens = 0;
-        self.abridged = None;
-        self.just_compacted = true;
-        if self.squeezed == Squeezed::No {
-            self.squeezed = Squeezed::Compacted;
-        }
+        self.compaction.note_compacted();
         if shortened {
             self.emit(Event::Warning(prompt::COMPACTION_SHORTENED.to_owned()));
         }
         if let Some(warning) = warning {
             self.emit(Event::Warning(warning));
         }
-        if let Some((id, reason)) = self.compaction.take() {
+        if let Some((id, reason)) = self.compaction.item.take() {
             self.emit(Event::ItemCompleted(Item::new(id, ItemBody::Compaction { reason })));
         }
-        if self.only_compact {
+        if self.compaction.only {
             return self.finish(Event::TurnCompleted { usage: self.usage }, Outcome::Completed);
         }
         self.sample(Purpose::Answer);
     }
 
     pub(super) fn discard_compaction(&mut self) {
-        if let Some((id, _)) = self.compaction.take() {
+        if let Some((id, _)) = self.compaction.item.take() {
             self.emit(Event::ItemDiscarded(id));
         }
     }
+}
 
-    /// Notes that a history was too long, whatever we took the window for.
-    fn note_refused(&mut self, sent: usize) {
-        let window = self.window.map_or(sent, |window| window.min(sent));
-        self.window = Some(window.max(WINDOW_BYTES_MIN));
-    }
+/// Returns how many bytes of a history fit into a request. Who states only when to compact means a
+/// window of about that size.
+fn window(options: &TurnOptions) -> Option<usize> {
+    let tokens = options.context_window.or(options.compact_at).filter(|tokens| *tokens > 0)?;
+    let bytes = usize::try_from(tokens.saturating_mul(TOKEN_BYTES)).ok()?;
+    Some(bytes.max(WINDOW_BYTES_MIN))
 }
 
 /// Tells whether the same history will never get a summary.

@@ -15,7 +15,6 @@ use protocol::responses::{
 };
 use protocol::usage::TotalledUsage;
 
-use super::compacting::Squeezed;
 use super::{Action, Failure, Purpose, State, Turn, hosted};
 use crate::call::{self, EndpointOnlyCall, Taken};
 use crate::context::{self, Origin};
@@ -93,10 +92,7 @@ impl Turn {
                 self.usage += completion.usage;
                 self.turn_usage += completion.usage;
                 self.context_tokens = completion.total_tokens;
-                self.just_compacted &= self.is_full();
-                if purpose == Purpose::Answer {
-                    self.squeezed = Squeezed::No;
-                }
+                self.compaction.note_completed(purpose, self.is_full());
                 let total_tokens = completion.total_tokens;
                 self.keep(Persist::Usage {
                     answer: TotalledUsage { usage: completion.usage, total_tokens },
@@ -114,7 +110,7 @@ impl Turn {
             }
             (Purpose::Answer, StreamEvent::ItemDone(item)) => self.on_done(item),
             (Purpose::Summary, StreamEvent::ItemDone(Open::Known(KnownItem::Message(message)))) => {
-                self.summary = Some(message.content.text());
+                self.compaction.set_summary(message.content.text());
             }
             (_, StreamEvent::Unreadable) => self.unshown.unreadable += 1,
             // A summary is not shown, and what an item of an unknown kind is shows when it is whole.
