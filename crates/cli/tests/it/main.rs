@@ -6,7 +6,6 @@ mod bad_input;
 mod chat;
 mod commentary;
 mod compaction;
-mod conformance;
 mod daemon;
 mod decode;
 mod enclosed;
