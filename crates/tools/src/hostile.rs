@@ -204,6 +204,7 @@ fn schema_of(tool: &dyn Tool) -> Value {
 }
 
 fn run(strategy: impl Strategy<Value = Value>, check: impl Fn(&str)) {
+    // A runner that no macro made knows no file to keep seeds in; the failing arguments are in the message.
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let checked = runner.run(&strategy, |arguments| {

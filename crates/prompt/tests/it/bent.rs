@@ -81,6 +81,7 @@ fn check(api: usize, body: &[u8]) {
 }
 
 proptest! {
+    // A seed picks one of the files in `data`, and another one as soon as a file is added: nothing to keep.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

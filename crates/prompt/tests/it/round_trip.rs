@@ -230,8 +230,6 @@ fn our_own_client_hears_what_is_said() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
     #[test]
     fn whatever_is_said(
         pieces in prop::collection::vec(piece(), 0..24),
