@@ -109,7 +109,7 @@ pub enum TurnError {
         /// The items and tokens up to then.
         so_far: Box<TurnResult>,
     },
-    /// Somebody interrupted the turn.
+    /// The turn was interrupted through its handle, or by an approver.
     #[error("the turn was interrupted")]
     Interrupted {
         /// The items and tokens up to then.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use log::{Replay, Step};
 use policy::ApprovalPolicy;
 use protocol::id::ThreadId;
 use store::Store;
@@ -217,12 +218,12 @@ const ORIGINATOR: &str = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE";
 
 /// Returns where a thread worked before, if that is still there.
 fn recorded_directory(host: &HostEnv, id: ThreadId) -> Result<Option<PathBuf>, Error> {
-    let mut directory = None;
+    let (mut directory, mut replay) = (None, Replay::default());
     Store::new(&host.home).read(id, &mut |line| {
-        if line.kind == log::kind::TURN_CONTEXT
-            && let Ok(context) = serde_json::from_str::<log::TurnContext>(line.payload.get())
+        if let Step::Context(context) = replay.line(line)
+            && let Some((cwd, _)) = context.place()
         {
-            directory = Some(PathBuf::from(context.cwd));
+            directory = Some(PathBuf::from(cwd.into_owned()));
         }
     })?;
     Ok(directory.filter(|directory| directory.is_absolute() && directory.is_dir()))

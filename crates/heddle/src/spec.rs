@@ -143,7 +143,7 @@ impl ThreadSpec {
         self
     }
 
-    /// Puts questions to somebody: what the approval policy does not settle is asked instead of refused.
+    /// Sets the approver: what the approval policy does not settle is asked instead of refused.
     #[must_use]
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));

@@ -64,7 +64,7 @@ pub(crate) enum Work {
 enum State {
     Cold(Box<Cold>),
     Running(Pin<Box<dyn Future<Output = Ended> + Send>>),
-    Over(Option<Ended>),
+    Over(Ended),
 }
 
 /// All that is needed to begin.
@@ -77,16 +77,23 @@ struct Cold {
 }
 
 /// How the future of a turn ended.
-struct Ended {
-    /// Tokens that the thread had used before, and has used now. None if the turn did not begin.
-    usage: Option<(Usage, Usage)>,
+#[derive(Clone, Copy)]
+enum Ended {
+    /// Another turn of the thread is running.
+    Busy,
+    /// The thread was closed before.
+    Closed,
+    /// It ran.
+    Ran {
+        /// Tokens that the thread had used before.
+        before: Usage,
+        /// Tokens that it has used now.
+        now: Usage,
+    },
 }
 
 /// Events between the driver and the consumer. It is filled only while the consumer waits.
-#[derive(Default)]
-struct Queue {
-    events: VecDeque<Event>,
-}
+type Queue = VecDeque<Event>;
 
 /// Steers and interrupts a turn from elsewhere, while its events are being read.
 #[derive(Clone, Debug)]
@@ -171,14 +178,11 @@ impl Turn {
 
     /// Returns what the turn came to, once all of its events were read.
     pub fn result(self) -> Result<TurnResult, TurnError> {
-        match &self.state {
+        match self.state {
             State::Cold(_) | State::Running(_) => Err(TurnError::Running),
-            State::Over(Some(Ended { usage: None })) => Err(TurnError::Busy),
-            State::Over(Some(Ended { usage: Some((before, now)) })) => {
-                let (before, now) = (*before, *now);
-                self.reducer.finish(self.id.clone(), before, now)
-            }
-            State::Over(None) => Err(TurnError::Closed),
+            State::Over(Ended::Busy) => Err(TurnError::Busy),
+            State::Over(Ended::Closed) => Err(TurnError::Closed),
+            State::Over(Ended::Ran { before, now }) => self.reducer.finish(self.id, before, now),
         }
     }
 }
@@ -189,13 +193,14 @@ impl Stream for Turn {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
         let this = &mut *self;
         loop {
-            if let Some(event) = lock(&this.queue).events.pop_front() {
+            if let Some(event) = lock(&this.queue).pop_front() {
                 this.reducer.observe(&event);
                 return Poll::Ready(Some(event));
             }
             match &mut this.state {
                 State::Cold(_) => {
-                    let State::Cold(cold) = std::mem::replace(&mut this.state, State::Over(None))
+                    let State::Cold(cold) =
+                        std::mem::replace(&mut this.state, State::Over(Ended::Busy))
                     else {
                         continue;
                     };
@@ -203,9 +208,9 @@ impl Stream for Turn {
                     this.state = State::Running(Box::pin(running));
                 }
                 State::Running(running) => match running.as_mut().poll(context) {
-                    Poll::Ready(ended) => this.state = State::Over(Some(ended)),
+                    Poll::Ready(ended) => this.state = State::Over(ended),
                     // What came before it had to wait is given out first.
-                    Poll::Pending if lock(&this.queue).events.is_empty() => return Poll::Pending,
+                    Poll::Pending if lock(&this.queue).is_empty() => return Poll::Pending,
                     Poll::Pending => {}
                 },
                 State::Over(_) => return Poll::Ready(None),
@@ -225,10 +230,13 @@ const CONTROL_MAX: usize = 8;
 
 async fn run(cold: Cold, id: String, queue: Arc<Mutex<Queue>>) -> Ended {
     let Cold { thread, directory, work, schema, mut control } = cold;
-    let Ok(mut thread) = thread.try_lock_owned() else { return Ended { usage: None } };
+    let Ok(mut thread) = thread.try_lock_owned() else { return Ended::Busy };
+    if thread.is_closed() {
+        return Ended::Closed;
+    }
     let before = thread.usage();
     let mut sink = |event: Event| {
-        lock(&queue).events.push_back(event);
+        lock(&queue).push_back(event);
         ControlFlow::Continue(())
     };
     match work {
@@ -244,7 +252,7 @@ async fn run(cold: Cold, id: String, queue: Arc<Mutex<Queue>>) -> Ended {
             thread.run_named_turn(id, vec![said], &mut control, &mut sink).await;
         }
     }
-    Ended { usage: Some((before, thread.usage())) }
+    Ended::Ran { before, now: thread.usage() }
 }
 
 /// Reads pictures, away from the thread that runs turns.

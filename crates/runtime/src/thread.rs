@@ -53,6 +53,8 @@ pub(crate) struct ThreadState {
     usage: Usage,
     context_tokens: u64,
     numbers: Numbers,
+    /// Whether the log was let go of, so that nothing more can be kept.
+    closed: bool,
 }
 
 /// What a thread was before it was loaded.
@@ -170,7 +172,15 @@ impl Thread {
         let numbers = Numbers::default();
         Self {
             parts: ThreadParts { id, model, tools, options, approver: None },
-            state: ThreadState { journal: None, context, setup, usage, context_tokens, numbers },
+            state: ThreadState {
+                journal: None,
+                context,
+                setup,
+                usage,
+                context_tokens,
+                numbers,
+                closed: false,
+            },
         }
     }
 
@@ -250,10 +260,16 @@ impl Thread {
     /// Ends every command that is still running, lets go of the log, and returns the commands.
     pub async fn shutdown(&mut self) -> Vec<String> {
         let ended = self.parts.tools.sessions.stop_all().await;
+        self.state.closed = true;
         if let Some(journal) = self.state.journal.take() {
             journal.close();
         }
         ended
+    }
+
+    /// Tells whether [`Thread::shutdown`] was called. A turn that runs after it would not be kept.
+    pub fn is_closed(&self) -> bool {
+        self.state.closed
     }
 }
 

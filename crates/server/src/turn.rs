@@ -118,7 +118,7 @@ impl TurnFace {
                 vec![self.warning(words.join("\n"))]
             }
             Event::TurnCompleted { usage } => {
-                let last = since(*usage, self.before);
+                let last = usage.since(self.before);
                 let token_usage = TokenUsage {
                     total: (*usage).into(),
                     last: last.into(),
@@ -316,20 +316,6 @@ fn begun(body: Body) -> Body {
             Body::Reasoning { id, summary: Vec::new(), content: Vec::new() }
         }
         body => body,
-    }
-}
-
-fn since(now: Usage, before: Usage) -> Usage {
-    Usage {
-        input_tokens: now.input_tokens.saturating_sub(before.input_tokens),
-        cached_input_tokens: now.cached_input_tokens.saturating_sub(before.cached_input_tokens),
-        cache_write_input_tokens: now
-            .cache_write_input_tokens
-            .saturating_sub(before.cache_write_input_tokens),
-        output_tokens: now.output_tokens.saturating_sub(before.output_tokens),
-        reasoning_output_tokens: now
-            .reasoning_output_tokens
-            .saturating_sub(before.reasoning_output_tokens),
     }
 }
 

@@ -125,6 +125,11 @@ async fn one_turn_at_a_time() {
     while turn.next().await.is_some() {}
     assert!(turn.result().is_ok());
     thread.turn("third").run().await.unwrap();
+    // After its end nothing would be kept, so nothing is run.
+    thread.close().await;
+    let closed = thread.turn("fourth").run().await;
+    assert!(matches!(closed, Err(TurnError::Closed)), "{closed:?}");
+    assert_eq!(lab.requests.lock().unwrap().len(), 2);
 }
 
 /// A thread that is dropped leaves no command behind, closed or not.

@@ -24,7 +24,10 @@ fn a_thread_belongs_to_one_host() {
         fork.turn("and so on").run().await.unwrap();
         // Whoever lets go of it by dropping it lets others have it.
         drop(thread);
-        let thread = lab.heddle.start(lab.spec(ThreadSpec::resume(id), Vec::new())).await.unwrap();
+        // It works where it worked before, wherever this host would begin.
+        let elsewhere = lab.heddle.at(lab.root.path()).unwrap();
+        let thread = elsewhere.start(lab.spec(ThreadSpec::resume(id), Vec::new())).await.unwrap();
+        assert_eq!(thread.directory(), lab.root.path().join("work").canonicalize().unwrap());
         thread.turn("again").run().await.unwrap();
         thread.close().await;
         let gone = lab.another().resume(fork.id()).await;
