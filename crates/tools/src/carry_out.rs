@@ -1,11 +1,12 @@
-//! Carries out planned edits on disk: all of them, or none.
+//! Applies planned edits to the disk: all of them, or none.
 //!
-//! Every new file is first written beside its place; what can run out (space, permission) runs out
-//! there. Then files are swapped in, and each step notes how to take it back. If one fails, the
-//! others are taken back, newest first; what could not be put back is kept beside its place and named.
+//! Every new file is first written next to its destination, so running out of space or lacking permission
+//! shows up there. Then the files are swapped in, and each step records how to undo it. If a step fails, the
+//! earlier ones are undone, newest first; a backup that cannot be restored stays next to its destination and
+//! is named in the error.
 //!
-//! Commands may run meanwhile, so a name is not to be trusted twice: every directory is opened once,
-//! following no link, and everything happens relative to what was opened ([`crate::spot`]).
+//! Commands may run in the meantime, so a path is never resolved twice: every directory is opened once
+//! without following links, and all operations are relative to the open directory ([`crate::spot`]).
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -21,35 +22,35 @@ use rustix::fs::{Mode, RawMode, fchmod, stat};
 
 use crate::spot::{Spot, open_directory};
 
-/// Directories that one patch may touch: each is held open until it is done.
+/// Most directories that one patch may touch; each is held open until the patch is done.
 const DIRECTORIES_MAX: usize = 200;
 
-/// An edit and the real place it is about.
+/// An edit and the real path it applies to.
 #[derive(Debug)]
 pub(crate) struct Step<'a> {
     pub(crate) edit: &'a Edit,
-    /// For a write, with every link followed; for a removal, with the last one kept, because removing
-    /// a link must not remove what it points to.
+    /// For a write, with all links resolved; for a removal, with the last link kept, because removing a link
+    /// must not remove its target.
     pub(crate) place: PathBuf,
 }
 
-/// Why the edits were not carried out.
+/// Why the edits were not applied.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to {what} {}: {source}; {}", path.display(), aftermath(stranded))]
 pub(crate) struct CarryError {
     what: &'static str,
     path: PathBuf,
     source: io::Error,
-    /// Backups that could not be put back.
+    /// Backups that could not be restored.
     stranded: Vec<PathBuf>,
 }
 
-/// Performs the steps, or none of them, as far as the permit goes.
+/// Performs all steps or none, as far as the permit allows.
 pub(crate) fn carry_out(steps: &[Step<'_>], permit: &Permit) -> Result<(), CarryError> {
     carry_out_with(steps, permit, || {})
 }
 
-/// As [`carry_out`], with something that happens after files are staged and before they are swapped.
+/// Like [`carry_out`], with a hook that runs after files are staged and before they are swapped.
 fn carry_out_with(
     steps: &[Step<'_>],
     permit: &Permit,
@@ -84,38 +85,38 @@ fn aftermath(stranded: &[PathBuf]) -> String {
     format!("the old contents could not be put back and are in {}", names.join(", "))
 }
 
-/// What was done so far.
+/// The steps done so far, with what is needed to undo them.
 #[derive(Default)]
 struct Work {
     directories: HashMap<PathBuf, Arc<OwnedFd>>,
     undo: Vec<Undo>,
-    /// Numbers the names of our own files.
+    /// Counter for the names of our temporary files.
     names: u64,
 }
 
 enum Undo {
-    /// A new file that waits beside its place.
+    /// A new file, next to its destination.
     Staged(Spot),
-    /// A file that was not there before.
+    /// A file that did not exist before.
     Created(Spot),
-    /// A directory that was not there before.
+    /// A directory that did not exist before.
     Directory(Spot),
-    /// What was at `place` is at `backup` too, or only there.
+    /// The old content of `place` is also at `backup`, or only there.
     Replaced { backup: Spot, place: Spot },
-    /// What `place` held is at `backup`.
+    /// The old content of `place` was copied to `backup`.
     Overwritten { backup: Spot, place: Spot },
 }
 
-/// What waits to happen at a place.
+/// A staged change to one path.
 enum Staged {
-    /// The new file is beside its place.
+    /// The new file is next to its destination.
     Write { place: Spot, beside: Spot, in_place: bool },
-    /// The file goes.
+    /// The file is removed.
     Remove { place: Spot },
 }
 
 impl Work {
-    /// Opens every directory and writes every new file beside its place.
+    /// Opens every directory and writes every new file next to its destination.
     fn stage(&mut self, steps: &[Step<'_>]) -> Result<Vec<Staged>, CarryError> {
         steps.iter().map(|step| self.stage_one(step)).collect()
     }
@@ -128,17 +129,17 @@ impl Work {
         };
         let place = self.spot(path, true).map_err(failed("make a directory for", path))?;
         let existing = place.file().map_err(failed("write", path))?;
-        // A rename would replace a file that cannot be written; that is not what its mode asks.
+        // A rename would replace a read-only file, which its mode forbids.
         if existing.as_ref().is_some_and(|found| found.st_mode & 0o222 == 0) {
             return Err(failed("write", path)(io::ErrorKind::PermissionDenied.into()));
         }
         let mode = match (kind, &existing) {
-            // A file that moves takes its mode along.
+            // A moved file keeps its mode.
             (WriteKind::Move { from }, _) => stat(from).ok().map(|found| found.st_mode),
             (_, Some(found)) => Some(found.st_mode),
             (_, None) => None,
         };
-        // What is to be private is never seen by others, not even while it is written.
+        // A private file is never readable by others, not even while it is written.
         let private = if mode.is_some() { 0o600 } else { 0o666 };
         let (beside, mut file) =
             self.create_beside(&place, private).map_err(failed("write", path))?;
@@ -146,8 +147,8 @@ impl Work {
         file.write_all(contents).map_err(failed("write", path))?;
         let mut in_place = false;
         if let Some(found) = existing {
-            // A rename gives a file a new owner and takes it from its other names; then the old
-            // file gets the new contents instead.
+            // A rename would change the owner and break hard links; in those cases the old file is
+            // overwritten instead.
             in_place = found.st_nlink > 1
                 || fchown(&file, Some(found.st_uid), Some(found.st_gid)).is_err();
         }
@@ -157,7 +158,7 @@ impl Work {
         Ok(Staged::Write { place, beside, in_place })
     }
 
-    /// Puts the staged files into their places and removes what goes.
+    /// Moves the staged files to their destinations and removes deleted files.
     fn swap(&mut self, steps: &[Step<'_>], staged: Vec<Staged>) -> Result<(), CarryError> {
         let written: HashSet<_> = steps
             .iter()
@@ -170,7 +171,7 @@ impl Work {
                     let path = place.path().to_owned();
                     self.put(place, beside, in_place).map_err(failed("write", &path))?;
                 }
-                // A move whose destination is its source under another name has just written it.
+                // The destination of this move is its source under another name, and was just written.
                 Staged::Remove { place } if written.contains(place.path()) => {}
                 Staged::Remove { place } => {
                     let path = place.path().to_owned();
@@ -195,7 +196,7 @@ impl Work {
         let backup = self.free_name(&place);
         let backup = match place.link(&backup) {
             Ok(()) => backup,
-            // Not every file system has links.
+            // Not every file system has hard links.
             Err(_) => self.back_up(&place, found.st_mode)?,
         };
         self.undo.push(Undo::Staged(backup.clone()));
@@ -205,7 +206,7 @@ impl Work {
         Ok(())
     }
 
-    /// Copies a file to a name beside it; a copy that is not whole goes again.
+    /// Copies a file to a name next to it; an incomplete copy is removed.
     fn back_up(&mut self, place: &Spot, mode: RawMode) -> io::Result<Spot> {
         let (backup, file) = self.create_beside(place, 0o600)?;
         let copied = place.read().and_then(|contents| {
@@ -226,11 +227,11 @@ impl Work {
         Ok(())
     }
 
-    /// Makes it final.
+    /// Makes the changes final.
     fn keep(self) {
         for undo in self.undo {
             match undo {
-                // What cannot be removed is litter, not a failure; what was renamed is gone already.
+                // A leftover that cannot be removed is no failure; a renamed file is already gone.
                 Undo::Staged(spot)
                 | Undo::Replaced { backup: spot, .. }
                 | Undo::Overwritten { backup: spot, .. } => {
@@ -241,12 +242,12 @@ impl Work {
         }
     }
 
-    /// Takes back everything, newest first; returns the backups that could not be put back.
+    /// Undoes everything, newest first; returns the backups that could not be restored.
     fn take_back(self) -> Vec<PathBuf> {
         let mut stranded = Vec::new();
         for undo in self.undo.into_iter().rev() {
             match undo {
-                // There is nobody left to tell about litter: the error that led here is reported.
+                // Leftovers are not reported: the error that led here is.
                 Undo::Staged(spot) | Undo::Created(spot) => {
                     let _ = spot.unlink();
                 }
@@ -269,7 +270,7 @@ impl Work {
         stranded
     }
 
-    /// Opens the directory of a place, and makes it first if it is not there and `make` is set.
+    /// Opens the parent directory of a path; creates it first if it is missing and `make` is set.
     fn spot(&mut self, path: &Path, make: bool) -> io::Result<Spot> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -306,7 +307,7 @@ impl Work {
         Ok((beside, file))
     }
 
-    /// Finds a name beside a place that nothing has.
+    /// Finds an unused name next to a path.
     fn free_name(&mut self, place: &Spot) -> Spot {
         let process = std::process::id();
         loop {
@@ -320,7 +321,6 @@ impl Work {
     }
 }
 
-/// Gives a file the permissions of a mode.
 fn set_mode(file: &File, mode: RawMode) -> io::Result<()> {
     Ok(fchmod(file, Mode::from_raw_mode(mode & 0o7777))?)
 }
@@ -381,7 +381,7 @@ mod tests {
             write(root, "linked", WriteKind::Update),
             write(root, "made/deep/file", WriteKind::Add),
             Edit::Remove { path: root.join("removed") },
-            // Not there any more when its turn comes.
+            // Missing when its turn comes.
             Edit::Remove { path: root.join("missing") },
         ];
         let steps = steps(&edits);
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(tree(root), ["linked=new", "made/", "other=new", "replaced=new"]);
     }
 
-    /// Makes `inside/sub` with files, and `outside` with the same ones.
+    /// Creates `inside/sub` with files, and `outside` with the same ones.
     fn two_trees(root: &Path) {
         for folder in ["inside/sub", "outside"] {
             fs::create_dir_all(root.join(folder)).expect("a directory");
@@ -415,7 +415,7 @@ mod tests {
         ]
     }
 
-    /// Puts a link to `outside` where `inside/sub` was.
+    /// Replaces `inside/sub` with a link to `outside`.
     fn swap(root: &Path) {
         fs::rename(root.join("inside/sub"), root.join("inside/moved")).expect("a rename");
         symlink(root.join("outside"), root.join("inside/sub")).expect("a link");
@@ -517,7 +517,8 @@ mod tests {
         carry_out(&steps(&edits[1..]), &anywhere()).expect("just fits, with its parent");
     }
 
-    /// Whatever a command makes of a file meanwhile: a patch is done with it soon, and is done or not.
+    /// Whatever a command turns a file into meanwhile, a patch finishes soon, and is applied fully or not at
+    /// all.
     #[test]
     fn a_file_that_becomes_something_else_is_not_waited_for() {
         use std::sync::atomic::{AtomicBool, Ordering};
@@ -528,7 +529,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path().canonicalize().expect("a directory");
         fs::write(root.join("file"), "old\n").expect("a file");
-        // Two names: then it is written in place, and read for a copy first.
+        // With two hard links the file is written in place, after it is read for a backup.
         fs::hard_link(root.join("file"), root.join("second")).expect("a link");
         let text = "*** Begin Patch\n*** Update File: file\n@@\n-old\n+new\n*** End Patch\n";
         let patch = ::patch::Patch::parse(text).expect("a patch");

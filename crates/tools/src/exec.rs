@@ -1,4 +1,4 @@
-//! `exec_command` and `write_stdin`: shell commands, and sessions of those that take longer.
+//! `exec_command` and `write_stdin`: shell commands, and sessions for those that take longer.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -26,13 +26,13 @@ use crate::tool::{
     ProgressSender, Tool, ToolContext, ToolFuture, ToolSpec, Workspace, arguments as read_arguments,
 };
 
-/// How long a command is waited for unless the model says otherwise.
+/// How long a call waits for a command by default.
 const YIELD_DEFAULT_MS: u64 = 10_000;
-/// The bounds of what the model may say.
+/// Bounds of the wait that a model may ask for.
 const YIELD_MS: (u64, u64) = (250, 30_000);
-/// How long the effect of typing is waited for unless the model says otherwise.
+/// How long a call waits after typing by default.
 const TYPED_YIELD_DEFAULT_MS: u64 = 250;
-/// The bounds of a wait without typing.
+/// Bounds of a wait without typing.
 const POLL_YIELD_MS: (u64, u64) = (5_000, 300_000);
 
 /// Runs shell commands.
@@ -44,7 +44,7 @@ pub struct ExecCommand {
     login: LoginEnvironments,
 }
 
-/// Reads on from a session, or types into it.
+/// Reads more output of a session, or types into it.
 #[derive(Debug)]
 pub struct WriteStdin {
     workspace: Arc<Workspace>,
@@ -53,7 +53,7 @@ pub struct WriteStdin {
 }
 
 impl ExecCommand {
-    /// Makes the tool and its companion, which share their sessions.
+    /// Creates both tools, which share their sessions.
     pub fn with_stdin(workspace: Arc<Workspace>, sessions: Arc<Sessions>) -> (Self, WriteStdin) {
         let chunks = Arc::new(AtomicU32::new(1));
         let write_stdin = WriteStdin {
@@ -104,7 +104,7 @@ impl ExecCommand {
         Ok(OutputBody::Text(collect(&self.sessions, &session, begun, wait, tokens, chunk).await))
     }
 
-    /// Decides what a call comes to, or why it comes to nothing; nothing is done yet.
+    /// Decides what a call will do, or why it is refused, without doing it.
     pub(crate) async fn intend(
         &self,
         arguments: &ExecArguments,
@@ -134,8 +134,8 @@ impl ExecCommand {
             return refuse("login shells are switched off here; leave `login` out");
         }
         let argv = shell.argv(&arguments.cmd, login);
-        // Looked at first, so that nobody is asked in vain; those that wait for an answer meanwhile
-        // are no more than calls that may run at once.
+        // Checked first, so that no one is asked in vain. At most as many calls can wait for an answer as may
+        // run at once.
         if !self.sessions.has_room() {
             return refuse(format!(
                 "{SESSIONS_MAX} commands are still running; wait for one with write_stdin first"
@@ -162,7 +162,7 @@ impl ExecCommand {
         let lifted = gate.profile().mode != full && leave.permit.profile().mode == full;
         let mut run = argv.clone();
         if lifted {
-            // Files that shells read first, and what variables lead to, may be the model's work.
+            // Startup files of shells, and files that variables point to, may have been written by the model.
             run = shell.bare_argv(&arguments.cmd);
             env = sandbox::outside_env(env, &self.workspace.env_set, gate.profile());
         } else if login
@@ -185,7 +185,7 @@ impl ExecCommand {
         Ok(Intent::Run { request, shown: argv, asked: leave.asked })
     }
 
-    /// Returns the item of the command that a call asks for; none if that makes no sense.
+    /// Returns the item of the command that a call asks for; none if the arguments are invalid.
     fn shown(&self, call: &Call) -> Option<Command> {
         let arguments: ExecArguments = read_arguments(call).ok()?;
         let (shell, login) = self.shell(&arguments);
@@ -193,7 +193,7 @@ impl ExecCommand {
         Some(item(&argv, &self.workdir(&arguments), Status::InProgress))
     }
 
-    /// Returns the shell that a call is for, and whether it is to be a login shell.
+    /// Returns the shell of a call, and whether it is a login shell.
     fn shell(&self, arguments: &ExecArguments) -> (Cow<'_, Shell>, bool) {
         let login_allowed = !matches!(self.workspace.login_shell, LoginShell::Off);
         let shell = match &arguments.shell {
@@ -247,7 +247,7 @@ impl WriteStdin {
         Ok(OutputBody::Text(collect(&self.sessions, &session, begun, wait, tokens, chunk).await))
     }
 
-    /// Types into a command, if that may be, and shows what was typed.
+    /// Types into a command if the gate allows it, and shows what was typed.
     async fn type_into(
         &self,
         session: &Session,
@@ -255,7 +255,7 @@ impl WriteStdin {
         key: CallKey,
         progress: &ProgressSender,
     ) -> Result<(), StdinRefusal> {
-        // Without a terminal there is nobody to turn the character into the signal.
+        // Without a terminal, nothing turns the character into a signal.
         if session.is_piped() && chars == CTRL_C {
             session.interrupt();
             return Ok(());
@@ -280,7 +280,7 @@ impl WriteStdin {
             }
             StdinRefusal { text, shown: Some(shown(Status::Declined)) }
         })?;
-        // Told first: the command may end by it, and its item with it.
+        // Reported first: the input may end the command and thereby its item.
         let (into, number, text) = (session.key, session.id, chars.to_owned());
         progress.send(key, Report::Typed { into, session: number, text }).await;
         let typed = session.write(chars, &leave).await;
@@ -289,7 +289,7 @@ impl WriteStdin {
             progress.send(key, Report::Ended(body(status))).await;
         }
         match typed {
-            // An end is not a failure to write: what the call returns tells of it.
+            // If the command has ended, that is not a write failure: the result of the call says so.
             Err(error) if session.is_running() => {
                 Err(StdinRefusal::plain(format!("write_stdin failed: {error}")))
             }
@@ -302,7 +302,7 @@ impl WriteStdin {
 struct StdinRefusal {
     /// What the model reads.
     text: String,
-    /// What is shown, if what would have been typed is the reason.
+    /// The item to show, if the text to be typed is the reason.
     shown: Option<Command>,
 }
 
@@ -312,7 +312,7 @@ impl StdinRefusal {
     }
 }
 
-/// Waits for a command for a while and renders what it printed since it was last heard of.
+/// Waits a while for a command and renders its output since the last call.
 async fn collect(
     sessions: &Sessions,
     session: &Session,
@@ -337,7 +337,7 @@ fn refuse<T>(text: impl Into<String>) -> Result<T, OutputBody> {
     Err(OutputBody::Text(text.into()))
 }
 
-/// Takes a number of milliseconds from a model, which may send any number at all.
+/// Converts milliseconds from a model, which may send any number at all.
 fn clamp(given: Option<f64>, default: u64, (min, max): (u64, u64)) -> Duration {
     let ms = given.filter(|ms| ms.is_finite()).map_or(default as f64, |ms| ms);
     Duration::from_millis(ms.clamp(min as f64, max as f64) as u64)
@@ -347,7 +347,7 @@ fn tokens(given: Option<f64>, max: u64) -> u64 {
     given.filter(|n| n.is_finite() && *n >= 0.0).map_or(max, |n| (n as u64).min(max))
 }
 
-/// Makes the item of a command that has not printed anything.
+/// Creates the item of a command without output.
 fn item(argv: &[String], cwd: &Path, status: Status) -> Command {
     Command {
         command: shell::join(argv),
@@ -358,27 +358,25 @@ fn item(argv: &[String], cwd: &Path, status: Status) -> Command {
     }
 }
 
-/// What a call of `exec_command` comes to.
+/// What a call of `exec_command` will do.
 pub(crate) enum Intent {
     /// A process.
     Run {
-        /// What to start.
         request: SpawnRequest,
-        /// The command as it is shown: as it was decided about.
+        /// The command to show: the one that was approved.
         shown: Vec<String>,
-        /// Whether somebody was asked, and the item has begun therefore.
+        /// Whether approval was asked, which means that the item has already started.
         asked: bool,
     },
     /// A patch that was wrapped into a command.
     Patch {
-        /// Where its paths begin.
+        /// The directory that its paths are relative to.
         base: PathBuf,
-        /// The patch.
         text: String,
     },
 }
 
-/// What `exec_command` is called with.
+/// Arguments of `exec_command`.
 #[derive(Deserialize)]
 pub(crate) struct ExecArguments {
     cmd: String,
@@ -471,7 +469,7 @@ impl Tool for WriteStdin {
         )
     }
 
-    // What is typed must arrive in the order of the calls.
+    // Typed text must arrive in the order of the calls.
     fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a> {
         let ToolContext { call, progress } = context;
         Box::pin(async move {

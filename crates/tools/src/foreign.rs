@@ -1,7 +1,7 @@
-//! A tool that is not ours: of the host program, or of a server.
+//! A tool of the host program or of a server.
 //!
-//! Before it runs, its arguments are held against its schema and the call passes the [`Gate`](crate::Gate); while it runs,
-//! the call is an item that the user sees; and it ends in time, whatever becomes of it.
+//! Before it runs, its arguments are validated against its schema and the call passes the
+//! [`Gate`](crate::Gate). While it runs, the user sees the call as an item. A time limit ends it in any case.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use tokio::time::timeout;
 use crate::gate::Asking;
 use crate::tool::{Tool, ToolContext, ToolFuture, ToolSpec, Workspace};
 
-/// Says what is wrong with arguments, if anything.
+/// Validates arguments; the error says what is wrong.
 pub type ArgumentCheck = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
-/// Runs somebody else's tool as ours are run.
+/// Runs a foreign tool like one of ours.
 pub struct ForeignTool {
     tool: Box<dyn Tool>,
     spec: ToolSpec,
@@ -29,7 +29,7 @@ pub struct ForeignTool {
 }
 
 impl ForeignTool {
-    /// Wraps a tool of `server`; `check` holds arguments against its schema.
+    /// Wraps a tool of `server`; `check` validates arguments against its schema.
     pub fn new(
         tool: Box<dyn Tool>,
         server: impl Into<String>,
@@ -86,7 +86,7 @@ impl ForeignTool {
         output
     }
 
-    /// Runs the tool; one that panics or takes too long has failed.
+    /// Runs the tool; a panic or a time-out is a failure.
     async fn run_in_time(&self, context: ToolContext) -> (OutputBody, Status) {
         let name = &self.spec.name;
         let running = AssertUnwindSafe(async { self.tool.run(context).await }).catch_unwind();

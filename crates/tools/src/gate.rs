@@ -1,8 +1,8 @@
-//! The one gate before every effect: decides, asks if it must, and gives out permits.
+//! The one gate before every effect: decides, asks if it must, and issues permits.
 //!
-//! Nothing in this crate starts a process or writes a file of the user without a permit from here.
-//! What a person accepted for the session is kept here; what they accepted for good is written into
-//! the rule file, and holds at once.
+//! Nothing in this crate starts a process or writes a file of the user without a permit from here. What a
+//! person accepts for the session is kept in memory; what they accept for good is written to the rule file
+//! and applies at once.
 
 use std::fmt;
 use std::fs::{DirBuilder, OpenOptions};
@@ -23,7 +23,7 @@ use protocol::item::{ItemBody, Status};
 use crate::judge::Judge;
 use crate::tool::ProgressSender;
 
-/// Decides about everything that the tools of one thread do.
+/// Decides about all effects of the tools of one thread.
 pub struct Gate {
     profile: Profile,
     state: Mutex<State>,
@@ -37,63 +37,63 @@ struct State {
     grants: Grants,
 }
 
-/// Who asks, and how what waits is shown.
+/// Who asks, and how the pending effect is shown.
 pub(crate) struct Asking<'a> {
     pub(crate) key: CallKey,
     pub(crate) progress: &'a ProgressSender,
-    /// Makes the item that waits.
+    /// Creates the pending item.
     pub(crate) item: &'a (dyn Fn(Status) -> ItemBody + Sync),
 }
 
-/// What was decided about an effect.
+/// The decision about an effect.
 pub(crate) enum Judgement {
-    /// It may happen.
+    /// The effect may happen.
     Permitted(Permit),
-    /// It may if a person says so.
+    /// The effect needs approval by a person.
     Open(Box<Question>),
 }
 
-/// A question that has not been asked yet.
+/// A question that has not yet been asked.
 pub(crate) struct Question {
     effect: Effect,
     ask: Ask,
     because: Because,
 }
 
-/// Permission to do something, and how it came about.
+/// A permit, and whether a person was asked for it.
 #[derive(Debug)]
 pub(crate) struct Approval {
     pub(crate) permit: Permit,
-    /// Whether somebody was asked, and the item has begun therefore.
+    /// Whether approval was asked, which means that the item has already started.
     pub(crate) asked: bool,
 }
 
 impl Gate {
-    /// Makes a gate that keeps to `policy`.
+    /// Creates a gate that enforces `policy`.
     pub fn new(policy: Policy) -> Self {
         let profile = policy.profile.clone();
         let state = Mutex::new(State { policy, grants: Grants::default() });
         Self { profile, state, rules_file: None, judge: None }
     }
 
-    /// Lets people have prefixes remembered, in this file; without one that is not on offer.
+    /// Offers to remember prefixes in this file; without a file that is not offered.
     pub fn remembering(mut self, rules_file: PathBuf) -> Self {
         self.rules_file = Some(rules_file);
         self
     }
 
-    /// Adds a judge, who can make things stricter and never milder.
+    /// Adds a judge, which can make decisions stricter but never milder.
     pub fn judged_by(mut self, judge: Box<dyn Judge>) -> Self {
         self.judge = Some(judge);
         self
     }
 
-    /// Returns the sandbox that holds.
+    /// Returns the sandbox profile in force.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Looks for what decides what a command runs, if a rule could take it out of the sandbox.
+    /// Looks up the files that determine what a command runs, if a rule could take it out of the sandbox.
     pub(crate) fn scene(
         &self,
         request: &CommandRequest,
@@ -104,7 +104,7 @@ impl Gate {
         sandbox::scene(names, &request.cwd, own, env, &self.profile)
     }
 
-    /// Decides about an effect, asks if need be, and returns leave; the error is what the model reads.
+    /// Decides about an effect, asks if necessary, and returns permission; the error is for the model.
     pub(crate) async fn pass(
         &self,
         effect: Effect,
@@ -116,7 +116,7 @@ impl Gate {
         }
     }
 
-    /// Decides about an effect; the error is what the model reads.
+    /// Decides about an effect; the error is for the model.
     pub(crate) async fn judge(&self, effect: Effect) -> Result<Judgement, String> {
         let Decision { verdict, because } = self.decision(&effect).await;
         if let Some(permit) = verdict.permit(&self.profile) {
@@ -129,7 +129,7 @@ impl Gate {
         }
     }
 
-    /// Shows what waits, asks, and does what the answer says.
+    /// Shows the pending effect, asks, and acts on the answer.
     pub(crate) async fn ask(
         &self,
         question: Question,
@@ -179,7 +179,7 @@ impl Gate {
         }
     }
 
-    /// Makes the question as a person gets it.
+    /// Builds the question as a person sees it.
     fn request(&self, Question { effect, ask, because }: &Question) -> ApprovalRequest {
         let outside = ask.place == Place::Outside;
         let mut scopes = vec![Scope::Session];
@@ -204,7 +204,7 @@ impl Gate {
             },
         };
         let why = match because {
-            // That is what a person has chosen, and no news about the command.
+            // The user has configured this; it says nothing about the command.
             Because::Untrusted | Because::Escalation => None,
             because => Some(because.to_string()),
         };
@@ -212,7 +212,7 @@ impl Gate {
         ApprovalRequest { subject, reason, scopes }
     }
 
-    /// Keeps what an answer accepts beyond this once.
+    /// Keeps what an answer accepts beyond this one call.
     async fn keep(&self, answer: Answer, effect: &Effect, ask: &Ask, asking: &Asking<'_>) {
         match answer {
             Answer::AcceptForSession => {
@@ -224,7 +224,7 @@ impl Gate {
                     Effect::ToolCall(request) => grants.add_tool_call(request),
                 }
             }
-            // Only what the policy put on offer, whoever answers.
+            // Only a prefix that the policy offered, no matter who answers.
             Answer::AcceptAndRemember(prefix) if ask.prefix.as_ref() == Some(&prefix) => {
                 let said = match self.remember(&prefix) {
                     Ok(()) => Report::Remembered(prefix),
@@ -236,13 +236,13 @@ impl Gate {
         }
     }
 
-    /// Allows every command with this prefix, from now on and for good.
+    /// Allows every command with this prefix, from now on and permanently.
     fn remember(&self, prefix: &[String]) -> Result<(), RememberError> {
         let Some(file) = &self.rules_file else { return Ok(()) };
         let line = policy::render_rule(prefix);
         let source = format!("{} (added in this session)", file.display());
         let rules = policy::parse_rules(&source, &line).unwrap_or_default();
-        // What would be read back as another rule is not written.
+        // A line that would be parsed as a different rule is not written.
         if !matches!(rules.as_slice(), [rule] if says(rule, prefix)) {
             return Err(RememberError::Unwritable);
         }
@@ -252,7 +252,7 @@ impl Gate {
         Ok(())
     }
 
-    /// A lock whose holder panicked still holds whole values: every change under it is one call.
+    /// A poisoned lock still guards complete values: every change under it is a single call.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -269,7 +269,7 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// Why a prefix is not remembered; the call it was accepted with runs all the same.
+/// Why a prefix is not remembered; the accepted call runs anyway.
 #[derive(Debug, thiserror::Error)]
 enum RememberError {
     #[error("the prefix was not remembered: {} cannot be written: {source}", file.display())]
@@ -278,12 +278,12 @@ enum RememberError {
     Unwritable,
 }
 
-/// Lets an opinion make a decision stricter: it can add a question or a refusal and take away leave
-/// to run outside, and whatever it says, nothing is offered or permitted that was not before.
+/// Applies a judge's opinion, which can only make a decision stricter: it can add a question or a refusal and
+/// forbid running outside the sandbox, but never offer or permit anything new.
 fn stricter(own: Decision, opinion: Decision) -> Decision {
     let place = place_of(&own.verdict).max(place_of(&opinion.verdict));
-    // What a person has accepted for the session answers the question of a judge, too; but where it
-    // runs is settled by both, as it was when the person was asked.
+    // What a person accepted for the session also answers a judge's question. Where it runs is still settled
+    // by both, as when the person was asked.
     if own.because == Because::Granted
         && let (Verdict::Ask(_), Some(place)) = (&opinion.verdict, place)
     {
@@ -312,7 +312,7 @@ fn place_of(verdict: &Verdict) -> Option<Place> {
     }
 }
 
-/// Tells whether a rule allows exactly the commands with this prefix.
+/// Returns whether a rule allows exactly the commands with this prefix.
 fn says(rule: &PrefixRule, prefix: &[String]) -> bool {
     let one = |token: &PatternToken, word: &String| *token == PatternToken::One(word.clone());
     rule.decision == policy::RuleDecision::Allow
@@ -320,7 +320,7 @@ fn says(rule: &PrefixRule, prefix: &[String]) -> bool {
         && rule.pattern.iter().zip(prefix).all(|(token, word)| one(token, word))
 }
 
-/// Appends a line with one write, so that another heddle's line is before it or after it.
+/// Appends a line with a single write, so that lines of other heddle processes are not interleaved with it.
 fn append(file: &Path, line: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -328,7 +328,7 @@ fn append(file: &Path, line: &str) -> io::Result<()> {
     let mut open = OpenOptions::new();
     let mut opened = files::open_with(open.read(true).append(true).create(true).mode(0o600), file)?;
     let mut text = String::new();
-    // A last line that somebody left open would swallow ours.
+    // A last line without a line break would absorb ours.
     let mut last = [b'\n'];
     if opened.seek(SeekFrom::End(0))? > 0 {
         opened.seek(SeekFrom::End(-1))?;

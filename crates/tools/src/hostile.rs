@@ -1,8 +1,8 @@
 //! No argument that a model can send widens the sandbox.
 //!
-//! For every tool, arguments are made from its own schema, with hostile values and wrong types mixed
-//! in, and from nothing at all. Only what decides is run: whatever comes of it is a refusal, a patch
-//! whose places are looked at one by one, or a process under the very profile of the thread.
+//! For every tool, arguments are generated from its own schema, with hostile values and wrong types mixed in,
+//! and from no schema at all. Only the deciding code runs. Its result must be a refusal, a patch whose paths
+//! are checked one by one, or a process under exactly the profile of the thread.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::{
 
 const CASES: u32 = 2_000;
 
-/// A thread that nobody can be asked in.
+/// A thread in which no one can be asked.
 struct Thread {
     directory: TempDir,
     workspace: Arc<Workspace>,
@@ -75,7 +75,7 @@ impl Thread {
         Self { directory, workspace, exec, stdin, patch, tools }
     }
 
-    /// Decides about one call of `exec_command` and checks what comes of it.
+    /// Decides about one call of `exec_command` and checks the result.
     async fn check_exec(&self, arguments: &str) {
         let payload = Payload::Function(arguments.to_owned());
         let (name, call_id) = ("exec_command".into(), "the-call".into());
@@ -101,7 +101,7 @@ impl Thread {
         assert!(shown.try_recv().is_err(), "something was shown, or asked");
     }
 
-    /// Checks that whatever a patch would write is inside of the roots, or refused.
+    /// Checks that all paths a patch would write are inside the roots, or that it is refused.
     async fn check_patch(&self, base: &Path, text: &str) {
         let Ok(patch) = ::patch::Patch::parse(text) else { return };
         let profile = self.workspace.gate.profile();
@@ -115,7 +115,7 @@ impl Thread {
     }
 }
 
-/// Values that somebody who wants out would try.
+/// Values that an attacker would try.
 fn hostile() -> impl Strategy<Value = Value> {
     let texts = [
         "",
@@ -155,7 +155,7 @@ fn hostile() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Values that fit a schema, mostly.
+/// Values that mostly match a schema.
 fn fitting(schema: &Value) -> BoxedStrategy<Value> {
     if let Some(choices) = schema["enum"].as_array() {
         return prop_oneof![5 => proptest::sample::select(choices.clone()), 1 => hostile()].boxed();
@@ -173,7 +173,7 @@ fn fitting(schema: &Value) -> BoxedStrategy<Value> {
     prop_oneof![2 => fits, 3 => hostile()].boxed()
 }
 
-/// Objects with some of the properties of a schema, and some that it does not know.
+/// Objects with some of the properties of a schema, and some unknown ones.
 fn object(schema: &Value) -> BoxedStrategy<Value> {
     let required: Vec<_> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -204,7 +204,8 @@ fn schema_of(tool: &dyn Tool) -> Value {
 }
 
 fn run(strategy: impl Strategy<Value = Value>, check: impl Fn(&str)) {
-    // A runner that no macro made knows no file to keep seeds in; the failing arguments are in the message.
+    // A runner that is not created by the macro has no file for seeds; the failing arguments are in the
+    // message.
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let checked = runner.run(&strategy, |arguments| {
@@ -271,7 +272,7 @@ fn patches() {
     assert_eq!(entries, 1, "something was written outside of the workspace");
 }
 
-/// Typing reaches sessions only, of which there are none; nothing is started for it.
+/// Typing reaches only sessions, of which there are none, and starts nothing.
 #[test]
 fn typing() {
     let thread = Thread::new();
@@ -284,14 +285,14 @@ fn typing() {
         let output = block_on(thread.stdin.run(ToolContext::new(call, progress)));
         let protocol::responses::OutputBody::Text(text) = output else { panic!("{output:?}") };
         assert!(text.contains("there is no session") || text.contains("failed to parse"), "{text}");
-        // That it was refused, and nothing else.
+        // Only the refusal, nothing else.
         let refused = |said| matches!(said, Progress::Report(Report::Refused { shown: None, .. }));
         assert!(shown.try_recv().is_ok_and(|(_, said)| refused(said)));
         assert!(shown.try_recv().is_err());
     });
 }
 
-/// A tool that is added here must be looked at: these are all, and only these have effects.
+/// A new tool must be reviewed here: this is the complete list, and only these have effects.
 #[test]
 fn every_tool_is_known() {
     let thread = Thread::new();

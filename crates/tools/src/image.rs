@@ -1,7 +1,7 @@
-//! Image files for a model: checked before they are sent, and no larger than needed.
+//! Prepares image files for a model: validated before they are sent, and no larger than needed.
 //!
-//! A provider refuses a request with a broken image, and every later one that still carries it. So
-//! an image is decoded here once, whatever its name says.
+//! A provider refuses a request with a broken image, and every later request that still contains it. So every
+//! image is decoded here once, whatever its file name says.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -11,14 +11,13 @@ use base64::engine::general_purpose::STANDARD;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageFormat, ImageReader, Limits};
 
-/// Bytes that an image file may have.
+/// Largest image file, in bytes.
 const FILE_BYTES_MAX: u64 = 20 * 1024 * 1024;
-/// The longest side that is sent as it is; a larger image is scaled down to it.
+/// Longest side that is sent unchanged; a larger image is scaled down to it.
 const SIDE_MAX: u32 = 2048;
-/// Bytes that decoding may take, so that a small file cannot fill the memory.
+/// Memory limit for decoding, so that a small file cannot exhaust memory.
 const DECODED_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// An image ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedImage {
     /// A `data:` URL.
@@ -29,15 +28,14 @@ pub struct LoadedImage {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// The file cannot be read.
     #[error("{0}")]
     Unreadable(#[from] std::io::Error),
-    /// The file is not an image of a kind that can be sent.
+    /// The file is not an image of a supported format.
     #[error("it is not a readable PNG, JPEG, GIF or WebP image: {0}")]
     NotAnImage(String),
 }
 
-/// Reads an image file and checks it.
+/// Reads and validates an image file.
 pub fn load_image(path: &Path) -> Result<LoadedImage, ImageError> {
     encode(files::read(path, FILE_BYTES_MAX).map_err(std::io::Error::from)?)
 }
@@ -64,7 +62,7 @@ fn encode(bytes: Vec<u8>) -> Result<LoadedImage, ImageError> {
 fn scale(decoded: DynamicImage, format: ImageFormat) -> (DynamicImage, ImageFormat) {
     let scaled = decoded.resize(SIDE_MAX, SIDE_MAX, FilterType::Triangle);
     match format {
-        // A photograph stays one; PNG would make it several times larger.
+        // A photograph stays a JPEG; as a PNG it would be several times larger.
         ImageFormat::Jpeg => (DynamicImage::ImageRgb8(scaled.into_rgb8()), ImageFormat::Jpeg),
         _ => (scaled, ImageFormat::Png),
     }

@@ -1,20 +1,20 @@
-//! Opinions about what a model wants to do, from a program that hosts us.
+//! Opinions of the host program about what a model wants to do.
 
 use std::future::Future;
 use std::pin::Pin;
 
 use policy::{Decision, Effect, Grants, Policy};
 
-/// Somebody with opinions about what a model wants to do, who may take their time.
+/// Gives opinions about what a model wants to do, asynchronously.
 pub trait Judge: Send + Sync {
-    /// Gives an opinion, or none. Dropping the future asks no longer.
+    /// Gives an opinion, or none. Dropping the future withdraws the question.
     fn judge<'a>(&'a self, effect: &'a Effect) -> Opinion<'a>;
 }
 
-/// An opinion that is being formed.
+/// A future opinion.
 pub type Opinion<'a> = Pin<Box<dyn Future<Output = Option<Decision>> + Send + 'a>>;
 
-/// A policy is a judge that always has an opinion, at once, and remembers no acceptance.
+/// A policy is a judge that always has an opinion, immediately, and remembers no acceptance.
 impl Judge for Policy {
     fn judge<'a>(&'a self, effect: &'a Effect) -> Opinion<'a> {
         let decision = Policy::judge(self, effect, &Grants::default());

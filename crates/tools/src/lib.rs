@@ -1,9 +1,8 @@
 //! The tools a model can call, one file each.
 //!
-//! A [`Tool`] says what it is, and answers calls with text that the model reads: its failures are
-//! results, not errors of ours. What it shows to the user on the way it sends as [`Progress`].
-//! Whatever starts a process or writes a file passes the [`Gate`] of its [`Workspace`] first, and
-//! needs the permit that it gives.
+//! A [`Tool`] describes itself and answers calls with text that the model reads: its failures are results,
+//! not errors of ours. It shows its progress to the user by sending [`Progress`]. Everything that starts a
+//! process or writes a file passes the [`Gate`] of its [`Workspace`] first, and needs a permit from it.
 
 mod carry_out;
 mod exec;

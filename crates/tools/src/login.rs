@@ -1,9 +1,9 @@
-//! The environment of a login shell, taken once for all commands of a thread.
+//! The environment of a login shell, captured once for all commands of a thread.
 //!
-//! A login shell reads the profiles of the machine and of the user each time, and whatever they print or
-//! fail at ends up in the output of every command. So the first command waits for one login shell that
-//! prints its environment, in a sandbox that writes nothing; commands then run in plain shells with that.
-//! Functions, options and limits that a profile sets without exporting them do not come along.
+//! A login shell reads the profiles of the machine and of the user every time, and anything they print,
+//! including errors, ends up in the output of every command. So the first command waits for one login shell
+//! that prints its environment, in a sandbox without write access; commands then run in plain shells with
+//! that environment. Functions, options and limits that a profile sets without exporting them are lost.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,19 +20,19 @@ use tokio::time::timeout;
 use crate::shell::Shell;
 use crate::tool::Workspace;
 
-/// What becomes of commands that ask for a login shell, as they do unless they say otherwise.
+/// How commands that ask for a login shell run. They ask for one by default.
 #[derive(Clone, Debug)]
 pub enum LoginShell {
-    /// There are none.
+    /// Without a login shell.
     Off,
-    /// They run in plain shells, with the environment that one login shell had. Variables that the profiles
-    /// set are held to this policy, like those that we hand on.
+    /// In plain shells, with the environment of one login shell. Variables that the profiles set are filtered
+    /// by this policy, like those that we pass on.
     Once(EnvironmentPolicy),
-    /// Each is one.
+    /// Each in a login shell of its own.
     EveryCommand,
 }
 
-/// The environments of the login shells of one thread, by shell.
+/// The captured environments of one thread, by shell.
 #[derive(Debug, Default)]
 pub(crate) struct LoginEnvironments {
     taken: Mutex<HashMap<Shell, Arc<OnceCell<Option<Environment>>>>>,
@@ -41,9 +41,9 @@ pub(crate) struct LoginEnvironments {
 type Environment = Vec<(String, String)>;
 
 impl LoginEnvironments {
-    /// Returns the environment of a login shell that starts with the one of the workspace; none if it could
-    /// not be had, so that a command has to be a login shell itself. Only the first call takes time, and
-    /// only that one says why, to `warn`.
+    /// Returns the environment of a login shell that starts with the one of the workspace. None if it could
+    /// not be captured: then a command must run in a login shell itself. Only the first call takes time, and
+    /// only that one reports the reason, through `warn`.
     pub(crate) async fn get(
         &self,
         workspace: &Workspace,
@@ -80,7 +80,7 @@ impl LoginEnvironments {
     }
 }
 
-/// Why the environment of a login shell could not be taken; a sentence that goes on from the shell's name.
+/// Why the environment of a login shell could not be captured; the message continues after the shell's name.
 #[derive(Debug, thiserror::Error)]
 enum Untaken {
     #[error("cannot be started: {0}")]
@@ -95,7 +95,6 @@ enum Untaken {
     Silent,
 }
 
-/// Runs a login shell that prints its environment.
 async fn print(workspace: &Workspace, shell: &Shell) -> Result<Vec<u8>, Untaken> {
     let argv = shell.argv(SCRIPT, true);
     let cwd = workspace.cwd.clone();
@@ -121,8 +120,8 @@ async fn print(workspace: &Workspace, shell: &Shell) -> Result<Vec<u8>, Untaken>
     }
 }
 
-/// Gets leave to run our own script where the thread runs, but without writing. No rule is asked: they are
-/// about what a model does.
+/// Gets a permit to run our own script where the thread runs, but without write access. No rule applies:
+/// rules are about what a model does.
 fn permit(profile: &Profile, argv: &[String], cwd: &std::path::Path) -> Option<Permit> {
     let mode = match profile.mode {
         SandboxMode::DangerFullAccess => SandboxMode::DangerFullAccess,
@@ -139,7 +138,7 @@ fn permit(profile: &Profile, argv: &[String], cwd: &std::path::Path) -> Option<P
     policy.command(&request, &Grants::default()).verdict.permit(&policy.profile)
 }
 
-/// Finds the variables in what a login shell printed, behind whatever its profiles did.
+/// Parses the variables that a login shell printed, skipping the output of its profiles.
 fn parse(
     printed: &[u8],
     given: &[(String, String)],
@@ -155,17 +154,17 @@ fn parse(
     let given: HashSet<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
     let (mut kept, added): (Environment, Environment) =
         variables.partition(|(name, _)| given.contains(name.as_str()));
-    // What was handed on has been chosen already; what profiles add is not less of a secret.
+    // Variables that were passed on are already filtered; those that profiles add may be just as secret.
     let filter = EnvironmentPolicy { inherit: Inherit::All, set: Vec::new(), ..filter.clone() };
     kept.extend(filter.apply(added));
     Some(kept)
 }
 
-/// What is printed before the environment, so that noise of the profiles is told from it.
+/// Printed before the environment, to separate it from the output of the profiles.
 const MARK: &str = "heddle: the environment of a login shell:\n";
-/// `exec`, so that nothing that a profile wants done at the end is done.
+/// Uses `exec`, so that exit handlers of a profile do not run.
 const SCRIPT: &str = "echo 'heddle: the environment of a login shell:'; exec env -0";
-/// A profile that takes longer is left to the commands.
+/// Time limit for profiles; with slower ones, each command runs its own login shell.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PRINTED_BYTES_MAX: usize = 1 << 20;
 

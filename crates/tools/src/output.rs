@@ -1,19 +1,18 @@
-//! What the model reads of a command: a few facts, then its output within a budget.
+//! What the model reads about a command: a few facts, then its output within a token budget.
 
 use std::time::Duration;
 
 use stdx::HeadTail;
 
-/// How a command stands when the model hears of it.
+/// The state of a command when the model hears of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandState {
-    /// It has ended.
     Exited(i32),
-    /// It goes on as a session.
+    /// It continues as a session.
     Running(u64),
 }
 
-/// Renders an answer to `exec_command` or `write_stdin`.
+/// Renders the result of `exec_command` or `write_stdin`.
 pub(crate) fn render(
     chunk: u32,
     wall: Duration,
@@ -34,14 +33,14 @@ pub(crate) fn render(
     )
 }
 
-/// Returns the output, its middle left out and counted if it is over the budget.
+/// Returns the output; if it exceeds the budget, its middle is replaced by the number of omitted tokens.
 fn within_budget(output: &HeadTail, tokens_max: u64) -> String {
     let text = output.to_text();
     let budget = usize::try_from(tokens_max.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
     if text.len() <= budget && output.omitted() == 0 {
         return text;
     }
-    // What was left out is counted in what the model could have seen.
+    // What was omitted is counted relative to what the model could have seen.
     let seen = text.len() as u64;
     let total = tokens(if output.omitted() == 0 { seen } else { output.total() });
     let lost = match output.omitted() {

@@ -1,6 +1,6 @@
-//! `apply_patch`: file edits, all of them or none.
+//! `apply_patch`: file edits, all or none.
 //!
-//! The plan is made and checked, and the policy asked, before anything is touched.
+//! The plan is made and checked, and the policy consulted, before anything is changed.
 
 use std::collections::HashSet;
 use std::io;
@@ -24,12 +24,11 @@ use crate::tool::{
     self, ProgressSender, Tool, ToolContext, ToolFuture, ToolInput, ToolSpec, Workspace,
 };
 
-/// Files that one patch may name.
+/// Most files that one patch may name.
 const OPERATIONS_MAX: usize = 2_000;
-/// Bytes that a file may have to be patched.
+/// Largest file that can be patched, in bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Edits files.
 #[derive(Debug)]
 pub struct ApplyPatch {
     workspace: Arc<Workspace>,
@@ -42,7 +41,7 @@ struct Arguments {
 }
 
 impl ApplyPatch {
-    /// Makes the tool, as free text in a grammar or as a function.
+    /// Creates the tool, taking either free text in a grammar or JSON.
     pub fn new(workspace: Arc<Workspace>, freeform: bool) -> Self {
         Self { workspace, freeform }
     }
@@ -56,7 +55,7 @@ impl ApplyPatch {
     }
 }
 
-/// Checks a patch, asks the policy, and carries it out; the texts are for the model.
+/// Checks a patch, consults the policy, and applies it; the returned texts are for the model.
 pub(crate) async fn apply(
     workspace: &Workspace,
     base: &Path,
@@ -72,8 +71,8 @@ pub(crate) async fn apply(
         let count = patch.operations().len();
         return Err(unfit(format!("it has {count} files, and a patch may have {OPERATIONS_MAX}")));
     }
-    // A patch inside a command may run beside another; between looking at files and writing them
-    // nobody else may write.
+    // A patch inside a command may run concurrently with another; between reading files and writing them
+    // nothing else may write.
     let mut alone = workspace.patching.lock().await;
     let mut checked = match Checked::aside(&patch, base, workspace).await {
         Ok(checked) => checked,
@@ -99,7 +98,7 @@ pub(crate) async fn apply(
             permit
         }
         Ok(Judgement::Open(question)) => {
-            // Others need not wait until somebody has answered; the files may change meanwhile.
+            // Others need not wait for the answer; the files may change in the meantime.
             drop(alone);
             let asking = Asking { key, progress, item: &item };
             let leave = gate.ask(*question, &asking).await.map_err(refuse)?;
@@ -126,17 +125,17 @@ pub(crate) async fn apply(
     Ok(format!("Exit code: {code}\nWall time: {wall:.1} seconds\nOutput:\n{said}"))
 }
 
-/// A patch that fits the files, and what is to be decided about.
+/// A patch that matches the files, and the paths to decide about.
 pub(crate) struct Checked {
     plan: Plan,
-    /// The real place of every edit, and whether anything was there.
+    /// The real path of every edit, and whether it existed.
     places: Vec<(PathBuf, bool)>,
-    /// What protected names stand for.
+    /// What protected names resolve to.
     protected: Vec<PathBuf>,
 }
 
 impl Checked {
-    /// No file in a `closed` directory is looked at: what is moved or changed could be read then.
+    /// Reads no file in a `closed` directory: moving or changing one could reveal its content.
     pub(crate) fn new(
         patch: &Patch,
         base: &Path,
@@ -154,7 +153,7 @@ impl Checked {
         Ok(Self { plan, places, protected: protected.into_iter().collect() })
     }
 
-    /// As [`Self::new`], while the turn goes on.
+    /// Like [`Self::new`], but off the async threads.
     async fn aside(patch: &Arc<Patch>, base: &Path, workspace: &Workspace) -> Result<Self, String> {
         let (patch, base) = (Arc::clone(patch), base.to_owned());
         let profile = workspace.gate.profile().clone();
@@ -162,7 +161,7 @@ impl Checked {
         aside(move || Self::new(&patch, &base, &profile, &closed)).await
     }
 
-    /// Checks the patch once more, after somebody has accepted it: what they saw must still be true.
+    /// Checks the patch again after approval: what the person saw must still be true.
     async fn again(
         &self,
         patch: &Arc<Patch>,
@@ -176,7 +175,7 @@ impl Checked {
         Ok(again)
     }
 
-    /// Returns what is to be decided about.
+    /// Returns the request for the policy.
     pub(crate) fn request(&self) -> WriteRequest {
         WriteRequest {
             paths: self.places.iter().map(|(place, _)| place.clone()).collect(),
@@ -184,15 +183,14 @@ impl Checked {
         }
     }
 
-    /// Returns what is to be done, at the very places that were decided about.
+    /// Returns the edits, at exactly the paths that were approved.
     pub(crate) fn steps(&self) -> Vec<Step<'_>> {
         let step = |(edit, (place, _)): (_, &(PathBuf, bool))| Step { edit, place: place.clone() };
         self.plan.edits().iter().zip(&self.places).map(step).collect()
     }
 }
 
-/// Does work with files on a thread of its own: a disk takes as long as it takes, and meanwhile the user
-/// may want to interrupt.
+/// Runs file work on its own thread: a disk may be slow, and the user may want to interrupt meanwhile.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
@@ -200,7 +198,7 @@ async fn aside<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Looks at a file for the plan.
+/// Reads a file for the plan.
 fn look(path: &Path, closed: &[PathBuf]) -> io::Result<FileState> {
     match files::read_outside(path, FILE_BYTES_MAX, closed) {
         Ok(bytes) => Ok(FileState::File(bytes)),
@@ -210,8 +208,8 @@ fn look(path: &Path, closed: &[PathBuf]) -> io::Result<FileState> {
     }
 }
 
-/// Finds the real place of every edit; two edits of one file under two names are refused, because
-/// the second would undo the first.
+/// Finds the real path of every edit. Two edits of one file under two names are refused, because the second
+/// would undo the first.
 fn places(plan: &Plan) -> Result<Vec<PathBuf>, String> {
     let mut places = Vec::new();
     let mut written = HashSet::new();
@@ -232,12 +230,12 @@ fn places(plan: &Plan) -> Result<Vec<PathBuf>, String> {
     Ok(places)
 }
 
-/// Follows every link of a path whose last parts need not exist.
+/// Resolves all links of a path whose last components need not exist.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     match path.canonicalize() {
         Ok(real) => Ok(real),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // A link to nowhere would be written through to wherever it points.
+            // Writing to a dangling link would create the file that it points to.
             if path.symlink_metadata().is_ok() {
                 return Err(io::Error::other("it is a link to a file that does not exist"));
             }
@@ -250,7 +248,7 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Follows every link of a path but the last: a link that goes is removed itself.
+/// Resolves all links of a path but the last: removing a link removes the link itself.
 fn resolve_link(path: &Path) -> io::Result<PathBuf> {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => Ok(resolve(parent)?.join(name)),
@@ -269,7 +267,7 @@ fn change(change: &::patch::Change) -> Change {
     }
 }
 
-/// Makes the item of a patch that is refused before anything is changed.
+/// Creates the item of a patch that is refused before anything is changed.
 fn refused(changes: Vec<Change>, status: Status, refusal: &OutputBody) -> ItemBody {
     ItemBody::FileChange { changes, status, refusal: Some(refusal.text()) }
 }

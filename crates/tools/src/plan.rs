@@ -8,14 +8,14 @@ use serde_json::json;
 
 use crate::tool::{self, ProgressSender, Tool, ToolContext, ToolFuture, ToolSpec};
 
-/// Keeps the list of steps.
+/// Maintains the list of steps.
 #[derive(Debug)]
 pub struct UpdatePlan;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    // For the log of the model's own reasons; the user sees the steps.
+    // The model's reasons, for the log only; the user sees the steps.
     #[serde(rename = "explanation")]
     _explanation: Option<String>,
     plan: Vec<WireStep>,

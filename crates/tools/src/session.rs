@@ -1,8 +1,8 @@
-//! Commands that are running: their output is collected whether or not anybody waits for it.
+//! Running commands: their output is collected whether or not a call waits for it.
 //!
-//! Each has a task that owns its process. A tool call waits for it for a while and takes what it
-//! printed since; a later call takes up where that one stopped. When it ends, the item of the call
-//! that started it is completed, whoever waits by then.
+//! Each has a task that owns its process. A tool call waits for it for a while and takes the output since the
+//! last call; a later call continues from there. When the command ends, the item of the call that started it
+//! is completed, whichever call is waiting by then.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,31 +22,31 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use crate::gate::Approval;
 use crate::tool::ProgressSender;
 
-/// Commands that may run at the same time.
+/// Most commands that run at the same time.
 pub(crate) const SESSIONS_MAX: usize = 64;
-/// What a terminal turns into an interruption.
+/// The character that a terminal turns into an interrupt.
 pub(crate) const CTRL_C: &str = "\u{3}";
-/// Bytes kept of the beginning of a command's output, and as many of its end.
+/// Bytes kept of the beginning of a command's output, and the same number of its end.
 const OUTPUT_HALF_BYTES_MAX: usize = 512 * 1024;
-/// How long output may still come after a process and its group have ended; only a process that
-/// left the group can hold it open that long.
+/// How long to wait for output after a process and its group have ended; only a process that left the group
+/// can keep the pipe open that long.
 const DRAIN: Duration = Duration::from_millis(100);
-/// How long a command runs before its beginning is reported.
+/// How long a command runs before its start is reported.
 const START_DELAY: Duration = Duration::from_millis(150);
-/// How long the end of a command that was killed is waited for.
+/// How long to wait for a killed command to end.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a program may take to read what was typed.
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The commands of one thread that are running.
+/// The running commands of one thread.
 #[derive(Debug, Default)]
 pub struct Sessions {
     list: Mutex<List>,
 }
 
 impl Sessions {
-    /// Numbers commands from here on. A thread that goes on must not give out the numbers of commands
-    /// that ended with an earlier process.
+    /// Starts numbering here. A resumed thread must not reuse the numbers of commands that ended with an
+    /// earlier process.
     pub fn starting_after(last: u64) -> Self {
         Self { list: Mutex::new(List { last, ..List::default() }) }
     }
@@ -58,7 +58,6 @@ struct List {
     last: u64,
 }
 
-/// One command.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: u64,
@@ -70,45 +69,45 @@ pub(crate) struct Session {
     connection: Arc<Connection>,
     collected: Mutex<Collected>,
     group: Group,
-    /// How it ended; whoever waits sees it change, however many they are.
+    /// The exit code; any number of calls can wait for it.
     exit: watch::Sender<Option<i32>>,
     stop: watch::Sender<bool>,
 }
 
-/// How a command begins.
+/// What is needed to start a command.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) key: CallKey,
-    /// The command as it was decided about.
+    /// The command that was approved.
     pub(crate) argv: Vec<String>,
-    /// What its end is reported with.
+    /// The item that is reported at the end.
     pub(crate) item: Command,
-    /// Whether its beginning was reported already, because somebody was asked about it.
+    /// Whether the start was already reported, because approval was asked.
     pub(crate) shown: bool,
-    /// Whether a sandbox can be what makes it fail.
+    /// Whether a sandbox can be the cause of a failure.
     pub(crate) sandboxed: bool,
 }
 
 #[derive(Debug)]
 struct Collected {
-    /// What no call has taken yet.
+    /// Output that no call has taken yet.
     unread: HeadTail,
-    /// Everything, for the item.
+    /// The whole output, for the item.
     all: HeadTail,
 }
 
 impl Sessions {
-    /// Tells whether one more command may be started.
+    /// Returns whether another command may start.
     pub(crate) fn has_room(&self) -> bool {
         let mut list = lock(&self.list);
         if list.running.len() >= SESSIONS_MAX {
-            // Those that have ended wait only for a model that may never ask.
+            // Ended commands only wait for a model that may never ask.
             list.running.retain(|_, session| session.is_running());
         }
         list.running.len() < SESSIONS_MAX
     }
 
-    /// Takes over a process.
+    /// Takes ownership of a process.
     pub(crate) fn adopt(
         &self,
         process: Process,
@@ -138,24 +137,24 @@ impl Sessions {
         session
     }
 
-    /// Finds a command that is still known.
     pub(crate) fn find(&self, id: u64) -> Option<Arc<Session>> {
         lock(&self.list).running.get(&id).cloned()
     }
 
-    /// Forgets a command whose end a call has told the model.
+    /// Forgets a command after a call has reported its end to the model.
     pub(crate) fn forget(&self, id: u64) {
         lock(&self.list).running.remove(&id);
     }
 
-    /// Ends the commands that a call started.
+    /// Stops the commands that a call started.
     pub fn stop(&self, key: CallKey) {
         for session in lock(&self.list).running.values().filter(|session| session.key == key) {
             session.stop.send_replace(true);
         }
     }
 
-    /// Ends all commands, waits until they are gone, and returns those that were still running, oldest first.
+    /// Stops all commands, waits until they are gone, and returns those that were still running, oldest
+    /// first.
     pub async fn stop_all(&self) -> Vec<String> {
         let mut running: Vec<_> =
             lock(&self.list).running.drain().map(|(_, session)| session).collect();
@@ -172,7 +171,7 @@ impl Sessions {
         ended
     }
 
-    /// Ends all commands on the spot, from any thread, for a program that is about to exit.
+    /// Kills all commands immediately, from any thread, for a program that is about to exit.
     pub fn kill_all(&self) {
         for session in lock(&self.list).running.values().filter(|session| session.is_running()) {
             session.group.kill();
@@ -181,7 +180,7 @@ impl Sessions {
 }
 
 impl Drop for Sessions {
-    /// Nobody can ask for them any more, so nothing is left running.
+    /// No one can ask for them any more, so nothing is left running.
     fn drop(&mut self) {
         for session in lock(&self.list).running.values() {
             session.stop.send_replace(true);
@@ -190,7 +189,7 @@ impl Drop for Sessions {
 }
 
 impl Session {
-    /// Returns what has to be decided about before this can be typed.
+    /// Returns the request to decide about before this text can be typed.
     pub(crate) fn input(&self, text: &str) -> InputRequest {
         InputRequest {
             argv: self.argv.clone(),
@@ -200,12 +199,12 @@ impl Session {
         }
     }
 
-    /// Tells whether something was typed that is not over yet.
+    /// Returns whether an unfinished line was typed.
     pub(crate) fn has_open_line(&self) -> bool {
         lock(&self.typed).is_open()
     }
 
-    /// Types into the command's terminal, with leave for [`Session::input`].
+    /// Types into the command's terminal, with the approval for [`Session::input`].
     pub(crate) async fn write(&self, text: &str, leave: &Approval) -> io::Result<()> {
         if text == CTRL_C && self.connection.drops_line_on_interrupt() {
             lock(&self.typed).give_up_line();
@@ -219,33 +218,32 @@ impl Session {
         written.unwrap_or_else(|_| Err(io::Error::other("the program does not read its input")))
     }
 
-    /// Tells whether the command has no input to type into.
+    /// Returns whether the command has no terminal to type into.
     pub(crate) fn is_piped(&self) -> bool {
         self.connection.kind() == Io::Pipe
     }
 
-    /// Tells whether the command has not ended.
     pub(crate) fn is_running(&self) -> bool {
         self.exit.borrow().is_none()
     }
 
-    /// Asks the command to stop, as Ctrl-C does.
+    /// Interrupts the command, as Ctrl-C does.
     pub(crate) fn interrupt(&self) {
         if self.is_running() {
             self.group.interrupt();
         }
     }
 
-    /// Waits until the command has ended or `deadline` is reached.
+    /// Waits until the command has ended or until `deadline`.
     pub(crate) async fn wait(&self, deadline: Instant) {
-        // At the deadline there is nothing to do but to say how it stands.
+        // At the deadline there is nothing to do but report the state.
         let _ = timeout_at(deadline, self.exit.subscribe().wait_for(Option::is_some)).await;
     }
 
-    /// Takes the output that no call has had yet, and how the command ended, if it has.
+    /// Takes the output that no call has taken yet, and the exit code, if the command has ended.
     pub(crate) fn take(&self) -> (HeadTail, Option<i32>) {
         let mut collected = lock(&self.collected);
-        // Looked at under the lock: what came before the end is in the output then.
+        // Read under the lock: then all output before the end is included.
         (collected.unread.take(), *self.exit.borrow())
     }
 
@@ -257,10 +255,10 @@ impl Session {
     }
 }
 
-/// Collects the output of a process until its end, and reports its beginning and its end.
+/// Collects the output of a process until its end, and reports its start and its end.
 ///
-/// The beginning is reported a moment late, and right before the end of a command that is quicker:
-/// most are, and a list of what is running should not flicker with them.
+/// The start is reported with a short delay, or right before the end of a quicker command: most are quicker,
+/// and a list of running commands should not flicker.
 async fn attend(
     session: Arc<Session>,
     mut process: Process,
@@ -277,11 +275,11 @@ async fn attend(
     let mut live = LiveOutput::default();
     let mut open = true;
     let exit = loop {
-        // In no order: a flood of output must not hide the end of its process, nor a stop.
+        // Unbiased: a flood of output must delay neither the end of its process nor a stop.
         tokio::select! {
             more = session.connection.read(&mut buffer), if open => {
                 open = matches!(more, Ok(true));
-                // What came before its beginning was reported is not watched by anybody.
+                // Output that came before the start was reported is not streamed.
                 if unreported.is_none() {
                     live.push(&buffer);
                 }
@@ -314,7 +312,7 @@ async fn attend(
     item.output = lock(&session.collected).all.to_text();
     item.exit_code = Some(exit);
     item.status = if exit == 0 { Status::Completed } else { Status::Failed };
-    // The item is reported before anybody can learn that the command has ended.
+    // The item is reported before anyone can learn that the command has ended.
     if unreported.is_some() && sandboxed && looks_denied(exit, &item.output) {
         progress.send(session.key, Report::Stopped(ItemBody::Command(item))).await;
     } else {
@@ -326,13 +324,13 @@ async fn attend(
     session.exit.send_replace(Some(exit));
 }
 
-/// The output of a running command, on its way to whoever watches: gathered, so that it comes a few times a second, and
-/// bounded, so that a command which never stops printing does not flood them.
+/// Output of a running command, streamed to observers: batched, so that it is sent a few times a second, and
+/// bounded, so that a command that never stops printing does not flood them.
 #[derive(Debug, Default)]
 struct LiveOutput {
-    /// What has come since the last time; it may end inside of a character.
+    /// Output since the last event; it may end in the middle of a character.
     pending: Vec<u8>,
-    /// When that is to be told.
+    /// When the next event is due.
     due: Option<Instant>,
     told: usize,
 }
@@ -346,7 +344,7 @@ impl LiveOutput {
         }
     }
 
-    /// Waits until there is something to tell; for ever while nothing has come. Dropping the future loses nothing.
+    /// Waits until there is output to send; forever while there is none. Cancel-safe.
     async fn next(&mut self) -> String {
         loop {
             match self.due {
@@ -362,7 +360,8 @@ impl LiveOutput {
         }
     }
 
-    /// Takes what is whole, and no more than belongs into one event; a character that is cut waits for its rest.
+    /// Takes whole characters, at most as many as fit into one event; an incomplete character waits for its
+    /// rest.
     fn take(&mut self) -> String {
         let next = &self.pending[..self.pending.len().min(LIVE_EVENT_BYTES_MAX)];
         let whole = match std::str::from_utf8(next) {
@@ -377,23 +376,23 @@ impl LiveOutput {
     }
 }
 
-/// How long output of a running command is gathered.
+/// How long output of a running command is batched.
 const LIVE_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of output in one event.
+/// Most bytes of output in one event.
 const LIVE_EVENT_BYTES_MAX: usize = 32 * 1024;
-/// Bytes of output of one command that are told while it runs.
+/// Most bytes of output of one command that are streamed while it runs.
 const LIVE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Guesses from how a command ended whether it was the sandbox that stopped it.
+/// Guesses from how a command ended whether the sandbox stopped it.
 fn looks_denied(exit_code: i32, output: &str) -> bool {
     exit_code != 0 && DENIALS.iter().any(|words| output.contains(words))
 }
 
-/// What programs say when a sandbox stops them.
+/// What programs print when a sandbox stops them.
 const DENIALS: [&str; 4] =
     ["Read-only file system", "Permission denied", "Operation not permitted", "sandbox"];
 
-/// A lock whose holder panicked still holds whole values: every change under it is one call.
+/// A poisoned lock still guards complete values: every change under it is a single call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -402,7 +401,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::{LIVE_BYTES_MAX, LIVE_EVENT_BYTES_MAX, LiveOutput, looks_denied};
 
-    /// However output is cut, what is told is the text of it, up to the bound.
+    /// However output is chunked, the streamed text is the same, up to the bound.
     #[test]
     fn live_output() {
         for (chunks, want) in [

@@ -2,17 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-/// A shell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shell {
     path: PathBuf,
 }
 
-/// Where to look for a shell that is named without a directory.
+/// Where a shell that is named without a directory is looked up.
 const DIRECTORIES: [&str; 3] = ["/bin", "/usr/bin", "/usr/local/bin"];
 
 impl Shell {
-    /// Chooses the user's shell if it is one that takes `-lc`, else bash, else sh.
+    /// Chooses the user's shell if it supports `-lc`, else bash, else sh.
     pub fn of_user(shell_variable: Option<&str>) -> Self {
         let known = |path: &&str| ["bash", "zsh", "sh", "dash", "ksh"].contains(&base_name(path));
         shell_variable
@@ -22,8 +21,8 @@ impl Shell {
             .unwrap_or_else(Self::plain)
     }
 
-    /// Finds the shell of the kind that a model asked for, wherever it thinks that is; a kind that is
-    /// not here becomes plain sh.
+    /// Finds the kind of shell that a model asked for, ignoring the directory it gave; an unknown kind
+    /// becomes plain sh.
     pub fn named(name: &str) -> Self {
         let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         match stem {
@@ -35,7 +34,6 @@ impl Shell {
         .unwrap_or_else(Self::plain)
     }
 
-    /// Returns the program.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -51,12 +49,12 @@ impl Shell {
         vec![self.path.display().to_string(), flag.to_owned(), script.to_owned()]
     }
 
-    /// Returns the argument vector that runs `script` without reading any file of settings first.
+    /// Returns the argument vector that runs `script` without reading any startup file.
     pub fn bare_argv(&self, script: &str) -> Vec<String> {
         let flags: &[&str] = match self.name() {
             "bash" => &["--noprofile", "--norc"],
             "zsh" => &["-f"],
-            // Others read none unless they are told to, or talk to a person.
+            // Other shells read none unless asked to, or when interactive.
             _ => &[],
         };
         let mut argv = vec![self.path.display().to_string()];
@@ -88,7 +86,7 @@ impl Shell {
 /// Quotes an argument vector for a shell and joins it.
 pub fn join(argv: &[String]) -> String {
     shlex::try_join(argv.iter().map(String::as_str))
-        // A word with a NUL byte cannot be quoted, and cannot be run either.
+        // A word with a NUL byte can be neither quoted nor run.
         .unwrap_or_else(|_| "<command included NUL byte>".to_owned())
 }
 
@@ -112,7 +110,7 @@ mod tests {
         ] {
             assert_eq!(join(&Shell::named(name).argv("true", true)), want, "{name}");
         }
-        // A shell that does not know `-lc` is passed over.
+        // A shell that does not support `-lc` is skipped.
         assert_ne!(Shell::of_user(Some("/usr/bin/fish")).name(), "fish");
         assert_eq!(Shell::of_user(Some("/bin/sh")).name(), "sh");
     }

@@ -1,4 +1,4 @@
-//! A name in a directory that is held open: what is done with it cannot be led elsewhere by a link.
+//! A name in a directory that is held open, so that no link can redirect an operation on it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,27 +20,27 @@ use crate::patch::FILE_BYTES_MAX;
 pub(crate) struct Spot {
     directory: Arc<OwnedFd>,
     name: OsString,
-    /// How it was called when the directory was opened, for people.
+    /// Its path when the directory was opened, for messages.
     path: PathBuf,
 }
 
-/// For a directory that only names are looked up in.
+/// For a directory in which names are only looked up.
 #[cfg(target_os = "linux")]
 const LOOK: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
 const LOOK: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// For a file that must be one: whatever took its place is neither followed nor waited for.
+/// For a regular file: if something else took its place, it is neither followed nor waited for.
 const FILE: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Opens a directory by an absolute path, and fails if any part of it is a link.
+/// Opens a directory by an absolute path; fails if any component is a link.
 pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{ResolveFlags, openat2};
         match openat2(CWD, path, LOOK, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-            // Kernels before 5.6 do not have it, and some containers do not let it through.
+            // Kernels before 5.6 lack it, and some containers block it.
             Err(Errno::NOSYS | Errno::PERM) => {}
             opened => return opened.map_err(|errno| said(errno, path)),
         }
@@ -48,7 +48,7 @@ pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     walk(path)
 }
 
-/// As [`open_directory`], one part after the other.
+/// Like [`open_directory`], one component at a time.
 fn walk(path: &Path) -> io::Result<OwnedFd> {
     let mut open = openat(CWD, "/", LOOK, Mode::empty())?;
     for part in path.components() {
@@ -66,7 +66,7 @@ fn walk(path: &Path) -> io::Result<OwnedFd> {
     Ok(open)
 }
 
-/// Says what a failure to follow a path means here.
+/// Converts an errno of a path lookup into an error with a useful message.
 fn said(errno: Errno, path: &Path) -> io::Error {
     match errno {
         Errno::LOOP | Errno::NOTDIR => {
@@ -82,7 +82,7 @@ impl Spot {
         Self { directory, name: name.to_owned(), path: path.to_owned() }
     }
 
-    /// Returns how it was called when it was opened.
+    /// Returns its path when it was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -96,12 +96,12 @@ impl Spot {
         }
     }
 
-    /// Tells whether anything is here, a link included.
+    /// Returns whether anything has this name, links included.
     pub(crate) fn exists(&self) -> bool {
         !matches!(self.stat(), Err(Errno::NOENT))
     }
 
-    /// Looks at the regular file that is here, if anything is; fails at anything else.
+    /// Returns the metadata of the regular file, if there is one; fails for anything else.
     pub(crate) fn file(&self) -> io::Result<Option<Stat>> {
         match self.stat() {
             Ok(found) => match FileType::from_raw_mode(found.st_mode) {
@@ -114,53 +114,48 @@ impl Spot {
         }
     }
 
-    /// Makes a new file.
+    /// Creates a new file.
     pub(crate) fn create(&self, mode: RawMode) -> io::Result<File> {
         let flags = FILE | OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         Ok(openat(self.at(), &self.name, flags, Mode::from_raw_mode(mode))?.into())
     }
 
-    /// Reads the file.
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         Ok(files::read_opened(&self.open(OFlags::RDONLY)?, FILE_BYTES_MAX)?)
     }
 
-    /// Gives another file the contents of this one.
+    /// Overwrites another file with the contents of this one.
     pub(crate) fn overwrite(&self, other: &Self) -> io::Result<()> {
         let contents = self.read()?;
         let mut file = other.open(OFlags::WRONLY)?;
-        // Only now: what was opened is a file.
+        // Not at opening: only now it is known to be a file.
         file.set_len(0)?;
         file.write_all(&contents)
     }
 
-    /// Moves what is here, over whatever is there.
+    /// Renames it, replacing whatever has the new name.
     pub(crate) fn rename(&self, to: &Self) -> io::Result<()> {
         Ok(renameat(self.at(), &self.name, to.at(), &to.name)?)
     }
 
-    /// Gives what is here a second name.
+    /// Creates a hard link.
     pub(crate) fn link(&self, to: &Self) -> io::Result<()> {
         Ok(linkat(self.at(), &self.name, to.at(), &to.name, AtFlags::empty())?)
     }
 
-    /// Removes the file or link.
     pub(crate) fn unlink(&self) -> io::Result<()> {
         Ok(unlinkat(self.at(), &self.name, AtFlags::empty())?)
     }
 
-    /// Makes a directory.
     pub(crate) fn make_directory(&self) -> io::Result<()> {
         Ok(mkdirat(self.at(), &self.name, Mode::from_raw_mode(0o777))?)
     }
 
-    /// Opens the directory that is here.
     pub(crate) fn open_directory(&self) -> io::Result<OwnedFd> {
         openat(self.at(), &self.name, LOOK | OFlags::NOFOLLOW, Mode::empty())
             .map_err(|errno| said(errno, &self.path))
     }
 
-    /// Removes the directory, if it is empty.
     pub(crate) fn remove_directory(&self) -> io::Result<()> {
         Ok(unlinkat(self.at(), &self.name, AtFlags::REMOVEDIR)?)
     }

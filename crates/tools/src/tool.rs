@@ -1,4 +1,4 @@
-//! What every tool is.
+//! The interface of all tools.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -19,52 +19,51 @@ use crate::gate::Gate;
 use crate::login::LoginShell;
 use crate::shell::Shell;
 
-/// Something a model can call: one of ours, one of the host program, one of a server.
+/// Something a model can call: ours, the host program's, or a server's.
 pub trait Tool: Send + Sync {
-    /// Returns what the model and the user are told about it. It is asked once, when the thread is opened.
+    /// Describes the tool to the model and the user. Called once, when the thread is opened.
     fn spec(&self) -> ToolSpec;
 
-    /// Answers one call. Dropping the future stops it.
+    /// Handles one call. Dropping the future stops it.
     fn run<'a>(&'a self, context: ToolContext) -> ToolFuture<'a>;
 }
 
-/// A call that is being answered, with what the model reads in the end.
+/// A running call; its output is what the model reads.
 pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = OutputBody> + Send + 'a>>;
 
-/// What is known of a tool.
+/// Description of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
-    /// What the model calls it.
+    /// The name that the model uses.
     pub name: String,
-    /// What people call it.
+    /// The name that people see.
     pub title: Option<String>,
-    /// What it is for, in words for the model.
+    /// Its purpose, written for the model.
     pub description: String,
-    /// What it is called with.
     pub input: ToolInput,
-    /// What its owner says about what it does.
+    /// What its owner claims about its effects.
     pub annotations: Annotations,
-    /// How long a call may take; without it, as long as the turn.
+    /// Time limit of a call; without one, a call may last as long as the turn.
     pub timeout: Option<Duration>,
-    /// Whether it may run beside other calls.
+    /// Whether it may run concurrently with other calls.
     pub parallel: bool,
 }
 
-/// What a tool is called with.
+/// The input of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolInput {
-    /// JSON that follows a schema.
+    /// JSON that matches a schema.
     Json(Value),
     /// Free text in a grammar.
     Text(ToolFormat),
 }
 
-/// What the owner of a tool says about what it does. Nobody checks it.
+/// What the owner of a tool claims about its effects. The claims are not verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
     /// It changes nothing.
     pub read_only: bool,
-    /// What it does cannot be undone.
+    /// Its effects cannot be undone.
     pub destructive: bool,
 }
 
@@ -82,42 +81,42 @@ impl ToolSpec {
         }
     }
 
-    /// Sets what people call it.
+    /// Sets the name that people see.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// Lets it run beside other calls.
+    /// Lets it run concurrently with other calls.
     #[must_use]
     pub fn parallel(mut self) -> Self {
         self.parallel = true;
         self
     }
 
-    /// Says that it changes nothing, so that nobody is asked about it.
+    /// Declares that it changes nothing, so that no approval is asked.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.annotations.read_only = true;
         self
     }
 
-    /// Says that what it does cannot be undone, so that a person is asked first.
+    /// Declares that its effects cannot be undone, so that approval is asked first.
     #[must_use]
     pub fn destructive(mut self) -> Self {
         self.annotations.destructive = true;
         self
     }
 
-    /// Bounds how long a call may take.
+    /// Limits the time of a call.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Returns what an endpoint is told.
+    /// Converts it to the form that endpoints expect.
     pub fn to_wire(&self) -> responses::ToolSpec {
         let (name, description) = (self.name.clone(), self.description.clone());
         match &self.input {
@@ -134,7 +133,7 @@ impl ToolSpec {
     }
 }
 
-/// One call, and the way back to whoever runs the turn.
+/// One call, and a channel back to the turn.
 #[derive(Debug)]
 pub struct ToolContext {
     pub(crate) call: Call,
@@ -142,39 +141,38 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// Makes the context of a call; what it reports goes to `progress`.
+    /// Creates the context of a call; its reports go to `progress`.
     pub fn new(call: Call, progress: ProgressSender) -> Self {
         Self { call, progress }
     }
 
-    /// The id that the model gave the call.
+    /// Returns the id that the model gave the call.
     pub fn call_id(&self) -> &str {
         &self.call.call_id
     }
 
-    /// What it is called with, as text: JSON, or free text for tools that take that.
+    /// Returns the input as text: JSON, or free text for tools that take it.
     pub fn text(&self) -> &str {
         self.call.payload.text()
     }
 
-    /// Reads JSON arguments. They follow the schema of the tool; the error is for the model to read.
+    /// Parses JSON arguments. They match the schema of the tool; the error is for the model.
     pub fn arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, OutputBody> {
         arguments(&self.call)
     }
 
-    /// Shows something to the user while the call goes on.
+    /// Shows something to the user while the call runs.
     pub async fn report(&self, report: Report) {
         self.progress.send(self.call.key, report).await;
     }
 
-    /// Asks whether something may be done, and waits for the answer. Show what waits first, with
-    /// [`Report::Started`].
+    /// Asks for approval and waits for the answer. Show the pending effect first, with [`Report::Started`].
     pub async fn ask(&self, request: ApprovalRequest) -> Answer {
         self.progress.ask(self.call.key, request).await
     }
 }
 
-/// Reads JSON arguments; the error is what the model reads.
+/// Parses JSON arguments; the error is for the model.
 pub(crate) fn arguments<'a, T: Deserialize<'a>>(call: &'a Call) -> Result<T, OutputBody> {
     serde_json::from_str(call.payload.text())
         .map_err(|error| OutputBody::Text(format!("failed to parse function arguments: {error}")))
@@ -183,44 +181,42 @@ pub(crate) fn arguments<'a, T: Deserialize<'a>>(call: &'a Call) -> Result<T, Out
 /// What a call sends while it runs.
 #[derive(Debug)]
 pub enum Progress {
-    /// Something to show.
     Report(Report),
-    /// It needs permission, and waits for the reply.
+    /// It needs approval and waits for the reply.
     Asked(ApprovalRequest, Reply),
 }
 
-/// Where the answer to a question goes. Dropping it counts as nobody being there.
+/// Takes the answer to a question. Dropping it means that no one is there to answer.
 #[derive(Debug)]
 pub struct Reply(oneshot::Sender<Answer>);
 
 impl Reply {
-    /// Lets the tool go on.
+    /// Sends the answer and lets the tool continue.
     pub fn send(self, answer: Answer) {
         // A tool that was stopped meanwhile needs no answer.
         let _ = self.0.send(answer);
     }
 }
 
-/// Progress that waits to be taken; tools wait when there is more.
+/// Most progress messages in the queue; when it is full, tools wait.
 const PROGRESS_QUEUE_MAX: usize = 64;
 
-/// Sends progress of one call after another; a receiver that is gone is no concern of a tool.
+/// Sends the progress of calls; tools ignore that the receiver is gone.
 #[derive(Clone, Debug)]
 pub struct ProgressSender(mpsc::Sender<(CallKey, Progress)>);
 
 impl ProgressSender {
-    /// Shows something.
     pub async fn send(&self, key: CallKey, report: Report) {
         let _ = self.0.send((key, Progress::Report(report))).await;
     }
 
-    /// Shows that a call comes to nothing, unless it has shown something else.
+    /// Reports that a call is refused, unless it has reported something else.
     pub(crate) async fn refuse(&self, key: CallKey, shown: Option<ItemBody>, refusal: &OutputBody) {
         let reason = refusal.text();
         self.send(key, Report::Refused { shown, reason }).await;
     }
 
-    /// Asks, and waits for the answer for as long as it takes.
+    /// Asks, and waits for the answer without a time limit.
     pub(crate) async fn ask(&self, key: CallKey, request: ApprovalRequest) -> Answer {
         let (reply, answer) = oneshot::channel();
         let _ = self.0.send((key, Progress::Asked(request, Reply(reply)))).await;
@@ -228,7 +224,7 @@ impl ProgressSender {
     }
 }
 
-/// Returns what the model reads, and shows a call that came to nothing.
+/// Reports a refused call, and returns what the model reads.
 pub(crate) async fn show_refusal(
     key: CallKey,
     progress: &ProgressSender,
@@ -243,7 +239,7 @@ pub(crate) async fn show_refusal(
     }
 }
 
-/// Makes a queue for progress.
+/// Creates a queue for progress.
 pub fn progress_channel() -> (ProgressSender, mpsc::Receiver<(CallKey, Progress)>) {
     let (sender, receiver) = mpsc::channel(PROGRESS_QUEUE_MAX);
     (ProgressSender(sender), receiver)
@@ -254,21 +250,20 @@ pub fn progress_channel() -> (ProgressSender, mpsc::Receiver<(CallKey, Progress)
 pub struct Workspace {
     /// The working directory, absolute.
     pub cwd: PathBuf,
-    /// The shell that runs commands.
     pub shell: Shell,
-    /// What becomes of commands that ask for a login shell.
+    /// How commands that ask for a login shell run.
     pub login_shell: LoginShell,
     /// The environment of commands, already filtered.
     pub env: Vec<(String, String)>,
-    /// Names of variables that the user has set for commands, so that they hold outside of the sandbox too.
+    /// Variables that the user set for commands explicitly; they also apply outside of the sandbox.
     pub env_set: Vec<String>,
-    /// What keeps commands to it.
+    /// Confines commands.
     pub sandbox: Sandbox,
-    /// What decides about everything that is done.
+    /// Decides about all effects.
     pub gate: Gate,
-    /// The most tokens of output that a model gets from one call.
+    /// Most tokens of output that a model gets from one call.
     pub output_tokens_max: u64,
-    /// Held while a patch looks at files and writes them.
+    /// Locked while a patch reads and writes files.
     pub patching: tokio::sync::Mutex<()>,
 }
 

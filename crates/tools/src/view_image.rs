@@ -1,4 +1,4 @@
-//! `view_image`: an image file, shown to the model.
+//! `view_image`: shows an image file to the model.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use serde_json::json;
 use crate::image::load_image;
 use crate::tool::{self, Tool, ToolContext, ToolFuture, ToolSpec, Workspace};
 
-/// Shows image files.
 #[derive(Debug)]
 pub struct ViewImage {
     workspace: Arc<Workspace>,
@@ -24,8 +23,8 @@ struct Arguments {
     detail: Detail,
 }
 
-/// How closely to look. Anything else would be refused by the provider, now and in every later
-/// request that carries it.
+/// How closely the model looks. The provider would refuse any other value, in this and every later request
+/// that contains it.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Detail {
@@ -35,7 +34,6 @@ enum Detail {
 }
 
 impl ViewImage {
-    /// Makes the tool.
     pub fn new(workspace: Arc<Workspace>) -> Self {
         Self { workspace }
     }
@@ -44,7 +42,7 @@ impl ViewImage {
         let arguments: Arguments = tool::arguments(call)?;
         let path = self.workspace.resolve(&arguments.path);
         let shown = path.display().to_string();
-        // Decoding takes as long as it takes; meanwhile the user may want to interrupt.
+        // Decoding may be slow, and the user may want to interrupt meanwhile.
         let loaded = tokio::task::spawn_blocking(move || load_image(&path)).await;
         let failed = |why: String| {
             OutputBody::Text(format!("the image at `{shown}` cannot be shown: {why}"))

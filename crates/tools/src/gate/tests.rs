@@ -50,7 +50,7 @@ fn write(path: &str) -> Effect {
     Effect::Write(WriteRequest { paths: vec![path.into()], protected: Vec::new() })
 }
 
-/// What passing the gate came to.
+/// The outcome of passing the gate.
 #[derive(Debug, Default)]
 struct Passed {
     /// The mode of the permit, or the refusal.
@@ -60,7 +60,7 @@ struct Passed {
     shown: Vec<String>,
 }
 
-/// Passes the gate, with `answer` to any question.
+/// Passes the gate, giving `answer` to any question.
 fn pass(gate: &Gate, effect: Effect, answer: &Answer) -> Passed {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
@@ -120,7 +120,7 @@ fn check(answer: Answer, want: Result<(), &str>, shown: &str) {
 fn every_answer() {
     check(Answer::Accept, Ok(()), "InProgress ?");
     check(Answer::AcceptForSession, Ok(()), "InProgress ?");
-    // There is no file to remember it in, so it was not on offer.
+    // There is no file to remember it in, so it was not offered.
     check(Answer::AcceptAndRemember(words("rm")), Ok(()), "InProgress ?");
     check(Answer::Decline, Err("the user declined"), "InProgress ? Declined");
     check(Answer::Cancel, Err("the user declined"), "InProgress ? Declined");
@@ -182,7 +182,7 @@ fn a_session_remembers_exactly_what_was_accepted() {
             );
         }
     }
-    // Once is once.
+    // An answer for one call covers one call only.
     let gate = Gate::new(policy());
     pass(&gate, write("/etc/a"), &Answer::Accept);
     assert_eq!(pass(&gate, write("/etc/a"), &Answer::Decline).questions.len(), 1);
@@ -199,13 +199,13 @@ fn a_prefix_is_remembered_in_the_rule_file() {
     assert_eq!(passed.shown, ["InProgress", "?", "stat -c"]);
     let line = "prefix_rule(pattern=[\"stat\", \"-c\"], decision=\"allow\")\n";
     assert_eq!(fs::read_to_string(&file).expect("a file"), line);
-    // It holds at once.
+    // The rule applies at once.
     let rules = gate.lock().policy.rules.clone();
     assert!(rules.len() == 1 && rules[0].matches(&words("stat -c y")), "{rules:?}");
     let again = pass(&gate, escalated("stat -c y"), &Answer::Decline);
     assert!(again.questions.is_empty(), "{:?}", again.questions);
     assert_eq!(again.leave, Some(Ok(SandboxMode::DangerFullAccess)));
-    // What was not on offer is not remembered.
+    // A prefix that was not offered is not remembered.
     pass(&gate, escalated("ls"), &Answer::AcceptAndRemember(words("rm")));
     assert_eq!(fs::read_to_string(&file).expect("a file"), line);
     assert_eq!(gate.lock().policy.rules.len(), 1);
@@ -289,16 +289,16 @@ fn a_judge_makes_things_stricter_only() {
             assert_eq!(rank(&after.verdict), want, "{own} {opinion}: {after:?}");
         }
     }
-    // What the user accepted for the session answers a judge's question, not a judge's refusal.
+    // What the user accepted for the session answers a judge's question, but not a judge's refusal.
     let granted = || Decision { because: Because::Granted, ..decision('o') };
     let inside = Decision { because: Because::Granted, ..decision('s') };
     assert_eq!(stricter(granted(), decision('A')), granted());
-    // The judge was asked about the sandbox then, and so was the person.
+    // The judge's question was about running in the sandbox, and the person was asked about that, too.
     assert_eq!(stricter(granted(), decision('a')), inside);
     assert_eq!(stricter(granted(), decision('r')), decision('r'));
 }
 
-/// Always has this opinion.
+/// A judge with a fixed opinion.
 struct Always(Decision);
 
 impl Judge for Always {

@@ -1,4 +1,4 @@
-//! A workbench: a workspace on disk, the tools in it, and what they showed.
+//! A test workspace on disk with its tools, and what they reported.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -24,7 +24,7 @@ pub(crate) struct Bench {
     pub(crate) stdin: WriteStdin,
     pub(crate) patch: ApplyPatch,
     pub(crate) sessions: Arc<Sessions>,
-    /// What the user was told.
+    /// Warnings that the user got.
     pub(crate) warnings: RefCell<Vec<String>>,
 }
 
@@ -36,7 +36,7 @@ impl Bench {
             cwd: root.clone(),
             shell: Shell::named("/bin/bash"),
             login_shell: LoginShell::Once(EnvironmentPolicy::default()),
-            // A home without profiles, so that a login shell says nothing of its own.
+            // A home without profiles, so that a login shell prints nothing of its own.
             env: vec![
                 ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
                 ("HOME".into(), root.display().to_string()),
@@ -85,7 +85,7 @@ impl Bench {
             let Progress::Report(report) = progress else { panic!("{progress:?}") };
             match report {
                 Report::Started(body) | Report::Ended(body) => shown.push(body),
-                // What is made of these is the engine's.
+                // The engine handles these.
                 Report::Refused { .. } | Report::Typed { .. } | Report::Output(_) => {}
                 Report::Warning(text) => self.warnings.borrow_mut().push(text),
                 other => panic!("{other:?}"),

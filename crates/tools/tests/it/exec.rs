@@ -1,4 +1,4 @@
-//! Commands: their output, their ends, their sessions.
+//! Commands: output, exit, sessions.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ fn check(arguments: Value, facts: &[&str], item: Option<(&str, i32)>) {
     });
 }
 
-/// Profiles are read once, and neither what they print nor what they fail at is in any output.
+/// Profiles are read once, and neither their output nor their errors are in any command's output.
 #[test]
 fn one_login_shell_stands_for_all() {
     block_on(async {
@@ -64,7 +64,7 @@ fn one_login_shell_stands_for_all() {
     });
 }
 
-/// A profile that ends the shell, or prints without end, leaves commands as they were.
+/// A profile that exits the shell, or prints endlessly, does not affect commands.
 #[test]
 fn profiles_that_cannot_be_taken() {
     for (profile, want, why) in [
@@ -77,7 +77,7 @@ fn profiles_that_cannot_be_taken() {
             let (text, shown) = bench.exec(1, json!({"cmd": "echo hi"})).await;
             let Some(ItemBody::Command(command)) = shown.last() else { panic!("{text}") };
             assert_eq!(command.output, want, "{profile}");
-            // Once, and not with every command.
+            // Once, not with every command.
             bench.exec(2, json!({"cmd": "echo hi"})).await;
             let warnings = bench.warnings.borrow();
             assert!(matches!(warnings.as_slice(), [one] if one.contains(why)), "{warnings:?}");
@@ -93,7 +93,7 @@ fn commands() {
         &[&exited(0), "count: 1\n", "Output:\nhi\n"],
         Some(("hi\n", 0)),
     );
-    // Both streams share a pipe, so their order is the real one, every time.
+    // Both streams share a pipe, so their order is always the real one.
     let mixed = "for i in 1 2 3; do echo $i; echo -$i >&2; done";
     check(json!({"cmd": mixed}), &[], Some(("1\n-1\n2\n-2\n3\n-3\n", 0)));
     check(json!({"cmd": "exit 3"}), &[&exited(3)], Some(("", 3)));
@@ -105,7 +105,7 @@ fn commands() {
         &[],
         Some(("tty\r\n", 0)),
     );
-    // It has what a login shell has, and is none.
+    // It has the environment of a login shell without being one.
     check(json!({"cmd": "shopt -q login_shell || echo plain"}), &[], Some(("plain\n", 0)));
     check(
         json!({"cmd": "shopt -q login_shell || echo plain", "login": false}),
@@ -121,7 +121,7 @@ fn commands() {
         &["count: 10\n", "Total output lines: 16\n\n1\n2\n3\n4\n…6 tokens truncated…4\n15\n16\n"],
         Some(("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n13\n14\n15\n16\n", 0)),
     );
-    // What a command leaves in the background ends with it, and does not hold its output open.
+    // Background processes of a command end with it, and do not keep its output open.
     check(json!({"cmd": "sleep 1000 & echo done"}), &[&exited(0)], Some(("done\n", 0)));
 }
 
@@ -289,7 +289,7 @@ fn a_patch_in_a_heredoc_is_a_patch() {
     });
 }
 
-/// A process that is a zombie has ended; only its parent has not looked.
+/// A zombie process has ended; its parent has just not reaped it.
 fn alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z "))

@@ -10,8 +10,8 @@ use protocol::item::{ItemBody, Status};
 
 use crate::bench::{Bench, block_on};
 
-/// Applies a patch in a workspace with `a.txt` holding `x`, after `prepare`; returns the text, how
-/// the item ended, and every file with its contents.
+/// Applies a patch in a workspace where `a.txt` contains `x`, after `prepare`; returns the text, how the item
+/// ended, and every file with its contents.
 fn apply(
     mode: SandboxMode,
     prepare: impl Fn(&Path),
@@ -93,7 +93,7 @@ fn writes_and_refusals() {
     );
 }
 
-/// What a `.git` stands for is as closed to patches as to commands, whatever it is called.
+/// What a `.git` refers to is as protected from patches as from commands, whatever its name.
 #[test]
 fn repositories_behind_files_and_links() {
     type Prepare = fn(&Path);
@@ -157,7 +157,7 @@ fn links_are_followed_before_the_decision() {
     let inside = |root: &Path| symlink("a.txt", root.join("l")).unwrap();
     let through = "*** Update File: l\n@@\n-x\n+y";
     check(WorkspaceWrite, inside, through, ("M l\n", Some(Status::Completed), "a.txt=y l=y"));
-    // A link that is deleted or moved goes itself; what it points to stays.
+    // Deleting or moving a link affects the link itself, not its target.
     let gone = ("D l\n", Some(Status::Completed), "a.txt=x");
     check(WorkspaceWrite, inside, "*** Delete File: l", gone);
     let moved = "*** Update File: l\n*** Move to: m\n@@\n-x\n+y";
@@ -187,8 +187,8 @@ fn a_failure_on_the_way_takes_everything_back() {
     let patch = format!("*** Add File: new/n\n+1\n{UPDATE}\n*** Update File: z.txt\n@@\n-x\n+y");
     let want = ("nothing was changed", Some(Status::Failed), "a.txt=x z.txt=x");
     check(DangerFullAccess, read_only, &patch, want);
-    // The same when files have been swapped in already: the second file cannot be removed, because
-    // its directory may not be written. (Not for root, whom modes do not bind.)
+    // The same after files have been swapped in: the second file cannot be removed, because its directory is
+    // read-only. (Not as root, who ignores modes.)
     let locked = |root: &Path| {
         fs::create_dir(root.join("locked")).unwrap();
         fs::write(root.join("locked/f"), "x\n").unwrap();
