@@ -1,8 +1,8 @@
-//! The file for the last message (`exec -o`): written when the turn is over, outside of the sandbox.
+//! The file for the last message (`exec -o`), written after the turn and outside the sandbox.
 //!
-//! Commands of the model can write where that file usually is. So a link that they could have made is never followed:
-//! one in the place of the file is replaced, one on the way to it is an error. The directory is opened before the turn
-//! begins, and the file is written beside its place and moved there.
+//! The model's commands can usually write where that file is. So a link that they could have created is never
+//! followed: a link in place of the file is replaced, a link on the path to it is an error. The directory is
+//! opened before the turn starts; the file is written to a temporary name in it and then renamed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,7 +16,7 @@ use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags};
 /// Where the last message goes.
 #[derive(Debug)]
 pub(crate) struct AnswerFile {
-    /// As the user wrote it.
+    /// The path as the user wrote it.
     path: PathBuf,
     target: Target,
 }
@@ -25,12 +25,12 @@ pub(crate) struct AnswerFile {
 enum Target {
     /// A name in a directory.
     Entry { directory: OwnedFd, name: OsString },
-    /// Something that is no file, such as a terminal or a pipe, and was there before the turn.
+    /// Something other than a regular file, such as a terminal or a pipe, that existed before the turn.
     Stream(File),
 }
 
 impl AnswerFile {
-    /// Tells early whether there is a place for the file.
+    /// Checks early that the file can be written.
     pub(crate) fn check(path: &Path) -> Result<()> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         if path.is_dir() || parent.is_some_and(|parent| !parent.is_dir()) {
@@ -39,7 +39,7 @@ impl AnswerFile {
         Ok(())
     }
 
-    /// Finds the place of the file, before any command runs. `writable` is where commands can write.
+    /// Opens the directory of the file, before any command runs. `writable` lists where commands can write.
     pub(crate) fn open(path: &Path, writable: &[PathBuf]) -> Result<Self> {
         let target = std::path::absolute(path)
             .map_err(anyhow::Error::from)
@@ -48,7 +48,6 @@ impl AnswerFile {
         Ok(Self { path: path.to_owned(), target })
     }
 
-    /// Writes all of the file.
     pub(crate) fn write(self, bytes: &[u8]) -> Result<()> {
         let written = match self.target {
             Target::Stream(mut stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
@@ -58,7 +57,7 @@ impl AnswerFile {
     }
 }
 
-/// Links that are followed on the way to a file, as many as the system follows.
+/// Most links to follow on the path to a file, the same limit as the kernel's.
 const LINKS_MAX: u32 = 40;
 
 fn find(path: &Path, writable: &[PathBuf], links_max: u32) -> Result<Target> {
@@ -68,7 +67,7 @@ fn find(path: &Path, writable: &[PathBuf], links_max: u32) -> Result<Target> {
     let parent = resolve(parent, writable, links_max)?;
     let place = parent.join(name);
     let is_link = place.symlink_metadata().is_ok_and(|it| it.is_symlink());
-    // A link that a command could have made is replaced.
+    // A link that a command could have created is replaced.
     if !is_link || !is_within(&parent, writable) {
         if let Some(stream) = stream(&place)? {
             return Ok(Target::Stream(stream));
@@ -80,20 +79,20 @@ fn find(path: &Path, writable: &[PathBuf], links_max: u32) -> Result<Target> {
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = fs::open(&parent, flags, Mode::empty())?;
-    // Better known now than when the answer is there.
+    // Better to fail now than when the answer exists.
     fs::accessat(&directory, ".", Access::WRITE_OK, AtFlags::empty())
         .with_context(|| format!("{} cannot be written to", parent.display()))?;
     Ok(Target::Entry { directory, name: name.to_owned() })
 }
 
-/// Writes a file beside its place and moves it there, whatever is in that place.
+/// Writes a temporary file next to the destination and renames it over whatever is there.
 fn replace(directory: &OwnedFd, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let old = fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok();
     let regular = old.filter(|old| FileType::from_raw_mode(old.st_mode) == FileType::RegularFile);
     let mode = regular.map_or(Mode::from_raw_mode(0o666), |old| Mode::from_raw_mode(old.st_mode));
     let mut beside = OsString::from(".");
     beside.push(name);
-    // A name that a command can guess could be taken.
+    // A command could create a file under a name that it can guess.
     beside.push(format!(".{:016x}", random().map_err(io::Error::other)?));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(fs::openat(directory, &beside, flags, mode)?);
@@ -103,19 +102,19 @@ fn replace(directory: &OwnedFd, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     });
     let moved = written.and_then(|()| Ok(fs::renameat(directory, &beside, directory, name)?));
     if moved.is_err() {
-        // What is left of it is of no use, and why it failed is told.
+        // The leftover is useless, and the failure itself is reported.
         let _ = fs::unlinkat(directory, &beside, AtFlags::empty());
     }
     moved
 }
 
-/// Opens what is there and is no regular file; none if there is nothing, or a regular one.
+/// Opens something that exists and is not a regular file; none if there is nothing or a regular file.
 fn stream(path: &Path) -> io::Result<Option<File>> {
     let Ok(metadata) = path.metadata() else { return Ok(None) };
     if metadata.is_file() {
         return Ok(None);
     }
-    // A pipe that nobody reads would be waited for without end.
+    // Opening a pipe without a reader would block forever.
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match fs::open(path, flags, Mode::empty()) {
         Err(error) if error == rustix::io::Errno::NXIO => {
@@ -128,7 +127,7 @@ fn stream(path: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Follows every link on the way to a directory; an error if a command could have made one of them.
+/// Resolves all links on the path to a directory; fails if a command could have created one of them.
 fn resolve(directory: &Path, writable: &[PathBuf], links_max: u32) -> Result<PathBuf> {
     let mut real = PathBuf::new();
     for component in directory.components() {
@@ -151,7 +150,7 @@ fn resolve(directory: &Path, writable: &[PathBuf], links_max: u32) -> Result<Pat
                         next.display()
                     );
                 }
-                // Where the user's link leads may again go through one of a command.
+                // The target of the user's link may itself lead through a link of a command.
                 let left =
                     links_max.checked_sub(1).context("there are too many links on the way")?;
                 real = resolve(&real.join(next.read_link()?), writable, left)?;
@@ -165,7 +164,7 @@ fn is_within(directory: &Path, roots: &[PathBuf]) -> bool {
     roots.iter().any(|root| directory.starts_with(root))
 }
 
-/// Returns a number that nobody can guess.
+/// Returns an unpredictable number.
 fn random() -> anyhow::Result<u64> {
     let mut bytes = [0; 8];
     getrandom::getrandom(&mut bytes).map_err(|error| anyhow!("no random numbers: {error}"))?;
@@ -179,8 +178,8 @@ mod tests {
 
     use super::AnswerFile;
 
-    /// Prepares a place, has `swap` done to it after it was found, and writes. `want` is where the text is then, or
-    /// what is said.
+    /// Opens a file, runs `swap` after that, and writes. `want` is where the text ends up, or the error
+    /// message.
     #[track_caller]
     fn check(
         prepare: fn(&Path),
@@ -227,17 +226,17 @@ mod tests {
             true,
         );
         check(nothing, "w/../w/out/a.md", nothing, Ok("w/out/a.md"), true);
-        // A link in the place of the file, made while the turn runs or in one before.
+        // A link in place of the file, created during this turn or an earlier one.
         let link: fn(&Path) = |it| symlink(it.join("elsewhere/secret"), it.join("w/a.md")).unwrap();
         check(nothing, "w/a.md", link, Ok("w/a.md"), true);
         check(link, "w/a.md", nothing, Ok("w/a.md"), true);
-        // A link on the way to it.
+        // A link on the path to it.
         let way: fn(&Path) = |it| {
             std::fs::remove_dir(it.join("w/out")).unwrap();
             symlink(it.join("elsewhere"), it.join("w/out")).unwrap();
         };
         check(way, "w/out/secret", nothing, Err("is a link, and a command"), true);
-        // The directory that was there is written to, wherever it went.
+        // The directory that was opened is written to, wherever it was moved.
         let moved: fn(&Path) = |it| {
             std::fs::rename(it.join("w/out"), it.join("w/moved")).unwrap();
             symlink(it.join("elsewhere"), it.join("w/out")).unwrap();
@@ -246,7 +245,7 @@ mod tests {
         // The user's own links are followed.
         let own: fn(&Path) = |it| symlink(it.join("elsewhere/secret"), it.join("own")).unwrap();
         check(own, "own", nothing, Ok("elsewhere/secret"), false);
-        // But not on through those of commands.
+        // But not when they lead through links of commands.
         let on: fn(&Path) = |it| {
             std::fs::remove_dir(it.join("w/out")).unwrap();
             symlink(it.join("elsewhere"), it.join("w/out")).unwrap();
@@ -265,7 +264,7 @@ mod tests {
         check(nothing, "w/a.md", pipe, Ok("w/a.md"), true);
     }
 
-    /// What is no file at all, as of a shell's `>(…)`.
+    /// Not a file at all, like a shell's `>(…)`.
     #[test]
     fn streams() {
         AnswerFile::open(Path::new("/dev/null"), &[]).unwrap().write(b"gone").unwrap();

@@ -1,20 +1,20 @@
-//! Failures that end the program before or beside a turn, with the exit code that scripts rely on.
+//! Failures that end the program outside of a turn, with the exit codes that scripts rely on.
 
 /// Exit codes; 0 is a completed turn.
 pub(crate) mod code {
-    /// The turn failed, or something did that is not the user's to change.
+    /// The turn failed, or something failed that the user cannot change.
     pub(crate) const FAILED: u8 = 1;
-    /// Flags, configuration, files or directories that cannot be used.
+    /// Unusable flags, configuration, files or directories.
     pub(crate) const USAGE: u8 = 2;
-    /// A bound was reached.
+    /// A limit was reached.
     pub(crate) const LIMIT: u8 = 4;
-    /// No sandbox can be had.
+    /// No sandbox is available.
     pub(crate) const SANDBOX: u8 = 5;
-    /// Ended with the terminal (128 + SIGHUP).
+    /// Terminal closed (128 + SIGHUP).
     pub(crate) const HUNG_UP: u8 = 129;
-    /// Ended by the user (128 + SIGINT).
+    /// Interrupted by the user (128 + SIGINT).
     pub(crate) const INTERRUPTED: u8 = 130;
-    /// Ended by another program (128 + SIGTERM).
+    /// Terminated by another program (128 + SIGTERM).
     pub(crate) const TERMINATED: u8 = 143;
 }
 
@@ -26,22 +26,22 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Something the user can change.
+    /// A failure that the user can fix.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { code: code::USAGE, error: error.into() }
     }
 
-    /// No sandbox of the kind that was asked for can be built here.
+    /// The requested kind of sandbox cannot be built here.
     pub(crate) fn sandbox(error: impl Into<anyhow::Error>) -> Self {
         Self { code: code::SANDBOX, error: error.into() }
     }
 
-    /// Adds another way out to the message.
+    /// Adds advice to the message.
     pub(crate) fn with_advice(self, advice: &str) -> Self {
         Self { error: anyhow::anyhow!("{}; {advice}", self.error), ..self }
     }
 
-    /// Something else.
+    /// Any other failure.
     pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
         Self { code: code::FAILED, error: error.into() }
     }

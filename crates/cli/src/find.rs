@@ -1,4 +1,4 @@
-//! Finding the thread that a user means.
+//! Finds the thread that a user refers to.
 
 use anyhow::anyhow;
 use heddle::Heddle;
@@ -8,14 +8,14 @@ use protocol::id::ThreadId;
 use crate::failure::Failure;
 use crate::progress;
 
-/// Opens the index; making it anew shows how far it has come.
+/// Opens the index; shows progress if it is rebuilt.
 pub(crate) fn index(heddle: &Heddle) -> Result<Index, Failure> {
     heddle.threads().index(progress::bar("reading threads")).map_err(index_failure)
 }
 
-/// Finds a thread by its id, the beginning of its id, or its name.
+/// Finds a thread by its id, a prefix of its id, or its name.
 pub(crate) fn thread(heddle: &Heddle, text: &str) -> Result<ThreadId, Failure> {
-    // A whole id needs no index.
+    // A full id needs no index.
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
@@ -25,7 +25,7 @@ pub(crate) fn thread(heddle: &Heddle, text: &str) -> Result<ThreadId, Failure> {
     })
 }
 
-/// Finds the thread that was last written to: of the working directory, or of all.
+/// Finds the most recently written thread: of the working directory, or of all.
 pub(crate) fn last(heddle: &Heddle, all: bool) -> Result<ThreadId, Failure> {
     let directory = heddle.directory().display().to_string();
     let cwd = (!all).then_some(directory.as_str());

@@ -21,18 +21,18 @@ use crate::failure::Failure;
 
 fn main() -> ExitCode {
     heddle::local::panics::abort_unless_contained();
-    // A copy of us that was started to build a sandbox does that and nothing else.
+    // A copy of this program that was started to build a sandbox does only that.
     if let Some(code) = heddle::sandbox_helper() {
         return code;
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(mut refusal) => {
-            // Nobody should come to that one by a typo.
+            // A typo must not lead to that flag.
             let suggested = refusal.get(ContextKind::SuggestedArg).map(ToString::to_string);
             if suggested.is_some_and(|flag| flag.trim_start_matches('-') == args::BYPASS_ALIAS) {
                 refusal.remove(ContextKind::SuggestedArg);
-                // It is made of the suggestion.
+                // The usage line contains the suggestion.
                 refusal.remove(ContextKind::Usage);
             }
             if refusal.use_stderr() {

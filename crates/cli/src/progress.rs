@@ -1,4 +1,4 @@
-//! A bar for what takes long enough to wonder.
+//! Progress bars for slow operations.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ const BAR_AFTER: Duration = Duration::from_secs(1);
 const BAR_EVERY: Duration = Duration::from_millis(100);
 const BAR_COLUMNS: usize = 30;
 
-/// Returns what draws a bar on stderr, if that is a terminal and it takes long enough to wonder.
+/// Returns a callback that draws a bar on stderr, if that is a terminal and the operation is slow.
 pub(crate) fn bar(what: &'static str) -> impl FnMut(Progress) + 'static {
     let screen = Screen::of_stderr();
     let started = Instant::now();
@@ -30,7 +30,7 @@ pub(crate) fn bar(what: &'static str) -> impl FnMut(Progress) + 'static {
             return;
         }
         let mut stderr = std::io::stderr().lock();
-        // With nobody to see it, there is nobody to tell that either.
+        // If stderr cannot be written, there is nowhere to report that.
         if done == total {
             let _ = stderr.write_all(b"\r\x1b[K");
         } else if drawn.is_none_or(|drawn| drawn.elapsed() > BAR_EVERY) {
@@ -42,14 +42,14 @@ pub(crate) fn bar(what: &'static str) -> impl FnMut(Progress) + 'static {
     }
 }
 
-/// Shows how far a transfer is: as a bar on a terminal, as a line now and then elsewhere.
+/// Shows the progress of a transfer: as a bar on a terminal, as occasional lines elsewhere.
 pub(crate) struct Transfer {
     what: &'static str,
     screen: Screen,
-    /// Whether it is also shown where there is no terminal.
+    /// Whether to print lines where there is no terminal.
     lines: bool,
     started: Instant,
-    /// What was there when it started.
+    /// How much was already present at the start.
     from: Option<u64>,
     told: Option<Instant>,
     drawn: bool,
@@ -61,7 +61,7 @@ impl Transfer {
         Self { what, screen, lines, started, from: None, told: None, drawn: false }
     }
 
-    /// Tells whether it is time to say something again.
+    /// Returns whether an update is due.
     pub(crate) fn is_due(&mut self, done: u64, total: u64) -> bool {
         let every = if self.screen.terminal { BAR_EVERY } else { LINE_EVERY };
         let due = done == total || self.told.is_none_or(|told| told.elapsed() >= every);
@@ -90,7 +90,7 @@ impl Transfer {
             }
         }
         let mut stderr = std::io::stderr().lock();
-        // With nobody to see it, there is nobody to tell that either.
+        // If stderr cannot be written, there is nowhere to report that.
         if terminal {
             let filled = (BAR_COLUMNS as u64).saturating_mul(done) / total.max(1);
             let filled = usize::try_from(filled).unwrap_or(0).min(BAR_COLUMNS);
@@ -102,7 +102,7 @@ impl Transfer {
         }
     }
 
-    /// Takes the bar away, so that something else can be said.
+    /// Removes the bar, so that other output can follow.
     pub(crate) fn end(&mut self) {
         if std::mem::take(&mut self.drawn) {
             let _ = std::io::stderr().write_all(b"\r\x1b[K");
@@ -110,5 +110,5 @@ impl Transfer {
     }
 }
 
-/// How often a line is written where there is no terminal.
+/// How often a line is printed without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
-//! Signals: the end of a turn, and the end of the program if the turn does not end.
+//! Signals: they interrupt the turn, and end the program if the turn does not end.
 //!
-//! They are awaited on a thread of their own. The one that runs the turn may be stuck in a write that
-//! nobody reads, and must end all the same, with its commands.
+//! They are handled on their own thread. The thread of the turn may be blocked in a write that no one reads,
+//! and must end nevertheless, together with its commands.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -12,21 +12,21 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::code;
 
-/// How long a turn may take to end after it was told to.
+/// How long an interrupted turn may take to end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Which signal ended the run, if one did.
+/// The exit code of the signal that ended the run, if one did.
 pub(crate) struct Signals(Arc<AtomicU8>);
 
 impl Signals {
-    /// Begins to listen: the first signal interrupts the turn; a second one, or too long a wait, ends
-    /// the commands and the program on the spot.
+    /// Starts listening: the first signal interrupts the turn; a second one, or a time-out, kills the
+    /// commands and exits.
     pub(crate) fn listen(turn: TurnHandle, thread: Thread) -> std::io::Result<Self> {
         Self::watch(move || turn.interrupt(), move || thread.kill_commands())
     }
 
-    /// Begins to listen: does one thing at the first signal, and the other before the program is ended
-    /// on the spot.
+    /// Starts listening: runs one callback at the first signal, and the other right before the program is
+    /// forced to exit.
     pub(crate) fn watch(
         first: impl FnOnce() + Send + 'static,
         last: impl FnOnce() + Send + 'static,
@@ -45,7 +45,7 @@ impl Signals {
                     Ok(signals) => signals,
                     Err(error) => return drop(ready.send(Err(error))),
                 };
-                // The other side waits for this.
+                // The caller waits for this.
                 let _ = ready.send(Ok(()));
                 let signal = signals.next().await;
                 shared.store(signal, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl Signals {
         Ok(Self(received))
     }
 
-    /// Returns the exit code of the signal that came.
+    /// Returns the exit code for the signal received.
     pub(crate) fn received(&self) -> u8 {
         self.0.load(Ordering::Relaxed)
     }
@@ -77,12 +77,12 @@ impl Handlers {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            // The terminal has gone. Dying of it would leave the commands behind.
+            // The terminal is gone. Dying of it would leave the commands behind.
             hangup: signal(SignalKind::hangup())?,
         })
     }
 
-    /// Waits for one and returns its exit code.
+    /// Waits for a signal and returns its exit code.
     async fn next(&mut self) -> u8 {
         tokio::select! {
             _ = self.interrupt.recv() => code::INTERRUPTED,

@@ -1,4 +1,4 @@
-//! What is known of the terminal, what is written to it, and times as a person gives and reads them.
+//! Terminal properties and output, and how people enter and read times.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -11,7 +11,7 @@ use stdx::visible;
 
 use crate::failure::Failure;
 
-/// Where text goes to.
+/// An output stream and its properties.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
     pub(crate) terminal: bool,
@@ -41,13 +41,13 @@ impl Screen {
         Self { terminal: true, width: Some(width.unwrap_or(WIDTH_DEFAULT)), colors }
     }
 
-    /// Paints text with a code of the terminal, if it has colours.
+    /// Colours text with an escape code, if the terminal supports colours.
     pub(crate) fn paint(self, code: &str, text: &str) -> String {
         if self.colors { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 }
 
-/// Tells whether a terminal gets colours: `NO_COLOR` with anything in it forbids them, and some have none.
+/// Returns whether a terminal supports colours: a non-empty `NO_COLOR` disables them, and some have none.
 fn has_colors(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
     no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb")
 }
@@ -57,7 +57,7 @@ pub(crate) fn print(text: &str) -> Result<ExitCode, Failure> {
     shown(io::stdout().lock().write_all(text.as_bytes()))
 }
 
-/// Says how writing to stdout went. A reader that has seen enough is no failure.
+/// Converts the result of writing to stdout. A reader that has seen enough is no failure.
 pub(crate) fn shown(written: io::Result<()>) -> Result<ExitCode, Failure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
@@ -65,7 +65,7 @@ pub(crate) fn shown(written: io::Result<()>) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Writes a line to stdout, at once; for those who end when nobody reads.
+/// Writes a line to stdout and flushes; for commands that stop when no one reads.
 pub(crate) fn print_line(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(line.as_bytes())?;
@@ -73,48 +73,48 @@ pub(crate) fn print_line(line: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Says something beside the output. What it quotes cannot drive the terminal or pass for a line of ours.
+/// Prints a note to stderr. Text that it quotes can neither control the terminal nor imitate a line of ours.
 pub(crate) fn note(text: &str) {
-    // With nobody to read it, there is nobody to tell that either.
+    // If stderr cannot be written, there is nowhere to report that.
     let _ = writeln!(io::stderr(), "{}", as_note(text));
 }
 
-/// Renders what is said beside the output, without the end of its line.
+/// Renders a note, without its line break.
 pub(crate) fn as_note(text: &str) -> String {
     format!("heddle: {}", below(text))
 }
 
-/// Makes a text visible, with every line after the first set in.
+/// Escapes control characters and indents every line after the first.
 fn below(text: &str) -> String {
     let text = visible::lines(text);
     let mut lines = text.trim_end().split('\n');
     let mut shown = lines.next().unwrap_or_default().to_owned();
     for line in lines {
-        // What is set in already stays where it is, such as the mark below a place in a file.
+        // Indented lines stay as they are, such as the marker below a position in a file.
         let set_in = line.is_empty() || line.starts_with([' ', '\t']);
         shown.extend(["\n", if set_in { "" } else { "  " }, line]);
     }
     shown
 }
 
-/// Returns the present, in milliseconds.
+/// Returns the current time in milliseconds.
 pub(crate) fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
-/// Writes a time for programs, always with milliseconds.
+/// Formats a time for programs, always with milliseconds.
 pub(crate) fn time(ms: i64) -> String {
     let time = Timestamp::from_millisecond(ms);
     time.map_or_else(|_| String::new(), |time| time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
-/// Writes a time for people: local, to the minute.
+/// Formats a time for people: local, to the minute.
 pub(crate) fn local_time(ms: i64) -> String {
     let time = Timestamp::from_millisecond(ms).unwrap_or_default();
     time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// Reads a date, a point in time, or how long ago it was.
+/// Parses a date, a timestamp, or an age.
 pub(crate) fn parse_time(text: &str, now: &Zoned) -> anyhow::Result<i64> {
     let zone = now.time_zone().clone();
     let ago = || {
@@ -131,7 +131,7 @@ pub(crate) fn parse_time(text: &str, now: &Zoned) -> anyhow::Result<i64> {
         Some(now.timestamp().as_millisecond() - ago_ms)
     };
     let point = || text.parse::<Timestamp>().ok();
-    // A date alone is its midnight.
+    // A date alone means its midnight.
     let local = || text.parse::<civil::DateTime>().ok()?.to_zoned(zone).ok();
     ago()
         .or_else(|| point().map(Timestamp::as_millisecond))

@@ -1,4 +1,4 @@
-//! What the user wants: the prompt, and what was piped in.
+//! The user's input: the prompt, and what was piped in.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long piped input may take to begin when there is a prompt already. A program that starts us
-/// with a pipe it never closes must not make us wait for ever.
+/// How long to wait for piped input to start when there is already a prompt. A program that starts us with a
+/// pipe it never closes must not block us forever.
 const PIPE_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Finds the prompt.
 pub(crate) fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
     let mut stdin = std::io::stdin().lock();
     match argument {
@@ -18,7 +17,7 @@ pub(crate) fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
             let piped = if stdin.is_terminal() {
                 String::new()
             } else if !has_input(&stdin, PIPE_PATIENCE) {
-                // With nobody to read it, there is nobody to tell that either.
+                // If stderr cannot be written, there is nowhere to report that.
                 let _ = writeln!(
                     std::io::stderr(),
                     "heddle: nothing came through stdin within {} ms, so it is not read; to have it waited \
@@ -43,7 +42,7 @@ pub(crate) fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
         }
         argument => {
             if argument.is_none() {
-                // With nobody to read it, there is nobody to tell that either.
+                // If stderr cannot be written, there is nowhere to report that.
                 let _ = writeln!(std::io::stderr(), "heddle: reading the prompt from stdin");
             }
             let prompt = read_text(&mut stdin)?;
@@ -55,11 +54,11 @@ pub(crate) fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
     }
 }
 
-/// Takes in what is being piped to us, for a moment, before the program ends without having used it.
+/// Reads piped input for a moment before the program exits without having used it.
 ///
-/// A client that writes its prompt while we refuse its flags would find its pipe broken. The
-/// published TypeScript SDK does not expect that and takes its whole program down, so that nobody
-/// gets to read what was wrong.
+/// A client that writes its prompt while we refuse its flags would get a broken pipe. The published
+/// TypeScript SDK does not expect that and crashes its whole program, so that the error message is never
+/// read.
 pub(crate) fn drain() {
     let mut stdin = std::io::stdin().lock();
     if stdin.is_terminal() {
@@ -81,11 +80,11 @@ pub(crate) fn drain() {
 fn has_input(stdin: &std::io::StdinLock<'_>, patience: Duration) -> bool {
     let mut fds = [PollFd::new(stdin, PollFlags::IN)];
     let patience = Timespec::try_from(patience).ok();
-    // What cannot be waited for (a closed descriptor) has no input either.
+    // A descriptor that cannot be polled (because it is closed) has no input either.
     poll(&mut fds, patience.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// Reads text to its end: UTF-8, or UTF-16 that says so.
+/// Reads text to its end: UTF-8, or UTF-16 with a byte order mark.
 fn read_text(stdin: &mut impl std::io::Read) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     stdin.read_to_end(&mut bytes).map_err(|error| anyhow!("stdin could not be read: {error}"))?;

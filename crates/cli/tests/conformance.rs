@@ -1,8 +1,8 @@
-//! Every recorded run of the reference in `tests/recordings`, played to our binary: the same events,
-//! files and requests, or a line in [`DIFFERENT`]. To add a case, drop in a recording.
+//! Replays every recorded run of the reference in `tests/recordings` with our binary: the same events, files
+//! and requests, or a line in [`DIFFERENT`]. To add a case, drop in a recording.
 //!
-//! Each recording is a test of its own name, so this file has its own `main`:
-//! `cargo nextest run -p heddle-cli --test conformance exec_429` plays those whose names contain that.
+//! Each recording is a test of its own name, so this file has its own `main`: `cargo nextest run -p
+//! heddle-cli --test conformance exec_429` runs those whose names contain that.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::fs;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Failed, Trial};
 use testkit::replay::{Outcome, replay};
 
-/// Recordings that we differ from, and why. One that passes must leave the list.
+/// Recordings that we differ from, and why. A recording that passes must be removed from the list.
 const DIFFERENT: [(&str, &str); 3] = [
     ("exec_schema_cd", "the answer is no JSON, and is asked for again"),
     ("exec_schema_not_answer", "the answer does not follow its schema, and is asked for again"),
@@ -62,7 +62,7 @@ fn name_of(path: &Path) -> &str {
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_heddle");
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings");
-/// Where directories are made; why there, `tests/it/main.rs` says.
+/// Where directories are created; `tests/it/main.rs` says why.
 const PARENT: &str = "/var/tmp";
-/// Recordings that `cargo test` plays side by side. They mostly wait, so there are more than processors.
+/// Recordings that `cargo test` runs in parallel. They mostly wait, so there are more than processors.
 const PARALLEL: usize = 4;

@@ -1,9 +1,9 @@
-//! `heddle app-server`: threads for another program, over JSON-RPC on stdin and stdout.
+//! `heddle app-server`: serves threads to another program, as JSON-RPC over stdin and stdout.
 //!
-//! What is said and decided is in the crate `server`. Here lines are read and written, and what a
-//! connection wants done is done. Everything but the reading of stdin, the writing of stdout and the waiting
-//! for signals is on one thread: a turn is a task of it. A client that does not read makes all of them wait,
-//! and is given up when it takes nothing for too long: then turns are interrupted as if stdin had ended.
+//! The crate `server` decides what to answer. This module reads and writes lines and performs the actions
+//! that a connection asks for. Everything except reading stdin, writing stdout and waiting for signals runs
+//! on one thread, with a task per turn. A client that does not read blocks all of them; if it reads nothing
+//! for too long, it is dropped, and turns are interrupted as at the end of stdin.
 
 mod output;
 mod threads;
@@ -34,7 +34,7 @@ use crate::host;
 use crate::signals::{PATIENCE, Signals};
 use crate::terminal;
 
-/// Lines that wait to be read.
+/// Most lines in the input queue.
 const LINES_WAITING_MAX: usize = 16;
 
 pub(crate) fn run(before: SharedArgs, args: AppServerArgs) -> Result<ExitCode, Failure> {
@@ -47,7 +47,7 @@ pub(crate) fn run(before: SharedArgs, args: AppServerArgs) -> Result<ExitCode, F
     let tasks = tokio::task::LocalSet::new();
     let patience = Duration::from_secs(args.write_timeout.into());
     let done = tasks.block_on(&async_runtime, serve(heddle, shared, patience));
-    // A name that is still being looked up is nobody's concern any more.
+    // A pending DNS lookup no longer matters.
     async_runtime.shutdown_background();
     done
 }
@@ -104,7 +104,7 @@ async fn serve(
             Some(Cut::Overlong) => Input::Overlong,
             None => Input::End,
         };
-        // Whoever cannot be told ends the connection; that comes back as its end.
+        // A client that cannot be reached ends the connection; the loop sees that as its end.
         let _ = hub.give(input);
     }
     hub.output.drain(PATIENCE);
@@ -121,7 +121,7 @@ async fn serve(
     })
 }
 
-/// Reads stdin on a thread of its own; the channel closes at its end.
+/// Reads stdin on its own thread; the channel closes at the end of input.
 fn read_lines(running: OpenThreads) -> std::io::Result<mpsc::Receiver<Cut>> {
     let (sender, receiver) = mpsc::channel(LINES_WAITING_MAX);
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
@@ -136,7 +136,7 @@ fn read_lines(running: OpenThreads) -> std::io::Result<mpsc::Receiver<Cut>> {
                 Err(_) => break,
             };
             for cut in cuts {
-                // With nobody to take them, the program is ending.
+                // If the receiver is gone, the program is exiting.
                 let Ok(()) = sender.blocking_send(cut) else { return };
             }
         }
@@ -144,8 +144,8 @@ fn read_lines(running: OpenThreads) -> std::io::Result<mpsc::Receiver<Cut>> {
             let _ = sender.blocking_send(cut);
         }
         drop(sender);
-        // A client that has gone may have left its end of stdout open and unread: then nothing else
-        // would ever end us.
+        // A client that is gone may have left its end of stdout open and unread: then nothing else would ever
+        // end this process.
         std::thread::sleep(PATIENCE);
         running.kill_all();
         std::process::exit(0);
@@ -154,10 +154,10 @@ fn read_lines(running: OpenThreads) -> std::io::Result<mpsc::Receiver<Cut>> {
 }
 
 const READ_BYTES: usize = 64 * 1024;
-/// How long the last note may take to be read.
+/// How long writing the last note may take.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// The threads that are open: their commands are ended with the program.
+/// The open threads, whose commands are killed when the program exits.
 #[derive(Clone, Default)]
 struct OpenThreads(Arc<Mutex<HashMap<ThreadId, Thread>>>);
 
@@ -179,20 +179,20 @@ struct Hub {
     loaded: RefCell<HashMap<ThreadId, ThreadTask>>,
     running: OpenThreads,
     output: Output,
-    /// What is said on stderr.
+    /// Writes to stderr.
     notes: Output,
     over: Notify,
 }
 
-/// The task of a thread, seen from outside; without turns to come it ends.
+/// Handle of the task of a thread; the task ends when no more turns can be sent to it.
 struct ThreadTask {
     turns: mpsc::UnboundedSender<Turn>,
-    /// Ends the turn that runs.
+    /// Handle of the running turn, to interrupt it.
     running: Option<TurnHandle>,
 }
 
 impl Hub {
-    /// Tells the connection what happened, and does what it wants. Breaks off when nobody can be told.
+    /// Passes an input to the connection and performs the resulting actions. Breaks when the client is gone.
     fn give(self: &Rc<Self>, input: Input<'_>) -> ControlFlow<()> {
         self.connection.borrow_mut().handle(heddle::now_ms(), input);
         let mut shown = ControlFlow::Continue(());
@@ -209,7 +209,7 @@ impl Hub {
         match action {
             Action::Send(line) => {
                 if self.output.send(&line).is_err() {
-                    // Nobody reads: as if stdin had ended.
+                    // The client does not read: treat it like the end of stdin.
                     self.connection.borrow_mut().handle(heddle::now_ms(), Input::End);
                     return ControlFlow::Break(());
                 }
@@ -255,12 +255,12 @@ impl Hub {
         ControlFlow::Continue(())
     }
 
-    /// Says something on stderr, unless nobody takes it there.
+    /// Writes a note to stderr, or drops it if stderr is not read.
     fn note(&self, text: &str) {
         self.notes.send_or_drop(&terminal::as_note(text));
     }
 
-    /// Begins the task of a thread.
+    /// Starts the task of a thread.
     fn load(self: &Rc<Self>, thread: Thread) {
         let (turns, waiting) = mpsc::unbounded_channel();
         let id = thread.id();
@@ -269,7 +269,7 @@ impl Hub {
         tokio::task::spawn_local(run_thread(Rc::clone(self), thread, waiting));
     }
 
-    /// Has the task of a thread run a turn.
+    /// Sends a turn to the task of a thread.
     fn run(&self, thread: ThreadId, id: String, said: Vec<UserInput>, schema: Option<String>) {
         let mut loaded = self.loaded.borrow_mut();
         let (Some(task), Some(open)) =
@@ -280,16 +280,16 @@ impl Hub {
         let input = said.into_iter().fold(heddle::Input::default(), add_input);
         let mut turn = open.turn(input).with_id(id);
         if let Some(schema) = schema {
-            // It was checked when the turn was asked for.
+            // The schema was checked when the turn was requested.
             let _ = turn.set_output_schema(&schema);
         }
         task.running = Some(turn.handle());
-        // The task is there for as long as it can be given turns.
+        // The task lives as long as turns can be sent to it.
         let _ = task.turns.send(turn);
     }
 }
 
-/// Runs the turns of a thread, one after the other, until nobody can ask for one any more.
+/// Runs the turns of a thread one after the other, until no more can be requested.
 async fn run_thread(hub: Rc<Hub>, thread: Thread, mut turns: mpsc::UnboundedReceiver<Turn>) {
     let id = thread.id();
     while let Some(mut turn) = turns.recv().await {
@@ -306,7 +306,7 @@ async fn run_thread(hub: Rc<Hub>, thread: Thread, mut turns: mpsc::UnboundedRece
     let _ = hub.give(Input::Closed(id));
 }
 
-/// Adds what a client says to what the user says. Pictures are read when the turn begins.
+/// Adds input of a client to the user's input. Images are read when the turn starts.
 fn add_input(said: heddle::Input, input: UserInput) -> heddle::Input {
     match input {
         UserInput::Text { text, .. } => said.text(text),

@@ -1,4 +1,4 @@
-//! `heddle completion`: a script that teaches a shell our flags.
+//! `heddle completion`: prints a shell completion script.
 
 use std::io::Write as _;
 use std::process::ExitCode;

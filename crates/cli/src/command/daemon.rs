@@ -1,4 +1,4 @@
-//! `heddle daemon`: run, start, stop and look at the local daemon.
+//! `heddle daemon`: runs, starts, stops and inspects the local daemon.
 
 mod logs;
 mod serve;
@@ -38,13 +38,13 @@ pub(crate) fn run(shared: &SharedArgs, command: DaemonCommand) -> Result<ExitCod
     }
 }
 
-/// Returns the path of the program that is running.
+/// Returns the path of the running program.
 fn ourselves() -> Result<PathBuf, Failure> {
     std::env::current_exe().context("heddle cannot find itself").map_err(Failure::failed)
 }
 
-/// Takes a model that was named before the command for one that was named after it. A path becomes a whole
-/// one, as the daemon has a directory of its own.
+/// Accepts a model that is named before the subcommand as well. A path is made absolute, because the daemon
+/// has its own working directory.
 fn with_model(mut args: ServeArgs, shared: &SharedArgs) -> ServeArgs {
     args.model = args.model.or_else(|| shared.model.clone()).map(|model| {
         let file = Path::new(&model).canonicalize().ok().filter(|path| path.is_file());
@@ -53,7 +53,7 @@ fn with_model(mut args: ServeArgs, shared: &SharedArgs) -> ServeArgs {
     args
 }
 
-/// Says why a port cannot be had, unless it is the running daemon that has it.
+/// Says why a port is not available, unless the running daemon itself uses it.
 fn check_port(home: &Home, port: u16) -> Result<(), String> {
     let own = client::health(home).ok().and_then(|health| health.base_url);
     if own.is_some_and(|url| url.contains(&format!(":{port}/"))) {
@@ -72,7 +72,7 @@ fn start(
     args: ServeArgs,
 ) -> Result<ExitCode, Failure> {
     let args = with_model(args, shared);
-    // What is odd in it is said by the daemon.
+    // The daemon reports problems of the configuration itself.
     let Settings { config, .. } = settings::load(host, shared.preferences())?;
     let model = args.model.as_deref();
     let port = args.tcp.or(config.daemon.tcp);
@@ -92,7 +92,7 @@ fn start(
     };
     let started = host::watching("the daemon", |progress| client::start(home, &launch, progress));
     let (health, new) = started.map_err(|error| match error {
-        // What it says of itself: that it was told something wrong.
+        // The daemon itself reported a usage error.
         StartError::Died { status, .. } if status.code() == Some(code::USAGE.into()) => {
             Failure::usage(error)
         }

@@ -1,4 +1,4 @@
-//! `heddle debug decode`: raw model output in, the events that it comes to out.
+//! `heddle debug decode`: decodes raw model output to events.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -41,7 +41,7 @@ fn list(out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Bytes that a list of tools may have.
+/// Largest list of tools, in bytes.
 const TOOLS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 fn dialect(args: &DecodeArgs) -> anyhow::Result<Dialect> {
@@ -116,7 +116,7 @@ fn decode(
     }
     if let Some(found) = parser.detected() {
         let (name, confidence) = (found.format.name(), found.confidence);
-        // With nobody to read it, there is nobody to tell that either.
+        // If stderr cannot be written, there is nowhere to report that.
         let _ = writeln!(io::stderr(), "heddle: this is {name}, {confidence} % sure");
     }
     if args.deltas {
@@ -161,5 +161,5 @@ fn line(out: &mut impl Write, event: &impl serde::Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// How much is read at a time when nothing else is asked for.
+/// How much is read at a time by default.
 const READ_BYTES: usize = 64 * 1024;

@@ -45,20 +45,20 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
     let heddle = host::heddle(flags.shared.directory.as_deref())?;
     let preferences =
         Preferences { ignore_file: flags.ignore_user_config, ..flags.shared.preferences() };
-    // What is wrong with the configuration is said before anything is read from stdin.
+    // Problems of the configuration are reported before stdin is read.
     let settings = settings::load(heddle.host(), preferences)?;
     if let Some(path) = &flags.output_last_message {
-        // Found out before anything is done, and later again, when it is known what commands may write.
+        // Checked before anything is done, and again when it is known where commands may write.
         AnswerFile::check(path).map_err(Failure::usage)?;
     }
     let start = start(&heddle, &from)?;
-    // A fork without a prompt is a fork and nothing else.
+    // A fork without a prompt only forks.
     let input = if matches!(from, StartFrom::Fork(_)) && prompt.is_none() {
         None
     } else {
         let read = user_input::prompt(prompt.as_deref());
         let read = read.map_err(|error| match flags.images.last() {
-            // The flag takes every word behind it.
+            // The flag takes every argument after it.
             Some(taken) if prompt.is_none() && !taken.exists() => anyhow!(
                 "{error}; `{}` was taken for an image: write `--` between the images and the prompt",
                 taken.display()
@@ -77,7 +77,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         flags.skip_git_repo_check || flags.shared.dangerously_bypass_approvals_and_sandbox;
     if !trusted && !heddle.is_in_repository() {
         return Err(Failure::usage(anyhow!(
-            // Clients look for the first words.
+            // Clients match the first words.
             "Not inside a trusted directory: {} is not inside a git repository, so changes could not be \
              undone. Run it in one, or add --skip-git-repo-check",
             heddle.directory().display()
@@ -130,26 +130,25 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
         let mut run = Run { face, deltas, last, output };
         run.turn(&thread, input, schema, file).await
     });
-    // A name that is still being looked up is nobody's concern any more.
+    // A pending DNS lookup no longer matters.
     async_runtime.shutdown_background();
     done
 }
 
-/// What was asked for.
 struct ExecRequest {
     flags: ExecFlags,
     from: StartFrom,
     prompt: Option<String>,
 }
 
-/// What it begins with, as the user says it.
+/// Where to start from, as the user gave it.
 enum StartFrom {
     Nothing,
     Thread(String),
     Last {
         all: bool,
     },
-    /// A thread was meant, and none is named.
+    /// A thread is needed, but none is named.
     Unnamed,
     Fork(String),
 }
@@ -176,14 +175,14 @@ fn asked(before: SharedArgs, args: ExecArgs) -> ExecRequest {
     }
 }
 
-/// What the run begins with.
+/// Where to start from.
 enum Start {
     New,
     Resume(ThreadId),
     Fork(ThreadId),
 }
 
-/// Makes what is said of the prompt and the images, which are relative to where the user is.
+/// Builds the input from the prompt and the images, whose paths are relative to the user's directory.
 fn input(prompt: String, images: &[PathBuf]) -> Input {
     let mut input = images.iter().fold(Input::default(), Input::image).text(prompt);
     let here = std::env::current_dir().unwrap_or_default();
@@ -193,13 +192,13 @@ fn input(prompt: String, images: &[PathBuf]) -> Input {
     input
 }
 
-/// Finds the thread that the user means.
+/// Finds the thread that the user refers to.
 fn start(heddle: &Heddle, from: &StartFrom) -> Result<Start, Failure> {
     Ok(match from {
         StartFrom::Nothing => Start::New,
         StartFrom::Thread(text) => {
             let found = find::thread(heddle, text);
-            // What has blanks in it is rather a prompt than a thread.
+            // Text with blanks is more likely a prompt than a thread.
             Start::Resume(found.map_err(|failure| match text.contains(char::is_whitespace) {
                 true => failure.with_advice(
                     "if that is what to do, add --last, which takes the newest thread",
@@ -218,10 +217,10 @@ fn start(heddle: &Heddle, from: &StartFrom) -> Result<Start, Failure> {
     })
 }
 
-/// One run, seen by whoever watches.
+/// One run and how it is shown.
 struct Run {
     face: Face,
-    /// Whether the face shows parts of items; there may be very many of them.
+    /// Whether parts of items are shown; there may be very many of them.
     deltas: bool,
     last: LastMessage,
     output: Output,
@@ -275,7 +274,7 @@ impl Run {
         let seen = self.watch(&mut turn).await;
         let stopped = thread.close().await;
         let result = turn.result();
-        // Whoever interrupts a turn means its commands, too.
+        // Interrupting a turn interrupts its commands, too.
         if !matches!(result, Err(TurnError::Interrupted { .. })) {
             for command in stopped {
                 note(&format!(
@@ -294,7 +293,7 @@ impl Run {
         match result {
             Ok(_) => {
                 self.deliver(output)?;
-                // A client that was not told of the end must not take it for one.
+                // A client that missed the end must not mistake this for success.
                 Ok(if seen.is_break() { ExitCode::from(code::FAILED) } else { ExitCode::SUCCESS })
             }
             Err(TurnError::Interrupted { .. }) if seen.is_continue() => {
@@ -303,7 +302,7 @@ impl Run {
             Err(TurnError::Failed { failure, .. }) => Ok(ExitCode::from(match failure.cause {
                 TurnErrorCause::Limit => code::LIMIT,
                 TurnErrorCause::Answer => {
-                    // The other face has shown it there.
+                    // The human-readable output has already shown it.
                     if let Face::Json(_) = self.face {
                         note(&failure.message);
                     }
@@ -315,7 +314,7 @@ impl Run {
         }
     }
 
-    /// Shows the events of a turn to its end; breaks off when nobody could see one of them.
+    /// Shows the events of a turn until its end; breaks when one of them could not be written.
     async fn watch(&mut self, turn: &mut Turn) -> ControlFlow<()> {
         let handle = turn.handle();
         let mut seen = ControlFlow::Continue(());
@@ -326,16 +325,16 @@ impl Run {
                         let last = event.is_terminal();
                         if self.show(&event).is_break() {
                             seen = ControlFlow::Break(());
-                            // With nobody to see it, the rest is not wanted.
+                            // If output cannot be written, the rest is not wanted.
                             if !last {
                                 handle.interrupt();
                             }
                         }
                     }
-                    // Parts of a message are gathered while there are more at hand, and written before the
-                    // turn waits for anything.
+                    // Parts of a message are batched while more are available, and written before the turn
+                    // waits for anything.
                     ended => {
-                        // That nobody sees them is found out again with the next event.
+                        // If the reader is gone, the next event fails as well.
                         let _ = self.output.flush();
                         return ended.map(drop);
                     }
@@ -346,7 +345,7 @@ impl Run {
         seen
     }
 
-    /// Shows an event; breaks off when nobody can see it any more.
+    /// Shows an event; breaks when output can no longer be written.
     fn show(&mut self, event: &Event) -> ControlFlow<()> {
         if !self.deltas && matches!(event, Event::Delta { .. }) {
             return ControlFlow::Continue(());
@@ -371,17 +370,17 @@ impl Run {
         ControlFlow::Continue(())
     }
 
-    /// Hands over the answer of a completed turn.
+    /// Delivers the answer of a completed turn.
     fn deliver(&self, output: Option<AnswerFile>) -> Result<(), Failure> {
         let answer = self.last.get();
-        // The file first: nobody may be left to read the rest.
+        // The file first: the reader of the rest may be gone.
         if let Some(file) = output {
             if answer.is_none() {
                 say("heddle: warning: the turn had no message, so the output file is empty\n");
             }
             file.write(answer.unwrap_or_default().as_bytes()).map_err(Failure::failed)?;
         }
-        // A terminal has seen it; a program gets it as it is.
+        // A terminal has already shown it; a program gets it verbatim.
         if let Face::Human(_) = self.face
             && !stdout().is_terminal()
             && let Some(answer) = answer
@@ -392,7 +391,7 @@ impl Run {
     }
 }
 
-/// What is to be written, in order.
+/// Pending output, in order.
 #[derive(Default)]
 struct Output {
     pieces: Vec<Piece>,
@@ -410,7 +409,7 @@ impl Output {
         self.pieces.iter().map(|piece| piece.text.len()).sum()
     }
 
-    /// Writes it all; fails if stdout cannot be written to.
+    /// Writes everything; fails if stdout cannot be written to.
     fn flush(&mut self) -> std::io::Result<()> {
         for Piece { channel, text } in self.pieces.drain(..) {
             match channel {
@@ -426,10 +425,10 @@ impl Output {
     }
 }
 
-/// Parts of messages that are gathered before they are written, at most.
+/// Most bytes of message parts that are batched before they are written.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
-/// How long whoever writes a schema into a pipe may take.
+/// How long the writer of a schema pipe may take.
 const SCHEMA_PATIENCE: Duration = Duration::from_secs(10);
 
 fn read_schema(path: &Path) -> Result<Value, Failure> {
@@ -444,8 +443,8 @@ fn read_schema(path: &Path) -> Result<Value, Failure> {
         .map_err(|error| Failure::usage(anyhow!("--output-schema {shown}: {error}")))
 }
 
-/// Finds out before the turn whether the answer can be written after it.
+/// Writes to stderr.
 fn say(text: &str) {
-    // Progress that nobody reads is no reason to stop.
+    // Progress that cannot be shown is no reason to stop.
     let _ = stderr().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! `heddle models`: what is on disk, and getting more.
+//! `heddle models`: lists, adds, downloads and probes local models.
 
 mod pull;
 
@@ -146,7 +146,8 @@ fn add(host: &HostEnv, models: &Models, args: &AddArgs) -> Result<ExitCode, Fail
     });
     transfer.end();
     let model = added.map_err(refused)?;
-    // A header that cannot be read may come from a newer converter: it is said, and the daemon has the last word.
+    // A header that cannot be read may come from a newer converter: print a warning and leave the decision to
+    // the daemon.
     if let Err(problem) = look(&model) {
         note(&format!("warning: {}: {problem}", model.name));
     }
@@ -195,7 +196,7 @@ fn said(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Writes a number of bytes for people.
+/// Formats a number of bytes for people.
 pub(crate) fn bytes(count: u64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
     let mut value = count as f64;
@@ -211,7 +212,7 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
-/// Writes a number of weights for people.
+/// Formats a number of parameters for people.
 fn weights(count: u64) -> String {
     match count {
         0..1_000_000 => format!("{count}"),

@@ -28,7 +28,7 @@ pub(crate) fn explain(before: SharedArgs, args: ExplainArgs) -> Result<ExitCode,
         approval: args.approval.map_or_else(|| safety::approval(&config), Into::into),
         rules: safety::rules(&host, &config, args.ignore_rules)?,
     };
-    // One argument is a script, several are the words of one command.
+    // A single argument is a script, several are the words of one command.
     let script = match args.argv.as_slice() {
         [script] => script.clone(),
         words => heddle::policy::join(words),
@@ -139,7 +139,7 @@ fn to_text(policy: &Policy, explanation: &Explanation) -> String {
     };
     let because = explanation.decision.because.to_string();
     let mut text = format!("decision: {decision}\nbecause: {}\n", visible::line(&because));
-    // Writing into a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "approval policy: {}", policy.approval.name());
     if let Verdict::Ask(ask) = &explanation.decision.verdict
         && let Some(prefix) = &ask.prefix

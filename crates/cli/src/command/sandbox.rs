@@ -1,4 +1,4 @@
-//! `heddle sandbox`: one command, run as a model's would be.
+//! `heddle sandbox`: runs one command as a model's would be run.
 
 mod prove;
 
@@ -16,7 +16,7 @@ use crate::host;
 use heddle::session::safety;
 use heddle::session::settings::{self, Settings};
 
-/// Exit code of a command that could not be started, as of other programs that start commands.
+/// Exit code for a command that could not be started, the same as of `timeout` and `env`.
 const NOT_STARTED: u8 = 125;
 
 pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Failure> {
@@ -29,7 +29,7 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
     let host = host::look(shared.directory.as_deref())?;
     let Settings { config, warnings, .. } = settings::load(&host, shared.preferences())?;
     for text in warnings {
-        // Nobody has to read warnings.
+        // Warnings are best effort.
         crate::terminal::note(&format!("warning: {text}"));
     }
     let profile = safety::profile(&host, &config, &shared.preferences())?;
@@ -60,20 +60,20 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
         SpawnRequest { argv: request.argv, cwd: request.cwd, env, io: Io::Inherit, permit };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(Failure::failed)?.block_on(async {
-        // Before the command begins, so that no signal finds nobody to pass it on.
+        // Before the command starts, so that every signal is passed on.
         let signals = Signals::listen().map_err(Failure::failed)?;
         let mut process = match Process::spawn(&sandbox, &request).await {
             Ok(process) => process,
             Err(error) => {
                 let sandbox = matches!(error, SpawnError::Sandbox { .. });
                 let code = if sandbox { code::SANDBOX } else { NOT_STARTED };
-                // The text has the reason in it already.
+                // The text already contains the reason.
                 return Err(Failure { code, error: anyhow!("{error}") });
             }
         };
         let code = signals.attend(&mut process).await.map_err(Failure::failed)?;
         if let Some(overrun) = process.overrun() {
-            // With nobody to read it, there is nobody to tell that either.
+            // If stderr cannot be written, there is nowhere to report that.
             let advice = match overrun.is_limit() {
                 true => "; see `command_limits` in config.toml",
                 false => "",
@@ -84,7 +84,7 @@ pub(crate) fn run(before: SharedArgs, args: SandboxArgs) -> Result<ExitCode, Fai
     })
 }
 
-/// The signals that would end us, and are passed on to the command.
+/// The termination signals, which are passed on to the command.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -100,7 +100,6 @@ impl Signals {
         })
     }
 
-    /// Waits for the command to end.
     async fn attend(mut self, process: &mut Process) -> io::Result<i32> {
         let group = process.group();
         loop {

@@ -1,4 +1,4 @@
-//! `heddle threads`: what is on disk, in words.
+//! `heddle threads`: one file per subcommand.
 
 mod compact;
 mod fsck;
@@ -60,12 +60,12 @@ struct Threads {
 }
 
 impl Threads {
-    /// Opens the index; making it anew shows how far it has come.
+    /// Opens the index; shows progress if it is rebuilt.
     fn index(&self) -> Result<Index, Failure> {
         find::index(&self.heddle)
     }
 
-    /// Finds the thread that is meant.
+    /// Finds the thread that the user refers to.
     fn resolve(&self, text: &str) -> Result<ThreadId, Failure> {
         find::thread(&self.heddle, text)
     }
@@ -78,7 +78,6 @@ fn store_failure(error: StoreError) -> Failure {
     }
 }
 
-/// Writes a thread as an object.
 fn to_json(thread: &Summary) -> Value {
     json!({
         "type": "thread",

@@ -13,10 +13,10 @@ use testkit::{Lab, ModelServer, script};
 use crate::BINARY;
 use crate::run::lab_for;
 
-/// How long anything may take.
+/// Time limit for anything.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client of a server of its own.
+/// A client with its own server.
 pub(crate) struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -63,7 +63,7 @@ impl Client {
         id
     }
 
-    /// Sends a request and passes over whatever comes before its answer.
+    /// Sends a request and skips everything before its response.
     pub(crate) fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let id = self.send(method, params);
         loop {
@@ -82,7 +82,7 @@ impl Client {
         self.lines.recv_timeout(PATIENCE).expect("the server says something")
     }
 
-    /// Waits for a notification; returns it, and in short all that came until then.
+    /// Waits for a notification; returns it, and a short form of everything before it.
     fn until(&self, method: &str) -> (Value, Vec<String>) {
         let mut seen = Vec::new();
         loop {
@@ -110,7 +110,7 @@ impl Client {
         self.until("turn/completed").0["params"]["turn"].clone()
     }
 
-    /// Runs a turn to its end; returns everything that was told on the way.
+    /// Runs a turn to its end; returns all notifications of it.
     pub(crate) fn told_in_turn(&mut self, thread: &str, text: &str) -> Vec<Value> {
         self.say(thread, text).unwrap();
         let mut told = Vec::new();
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Closes stdin; returns how long the program took to end well.
+    /// Closes stdin; returns how long the program took to exit successfully.
     fn end(mut self) -> Duration {
         drop(self.stdin.take());
         let began = Instant::now();
@@ -139,7 +139,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It fails only when there is nothing left to end.
+        // This fails only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -164,7 +164,7 @@ fn answers(texts: &[&str]) -> ModelServer {
     ModelServer::start(entries.collect()).unwrap()
 }
 
-/// A model that begins to answer and does not go on.
+/// A model that starts to answer and then hangs.
 fn slow() -> ModelServer {
     let mut events = script::deltas(["one"]);
     let last = events.pop().unwrap();
@@ -181,7 +181,7 @@ fn logs(lab: &Lab, folder: &str) -> usize {
     count(&lab.home.path().join(folder))
 }
 
-/// What the recording of the reference does: a turn, a fork, the source put away, the turns of the fork.
+/// Follows the recording of the reference: a turn, a fork, archiving the source, the turns of the fork.
 #[test]
 fn a_fork_outlives_its_source() {
     let server = answers(&["one", "two"]);
@@ -231,7 +231,7 @@ fn a_fork_outlives_its_source() {
         (&back["thread"]["preview"], &back["thread"]["status"]["type"]),
         (&json!("q1"), &json!("notLoaded"))
     );
-    // The fork goes on with what it has.
+    // The fork continues with what it has.
     assert_eq!(client.turn(fork, "q2")["items"][0]["text"], "two");
     let sent = server.requests().last().unwrap().body["input"].to_string();
     assert!(sent.contains("q1") && sent.contains("one") && sent.contains("q2"), "{sent}");
@@ -338,7 +338,7 @@ fn two_threads_run_at_once() {
     client.say(&second, "go").unwrap();
     let (delta, _) = client.until("item/agentMessage/delta");
     assert_eq!(delta["params"]["threadId"], second);
-    // Putting a thread away ends its turn; the other goes on.
+    // Archiving a thread ends its turn; the other one continues.
     client.send("thread/archive", json!({"threadId": first}));
     let (archived, seen) = client.until("thread/archived");
     assert_eq!(archived["params"]["threadId"], first);
@@ -364,21 +364,21 @@ fn the_end_of_stdin_ends_turns_and_lets_go() {
     client.say(&id, "go").unwrap();
     client.until("item/agentMessage/delta");
 
-    // Somebody else has it meanwhile.
+    // Another process uses it in the meantime.
     let mut other = Client::initialized(&lab, &[]);
     let refused = other.ask("thread/resume", json!({"threadId": id})).unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("in use by"), "{refused}");
     let refused = other.ask("thread/archive", json!({"threadId": id})).unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("in use by"), "{refused}");
 
-    // Sooner than the program would end itself by force.
+    // Sooner than the forced exit.
     assert!(client.end() < Duration::from_millis(2500));
     let resumed = other.ask("thread/resume", json!({"threadId": id})).unwrap();
     assert_eq!(resumed["thread"]["turns"][0]["status"], "interrupted");
     other.end();
 }
 
-/// A client that reads until a turn is under way, and then never again. Its stderr is never read at all.
+/// A client that reads until a turn is running, and then never again. Its stderr is never read at all.
 struct Deaf {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -414,7 +414,7 @@ impl Deaf {
         Self { child, stdin: Some(stdin), _stdout: stdout, thread }
     }
 
-    /// Waits for the end; the turn must have been ended in its log.
+    /// Waits for the end; the log must contain the end of the turn.
     #[track_caller]
     fn ends(mut self, lab: &Lab, code: i32) {
         let status = crate::run::until("the end of the server", || self.child.try_wait().unwrap());
@@ -424,7 +424,7 @@ impl Deaf {
         assert_eq!(resumed["thread"]["turns"][0]["status"], "interrupted");
         let log = resumed["thread"]["path"].as_str().unwrap().to_owned();
         let log = std::fs::read_to_string(log).unwrap();
-        // Written by the one that ended, and not made up by the one that found it.
+        // Written by the process that ended, not reconstructed by the one that found it.
         assert!(log.contains("\"turn_aborted\""), "{log}");
         other.end();
     }
@@ -437,18 +437,18 @@ impl Drop for Deaf {
     }
 }
 
-/// However much is asked for that nobody reads, the server ends, and its turns are interrupted first.
+/// However many responses are not read, the server ends, and its turns are interrupted first.
 #[test]
 fn a_client_that_never_reads_is_given_up() {
     let server = slow();
     let lab = lab_for(&server);
-    // Less than the queue holds, and more than it does.
+    // One case that fits the queue, and one that does not.
     for requests in [3_000, 200_000] {
         let mut deaf = Deaf::start(&lab);
         let mut stdin = deaf.stdin.take().unwrap();
         let feeder = thread::spawn(move || {
             for id in 10..10 + requests {
-                // It fails when the server has ended.
+                // This fails once the server has ended.
                 if writeln!(stdin, r#"{{"id":{id},"method":"no/such"}}"#).is_err() {
                     break;
                 }
@@ -476,7 +476,7 @@ fn a_client_that_leaves_without_reading_is_no_reason_to_stay() {
     assert!(began.elapsed() < PATIENCE);
 }
 
-/// Garbage without end is answered or passed over, and stops nothing else, even if stderr is not read.
+/// Endless garbage is answered or skipped and blocks nothing else, even if stderr is not read.
 #[test]
 fn garbage_without_end_stops_nothing() {
     let server = answers(&["one"]);
@@ -490,7 +490,7 @@ fn garbage_without_end_stops_nothing() {
     client.end();
 }
 
-/// A client is told of settings that have no effect.
+/// A client is warned about settings that have no effect.
 #[test]
 fn settings_without_effect_are_named() {
     let server = answers(&["one"]);
@@ -505,7 +505,7 @@ fn settings_without_effect_are_named() {
     client.end();
 }
 
-/// Turns can have a schema of their own, which is checked like that of `exec`.
+/// Turns can have their own schema, which is checked like that of `exec`.
 #[test]
 fn a_turn_with_a_schema() {
     let server = answers(&["no", r#"{"ok":true}"#, "no", "no", "free"]);
@@ -538,7 +538,7 @@ fn a_turn_with_a_schema() {
     assert_eq!(formats, [&schema, &schema, &schema, &schema, &Value::Null].map(Clone::clone));
 }
 
-/// A call that the endpoint ran is an item for clients, as it happens and when the thread is read again.
+/// A call that the endpoint ran is an item for clients, live and when the thread is read again.
 #[test]
 fn a_call_that_the_endpoint_ran_is_an_item() {
     let output = json!({
@@ -578,7 +578,7 @@ fn a_call_that_the_endpoint_ran_is_an_item() {
     assert_eq!(server.requests().len(), 1);
 }
 
-/// Clients in JavaScript write half a surrogate pair as an escape.
+/// JavaScript clients escape unpaired surrogates.
 #[test]
 fn half_a_pair_of_a_client_is_read() {
     let answer = script::response([script::message("done")]);

@@ -1,5 +1,5 @@
-//! What cannot be used: flags, files, input and endpoints. There is one message that says what is
-//! wrong and where, the exit code for it, and nothing half done.
+//! Unusable flags, files, input and endpoints. Each yields one message that says what is wrong and where, the
+//! right exit code, and nothing half done.
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
@@ -15,12 +15,12 @@ use testkit::{ModelServer, script};
 use crate::BINARY;
 use crate::run::{Ended, Run, exec, lab, lab_for};
 
-/// What a run finds. Everything but what a row names is fine.
+/// The setup of a run. Everything that a row does not name is valid.
 #[derive(Clone, Copy, Default)]
 struct Given {
-    /// Stands before everything else in `config.toml`.
+    /// Inserted at the top of `config.toml`.
     top: &'static str,
-    /// Belongs to the table of the provider in `config.toml`.
+    /// Added to the table of the provider in `config.toml`.
     provider: &'static str,
     /// Files in the agent's home.
     home: &'static [(&'static str, &'static [u8])],
@@ -31,8 +31,8 @@ struct Given {
     stdin: &'static [u8],
 }
 
-/// Runs the binary and sees to what holds for every run: only events on stdout, no panic, and the
-/// file for the answer as it was, unless there is an answer.
+/// Runs the binary and checks what holds for every run: only events on stdout, no panic, and the answer file
+/// unchanged unless there is an answer.
 #[track_caller]
 fn run(server: &ModelServer, given: Given) -> Ended {
     let lab = lab_for(server);
@@ -62,7 +62,7 @@ fn contains(text: &str, words: &[&str], ended: &Ended) {
     }
 }
 
-/// The run ends before it begins: exit code 2, one message with all `words`, no event, no request.
+/// The run is refused before it starts: exit code 2, one message with all `words`, no event, no request.
 #[track_caller]
 fn refused(given: Given, words: &[&str]) {
     let server = answering();
@@ -77,7 +77,7 @@ fn refused(given: Given, words: &[&str]) {
     assert_eq!(server.requests().len(), 0, "{ended:#?}");
 }
 
-/// The turn fails: exit code 1, and `turn.failed` comes last and has all `words`.
+/// The turn fails: exit code 1, and `turn.failed` is last and contains all `words`.
 #[track_caller]
 fn failed(script: Value, provider: &'static str, requests: usize, words: &[&str]) {
     let server = ModelServer::start(script).unwrap();
@@ -97,7 +97,7 @@ fn check_failed(ended: &Ended, words: &[&str]) {
     assert!(ended.took < Duration::from_secs(10), "{ended:#?}");
 }
 
-/// The turn goes on: the user reads `warned` on stderr, and the request says `told`.
+/// The turn continues: stderr contains `warned`, and the request contains `told`.
 #[track_caller]
 fn warned(given: Given, warned: &[&str], told: &[&str]) {
     let server = answering();
@@ -277,14 +277,14 @@ fn keys() {
     check_failed(&ended, &["`MOCK_KEY` is not set", "`mock`"]);
     let told = "env_key = \"MOCK_KEY\"\nenv_key_instructions = \"ask Ann\"\n";
     check_failed(&run(&server, given(told)), &["`MOCK_KEY`", "ask Ann"]);
-    // The provider that is there without configuration.
+    // The provider that exists without configuration.
     let lab = lab();
     let ended = Run::start(exec(&lab, &["say hi"])).end();
     check_failed(&ended, &["`OPENAI_API_KEY` is not set"]);
     assert_eq!(server.requests().len(), 0);
 }
 
-/// Fails at once.
+/// Fails immediately.
 const NO_RETRY: &str = "request_max_retries = 0\nstream_max_retries = 0\n";
 /// Tries twice.
 const ONE_RETRY: &str = "request_max_retries = 0\nstream_max_retries = 1\n";
@@ -306,7 +306,7 @@ fn streams_that_are_none() {
     failed(json!([{ "raw": "", "reset": true }]), ONE_RETRY, 2, &["broke off"]);
     let frame = "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\"}}\n\ndata: {\"ty";
     failed(raw(frame), ONE_RETRY, 2, &["broke off"]);
-    // Nothing at all, and nothing after a good beginning.
+    // Nothing at all, and nothing after a good start.
     failed(json!([{ "raw": "", "hang_ms": 60_000 }]), IMPATIENT, 2, &["nothing came for 150 ms"]);
     let stalls = json!({ "events": begun, "hang_ms": 60_000 });
     failed(json!([stalls]), IMPATIENT, 2, &["nothing came for 150 ms"]);
@@ -346,7 +346,7 @@ fn nobody_listens() {
     check_failed(&ended, &["nothing listens at", "onnection refused", &port.to_string(), "`mock`"]);
 }
 
-/// With the retries that there are by default it is over in seconds, and not without a word.
+/// With the default retries it is over in seconds, and retries are reported.
 #[test]
 fn nobody_listens_for_long() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -358,7 +358,7 @@ fn nobody_listens_for_long() {
     assert!(first.as_str().unwrap().starts_with("Reconnecting... 1/5 (nothing listens"), "{first}");
 }
 
-/// A server that takes a request and says nothing is waited for, and people are told.
+/// A server that accepts a request and stays silent is waited for, and the user is told.
 #[test]
 fn a_server_that_says_nothing() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -374,7 +374,7 @@ fn a_server_that_says_nothing() {
     contains(&ended.stderr, &words, &ended);
 }
 
-/// A wrong address, a wrong protocol and a dead proxy are told apart.
+/// A wrong address, a wrong protocol and a dead proxy have different messages.
 #[test]
 fn the_wrong_way_to_a_server() {
     let server = answering();
@@ -392,7 +392,7 @@ fn the_wrong_way_to_a_server() {
         }
         check_failed(&Run::start(command).end(), words);
     };
-    // As most plain servers do, this one calls the beginning of TLS a bad request.
+    // Like most plain servers, this one calls the start of TLS a bad request.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let plain = format!("https://{}/v1", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -401,7 +401,7 @@ fn the_wrong_way_to_a_server() {
         }
     });
     check(&plain, None, &["does not speak TLS", "http://"]);
-    // Some who listen speak something else, and some proxies want to know who asks.
+    // Some servers speak another protocol, and some proxies require authentication.
     let saying = |said: &'static [u8]| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
@@ -425,7 +425,7 @@ fn the_wrong_way_to_a_server() {
     assert_eq!(server.requests().len(), 0);
 }
 
-/// Whoever names a profile wants that one.
+/// A profile that is named must exist.
 #[test]
 fn profiles_that_do_not_exist() {
     for (args, code, words) in [
@@ -465,7 +465,7 @@ fn a_stream_without_its_last_line_end_is_whole() {
     }
 }
 
-/// A home is a path, and paths need not be text.
+/// A home is a path, and paths need not be UTF-8.
 #[test]
 fn a_home_that_is_no_text() {
     let lab = lab();
@@ -479,7 +479,7 @@ fn a_home_that_is_no_text() {
     contains(&ended.stderr, &["`model` must be a string"], &ended);
 }
 
-/// Whoever closes the pipe has seen enough.
+/// A reader that closes the pipe has seen enough.
 #[test]
 fn readers_that_leave() {
     for args in [
@@ -502,7 +502,7 @@ fn readers_that_leave() {
     }
 }
 
-/// No typo leads to what switches everything off.
+/// No typo leads to the flag that disables everything.
 #[test]
 fn suggestions() {
     for (flag, want) in [("--foo", false), ("--ephemerl", true)] {
@@ -514,7 +514,7 @@ fn suggestions() {
     }
 }
 
-/// Settings that are known and have no effect are named, to whoever reads; the run goes on.
+/// Known settings without effect are named in a warning; the run continues.
 #[test]
 fn settings_without_effect_are_named() {
     let server = answering();
@@ -549,8 +549,8 @@ fn outside_of_a_repository() {
     contains(&ended.stderr, &["Not inside a trusted directory", "--skip-git-repo-check"], &ended);
 }
 
-/// What a project or a user names may be no file at all, or become none; nobody waits for it, or reads it
-/// for ever.
+/// A path that a project or a user names may not be a regular file, or may stop being one; it is neither
+/// waited for nor read forever.
 #[test]
 fn files_that_are_none() {
     use serde_json::json;

@@ -1,4 +1,4 @@
-//! Endpoints that speak Chat Completions: what they are sent, and what becomes of what they send.
+//! Chat Completions endpoints: what they are sent, and how their answers are handled.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,19 +11,18 @@ use testkit::{Lab, ModelServer, Recorded, script};
 
 use crate::run::{Ended, Run, exec, lab};
 
-/// Fails at once.
+/// Fails immediately.
 const NO_RETRY: &str = "request_max_retries = 0\nstream_max_retries = 0\n";
 /// Tries twice.
 const ONE_RETRY: &str = "request_max_retries = 0\nstream_max_retries = 1\n";
 
-/// A turn that has been run.
 struct Ran {
     ended: Ended,
     requests: Vec<Recorded>,
     lab: Lab,
 }
 
-/// Runs a turn against a script, with more in the provider's table and on the command line.
+/// Runs a turn against a script, with additions to the provider's table and to the command line.
 #[track_caller]
 fn run(script: Value, provider: &str, args: &[&str]) -> Ran {
     let server = ModelServer::start(script).unwrap();
@@ -43,7 +42,7 @@ fn run(script: Value, provider: &str, args: &[&str]) -> Ran {
     Ran { ended, requests: server.requests(), lab }
 }
 
-/// Runs a turn that is answered; `items` are those that were completed, `kind: text` each.
+/// Runs a turn that is answered; `items` are the completed ones, each as `kind: text`.
 #[track_caller]
 fn check(script: Value, provider: &str, items: &[&str]) -> Ran {
     let ran = run(script, provider, &[]);
@@ -52,7 +51,7 @@ fn check(script: Value, provider: &str, items: &[&str]) -> Ran {
     ran
 }
 
-/// Runs a turn that fails after so many requests, with a message that has all `words`.
+/// Runs a turn that fails after this many requests, with a message that contains all `words`.
 #[track_caller]
 fn check_failed(script: Value, provider: &str, requests: usize, words: &[&str]) -> Ran {
     let ran = run(script, provider, &[]);
@@ -86,7 +85,7 @@ fn completed(ended: &Ended) -> Vec<String> {
     items.map(brief).collect()
 }
 
-/// The messages of a request after those that the first one has.
+/// The messages of a request that the first one does not have.
 fn added(ran: &Ran, request: usize) -> &[Value] {
     let messages = |request: &'_ Recorded| request.body["messages"].as_array().unwrap().len();
     let first = messages(&ran.requests[0]);
@@ -131,7 +130,7 @@ fn an_answer() {
     assert!(tools.iter().all(|tool| tool["type"] == "function"), "{tools:#?}");
 }
 
-/// What a model says on the way is progress and never the answer, also if it says nothing else.
+/// Commentary of a model is progress and never the answer, even if there is nothing else.
 #[test]
 fn commentary_is_no_answer() {
     let look = "<|channel|>commentary<|message|>I look.<|end|>";
@@ -170,7 +169,7 @@ fn calls() {
     assert_eq!((&tool["role"], &tool["tool_call_id"]), (&json!("tool"), &json!("c1")));
     assert!(tool["content"].as_str().unwrap().contains("one"), "{tool}");
 
-    // Side by side, in pieces, and without ids.
+    // Interleaved, in pieces, and without ids.
     let parallel = answer([
         call_text(0, "", "exec_command", "{\"cmd\":"),
         call_text(1, "", "exec_command", "{\"cmd\":\"echo two\"}"),
@@ -224,7 +223,7 @@ fn thoughts() {
     ]);
     let items = ["reasoning: Hmm.", "command_execution: one", "agent_message: Done."];
     let ran = check(script, "", &items);
-    // Many endpoints refuse to take it back.
+    // Many endpoints refuse reasoning in requests.
     assert!(!ran.requests[1].bytes.windows(4).any(|bytes| bytes == b"Hmm."));
 }
 
@@ -256,18 +255,18 @@ fn calls_that_the_server_left_in_the_text() {
         );
         assert!(tool["content"].as_str().unwrap().contains("one"), "{tool}");
         assert!(!ran.ended.stdout.contains("tool_call>"), "{:#?}", ran.ended);
-        // Calls of the server's own are still calls.
+        // Native calls of the server are still calls.
         let native = answer([text("Look: "), command(0, "c1", "echo one")]);
         check(json!([native, answer([text("Done.")])]), &provider, &items[1..]);
     }
-    // Models forget to end their reasoning before they call.
+    // Models forget to end their reasoning before a call.
     let whole = format!("<think>\nHm.{hermes}");
     let script = json!([answer([text(&whole)]), answer([text("Done.")])]);
     check(script, "dialect = \"hermes\"\n", &[items[0], items[2], items[3]]);
-    // Without the dialect it is what the model said.
+    // Without the dialect it is plain text.
     let said = format!("agent_message: {hermes}");
     check(json!([answer([text(hermes)])]), "", &[&said]);
-    // A call that was not ended is not run, however whole it looks.
+    // An unterminated call is not run, however complete it looks.
     let half = hermes.strip_suffix("}\n</tool_call>").unwrap();
     let script = json!([answer([text(half)]), answer([text("Done.")])]);
     let ran = check(script, "dialect = \"hermes\"\n", &["agent_message: Done."]);
@@ -280,13 +279,13 @@ fn ends() {
     check(json!([chunks_only([text("hi"), stop("stop")])]), NO_RETRY, hi);
     check(json!([chunks_only([text("hi"), done()])]), NO_RETRY, hi);
     check(json!([chunks_only([text("hi"), stop("stop"), usage(Usage::default())])]), NO_RETRY, hi);
-    // A stream that breaks off is asked for again, and what was half said is not.
+    // An interrupted stream is requested again, and its partial text is dropped.
     let cut = || chunks_only([text("ha")]);
     let ran = check(json!([cut(), answer([text("hi")])]), ONE_RETRY, hi);
     assert_eq!(ran.requests.len(), 2);
     assert_eq!(ran.requests[0].body["messages"], ran.requests[1].body["messages"]);
     check_failed(json!([cut()]), ONE_RETRY, 2, &["broke off"]);
-    // What came whole is kept.
+    // Complete items are kept.
     let half = call_text(1, "c2", "exec_command", "{\"cmd\":\"echo tw");
     let cut = chunks_only([command(0, "c1", "echo one"), text("and"), half]);
     let ran = run(json!([cut, answer([text("hi")])]), ONE_RETRY, &[]);
@@ -295,7 +294,7 @@ fn ends() {
     assert_eq!(items, ["agent_message: and", "agent_message: hi", "command_execution: one"]);
     let [_, tool] = added(&ran, 1) else { panic!("{:#?}", ran.requests[1].body) };
     assert_eq!(tool["tool_call_id"], "c1");
-    // Out of tokens: trying again would end the same way.
+    // Out of tokens: a retry would end the same way.
     let long = json!([chunks_only([text("half"), stop("length"), done()])]);
     let ran = check_failed(long, ONE_RETRY, 1, &["token limit"]);
     assert_eq!(completed(&ran.ended), ["agent_message: half"]);
@@ -472,5 +471,5 @@ fn dialects_that_cannot_be_used() {
 /// The schema of a structured answer.
 const SCHEMA: &str = r#"{"type":"object","properties":{},"additionalProperties":false}"#;
 
-/// A picture of one dot.
+/// An image of one pixel.
 const PIXEL: &[u8] = include_bytes!("data/pixel.png");

@@ -1,4 +1,4 @@
-//! What the daemon's model says on the way to its answer, as `exec` shows it: the daemon's own frames, from a script.
+//! Commentary of the daemon's model, as `exec` shows it: the daemon's own frames, from a script.
 
 use prompt::reply::{Api, Reply, Stamp};
 use prompt::request::Usage;
@@ -29,7 +29,8 @@ const CALL: [Delta<'_>; 3] = [
     Delta::CallEnd { index: 0, complete: true },
 ];
 
-/// Runs a turn for a person and one for a program; returns both, what `-o` got each time, and the requests of the latter.
+/// Runs a turn with human-readable output and one with `--json`; returns both, what `-o` got each time, and
+/// the requests of the latter.
 #[track_caller]
 fn run(answers: &[Value]) -> [(Ended, String, Vec<Value>); 2] {
     [false, true].map(|json| {
@@ -69,7 +70,7 @@ fn a_preamble_is_progress_and_never_the_answer() {
     };
     assert_eq!(said("reasoning"), ["I look.", "I look."], "{json:#?}");
     assert_eq!(said("agent_message"), ["Done."], "{json:#?}");
-    // What goes back is what came, so that the daemon knows it for what it was.
+    // It is sent back unchanged, so that the daemon recognises it.
     let sent = requests[1]["input"].as_array().unwrap();
     let thought = sent.iter().find(|item| item["type"] == "reasoning").unwrap();
     assert_eq!(thought["summary"][0]["text"], "I look.", "{thought}");

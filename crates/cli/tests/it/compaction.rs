@@ -1,4 +1,4 @@
-//! Histories that are replaced by shorter ones, and brought back: nothing is lost without a word.
+//! Compacting and restoring histories: nothing is lost silently.
 
 use std::fs;
 
@@ -10,8 +10,8 @@ use crate::BINARY;
 use crate::resume::{id, log, run, say, sent, start, threads};
 use crate::run::{Ended, Run, exec, lab_for};
 
-/// Runs `heddle`, and expects a code and parts of what it says beside its output; those that begin with `!`
-/// must not be there.
+/// Runs `heddle` and checks the exit code and stderr for these parts; parts that begin with `!` must be
+/// absent.
 #[track_caller]
 fn check(lab: &Lab, args: &[&str], code: i32, said: &[&str]) -> Ended {
     let mut command = lab.command(BINARY);
@@ -41,7 +41,7 @@ fn a_small_window_is_no_dead_end() {
             let sent = server.requests().last().unwrap().body["input"].to_string();
             assert!(sent.contains(&said), "turn {turn} was answered without its task");
         }
-        // What never fits is told, and is not in the way of what comes after it.
+        // An input that never fits is reported, and does not block what comes after it.
         let long = "word ".repeat(tokens);
         let ended = Run::start(exec(&lab, &["-c", &window, &long])).end();
         assert_eq!(ended.code, Some(1), "{}", ended.stdout);
@@ -87,19 +87,19 @@ fn damage_is_told_when_a_compaction_is_undone() {
     let undo = ["threads", "undo-compaction", &thread];
     let lacks = "lacks what was in the damaged places";
 
-    // The end is torn: whoever opens the file next cuts it off.
+    // The last line is torn: the next process that opens the file truncates it.
     run(&lab, &["resume", &thread, "q2"]);
     let mut torn = fs::read(&file).unwrap();
     torn.truncate(torn.len() - 40);
     fs::write(&file, torn).unwrap();
     check(&lab, &undo, 0, &["damage:", "the end is torn", lacks]);
 
-    // Something that the user said is not what was written.
+    // A message of the user differs from what was written.
     let text = String::from_utf8(whole.clone()).unwrap();
     fs::write(&file, text.replacen("q1 and some more", "q1 and some mare", 1)).unwrap();
     check(&lab, &undo, 0, &["damage:", "a line is damaged", lacks]);
 
-    // An older copy lacks what came after it, unless nobody knows of that.
+    // An older copy lacks the later lines, unless no one knows about them.
     fs::write(&file, whole).unwrap();
     check(&lab, &undo, 0, &["damage:", "the end is missing", lacks]);
     fs::write(&file, text).unwrap();

@@ -11,7 +11,7 @@ use testkit::Lab;
 use crate::BINARY;
 use crate::run::lab;
 
-/// A home whose daemon is ended with the test.
+/// A home whose daemon is stopped at the end of the test.
 struct Den {
     lab: Lab,
     env: Vec<(&'static str, String)>,
@@ -51,7 +51,7 @@ fn check(output: &Output, code: i32, says: &str) {
     assert!(stderr.contains(says), "{says:?} is not in {stderr:?}");
 }
 
-/// `install` runs what has to be run, and says plainly what became of it.
+/// `install` runs the necessary commands and reports the result plainly.
 #[cfg(target_os = "linux")]
 #[test]
 fn install_says_whether_the_service_runs() {
@@ -76,7 +76,7 @@ fn install_says_whether_the_service_runs() {
         ("XDG_CONFIG_HOME", user.join("settings").display().to_string()),
     ];
     let unit = user.join("settings/systemd/user/heddle-daemon.service");
-    // Nobody is there to be told.
+    // There is no service manager.
     check(&den.run(&["install"]), 1, "the service is not running");
     check(&den.run(&["install"]), 1, "heddle daemon install");
     assert!(unit.exists());

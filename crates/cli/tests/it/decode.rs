@@ -1,5 +1,5 @@
-//! `heddle debug decode`: every vector of the dialects through the binary, and what it says of flags
-//! that cannot be used.
+//! `heddle debug decode`: every test vector of the dialects through the binary, and the messages about
+//! unusable flags.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn decode(lab: &Lab, args: &[&str], input: &[u8]) -> Ended {
     Run::start_with(command, input).end()
 }
 
-/// Puts errors last and in order, and arguments into a form that can be compared.
+/// Sorts errors to the end, and normalises arguments for comparison.
 fn normal(events: &[Value], json_arguments: bool) -> Vec<Value> {
     let (mut rest, mut errors): (Vec<_>, Vec<_>) =
         events.iter().cloned().partition(|event| event["type"] != "error");
@@ -41,7 +41,7 @@ fn vectors() {
     for entry in fs::read_dir(directory).unwrap() {
         let text = fs::read_to_string(entry.unwrap().path()).unwrap();
         for vector in serde_json::from_str::<Vec<Value>>(&text).unwrap() {
-            // Those that are bytes are run by the crate's own test.
+            // Vectors with raw bytes are covered by the crate's own test.
             let Some(input) = vector["input"].as_str() else { continue };
             count += 1;
             lab.workspace.write("tools.json", vector["tools"].to_string()).unwrap();
@@ -138,7 +138,7 @@ fn what_cannot_be_used() {
             assert!(ended.stderr.contains(word), "no {word:?} for {args:?}: {ended:?}");
         }
     }
-    // A tool without a name is named by its place.
+    // A tool without a name is identified by its position.
     let lab = lab();
     lab.workspace.write("tools.json", r#"[{"name":"a"},{"x":1}]"#).unwrap();
     let ended = decode(&lab, &["-f", "hermes", "-t", "tools.json"], CALL);

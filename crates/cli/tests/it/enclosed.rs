@@ -1,4 +1,4 @@
-//! `heddle sandbox -- COMMAND`, and what becomes of a command when things go wrong around it.
+//! `heddle sandbox -- COMMAND`, and what happens to a command when things go wrong around it.
 
 use std::fs;
 use std::io::Read as _;
@@ -71,7 +71,7 @@ fn a_program_that_is_not_there_is_said() {
     }
 }
 
-/// A process that can be told from all others, and tries to outlive its command.
+/// A uniquely marked process that tries to outlive its command.
 struct Daemon {
     mark: String,
 }
@@ -87,7 +87,7 @@ impl Daemon {
         format!("setsid setsid sleep {} </dev/null >/dev/null 2>&1 & sleep 0; {then}", self.mark)
     }
 
-    /// Counts the processes whose program is `sleep` with our mark.
+    /// Counts the `sleep` processes with our mark.
     fn running(&self) -> usize {
         let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
         entries
@@ -103,7 +103,7 @@ impl Daemon {
 fn nothing_outlives_its_command() {
     for level in LEVELS {
         let (lab, daemon) = (lab(), Daemon::new());
-        // The command waits until the daemon has begun: only then is there something to end.
+        // The command waits until the daemon has started: only then is there something to kill.
         let seen = format!("until grep -zqsx {} /proc/[0-9]*/cmdline; do :; done", daemon.mark);
         let script = daemon.script(&seen);
         let (code, said) = output(sandbox(&lab, &["--level", level], &script));
@@ -124,12 +124,12 @@ fn a_killed_agent_takes_everything_along() {
         until("the daemon", || (daemon.running() == 1).then_some(()));
         run.signal(signal);
         until("the end of the daemon", || (daemon.running() == 0).then_some(()));
-        // Not even what stood in for protected directories is left.
+        // The placeholders of protected directories are gone, too.
         until("a clean workspace", || (names(lab.workspace.path()) == [".git"]).then_some(()));
     }
 }
 
-/// Each process of such a chain forks the next one and ends, so whoever looks for them comes too late.
+/// Each process of such a chain forks the next one and exits, so a search for them always comes too late.
 #[test]
 fn nothing_forks_its_way_out() {
     for level in LEVELS {
@@ -143,7 +143,7 @@ fn nothing_forks_its_way_out() {
     }
 }
 
-/// What is done before, outside; what is tried inside; both in the workspace.
+/// Setup outside the sandbox, and the attempt inside; both in the workspace.
 const LINKS: [(&str, &str); 9] = [
     ("mkdir b; ln -s b a; ln -s a .codex", "rm a && mkdir a"),
     ("mkdir -p e/x; ln -s e d; ln -s d/x .codex", "rm d && mkdir -p d/x"),
@@ -174,7 +174,7 @@ fn links_do_not_lead_around_protection() {
     }
 }
 
-/// What is done before, outside; what is tried inside, from `sub` in a temporary directory.
+/// Setup outside the sandbox, and the attempt inside, from `sub` in a temporary directory.
 const AROUND: [(&str, &str); 8] = [
     ("git init -q .", "echo x > ../.git/hooks/pre-commit"),
     ("git init -q .", "echo x >> ../.git/config"),
@@ -253,7 +253,7 @@ fn what_was_open_before_is_no_way_out() {
         }
         assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
         assert!(!lab.root().join("made").exists());
-        // What the user gave to be written can be.
+        // Directories that the user made writable are writable.
         let out = lab.root().join("out");
         let mut command = sandbox(&lab, &["--level", level], "echo x; echo y > /dev/stderr");
         command.stdout(fs::File::create(&out).unwrap());
@@ -266,7 +266,7 @@ fn what_was_open_before_is_no_way_out() {
 fn an_interruption_reaches_the_command() {
     for level in LEVELS {
         let lab = lab();
-        // Without a child: bash can miss the signal while one comes or goes.
+        // Without a child process: bash can miss the signal while one starts or exits.
         let script = "trap 'echo caught; exit 9' INT; echo ready; while :; do :; done";
         let run = Run::start(sandbox(&lab, &["--level", level], script));
         run.wait_for("ready");
@@ -293,18 +293,18 @@ fn stand_ins_are_shared_and_removed_by_the_last() {
     first.wait_for("ready");
     let all = [".agents", ".aws", ".codex", ".git", ".heddle"];
     assert_eq!(names(lab.workspace.path()), all);
-    // Another command comes and goes; the first is still protected.
+    // Another command runs and ends; the first is still protected.
     let (code, said) = output(sandbox(&lab, &args, "mkdir .codex/x || echo held"));
     assert_eq!((code, said.contains("held")), (Some(0), true), "{said}");
     assert_eq!(names(lab.workspace.path()), all);
     first.say(b"go\n").unwrap();
     assert_eq!(first.end().code, Some(0));
     assert_eq!(names(lab.workspace.path()), [".git"]);
-    // One that was left behind is known, protected, and removed.
+    // A leftover placeholder is recognised, protected, and removed.
     let left = lab.workspace.path().join(".codex");
     fs::create_dir(&left).unwrap();
     fs::set_permissions(&left, fs::Permissions::from_mode(0o555)).unwrap();
-    // A directory of somebody else stays.
+    // A foreign directory stays.
     fs::create_dir(lab.workspace.path().join(".aws")).unwrap();
     let (code, said) = output(sandbox(&lab, &args, "touch .codex/x .aws/x || echo held"));
     assert_eq!((code, said.contains("held")), (Some(0), true), "{said}");
@@ -324,7 +324,7 @@ fn inside_of_a_sandbox_there_is_another_way() {
     assert_eq!((code, said.contains("Operation not permitted")), (Some(5), true), "{said}");
 }
 
-/// Runs a script where there are no more namespaces to be had.
+/// Runs a script where no more namespaces are available.
 fn without_namespaces(lab: &Lab, script: &str) -> (Option<i32>, String) {
     let mut command = lab.command("unshare");
     let prepare = "echo 0 > /proc/sys/user/max_user_namespaces";
@@ -335,7 +335,7 @@ fn without_namespaces(lab: &Lab, script: &str) -> (Option<i32>, String) {
 #[test]
 fn without_a_sandbox_nothing_runs() {
     let lab = lab();
-    // The other level is taken where the first cannot be had, unless the first was asked for.
+    // The other level is used where the first is not available, unless the first was requested.
     let run = |args: &str| without_namespaces(&lab, &format!("{BINARY} sandbox {args} -- true"));
     assert_eq!(run("").0, Some(0));
     let (code, said) = run("--level namespaces");
@@ -370,14 +370,14 @@ fn what_was_found_is_noted_and_a_bad_note_is_not_believed() {
     }
 }
 
-/// Runs a script with limits; nothing of it may go far beyond them.
+/// Runs a script with limits; it must not go far beyond them.
 #[track_caller]
 fn check_limits(settings: &str, script: &str, code: i32, says: &str) {
     for level in LEVELS {
         let lab = lab();
         lab.home.write("config.toml", settings).unwrap();
         let begun = std::time::Instant::now();
-        // Should nothing hold, the machine must.
+        // If no limit holds, this one protects the machine.
         let script = format!("ulimit -v 2000000; {script}");
         let (got, said) = output(sandbox(&lab, &["--level", level], &script));
         assert_eq!(got, Some(code), "{level} {settings} {script}\n{said}");
@@ -392,7 +392,7 @@ fn a_command_has_its_limits() {
     let few = "[command_limits]\nprocesses = 60\n";
     check_limits(few, bomb, 137, "it had more than 60 processes and threads");
     check_limits("", "for i in $(seq 200); do sleep 1 & done; wait; echo over", 0, "over");
-    // The children of children count, and those whose parents are gone.
+    // Descendants count, including those whose parents are gone.
     let deep = "f() { [ $1 = 0 ] || { f $(($1 - 1)) & f $(($1 - 1)) & sleep 15; }; }; f 6; wait";
     check_limits(few, deep, 137, "it had more than 60 processes and threads");
     let left = "for i in $(seq 200); do (setsid sleep 15 &); done; sleep 15";
@@ -403,13 +403,13 @@ fn a_command_has_its_limits() {
     let hogs = "for i in 1 2 3 4; do (a=$(head -c 40000000 /dev/zero | tr '\\0' x); sleep 15; \
                 echo ${#a}) & done; wait";
     check_limits(little, hogs, 137, "its processes held more than 100 MiB of memory");
-    // What is shared counts once.
+    // Shared memory counts once.
     let shared = "a=$(head -c 40000000 /dev/zero | tr '\\0' x); for i in 1 2 3 4; do sleep 1 & done; \
                   (sleep 1; :) & (sleep 1; :) & (sleep 1; :) & sleep 1; echo ${#a}";
     check_limits("[command_limits]\nmemory_mb = 190\n", shared, 0, "40000000");
     let none = "[command_limits]\nprocesses = 0\nmemory_mb = 0\n";
     check_limits(none, "for i in $(seq 200); do sleep 1 & done; wait; echo over", 0, "over");
-    // What a command dies of by itself is no word of ours.
+    // A signal that kills a command by itself is not reported as ours.
     for signal in [62, 63, 64] {
         check_limits(few, &format!("kill -{signal} $$"), 128 + signal, "");
     }
@@ -435,7 +435,7 @@ fn a_model_is_told_which_limit_its_command_met() {
     }
 }
 
-/// Whoever can read a file can lock it; the files that other processes of ours wait for cannot be read.
+/// A process that can read a file can lock it; so files that other processes of ours wait for cannot be read.
 #[test]
 fn a_command_holds_no_lock_of_ours() {
     for (mode, level) in
@@ -460,15 +460,15 @@ fn a_command_holds_no_lock_of_ours() {
         lab.home.write("config.toml", "# seen\n").unwrap();
         let (code, said) = output(sandbox(&lab, &["--level", level, "-s", mode], &script));
         assert!(!said.contains("GOT"), "{mode} {level}: {said}");
-        // All else can be read.
+        // Everything else can be read.
         assert!(said.contains("# seen") && said.contains("read"), "{mode} {level}: {said}");
         assert_eq!(code, Some(0), "{mode} {level}: {said}");
     }
 }
 
-/// Directories stand for protected names that are missing while a command runs. One that was left behind
-/// and that a command has locked keeps no other from beginning, and goes when nobody needs it any more.
-/// The mount over a protected directory goes when another process removes or replaces the directory.
+/// Placeholder directories stand in for missing protected names while a command runs. A leftover one that a
+/// command has locked does not block other commands, and is removed when it is no longer needed. The mount
+/// over a protected directory disappears when another process removes or replaces the directory.
 #[test]
 fn a_command_ends_with_its_guards() {
     for (name, is_replaced) in [(".heddle", false), (".git", true)] {

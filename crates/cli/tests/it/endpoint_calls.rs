@@ -1,4 +1,4 @@
-//! Endpoints that run calls themselves, that send what cannot be read, and that never come to an end.
+//! Endpoints that run calls themselves, that send unreadable data, and that never finish.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use testkit::{ModelServer, Strict, script};
 
 use crate::run::{Ended, Run, exec, lab_for};
 
-/// Runs one turn of `heddle exec --json` with more arguments.
+/// Runs one turn of `heddle exec --json` with extra arguments.
 #[track_caller]
 fn run(server: &ModelServer, args: &[&str]) -> (Ended, testkit::Lab) {
     let lab = lab_for(server);
@@ -52,7 +52,7 @@ fn a_call_that_the_endpoint_ran_is_one_item_and_no_request() {
     assert_eq!(calls[1]["status"], "failed");
     assert_eq!(calls[1]["error"]["message"], "no network");
     assert_eq!(completed(&events, "error").len(), 0, "{ended:#?}");
-    // The next turn carries both pairs, as the endpoint gave them.
+    // The next turn sends both pairs, as the endpoint returned them.
     let mut command = exec(&lab, &["resume", "--last", "more"]);
     command.stdin(std::process::Stdio::null());
     let ended = Run::start(command).end();
@@ -85,7 +85,7 @@ fn a_person_sees_the_call_and_its_output() {
     }
 }
 
-/// Whatever an endpoint does to keep us going, there is an end: by a named limit, with its own exit code.
+/// Whatever an endpoint does to keep a turn going, a named limit with its own exit code ends it.
 #[test]
 fn no_endpoint_keeps_a_turn_going() {
     let call = |name: &str| script::response([script::call("c", name, json!({"cmd": "false"}))]);
@@ -154,7 +154,7 @@ fn what_cannot_be_read_is_shown_named_or_fails() {
     }
 }
 
-/// Half a surrogate pair in the arguments of a call, which are JSON within JSON: the call runs.
+/// An unpaired surrogate in the arguments of a call, which are JSON within JSON: the call runs.
 #[test]
 fn arguments_with_half_a_pair_run() {
     let item = r#"{"type":"function_call","call_id":"c","name":"exec_command","arguments":"{\"cmd\":\"printf '%s' 'a\\ud800b' > out\"}"}"#;
@@ -169,7 +169,7 @@ fn arguments_with_half_a_pair_run() {
     assert_eq!(lab.workspace.read("out").unwrap(), "a\u{fffd}b", "{ended:#?}");
 }
 
-/// A stream that never ends does so at a named bound of bytes, whatever it is made of.
+/// An endless stream ends at a named limit of bytes, whatever it contains.
 #[test]
 fn an_endless_answer_ends_at_its_bound() {
     let created = r#"data: {"type":"response.created","response":{"id":"r"}}"#;
@@ -194,7 +194,8 @@ fn an_endless_answer_ends_at_its_bound() {
     }
 }
 
-/// The log names what the endpoint ran as clients of the log know it, and keeps what it could not show.
+/// The log records what the endpoint ran in the form that readers of the log know, and keeps what could not
+/// be shown.
 #[test]
 fn the_log_has_it_all() {
     let answer = script::response([

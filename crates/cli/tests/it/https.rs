@@ -1,4 +1,4 @@
-//! Endpoints behind TLS: an authority that is trusted by `SSL_CERT_FILE`, and those that are not.
+//! Endpoints behind TLS: an authority trusted through `SSL_CERT_FILE`, and untrusted ones.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -46,7 +46,7 @@ impl Authority {
     }
 }
 
-/// Listens with TLS in front of `model` and gives the port. Its threads end with the test's process.
+/// Listens with TLS in front of `model` and returns the port. Its threads end with the test's process.
 fn listen(config: ServerConfig, model: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -54,14 +54,14 @@ fn listen(config: ServerConfig, model: u16) -> u16 {
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let config = Arc::clone(&config);
-            // A client that does not trust us leaves, which is what some tests want.
+            // A client that does not trust us disconnects, which some tests expect.
             thread::spawn(move || serve(config, stream, model));
         }
     });
     port
 }
 
-/// Hands one request on and its answer back.
+/// Forwards one request and its response.
 fn serve(config: Arc<ServerConfig>, stream: TcpStream, model: u16) -> io::Result<()> {
     let connection = ServerConnection::new(config).map_err(io::Error::other)?;
     let mut tls = BufReader::new(StreamOwned::new(connection, stream));
@@ -88,16 +88,16 @@ fn serve(config: Arc<ServerConfig>, stream: TcpStream, model: u16) -> io::Result
     tls.flush()
 }
 
-/// Runs a turn against a server of `authority` for `host`, trusting `trusted` only.
+/// Runs a turn against a server of `authority` for `host`, trusting only `trusted`.
 ///
-/// Without `failure` the turn completes; with it the turn fails, soon, and the message has its words.
+/// Without `failure` the turn completes; with it the turn fails quickly, and the message contains it.
 #[track_caller]
 fn check(authority: &Authority, host: &str, trusted: &Authority, failure: Option<&str>) {
     let model = ModelServer::start(json!([script::response([script::message("hi")])])).unwrap();
     let port = listen(authority.server_for(host), model.port());
     let lab = lab();
     lab.home.write("ca.pem", &trusted.pem).unwrap();
-    // With the usual retries: what is not trusted will not be trusted in a minute either.
+    // With the default retries: an untrusted certificate is not retried.
     lab.home.write("config.toml", testkit::lab::mock_config(0)).unwrap();
     let url = format!("model_providers.mock.base_url=\"https://127.0.0.1:{port}/v1\"");
     let mut command = exec(&lab, &["-c", &url, "say hi"]);

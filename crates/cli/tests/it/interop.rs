@@ -1,7 +1,7 @@
 //! Threads that go back and forth between us and the published Codex binary.
 //!
-//! npm has it; without npm the test says so and passes. What counts is what reaches the endpoint: who
-//! goes on with a thread sends the history that the other one left.
+//! It is installed from npm; without npm the test says so and passes. What counts is what reaches the
+//! endpoint: the program that resumes a thread sends the history that the other one left.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn with_the_real_binary() {
         Err(reason) => return npm::skip("threads shared with Codex", &reason),
     };
     let (codex, ours) = (codex.as_path(), Path::new(BINARY));
-    // Who makes the thread, and who goes on with it, turn by turn.
+    // Which program creates the thread, and which resumes it, turn by turn.
     check(&[(ours, ""), (codex, "resume")]);
     check(&[(codex, ""), (ours, "resume")]);
     check(&[(ours, ""), (codex, "resume"), (ours, "resume"), (codex, "resume")]);
@@ -37,12 +37,12 @@ fn with_the_real_binary() {
     locked(codex);
 }
 
-/// Installs the published binary, unless that was done before.
+/// Installs the published binary, unless it is already installed.
 pub(crate) fn codex() -> Result<PathBuf, String> {
     npm::install("codex", MANIFEST, &[]).and_then(|folder| find(&folder))
 }
 
-/// Finds the program itself: the package only starts it.
+/// Finds the binary itself: the package only starts it.
 fn find(folder: &Path) -> Result<PathBuf, String> {
     let mut folders = vec![folder.join("node_modules/@openai")];
     while let Some(folder) = folders.pop() {
@@ -58,7 +58,7 @@ fn find(folder: &Path) -> Result<PathBuf, String> {
     Err("npm has no binary for this machine".to_owned())
 }
 
-/// A turn of everything that histories are made of: reasoning, calls at once, a patch, a message.
+/// A turn with everything that occurs in histories: reasoning, parallel calls, a patch, a message.
 fn turn(number: usize) -> Vec<Value> {
     let id = |name: &str| format!("{name}{number}");
     let reasoning = script::item(json!({
@@ -97,7 +97,7 @@ fn check(turns: &[(&Path, &str)]) {
         let sent = requests(&server);
         assert_eq!(sent.len(), from + 3, "{turns:?}");
         holds(&sent[from], &before, &format!("turn {number} of {turns:?}"));
-        // What the next one must send: the last request, and the answer to it.
+        // What the next program must send: the last request, and the response to it.
         before = own(&sent[from + 2]);
         before.push(json!(["message", "assistant", format!("answer {number}")]));
         assert!(way != &"resume" || thread.as_ref() == Some(&id), "another thread");
@@ -105,7 +105,7 @@ fn check(turns: &[(&Path, &str)]) {
     }
 }
 
-/// A fork that was exported stands on its own in another home.
+/// An exported fork is complete in another home.
 fn exported(codex: &Path) {
     let entries: Vec<_> = (0..3).flat_map(turn).collect();
     let server = ModelServer::start(json!(entries)).unwrap();
@@ -128,7 +128,7 @@ fn exported(codex: &Path) {
     holds(&requests(&server)[from], &before, "the exported thread");
 }
 
-/// Whoever has a thread open keeps the other one out of it.
+/// A program that has a thread open locks the other one out.
 fn locked(codex: &Path) {
     let slow = json!([
         script::response([script::message("one")]),
@@ -173,8 +173,8 @@ fn requests(server: &ModelServer) -> Vec<Value> {
     samples.map(|request| request.body).collect()
 }
 
-/// Returns what a request carries of the history, each item by what must not change; what a program
-/// says about itself and about where it is stays out.
+/// Returns the history that a request contains, reduced to what must not change; without what a program says
+/// about itself and its environment.
 fn own(request: &Value) -> Vec<Value> {
     let items = request["input"].as_array().unwrap().iter();
     let brief = |item: &Value| match item["type"].as_str().unwrap() {

@@ -1,8 +1,8 @@
-//! The process killed at a random moment of a turn with tools, again and again.
+//! Kills the process at a random moment of a turn with tools, again and again.
 //!
-//! Whatever was shown as completed is in the log, the thread goes on, and no command runs twice. The
-//! model is one that asks for a step again when the history does not know of it, so that a command
-//! which ran and was forgotten would run once more.
+//! Everything shown as completed is in the log, the thread can be resumed, and no command runs twice. The
+//! model asks for a step again if the history does not contain it, so a command that ran but was forgotten
+//! would run once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,9 +17,9 @@ use testkit::{Lab, ModelServer, script};
 
 use crate::run::{Ended, Run, exec, lab_for};
 
-/// Kills in a normal run; `HEDDLE_TEST_KILLS` sets another number.
+/// Kills in a normal run; `HEDDLE_TEST_KILLS` overrides the number.
 const KILLS: u64 = 100;
-/// Threads side by side. They mostly wait for the disk and for each other.
+/// Threads in parallel. They mostly wait for the disk and for each other.
 const PARALLEL: usize = 4;
 /// Steps of a turn.
 const STEPS: usize = 4;
@@ -30,7 +30,7 @@ const OUTPUT_BYTES: usize = 3_000;
 fn killed_at_any_moment() {
     let kills = std::env::var("HEDDLE_TEST_KILLS").ok().map_or(KILLS, |text| text.parse().unwrap());
     let (done, shown) = (AtomicU64::new(0), AtomicU64::new(0));
-    // How long a turn takes when nobody kills it, here and now.
+    // How long an undisturbed turn takes on this machine now.
     let whole_us = {
         let server = ModelServer::start(model()).unwrap();
         let lab = lab_for(&server);
@@ -55,7 +55,7 @@ fn killed_at_any_moment() {
     assert!(shown >= kills / 10, "only {shown} commands came to their end");
 }
 
-/// Kills the processes of one thread until its turn has ended; returns how many died, and how many commands were
+/// Kills the processes of one thread until its turn has ended; returns the number of kills, and of commands
 /// shown as completed.
 fn one_thread(seed: &mut u64, whole_us: u64) -> (u64, u64) {
     let server = ModelServer::start(model()).unwrap();
@@ -72,7 +72,7 @@ fn one_thread(seed: &mut u64, whole_us: u64) -> (u64, u64) {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let was_empty = rollouts(&lab).iter().any(|path| fs::metadata(path).unwrap().len() == 0);
         let run = Run::start(exec(&lab, &args));
-        // The first runs die early, later ones get further; the last is left alone.
+        // Early runs are killed early, later ones get further; the last is not killed.
         let alone = kills >= 8;
         if !alone {
             let wait = Duration::from_micros(next(seed) % whole_us);
@@ -98,7 +98,7 @@ fn one_thread(seed: &mut u64, whole_us: u64) -> (u64, u64) {
         }
         seen.check(&lab);
     }
-    // Every step may have died before its command ran.
+    // Every step may have been killed before its command ran.
     let ran = lab.workspace.read("ran.txt").unwrap_or_default();
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     ran.lines().for_each(|line| *counts.entry(line).or_default() += 1);
@@ -106,8 +106,8 @@ fn one_thread(seed: &mut u64, whole_us: u64) -> (u64, u64) {
     (kills, seen.outputs.len() as u64)
 }
 
-/// Asks for one step after the other, judging by what the history knows; the second step is two calls
-/// at once.
+/// Asks for one step after the other, depending on what the history contains; the second step is two parallel
+/// calls.
 fn model() -> Value {
     let command = |id: &str| {
         let text = "x".repeat(OUTPUT_BYTES);
@@ -126,7 +126,7 @@ fn model() -> Value {
     let mut choices = vec![
         json!({ "if": known(&format!("c{STEPS}")), "then": script::response([script::message("all done")]) }),
     ];
-    // A process that died between the two calls of a step leaves the second to be asked for.
+    // If the process was killed between the two calls of a step, the second is asked for again.
     for number in (1..STEPS).rev() {
         choices.push(json!({ "if": known(&format!("c{number}")), "then": step(number + 1) }));
     }
@@ -142,27 +142,26 @@ fn next(seed: &mut u64) -> u64 {
     *seed
 }
 
-/// What clients of one thread were shown.
+/// What clients of one thread saw.
 #[derive(Default)]
 struct Seen {
     thread: Option<String>,
     messages: Vec<String>,
-    /// What was asked in turns that began.
+    /// The prompts of turns that started.
     prompts: Vec<String>,
-    /// What commands printed.
     outputs: Vec<String>,
 }
 
 impl Seen {
     fn note(&mut self, ended: &Ended, was_empty: bool) {
         for line in ended.stdout.lines() {
-            // The last line of a killed process may be cut off.
+            // The last line of a killed process may be incomplete.
             let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
             match event["type"].as_str() {
                 Some("thread.started") => {
                     let id = event["thread_id"].as_str().unwrap().to_owned();
                     assert!(self.thread.as_ref().is_none_or(|old| *old == id));
-                    // A thread that died before it had said anything has nothing to go on with.
+                    // A thread that was killed before its first event cannot be resumed.
                     if self.thread.is_none() {
                         self.thread = Some(id);
                     }
@@ -175,8 +174,8 @@ impl Seen {
                         let output = event["item"]["aggregated_output"].as_str().unwrap();
                         self.outputs.push(output.to_owned());
                     }
-                    // A process that died in its first write leaves an empty file behind, and one that
-                    // died in a later one a torn line, of which nobody was told.
+                    // A process killed in its first write leaves an empty file, and one killed in a later
+                    // write a torn line that was never shown.
                     Some("error") => assert!(
                         line.contains("the end is torn") || was_empty && line.contains("head"),
                         "{line}"
@@ -188,13 +187,13 @@ impl Seen {
         }
     }
 
-    /// Looks for everything that was shown in the log.
+    /// Checks that the log contains everything that was shown.
     fn check(&mut self, lab: &Lab) {
         let Some(thread) = &self.thread else { return };
         let mut files = rollouts(lab);
         files.retain(|path| path.to_string_lossy().contains(thread));
         if files.is_empty() {
-            // Nothing was shown, so there is nothing that could be missing.
+            // Nothing was shown, so nothing can be missing.
             assert!(self.messages.is_empty() && self.outputs.is_empty());
             self.thread = None;
             return;
@@ -234,7 +233,6 @@ impl Seen {
     }
 }
 
-/// Lists the logs of a home.
 fn rollouts(lab: &Lab) -> Vec<PathBuf> {
     let mut folders = vec![lab.home.path().join("sessions")];
     let mut files = Vec::new();

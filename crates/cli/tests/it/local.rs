@@ -1,4 +1,4 @@
-//! Turns with a model on this machine: no key, no network.
+//! Turns with a local model: no key, no network.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,18 +14,18 @@ use crate::app_server::Client;
 use crate::run::until;
 use crate::{BINARY, PARENT};
 
-/// For a daemon that is started with it: other tests need the processor, too, and two models with two threads each on
-/// two cores wait for each other all the time.
+/// For a daemon: other tests need the processor, too, and two models with two threads each on two cores keep
+/// waiting for each other.
 const ONE_THREAD: (&str, &str) = ("OMP_THREAD_LIMIT", "1");
 
-/// A home with a daemon, which ends with it.
+/// A home with a daemon, which is stopped with it.
 pub(crate) struct Local {
     pub(crate) lab: Lab,
     env: Vec<(&'static str, &'static str)>,
 }
 
 impl Local {
-    /// Makes a home that has the real model, if it can be had.
+    /// Creates a home with the real model, if it is available.
     pub(crate) fn real() -> Option<Self> {
         let model = testkit::model()?;
         let local = Self::empty();
@@ -34,7 +34,7 @@ impl Local {
         Some(local)
     }
 
-    /// Makes a home that has a tiny model of random weights, which says anything.
+    /// Creates a home with a tiny model of random weights, whose output is arbitrary.
     pub(crate) fn tiny() -> Self {
         let local = Self::empty();
         let path = local.lab.root().join("tiny.gguf");
@@ -55,7 +55,7 @@ impl Local {
         command.args(args).output().unwrap()
     }
 
-    /// Runs what must succeed, and returns what it printed.
+    /// Runs a command that must succeed, and returns its output.
     #[track_caller]
     pub(crate) fn heddle(&self, args: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.run(args);
@@ -77,12 +77,12 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        // It would leave by itself, but not before its home is gone.
+        // It would exit by itself, but only after its home is gone.
         let _ = self.run(&["daemon", "stop"]);
     }
 }
 
-/// The first thing that anybody does: no key, no configuration, a wish.
+/// What a new user does first: no key, no configuration, one request.
 #[test]
 fn a_folder_is_made() {
     let Some(local) = Local::real() else { return };
@@ -94,7 +94,7 @@ fn a_folder_is_made() {
         assert!(stderr.contains(words), "{stderr}");
     }
     assert!(stderr.contains("mkdir build"), "{stderr}");
-    // A second turn finds the daemon running, and a program gets nothing but events.
+    // A second turn finds the daemon running, and with `--json` there is nothing but events.
     let output = local.run(&["exec", "--json", "delete old.log"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!stderr.contains("starting the local daemon"), "{stderr}");
@@ -142,8 +142,8 @@ fn tools_of_the_daemon_are_shown_and_not_run_again() {
     assert!(!body.contains("unsupported call: echo"), "{body}");
 }
 
-/// Stands between an agent and a daemon, and has the first request call a tool of the daemon's. Returns its
-/// port, and the requests that went through it.
+/// A proxy between agent and daemon that makes the first request call a tool of the daemon. Returns its port,
+/// and the requests that went through it.
 fn forcing(base_url: &str, token: &str, call: String) -> (u16, Arc<Mutex<Vec<Value>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -185,14 +185,14 @@ fn forcing(base_url: &str, token: &str, call: String) -> (u16, Arc<Mutex<Vec<Val
                 body.len()
             )
             .unwrap();
-            // The agent may have heard enough before the daemon has said all.
+            // The agent may disconnect before the daemon has sent everything.
             let _ = std::io::copy(&mut daemon, &mut client);
         }
     });
     (port, requests)
 }
 
-/// A daemon leaves when nobody comes. Whoever comes back to an old thread finds it all the same.
+/// An idle daemon exits. Resuming an old thread starts it again.
 #[test]
 fn a_daemon_that_left_is_started_again() {
     let Some(local) = Local::real() else { return };
@@ -203,7 +203,7 @@ fn a_daemon_that_left_is_started_again() {
         assert_eq!(turn["status"], "completed", "{turn}");
         local.heddle(&["daemon", "stop"]);
     }
-    // Nothing to start it with: that is said, with what to do.
+    // It cannot be started: the message says so, and what to do.
     let model = local.lab.root().join("home/models");
     fs::remove_dir_all(&model).unwrap();
     let turn = client.turn(&thread, "make a folder called src");
@@ -211,7 +211,7 @@ fn a_daemon_that_left_is_started_again() {
     assert!(turn["error"]["message"].as_str().unwrap().contains("heddle models"), "{turn}");
 }
 
-/// A turn is found in the log of the daemon by its thread.
+/// The daemon's log identifies the thread of a turn.
 #[test]
 fn the_log_of_the_daemon_names_the_thread() {
     let local = Local::tiny();
@@ -229,11 +229,11 @@ fn the_log_of_the_daemon_names_the_thread() {
     });
     assert_eq!((&found["route"], &found["status"]), (&"/v1/responses".into(), &200.into()));
     assert!(found["request_id"].is_string() && found.get("session_id").is_none(), "{found}");
-    // A client of ours says what it speaks.
+    // Our clients send their protocol version.
     assert_eq!(found["protocol"], "1", "{found}");
 }
 
-/// What the user says about the sandbox holds for local models, too.
+/// The user's sandbox settings apply to local models, too.
 #[test]
 fn read_only_is_read_only() {
     let Some(local) = Local::real() else { return };
@@ -244,7 +244,7 @@ fn read_only_is_read_only() {
     assert!(!local.lab.workspace.path().join("build").exists(), "{output:?}");
 }
 
-/// An answer under a schema validates, whatever the model would have liked to say.
+/// An answer with a schema validates, whatever the model would have said.
 #[test]
 fn answers_follow_a_schema() {
     let local = Local::tiny();
@@ -261,7 +261,7 @@ fn probed() {
     let probed: Value =
         serde_json::from_str(&local.heddle(&["models", "probe", "tiny", "--run", "--json"]))
             .unwrap();
-    // Another of the same name is another model, if its file is named.
+    // A file with the same model name is another model, if it is given by path.
     let other = local.lab.root().join("other");
     fs::create_dir(&other).unwrap();
     let other = other.canonicalize().unwrap().join("tiny.gguf");

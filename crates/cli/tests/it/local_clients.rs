@@ -1,6 +1,6 @@
 //! The published clients against our daemon: one streamed turn each.
 //!
-//! npm and PyPI have them; without those the tests say so and pass.
+//! They come from npm and PyPI; without those the tests say so and pass.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ print(json.dumps({
     "usage": chunks[-1].usage.model_dump(), "arguments": called and called.arguments}))
 "#;
 
-/// Runs a client, and looks at what it made of our answers.
+/// Runs a client and checks how it understood our responses.
 #[track_caller]
 fn check(mut client: Command) {
     let local = Local::tiny();
@@ -81,7 +81,7 @@ fn check(mut client: Command) {
         got["events"].as_array().unwrap().iter().map(|e| e.as_str().unwrap()).collect();
     assert_eq!(events.first(), Some(&"response.created"), "{got}");
     let last = events.last().unwrap();
-    // It has random weights: it may never come to an end.
+    // With random weights, the answer may never end by itself.
     assert!(["response.completed", "response.incomplete"].contains(last), "{got}");
     assert!(events.contains(&"response.output_text.delta"), "{got}");
     assert_eq!(got["ends"].as_array().unwrap().len(), 1, "{got}");
@@ -113,7 +113,7 @@ fn of_pypi() {
     check(python);
 }
 
-/// Installs the Python client beside the build, unless that was done before.
+/// Installs the Python client next to the build, unless it is already installed.
 fn pip() -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("openai-python");
     let stamp = folder.join("installed");

@@ -37,6 +37,6 @@ mod wire;
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_heddle");
 
-/// Where tests make their directories. It lies outside of the temporary directory, which sandbox
-/// profiles leave writable, and outside of any repository, which the build directory does not.
+/// Where tests create their directories: outside of the temporary directory, which sandbox profiles leave
+/// writable, and outside of any repository, which the build directory is not.
 const PARENT: &str = "/var/tmp";

@@ -1,12 +1,12 @@
-//! How much memory long answers take: a few times their size, and no more for longer ones.
+//! Memory use of long answers: a few times their size, and no larger factor for longer ones.
 
 use serde_json::{Value, json};
 use testkit::{ModelServer, script};
 
 use crate::run::{Run, exec, lab_for};
 
-/// Runs a turn with an answer of `bytes`; returns the memory that it took beyond that of a short one, in
-/// bytes for each byte of the answer.
+/// Runs a turn with an answer of `bytes`; returns the memory beyond that of a short one, in bytes per byte of
+/// the answer.
 #[track_caller]
 fn check(bytes: usize, pieces: usize, args: &[&str]) -> f64 {
     let short = peak(&"x".repeat(10), 1, args);
@@ -14,7 +14,7 @@ fn check(bytes: usize, pieces: usize, args: &[&str]) -> f64 {
     (long - short) as f64 * 1024.0 / bytes as f64
 }
 
-/// Returns the most memory that a turn with this answer had, in KiB.
+/// Returns the peak memory of a turn with this answer, in KiB.
 fn peak(answer: &str, pieces: usize, args: &[&str]) -> u64 {
     let mut events: Vec<Value> = Vec::new();
     if pieces > 1 {
@@ -35,8 +35,7 @@ fn peak(answer: &str, pieces: usize, args: &[&str]) -> u64 {
     peak
 }
 
-/// The answer, an event of the log and the line that is made of it are there at the same time, and what is in
-/// the history.
+/// The answer, its log event, the serialized line and the copy in the history exist at the same time.
 #[test]
 fn long_answers() {
     for (bytes, pieces, args) in

@@ -1,4 +1,4 @@
-//! `heddle models`, and which model is used when nobody says: everything but running one.
+//! `heddle models`, and which model is used by default: everything except running one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -90,14 +90,14 @@ fn what_is_no_model() {
 #[test]
 fn without_a_hub() {
     let lab = lab();
-    // Nobody listens there, and it is not waited for: the address is refused at once.
+    // Nothing listens there, and there is no wait: the address is refused at once.
     let env = [("HF_ENDPOINT", "not an address")];
     let output = heddle(&lab, &["models", "pull", "smollm2"], &env);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("is not the address of a hub"));
 }
 
-/// A file cut in the middle is named, and does not keep the others from being listed.
+/// A truncated file is named, and the others are still listed.
 #[test]
 fn damage_is_shown() {
     let lab = lab();
@@ -120,12 +120,12 @@ fn damage_is_shown() {
     check(&lab, &["models", "probe", "cut"], 1, &["the file ends too early"]);
 }
 
-/// With --oss a model must be here; without a key, and without a model, it is the key that is missing.
+/// With --oss a local model is required; with neither key nor model, the missing key is reported.
 #[test]
 fn which_is_used() {
     let lab = lab();
     check(&lab, &["exec", "--oss", "hi"], 2, &["there is no local model yet"]);
-    // A model of another provider is not meant.
+    // A model of another provider is ignored.
     lab.home.write("config.toml", "model = \"gpt-5.5\"\n").unwrap();
     check(&lab, &["exec", "--oss", "hi"], 2, &["there is no local model yet"]);
     lab.home.write("config.toml", "").unwrap();
@@ -142,7 +142,7 @@ fn which_is_used() {
         &["`heddle models pull gpt-oss-20b`"],
     );
     check(&lab, &["exec", "hi"], 1, &["`OPENAI_API_KEY` is not set", "heddle models pull"]);
-    // A name that is no local model's is meant for the provider that lacks its key.
+    // A name that is not a local model's belongs to the provider whose key is missing.
     model(&lab, "tiny.gguf");
     check(&lab, &["models", "add", "tiny.gguf"], 0, &[]);
     check(&lab, &["exec", "-m", "gpt-5.5", "hi"], 1, &["`OPENAI_API_KEY` is not set"]);

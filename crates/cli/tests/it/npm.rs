@@ -1,16 +1,16 @@
-//! Packages of npm that tests drive or compare us with. They are installed once, beside the build.
+//! npm packages that tests drive or compare us with. They are installed once, next to the build.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Installs what `manifest` names, unless that was done before, and gives the folder that has it.
+/// Installs what `manifest` names, unless it is already installed, and returns the folder.
 pub(crate) fn install(name: &str, manifest: &str, args: &[&str]) -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
     present("node")?;
-    // Tests are processes of their own, and one of them installs for all.
+    // Tests are separate processes, and one of them installs for all.
     let lock = fs::File::create(folder.join("lock")).unwrap();
     lock.lock().unwrap();
     let stamp = folder.join("installed.json");
@@ -31,11 +31,11 @@ pub(crate) fn install(name: &str, manifest: &str, args: &[&str]) -> Result<PathB
     Ok(folder)
 }
 
-/// Says that `what` was not tested; fails where that must not be.
+/// Reports that `what` was not tested; fails where tests must not be skipped.
 pub(crate) fn skip(what: &str, reason: &str) {
     let required = std::env::var_os("HEDDLE_TEST_SDK").is_some_and(|value| value == "require");
     assert!(!required, "HEDDLE_TEST_SDK is `require`, but {reason}");
-    // Past the test harness, which keeps the output of tests that pass to itself.
+    // Bypasses the test harness, which hides the output of passing tests.
     let note = format!("\nNOT TESTED: {what}, because {reason}\n\n");
     std::io::stderr().write_all(note.as_bytes()).unwrap();
 }

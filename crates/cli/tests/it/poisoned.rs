@@ -1,7 +1,7 @@
-//! Threads with histories that an endpoint refuses: the binary goes on with each of them.
+//! Threads with histories that an endpoint refuses: the binary can resume each of them.
 //!
-//! The histories are those of the crate `history`; the endpoint is strict and answers 400 to what it
-//! does not take. The file on disk keeps what it had.
+//! The histories are those of the crate `history`; the endpoint is strict and answers 400 to anything
+//! invalid. The file on disk is not changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ struct Row {
     model_ids: Option<Value>,
     #[serde(default)]
     requires: BTreeMap<String, String>,
-    /// As they stand: not all of it is text that could be read.
+    /// Verbatim: not all of it is valid text.
     items: Vec<Box<RawValue>>,
     #[serde(default)]
     repairs: Vec<String>,
@@ -40,7 +40,7 @@ fn every_broken_history_can_be_gone_on_with() {
         let text = fs::read_to_string(file.unwrap().path()).unwrap();
         rows.append(&mut serde_json::from_str::<Vec<Row>>(&text).unwrap());
     }
-    // Who made an item is not in the items themselves; those rows are checked where they are from.
+    // The items do not record who made them; those rows are checked in their own crate.
     rows.retain(|row| row.wire != "chat" && row.model_ids.is_none());
     assert!(rows.len() >= 60, "only {} histories", rows.len());
     let queue = Mutex::new(rows.into_iter());
@@ -78,7 +78,7 @@ fn check(row: &Row) {
     assert!(after.starts_with(&text), "{name}: the log was changed");
 }
 
-/// Writes items as the log of a thread that has ended well.
+/// Writes items as the log of a thread that ended cleanly.
 fn log(id: &str, items: &[Box<RawValue>]) -> String {
     let head = json!({
         "id": id, "timestamp": TIME, "cwd": "/w", "originator": "test", "cli_version": "0",
@@ -90,7 +90,7 @@ fn log(id: &str, items: &[Box<RawValue>]) -> String {
     };
     let mut text = line(0, "session_meta", &head.to_string());
     for (index, item) in items.iter().enumerate() {
-        // A row may be written over several lines.
+        // A row may span several lines.
         text += &line(index + 1, "response_item", &item.get().replace('\n', " "));
     }
     text

@@ -1,4 +1,4 @@
-//! Decisions from the outside: `heddle policy explain`, and rules as a turn meets them.
+//! Decisions from the outside: `heddle policy explain`, and rules in a turn.
 
 use std::fs;
 use std::process::Command;
@@ -78,14 +78,14 @@ fn for_people_it_is_text() {
     }
 }
 
-/// Runs one command as a model's and returns what the model reads of it.
+/// Runs one command of a model and returns what the model reads about it.
 fn turn(cmd: &str) -> (String, Lab) {
     let (mut said, lab) =
         turns(RULES, "read-only", &[json!({ "cmd": cmd, "login": false })], |_, _| {});
     (said.pop().unwrap(), lab)
 }
 
-/// Runs commands as a model's, one after the other, and returns what the model reads of each.
+/// Runs commands of a model one after the other, and returns what the model reads about each.
 fn turns(
     rules: &str,
     mode: &str,
@@ -121,7 +121,7 @@ prefix_rule(pattern=["mine"], decision="allow")
 prefix_rule(pattern=["./mine"], decision="allow")
 "#;
 
-/// What a model has prepared in the sandbox runs nowhere else, whatever rules allow.
+/// Files that a model prepared in the sandbox run nowhere else, whatever rules allow.
 #[test]
 fn an_allowed_command_runs_nothing_of_the_models() {
     type Prepare = fn(&Lab, &mut Command);
@@ -168,7 +168,7 @@ fn an_allowed_command_runs_nothing_of_the_models() {
         (variable, profile, json!({ "cmd": "touch src/x", "shell": "sh" })),
         (options, profile, json!({ "cmd": "git fetch" })),
     ] {
-        // The sandbox has no say about where the lab is, so the place is told when it is known.
+        // The location of the lab is not known to the sandbox, so the path is filled in later.
         let root = std::env::temp_dir().join(format!("heddle-lift-{}", std::process::id()));
         let fill = |value: Value| -> Value {
             let text = value.to_string().replace("ROOT", &root.display().to_string());
@@ -176,7 +176,7 @@ fn an_allowed_command_runs_nothing_of_the_models() {
         };
         let before = fill(json!({ "cmd": before, "login": false }));
         let call = fill(call);
-        // The mark must be where a sandboxed command cannot write.
+        // The marker must be where a sandboxed command cannot write.
         let strict = |lab: &Lab, command: &mut Command| {
             command.args(["-c", "sandbox_workspace_write.exclude_slash_tmp=true"]);
             command.args(["-c", "sandbox_workspace_write.exclude_tmpdir_env_var=true"]);
@@ -191,7 +191,8 @@ fn an_allowed_command_runs_nothing_of_the_models() {
     }
 }
 
-/// The same command is lifted in the directory of the thread, however that is called, and not below it.
+/// The same command leaves the sandbox in the directory of the thread, however that is named, but not below
+/// it.
 #[test]
 fn an_allow_rule_holds_in_the_directory_of_the_thread() {
     for (workdir, code) in [(".", true), ("src/..", true), ("src/up", true), ("src", false)] {

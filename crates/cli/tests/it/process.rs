@@ -1,4 +1,4 @@
-//! The run as a process: signals, what it started, its stdin and its stdout.
+//! The run as a process: signals, its child processes, stdin and stdout.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,10 +13,10 @@ use testkit::{ModelServer, script};
 use crate::BINARY;
 use crate::run::{Run, exec, lab_for, until};
 
-/// A command that runs long, three processes deep, and can be told from all others.
+/// A long-running command, three processes deep, with a unique mark.
 ///
-/// They are found by their arguments and not by an id that they write down: inside a sandbox they
-/// would not know the id that we see.
+/// They are found by their arguments and not by a process id that they report: inside a sandbox they would
+/// not know the id that we see.
 struct Marked {
     mark: String,
 }
@@ -40,7 +40,7 @@ impl Marked {
             |name: &std::ffi::OsStr| name.to_str().is_some_and(|n| n.parse::<u32>().is_ok());
         let processes = entries.filter(|entry| named(&entry.file_name()));
         processes
-            // One that ends while we look has no arguments any more, nor has one that has ended.
+            // A process that ends meanwhile, or has ended, has no arguments any more.
             .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
             .filter(|line| String::from_utf8_lossy(line).contains(&self.mark))
             .count()
@@ -51,7 +51,7 @@ impl Marked {
         until("the command and its children", || (self.running() == 3).then_some(()));
     }
 
-    /// Killed is not yet gone, but it takes no longer than the system needs.
+    /// A killed process may exist for a moment, but no longer than the system needs.
     #[track_caller]
     fn wait_until_gone(&self) {
         let begun = Instant::now();
@@ -60,7 +60,7 @@ impl Marked {
     }
 }
 
-/// What a run is doing when a signal comes.
+/// What a run is doing when a signal arrives.
 #[derive(Clone, Copy, Debug)]
 enum During {
     Command,
@@ -68,7 +68,7 @@ enum During {
     RetryDelay,
 }
 
-/// The signal ends the run with `code`, soon, without a closing event, and everything it started.
+/// The signal ends the run with `code`, quickly, without a final event, and kills everything it started.
 #[track_caller]
 fn check(during: During, signal: Signal, code: i32) {
     let marked = Marked::new();
@@ -131,7 +131,7 @@ fn a_reader_that_goes_away_ends_the_run_and_its_commands() {
     }
     marked.wait_until_running();
     drop(stdout);
-    // Now the short command ends, and there is nobody to tell.
+    // Now the short command ends, and its output has no reader.
     lab.workspace.write("go", "").unwrap();
     let status = until("the end of the run", || child.try_wait().unwrap());
     assert_eq!(status.code(), Some(1));
@@ -142,7 +142,7 @@ fn a_reader_that_goes_away_ends_the_run_and_its_commands() {
 #[test]
 fn a_reader_that_stops_reading_cannot_keep_the_run_alive() {
     let marked = Marked::new();
-    // More than a pipe holds, so that printing it blocks, while another command runs on.
+    // More than a pipe holds, so that printing it blocks, while another command keeps running.
     let flood = json!({ "cmd": "seq 100000", "yield_time_ms": 30_000 });
     let calls = [marked.call("long", 30_000), script::call("flood", "exec_command", flood)];
     let server = ModelServer::start(json!([script::response(calls)])).unwrap();
@@ -188,7 +188,7 @@ fn commands_get_the_usual_signals() {
     ]);
     let server = ModelServer::start(script).unwrap();
     let lab = lab_for(&server);
-    // As a shell starts a job in the background.
+    // As a shell starts a background job.
     let ignoring = format!("trap '' INT QUIT HUP; exec {BINARY} exec --json -s workspace-write go");
     let mut command = lab.command("/bin/sh");
     command.args(["-c", &ignoring]);
@@ -227,7 +227,7 @@ fn what_still_runs_at_the_end_is_ended() {
     assert!(told.contains("session ID"), "the command did not outlive its call: {told}");
 }
 
-/// The prompt that a request carries.
+/// The prompt in a request.
 fn prompt_of(server: &ModelServer) -> String {
     let requests = server.requests();
     let input = requests[0].body["input"].as_array().unwrap();
@@ -266,13 +266,13 @@ fn a_pipe_that_stays_open_is_not_waited_for() {
 fn a_refusal_does_not_break_the_pipe_of_the_prompt() {
     let lab = crate::run::lab();
     lab.home.write("config.toml", "model = 5").unwrap();
-    // More than a pipe holds, so that somebody has to read it.
+    // More than a pipe holds, so it must be read.
     let prompt = vec![b'x'; 200_000];
     for args in [&["--frobnicate"][..], &["-"]] {
         let mut run = Run::start_open(exec(&lab, args));
         run.say(&prompt).unwrap();
         assert_eq!(run.end().code, Some(2), "{args:?}");
-        // Nobody has to close it, though.
+        // But the pipe need not be closed.
         let ended = Run::start_open(exec(&lab, args)).end();
         assert_eq!(ended.code, Some(2), "{ended:#?}");
         assert!(ended.took < Duration::from_secs(5), "{ended:#?}");

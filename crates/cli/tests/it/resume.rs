@@ -1,4 +1,4 @@
-//! Threads that go on: what reaches the model, what is on disk, and what the user is told.
+//! Resumed threads: what reaches the model, what is on disk, and what the user is told.
 
 use std::fs;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub(crate) fn id(ended: &Ended) -> String {
     first["thread_id"].as_str().unwrap().to_owned()
 }
 
-/// Returns the messages that the last request carried, without those about the environment.
+/// Returns the messages in the last request, without those about the environment.
 pub(crate) fn sent(server: &ModelServer) -> Vec<String> {
     let body = server.requests().last().unwrap().body.clone();
     let text = |item: &Value| -> String {
@@ -55,7 +55,7 @@ pub(crate) fn sent(server: &ModelServer) -> Vec<String> {
     all.filter(|text| !text.starts_with("<environment_context>")).collect()
 }
 
-/// Lists everything in the home but the configuration.
+/// Lists everything in the home except the configuration.
 fn left(lab: &Lab) -> Vec<PathBuf> {
     let mut folders = vec![lab.home.path().to_owned()];
     let mut files = Vec::new();
@@ -81,7 +81,7 @@ fn ephemeral_threads_leave_nothing() {
     let (server, lab) = start(json!([say("one"), say("two"), say("three")]));
     run(&lab, &["--ephemeral", "first"]);
     assert_eq!(left(&lab), Vec::<PathBuf>::new());
-    // Going on from a kept thread without keeping it leaves that thread as it was.
+    // Resuming a saved thread with `--ephemeral` leaves that thread unchanged.
     let kept = id(&run(&lab, &["second"]));
     let before = fs::read(log(&lab, &kept)).unwrap();
     run(&lab, &["--ephemeral", "resume", &kept, "third"]);
@@ -99,7 +99,7 @@ fn the_source_of_a_fork_can_be_archived() {
     threads(&lab, &["archive", &source]);
     run(&lab, &["resume", &fork, "q2"]);
     assert_eq!(sent(&server), ["q1", "one", "q2"]);
-    // The source went on by itself.
+    // The source has continued on its own.
     threads(&lab, &["unarchive", &source]);
     run(&lab, &["resume", &source, "q3"]);
     assert_eq!(sent(&server), ["q1", "one", "q3"]);
@@ -127,7 +127,7 @@ fn a_damaged_line_is_named_and_the_rest_goes_on() {
         ended.stdout
     );
     assert_eq!(sent(&server), ["q1", "q2", "two", "q3"]);
-    // What is gone is kept beside the file, and once that is accepted nobody speaks of it any more.
+    // The lost lines are kept in a file next to the log; once that is accepted, it is not mentioned again.
     let aside = fs::read_to_string(path.with_extension("jsonl.damaged")).unwrap();
     assert!(aside.contains(&format!("\"ordinal\":{line}")), "{aside}");
     threads(&lab, &["fsck", &thread, "--repair"]);
@@ -151,7 +151,7 @@ fn a_turn_that_was_cut_off_cleanly_is_named() {
     assert!(shown.stdout.contains("the end is missing"), "{}{}", shown.stdout, shown.stderr);
     let ended = run(&lab, &["resume", &id, "third"]);
     assert!(ended.stdout.contains("the end is missing"), "{}{}", ended.stdout, ended.stderr);
-    // It is not forgotten because the thread went on.
+    // Resuming the thread does not make it forgotten.
     let mut command = lab.command(BINARY);
     command.args(["threads", "fsck", &id]);
     let checked = Run::start(command).end();
@@ -171,7 +171,7 @@ fn a_thread_that_somebody_has_is_not_touched() {
     for words in ["in use by heddle (process", "exec fork"] {
         assert!(ended.stderr.contains(words), "{}", ended.stderr);
     }
-    // Reading it is nobody's concern.
+    // Reading it accepts nothing.
     threads(&lab, &["show", &thread]);
 }
 
@@ -340,7 +340,7 @@ fn what_is_too_long_to_send_is_named() {
     assert!(!sent.contains(&"function_call \"c0\"".to_owned()), "{sent:?}");
 }
 
-/// What no endpoint would take is not sent, but kept.
+/// Input that no endpoint would accept is not sent, but kept.
 #[test]
 fn what_was_said_is_kept_whole() {
     let (server, lab) = start(json!([say("one"), say("two")]));
@@ -355,7 +355,7 @@ fn what_was_said_is_kept_whole() {
     assert_eq!(came.len(), 1);
     let text = came[0]["payload"]["content"][0]["text"].as_str().unwrap();
     assert!(text == prompt, "{} bytes of {}", text.len(), prompt.len());
-    // It is said once: what entered the history could be sent.
+    // It is reported once: what entered the history could be sent.
     let ended = run(&lab, &["resume", &thread, "go on"]);
     assert!(!ended.stdout.contains("repaired"), "{}", ended.stdout);
     assert_eq!(sent(&server).len(), 3);
@@ -401,7 +401,7 @@ fn a_rolled_back_compaction_never_happened() {
     assert_eq!(sent(&server), ["q1", "a1", "q3"]);
 }
 
-/// What is in a home that a run makes is for its owner only.
+/// Everything that a run creates in a home is private to its owner.
 #[test]
 fn everything_in_a_home_is_private() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -416,7 +416,7 @@ fn everything_in_a_home_is_private() {
         if metadata.is_dir() {
             queue.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         }
-        // Those two are the lab's.
+        // The lab created those two.
         let lent = path == lab.home.path() || path.ends_with("config.toml");
         let mode = metadata.permissions().mode();
         assert!(lent || mode & 0o077 == 0, "{} {mode:o}", path.display());
@@ -425,7 +425,7 @@ fn everything_in_a_home_is_private() {
     assert!(count > 8, "{count}");
 }
 
-/// The end of a thread is lost, and it goes on: its fork takes nothing of that in, and says so.
+/// The end of a thread is lost, and it continues: its fork includes none of the lost part, and says so.
 #[test]
 fn a_fork_of_what_is_gone() {
     let (_server, lab) =

@@ -1,7 +1,7 @@
-//! One run of the binary, watched: its output as it comes, signals to it, and what it leaves.
+//! One run of the binary under observation: its output as it arrives, signals to it, and what it leaves.
 //!
-//! Nothing here waits for luck. A wait is for a condition, and one that does not come true within
-//! [`LIMIT`] fails the test and shows what was seen until then.
+//! Nothing here depends on timing. Every wait is for a condition; if that is not met within [`LIMIT`], the
+//! test fails and shows the output so far.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -17,31 +17,31 @@ use testkit::{Lab, ModelServer};
 
 use crate::{BINARY, PARENT};
 
-/// The longest that anything may take. No test comes near it on an idle machine.
+/// The longest any wait may take. No test comes near it on an idle machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// Makes directories for one run; the workspace passes for a repository.
+/// Creates directories for one run; the workspace looks like a repository.
 pub(crate) fn lab() -> Lab {
     let lab = Lab::new_in(Path::new(PARENT)).unwrap();
     lab.workspace.write(".git/HEAD", "ref: refs/heads/main\n").unwrap();
     lab
 }
 
-/// Makes directories for one run, with a configuration that leads to `server`.
+/// Creates directories for one run, with a configuration that points to `server`.
 pub(crate) fn lab_for(server: &ModelServer) -> Lab {
     let lab = lab();
     lab.home.write_mock_config(server.port()).unwrap();
     lab
 }
 
-/// Prepares `heddle exec --json` with more arguments.
+/// Prepares `heddle exec --json` with extra arguments.
 pub(crate) fn exec(lab: &Lab, args: &[&str]) -> Command {
     let mut command = lab.command(BINARY);
     command.args(["exec", "--json"]).args(args);
     command
 }
 
-/// Waits until `ready` gives something.
+/// Waits until `ready` returns something.
 #[track_caller]
 pub(crate) fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + LIMIT;
@@ -54,7 +54,7 @@ pub(crate) fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A run of the binary. It is ended with the value, should it still go on.
+/// A run of the binary, killed on drop if it is still running.
 #[derive(Debug)]
 pub(crate) struct Run {
     child: Child,
@@ -64,7 +64,6 @@ pub(crate) struct Run {
     stderr: Arc<Seen>,
 }
 
-/// A run that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -74,7 +73,7 @@ pub(crate) struct Ended {
 }
 
 impl Run {
-    /// Starts a run and says nothing to it.
+    /// Starts a run with empty stdin.
     pub(crate) fn start(command: Command) -> Self {
         let mut run = Self::start_open(command);
         run.stdin = None;
@@ -92,10 +91,10 @@ impl Run {
         Self { child, started, stdin, stdout, stderr }
     }
 
-    /// Starts a run that reads `text` and the end of its stdin.
+    /// Starts a run with `text` as its stdin.
     pub(crate) fn start_with(command: Command, text: &[u8]) -> Self {
         let mut run = Self::start_open(command);
-        // A program that has seen enough closes its end, which is its right.
+        // A program that has seen enough may close its end.
         let _ = run.say(text);
         run
     }
@@ -113,23 +112,22 @@ impl Run {
         }
     }
 
-    /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Sends a signal, unless it has ended by itself.
+    /// Sends a signal, unless the process has already ended.
     pub(crate) fn signal_if_there(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Watches it to its end, and returns the most memory that it was seen to have, in KiB.
+    /// Waits for the end, and returns the peak memory in KiB.
     #[track_caller]
     pub(crate) fn end_watched(mut self) -> (Ended, u64) {
         let status = format!("/proc/{}/status", self.child.id());
         let mut peak = 0;
         until("the end of the run", || {
-            // The kernel counts upwards, so that what is missed between two looks is not lost.
+            // The kernel records the peak, so nothing is missed between two samples.
             let text = std::fs::read_to_string(&status).unwrap_or_default();
             let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
             let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
@@ -139,13 +137,12 @@ impl Run {
         (self.end(), peak)
     }
 
-    /// Waits for the end.
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
         let status = until("the end of the run", || self.child.try_wait().unwrap());
         let took = self.started.elapsed();
         for seen in [&self.stdout, &self.stderr] {
-            // Something that it left running would hold the pipe open.
+            // A process left running would keep the pipe open.
             assert!(seen.wait_end(LIMIT), "the output goes on after the end: {self:?}");
         }
         let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
@@ -156,7 +153,7 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
-            // Both fail only when there is nothing left to end.
+            // Both fail only if the process has already ended.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             let _ = self.child.wait();
         }
@@ -164,7 +161,7 @@ impl Drop for Run {
 }
 
 impl Ended {
-    /// Reads the lines of stdout, each of which has to be a whole event.
+    /// Parses the lines of stdout, each of which must be a complete event.
     #[track_caller]
     pub(crate) fn events(&self) -> Vec<Value> {
         assert!(self.stdout.is_empty() || self.stdout.ends_with('\n'), "cut: {self:?}");
@@ -178,7 +175,7 @@ impl Ended {
     }
 }
 
-/// What a pipe has carried so far.
+/// What was read from a pipe so far.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     state: Mutex<(Vec<u8>, bool)>,

@@ -1,6 +1,6 @@
-//! Everything that is forbidden is tried inside of the real sandbox, at every level, in every mode,
-//! as who runs the tests and, if that is root, as an ordinary user; and outside of it, to see that
-//! the attempts try something. The attempts themselves are in `crates/sandbox/src/prove`.
+//! Attempts everything forbidden inside the real sandbox, at every level, in every mode, as the user who runs
+//! the tests and, if that is root, as an ordinary user; and outside of it, to check that the attempts are
+//! effective. The attempts themselves are in `crates/sandbox/src/prove`.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeSet;
@@ -15,18 +15,18 @@ use testkit::Lab;
 
 use crate::{BINARY, PARENT};
 
-/// Who makes the attempts.
+/// Which user makes the attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
-    /// Whoever runs the tests.
+    /// The user who runs the tests.
     Tester,
-    /// Somebody without any privilege; only root can become that.
+    /// A user without any privilege; only root can become that.
     Nobody,
 }
 
 const NOBODY: u32 = 65_534;
 
-/// Runs `heddle sandbox prove`; none if the tester cannot be who is asked for.
+/// Runs `heddle sandbox prove`; none if the tester cannot become the requested user.
 fn prove(who: Who, arguments: &[&str]) -> Option<Output> {
     let lab = Lab::new_in(Path::new(PARENT)).unwrap();
     let temporary = lab.root().join("tmp");
@@ -36,7 +36,7 @@ fn prove(who: Who, arguments: &[&str]) -> Option<Output> {
         if !rustix::process::geteuid().is_root() {
             return None;
         }
-        // The build directory may be closed to others.
+        // Others may not have access to the build directory.
         program = lab.root().join("heddle");
         fs::copy(BINARY, &program).unwrap();
         for path in [lab.root(), &program, &temporary, lab.home.path(), lab.workspace.path()] {
@@ -61,10 +61,10 @@ fn rows(output: &Output) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What is possible at the Landlock level, and written down as such in docs/safety.md.
+/// What is possible at the Landlock level, and documented in docs/safety.md.
 const KNOWN: [&str; 3] = ["proc-cmdline", "spare-make", "spare-make-rules"];
 
-/// Every attempt is held at `level`, in both modes.
+/// Every attempt is blocked at `level`, in both modes.
 #[track_caller]
 fn check(who: Who, level: &str) {
     let Some(output) = prove(who, &["--level", level, "--json"]) else { return };
@@ -122,7 +122,7 @@ fn landlock_holds_for_nobody() {
     check(Who::Nobody, "landlock");
 }
 
-/// Without a sandbox, what is said to work does.
+/// Without a sandbox, the attempts that should work do.
 #[track_caller]
 fn check_control(who: Who) {
     let Some(output) = prove(who, &["--control", "--mode", "workspace-write", "--json"]) else {
@@ -146,7 +146,7 @@ fn attempts_work_without_a_sandbox_for_nobody() {
     check_control(Who::Nobody);
 }
 
-/// Whoever runs with little priority cannot go back to more.
+/// A process with low priority cannot raise it again.
 #[test]
 fn a_run_that_is_niced_holds() {
     let lab = Lab::new_in(Path::new(PARENT)).unwrap();
@@ -181,9 +181,9 @@ fn unknown_attempts() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// Fewer than this, and the table has lost its point. What a machine lacks cannot be tried on it.
+/// With fewer, the table would be pointless. What a machine lacks cannot be attempted on it.
 const FORBIDDEN_MIN: usize = 250;
-/// Likewise of what must work.
+/// The same for what must work.
 const WORKING_MIN: usize = 14;
 /// An ordinary user is refused many things that root is not.
 const CONTROL_MIN: usize = 150;

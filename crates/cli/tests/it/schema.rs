@@ -1,4 +1,4 @@
-//! Answers that must follow a schema: checked whatever the endpoint is, asked for again once, then a failure.
+//! Answers that must match a schema: checked whatever the endpoint is, requested again once, then a failure.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ use crate::run::{Ended, Run, exec, lab_for, until};
 
 const SCHEMA: &str = r#"{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"],"additionalProperties":false}"#;
 
-/// Runs against an endpoint that gives these answers, one a request. Returns how it ended, what is in the file
-/// for the answer, and the requests.
+/// Runs against an endpoint that gives these answers, one per request. Returns how it ended, the content of
+/// the answer file, and the requests.
 fn run(answers: &[&str], args: &[&str]) -> (Ended, String, Vec<Value>) {
     let entry = |answer: &&str| match *answer {
         "" => script::response([]),
@@ -27,7 +27,7 @@ fn run(answers: &[&str], args: &[&str]) -> (Ended, String, Vec<Value>) {
     (ended, lab.workspace.read("answer.txt").unwrap(), bodies)
 }
 
-/// The turn has this answer after so many requests.
+/// The turn has this answer after this many requests.
 #[track_caller]
 fn answered(answers: &[&str], requests: usize) {
     let (ended, file, bodies) = run(answers, &["go"]);
@@ -39,12 +39,12 @@ fn answered(answers: &[&str], requests: usize) {
         let told = bodies[1]["input"].as_array().unwrap().last().unwrap();
         let text = told["content"][0]["text"].as_str().unwrap();
         assert!(text.starts_with("Your answer does not follow the schema"), "{told}");
-        // The schema holds for the second answer as well.
+        // The schema also applies to the second answer.
         assert_eq!(bodies[1]["text"]["format"], bodies[0]["text"]["format"]);
     }
 }
 
-/// The turn fails after two requests, and says all `words`.
+/// The turn fails after two requests, and the message contains all `words`.
 #[track_caller]
 fn failed(answers: &[&str], words: &[&str]) {
     let (ended, file, bodies) = run(answers, &["go"]);
@@ -76,7 +76,7 @@ fn answers_are_checked() {
     failed(&[&long], &["at /ok: expected boolean, got \"xxx"]);
 }
 
-/// A schema may come out of a program, as shells give it: `<(…)`.
+/// A schema may come from a process substitution: `<(…)`.
 #[test]
 fn a_schema_comes_through_a_pipe() {
     let answers = json!([script::response([script::message(r#"{"ok":true}"#)])]);
@@ -89,7 +89,7 @@ fn a_schema_comes_through_a_pipe() {
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     let format = &server.requests()[0].body["text"]["format"]["schema"];
     assert_eq!(format.to_string(), serde_json::from_str::<Value>(SCHEMA).unwrap().to_string());
-    // More than fits is refused, and not read for ever.
+    // A larger one is refused, not read forever.
     let mut command = lab.command("bash");
     let line = format!("exec {BINARY} exec --json --output-schema <(yes '{{') go");
     command.args(["-c", &line]);
@@ -98,7 +98,7 @@ fn a_schema_comes_through_a_pipe() {
     assert!(ended.stderr.contains("larger than 1048576 bytes"), "{ended:#?}");
 }
 
-/// Without lines of events, a person reads the same.
+/// Human-readable output reports the same.
 #[test]
 fn a_person_reads_what_is_wrong() {
     let server = ModelServer::start(json!([script::response([script::message("no")])])).unwrap();
@@ -112,7 +112,7 @@ fn a_person_reads_what_is_wrong() {
     assert!(ended.stderr.contains("error the answer does not follow"), "{ended:#?}");
 }
 
-/// A thread that goes on is checked like a new one, and without a schema not at all.
+/// A resumed thread is checked like a new one, and without a schema not at all.
 #[test]
 fn threads_that_go_on() {
     let message = |text| script::response([script::message(text)]);

@@ -1,8 +1,8 @@
-//! The published TypeScript SDK against our binary, unchanged: `tests/sdk/drive.mjs` uses it as a
-//! program would, and here we look at what reached the endpoint.
+//! The published TypeScript SDK against our binary, unchanged: `tests/sdk/drive.mjs` uses it as a program
+//! would; this test checks what reached the endpoint.
 //!
-//! Node and the package have to be there. Without them the test says so and passes, because many who
-//! work on other things have neither; with `HEDDLE_TEST_SDK=require` it fails.
+//! Node and the package are required. Without them the test says so and passes, because many developers have
+//! neither; with `HEDDLE_TEST_SDK=require` it fails.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::{BINARY, npm};
 fn the_typescript_sdk() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk");
     let manifest = fs::read_to_string(source.join("package.json")).unwrap();
-    // The SDK's optional dependencies are the reference binaries, 300 MB of what we stand in for.
+    // The SDK's optional dependencies are the reference binaries, 300 MB that our binary replaces.
     let folder = match npm::install("sdk", &manifest, &["--omit=optional"]) {
         Ok(folder) => folder,
         Err(reason) => return npm::skip("the TypeScript SDK", &reason),
@@ -30,7 +30,7 @@ fn the_typescript_sdk() {
     let mut command = Command::new("node");
     command.arg(folder.join("drive.mjs")).current_dir(lab.workspace.path());
     command.env("BINARY", BINARY).env("BASE_URL", server.base_url()).env("MARK", mark);
-    // What the SDK writes for a run has to be gone afterwards; so it gets a place of its own.
+    // The SDK must remove its temporary files after a run; so it gets its own directory.
     let temporary = lab.root().join("tmp");
     fs::create_dir(&temporary).unwrap();
     command.env("LAB", lab.root()).env("TMPDIR", &temporary);
@@ -51,7 +51,7 @@ fn the_typescript_sdk() {
     check_options(&with(&requests, "options please").unwrap(), lab.root());
 }
 
-/// What the model does, by the prompt.
+/// The model's behaviour, by prompt.
 fn script(mark: &str) -> Value {
     let run = |cmd: &str| {
         let arguments = json!({ "cmd": cmd, "yield_time_ms": 30_000 });
@@ -74,7 +74,6 @@ fn script(mark: &str) -> Value {
     json!([otherwise])
 }
 
-/// Finds the request with this prompt.
 fn with(requests: &[Recorded], prompt: &str) -> Option<Value> {
     let found = requests.iter().find(|request| request.body["input"].to_string().contains(prompt));
     found.map(|request| request.body.clone())

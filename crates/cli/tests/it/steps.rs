@@ -1,5 +1,5 @@
-//! Everything that a model tries is shown: what failed with the words of a sandbox, what was refused, and
-//! what nobody could make sense of. The same in every face, and after the thread is read again.
+//! Everything that a model tries is shown: failures that look like a sandbox's, refusals, and invalid calls.
+//! The same in every output format, and after the thread is read again.
 
 use serde_json::{Value, json};
 use testkit::{Lab, ModelServer, script};
@@ -17,10 +17,10 @@ fn turn(call: Value, args: &[&str]) -> (Ended, Lab) {
     (Run::start(command).end(), lab)
 }
 
-/// Makes one call in a read-only sandbox. `want` is how the item ends, with a part of what it says.
+/// Makes one call in a read-only sandbox. `want` is how the item ends, with a part of its text.
 #[track_caller]
 fn check(call: Value, want: Value, says: &str) {
-    // Without the flag the lines are those of the reference, which has none for it.
+    // Without the flag the output matches the reference, which has no event for it.
     let (plain, _) = turn(call.clone(), &[]);
     let kinds: Vec<_> = plain.events().iter().map(|it| it["item"]["type"].clone()).collect();
     assert!(kinds.iter().all(|kind| kind.is_null() || kind == "agent_message"), "{plain:#?}");
@@ -44,11 +44,11 @@ fn check(call: Value, want: Value, says: &str) {
     }
     assert!(item.to_string().contains(says), "{says}: {item:#}");
 
-    // A person reads of it, too.
+    // Human-readable output shows it, too.
     let (human, _) = human(call);
     assert!(human.contains(says), "{says}: {human}");
 
-    // So does whoever opens the thread later, by either way.
+    // So do both ways to read the thread later.
     let mut command = lab.command(BINARY);
     let thread = events[0]["thread_id"].as_str().unwrap();
     command.args(["threads", "show", thread]);
@@ -80,7 +80,7 @@ fn command(cmd: &str) -> Value {
     script::call("c1", "exec_command", json!({ "cmd": cmd }))
 }
 
-/// Commands that ran and failed with words that a sandbox might have said.
+/// Commands that ran and failed with a message that a sandbox might have caused.
 #[test]
 fn commands_that_look_denied() {
     for words in
@@ -116,7 +116,7 @@ fn refused_patches() {
         (patch("*** Update File: missing\n@@\n-x\n+y"), "update", "does not exist"),
     ] {
         let mut want = want(kind);
-        // The path is absolute, and of another place each time.
+        // The path is absolute and differs each time.
         want.as_object_mut().unwrap().remove("changes");
         check(custom(text.clone()), want.clone(), says);
         check(command(&format!("apply_patch <<'EOF'\n{text}EOF")), want, says);
@@ -142,7 +142,7 @@ fn calls_that_make_no_sense() {
     check(call, want, "cannot be shown");
 }
 
-/// A model that is refused again and again is stopped long before the limit of requests.
+/// A model that is refused repeatedly is stopped long before the limit of requests.
 #[test]
 fn loops_of_refusals_end() {
     type Call = fn(usize) -> Value;
@@ -168,7 +168,8 @@ fn loops_of_refusals_end() {
     }
 }
 
-/// What commands may not read is not read for the model either: not by a patch, and not as instructions.
+/// Files that commands may not read are not read for the model either: not by a patch, and not as
+/// instructions.
 #[test]
 fn links_to_what_is_closed() {
     let link = |target: &str| command(&format!("ln -sf {target} way"));
@@ -197,7 +198,7 @@ fn links_to_what_is_closed() {
     }
 }
 
-/// What still runs when the turn is over is ended, and not without a word.
+/// Commands still running at the end of the turn are killed, and that is reported.
 #[test]
 fn commands_that_outlive_the_turn() {
     let sleeping = json!({ "cmd": "exec sleep 600", "yield_time_ms": 250 });
@@ -209,7 +210,7 @@ fn commands_that_outlive_the_turn() {
     assert!(!ended.stderr.contains("still running"), "{ended:#?}");
 }
 
-/// The file for the answer is written outside of the sandbox, and so must not be where the model wants it.
+/// The answer file is written outside the sandbox, so the model must not be able to redirect it.
 #[test]
 fn an_answer_is_not_written_through_links() {
     for swap in ["ln -sfn .git/config answer.txt", "rm answer.txt; mkfifo answer.txt"] {

@@ -1,5 +1,5 @@
-//! Text as it comes, on real terminals and as JSON lines. The endpoint sends its next part only when the
-//! one before was seen.
+//! Streamed text, on real terminals and as JSON lines. The endpoint sends its next part only when the
+//! previous one was seen.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,7 +16,7 @@ use testkit::{Lab, script};
 use crate::BINARY;
 use crate::run::{Seen, lab, until};
 
-/// An endpoint that sends what it is given, when it is given. An answer ends with the word to end it.
+/// An endpoint that sends what the test gives it, when it gives it. `None` ends an answer.
 struct Gated {
     port: u16,
     parts: mpsc::Sender<Option<String>>,
@@ -49,7 +49,7 @@ impl Gated {
     }
 }
 
-/// Answers one request with what is given; none when nothing more will be.
+/// Answers one request with the given parts; none when there are no more.
 fn answer(mut stream: TcpStream, given: &mpsc::Receiver<Option<String>>) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut length = 0;
@@ -75,7 +75,7 @@ fn answer(mut stream: TcpStream, given: &mpsc::Receiver<Option<String>>) -> Opti
     }
 }
 
-/// A terminal: our end of it, and theirs.
+/// A terminal: both ends.
 fn terminal() -> (File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
@@ -97,7 +97,7 @@ enum On {
 struct Watched {
     child: Child,
     screen: std::sync::Arc<Seen>,
-    /// The stream that is no terminal.
+    /// The stream that is not a terminal.
     piped: Option<std::sync::Arc<Seen>>,
     endpoint: Gated,
     lab: Lab,
@@ -130,7 +130,7 @@ impl Watched {
         assert!(self.screen.wait(crate::run::LIMIT, |seen| seen.contains(text)), "{self:?}");
     }
 
-    /// Waits for the end, and returns the exit code and what was seen.
+    /// Waits for the end, and returns the exit code and the output.
     #[track_caller]
     fn end(&mut self) -> (Option<i32>, String, String) {
         let status = until("the end of the run", || self.child.try_wait().unwrap());
@@ -163,7 +163,7 @@ fn hello() -> [Value; 6] {
     [added, one, two, three, done, script::completed(script::Usage::default())]
 }
 
-/// Each part is seen before the next is sent, and the whole is shown once, wherever the terminal is.
+/// Each part is seen before the next is sent, and the whole is shown once, whichever stream is the terminal.
 #[test]
 fn an_answer_is_shown_as_it_comes() {
     for on in [On::Both, On::Stdout, On::Stderr] {
@@ -182,14 +182,14 @@ fn an_answer_is_shown_as_it_comes() {
         assert!(!screen.contains('\u{1b}'), "{on:?} {screen}");
         match on {
             On::Both => {}
-            // The answer is on the terminal, and the log has none of it.
+            // The answer is on the terminal, and stderr does not contain it.
             On::Stdout => assert!(!piped.contains("one") && piped.contains("tokens:"), "{piped}"),
             On::Stderr => assert_eq!(piped, "one two three\n"),
         }
     }
 }
 
-/// What a stream lost is marked, and what comes instead of it is shown from its beginning.
+/// Text lost with a broken stream is marked, and its replacement is shown from the start.
 #[test]
 fn a_broken_stream_is_shown_again() {
     let mut run = Watched::start(On::Stderr, &["hello"]);
@@ -206,7 +206,7 @@ fn a_broken_stream_is_shown_again() {
     assert_eq!(after.matches("one two three\n").count(), 1, "{screen}");
 }
 
-/// Nothing that a model writes drives the terminal, wherever it is cut.
+/// Nothing that a model writes can control the terminal, however it is chunked.
 #[test]
 fn parts_cannot_drive_the_terminal() {
     let mut run = Watched::start(On::Both, &["hello"]);
@@ -222,7 +222,7 @@ fn parts_cannot_drive_the_terminal() {
     assert!(!screen.contains('\u{1b}') && !screen.contains('\u{202e}'), "{screen}");
 }
 
-/// Parts have lines only with the flag, under the id that the whole gets.
+/// Parts are printed as lines only with the flag, with the id of the whole item.
 #[test]
 fn parts_as_lines() {
     for wanted in [true, false] {

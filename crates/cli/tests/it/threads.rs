@@ -1,4 +1,4 @@
-//! `heddle threads` over files on disk: lists, searches, names, moves, repairs.
+//! `heddle threads` on files on disk: lists, searches, names, moves, repairs.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use testkit::Lab;
 use crate::BINARY;
 use crate::run::lab;
 
-/// What a run of `heddle threads` came to.
+/// The result of a run of `heddle threads`.
 #[derive(Debug)]
 struct Ran {
     code: i32,
@@ -29,7 +29,7 @@ fn run(lab: &Lab, args: &[&str]) -> Ran {
     }
 }
 
-/// Runs, and looks for parts of what is printed; those that begin with `!` must not be there.
+/// Runs, and checks the output for these parts; parts that begin with `!` must be absent.
 #[track_caller]
 fn check(lab: &Lab, args: &[&str], code: i32, stdout: &[&str], stderr: &[&str]) -> Ran {
     let ran = run(lab, args);
@@ -53,7 +53,7 @@ fn id(number: u32) -> String {
     format!("01a1e26e-{number:04x}-7690-abfb-eb0dc0cda447")
 }
 
-/// Writes a thread made in `cwd` in which the user said `said`, a turn each.
+/// Writes a thread created in `cwd` with one turn for each message in `said`.
 fn write(lab: &Lab, number: u32, cwd: &Path, said: &[&str]) -> PathBuf {
     let day = format!("2026-11-{:02}", number % 28 + 1);
     let folder = format!("sessions/{}", day.replace('-', "/"));
@@ -310,7 +310,7 @@ fn names_archives_and_deletes() {
     check(&lab, &["list", "--all"], 0, &[], &["there are no such threads"]);
 }
 
-/// What was deleted is in no file of the home any more.
+/// Deleted text is in no file of the home any more.
 #[test]
 fn deletes_for_good() {
     let lab = lab();
@@ -379,7 +379,7 @@ fn goes_elsewhere_and_comes_back() {
     check(&lab, &missing, 2, &[], &["missing/dir does not exist"]);
     check(&lab, &["export", "01a1e26e", "-o", "made/dir/"], 0, &[], &[]);
     assert!(lab.workspace.path().join("made/dir").join(path.file_name().unwrap()).is_file());
-    // What is beside it is not ours.
+    // Other files in the directory are not ours.
     fs::write(lab.workspace.path().join("x.part"), "mine").unwrap();
     check(&lab, &["export", "01a1e26e", "-o", "x"], 0, &[], &[]);
     assert_eq!(fs::read_to_string(lab.workspace.path().join("x.part")).unwrap(), "mine");
@@ -390,7 +390,7 @@ fn goes_elsewhere_and_comes_back() {
     check(&other, &["list", "--all"], 0, &["take me along"], &[]);
     check(&other, &["import", from], 0, &["is here already", "0 of 1"], &[]);
 
-    // It went on there, and then here, too.
+    // It continued there, and then here, too.
     let more = |file: &Path, words: &str| {
         let mut text = fs::read_to_string(file).unwrap();
         text += &json!({ "timestamp": "2026-11-16T12:00:00.000Z", "ordinal": 8, "type": "response_item",
@@ -409,14 +409,14 @@ fn goes_elsewhere_and_comes_back() {
     check(&other, &["import", ours], 1, &["0 of 1"], &["another version", "import again"]);
     check(&other, &["show", &id(1)], 0, &["went on there", "!elsewhere"], &[]);
 
-    // Nothing to import is not all well.
+    // Nothing to import is not a success.
     fs::create_dir(lab.workspace.path().join("empty")).unwrap();
     let empty = lab.workspace.path().join("empty");
     let packed = empty.join(format!("{}.zst", path.file_name().unwrap().to_str().unwrap()));
     check(&other, &["import", empty.to_str().unwrap()], 1, &[], &["there are no threads in"]);
     fs::write(&packed, "x").unwrap();
     check(&other, &["import", empty.to_str().unwrap()], 1, &[], &["zstd -d"]);
-    // What was exported under a name of the user's own comes back, too.
+    // A file exported under a name of the user's choice can be imported, too.
     let third = crate::run::lab();
     let named = lab.workspace.path().join("x");
     check(&third, &["import", named.to_str().unwrap()], 0, &[&id(1), "1 of 1 imported"], &[]);
@@ -477,7 +477,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     assert!(output.stderr.is_empty(), "{output:?}");
 }
 
-/// What stands in the user's place and no user wrote begins no turn, whoever counts them.
+/// A user-role message that no user wrote does not start a turn, for any reader.
 #[test]
 fn all_count_the_same_turns() {
     let lab = lab();

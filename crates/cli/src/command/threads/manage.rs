@@ -53,7 +53,7 @@ pub(super) fn delete(threads: &Threads, args: &DeleteArgs) -> Result<ExitCode, F
         let error = anyhow!("deleting cannot be undone, and nobody is there to ask; add --yes");
         return Err(Failure::usage(error));
     }
-    // All must be clear before the first is gone.
+    // All must be resolved before the first is deleted.
     let ids: Vec<_> =
         args.threads.iter().map(|text| threads.resolve(text)).collect::<Result<_, _>>()?;
     if !args.yes && !asked(threads, &ids)? {
@@ -61,12 +61,12 @@ pub(super) fn delete(threads: &Threads, args: &DeleteArgs) -> Result<ExitCode, F
     }
     let texts: Vec<_> = ids.iter().map(ToString::to_string).collect();
     let done = for_each(threads, &texts, "is deleted", Store::delete);
-    // What was said is in the index, too.
+    // The index contains the text of messages, too.
     threads.index()?.forget().map_err(index_failure)?;
     done
 }
 
-/// Asks whether the threads are really to go.
+/// Asks for confirmation.
 fn asked(threads: &Threads, ids: &[ThreadId]) -> Result<bool, Failure> {
     let mut index = threads.index()?;
     let mut stderr = std::io::stderr().lock();
@@ -82,7 +82,7 @@ fn asked(threads: &Threads, ids: &[ThreadId]) -> Result<bool, Failure> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Does something to several threads, each as far as it goes.
+/// Applies an operation to several threads and continues after failures.
 fn for_each(
     threads: &Threads,
     texts: &[String],
@@ -98,7 +98,7 @@ fn for_each(
             }
             Err(error) => {
                 let error = manage_failure(error);
-                // The first is told by the exit; those after it here.
+                // The first failure is reported at exit; the others here.
                 if failure.is_some() {
                     super::note(&format!("{:#}", error.error));
                 } else {
@@ -132,11 +132,11 @@ pub(super) fn revert(threads: &Threads, args: &RevertArgs) -> Result<ExitCode, F
     print(&format!("{gone} turn{plural} taken back; {id} has {kept} now\n"))
 }
 
-/// Finds out how many turns stay.
+/// Computes how many turns remain.
 fn kept(turns: &Turns, args: &RevertArgs) -> anyhow::Result<usize> {
     let (total, forgotten) = (turns.len(), turns.forgotten());
     let known = |kept: usize| {
-        // The first that goes must be one that is remembered.
+        // The first turn to undo must still be in the history.
         let gone = kept >= forgotten;
         gone.then_some(kept).ok_or_else(|| {
             anyhow!(
@@ -206,7 +206,7 @@ mod tests {
         fold.finish().turns
     }
 
-    /// Turns are numbered as they are shown, however many there are and were forgotten.
+    /// Turns are numbered as shown, however many there are and were forgotten.
     #[test]
     fn turns_are_found_by_number() {
         let many = turns(70_000);

@@ -1,6 +1,7 @@
-//! Random turns, written to a log and read back through every reader of logs: each tells of them what was told live.
+//! Random turns, written to a log and read back through every reader of logs: each must return what was
+//! reported live.
 //!
-//! A seed makes one thread. A seed that fails is named, and is the same thread the next time.
+//! A seed determines one thread. A failing seed is printed and reproduces the same thread.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,7 +33,7 @@ use super::transcript::{Kind, Transcript};
 const THREADS: u64 = 60;
 const ID: &str = "01a1e26e-392c-7690-abfb-eb0dc0cda447";
 
-/// A thread as it was told of while it ran.
+/// A thread as it was reported while it ran.
 struct Live {
     rng: Rng,
     rollout: Rollout,
@@ -42,11 +43,10 @@ struct Live {
     records: Vec<Record>,
     /// The turns with their items, as a client of the app-server saw them.
     turns: Vec<Value>,
-    /// The items of the turn that runs.
+    /// The items of the running turn.
     shown: Vec<Value>,
-    /// The history.
     wires: Vec<Raw>,
-    /// What a transcript shows.
+    /// The transcript.
     said: Vec<(Kind, String)>,
     usage: Usage,
 }
@@ -112,7 +112,7 @@ impl Live {
         self.turns.push(turn);
     }
 
-    /// Lets something happen as the engine tells of it.
+    /// Generates one thing that happens, as the engine reports it.
     fn something(&mut self) {
         let call = format!("call_{}", self.items);
         match self.rng.below(7) {
@@ -315,7 +315,7 @@ impl OnDisk {
         turns.iter().map(|turn| serde_json::to_value(turn).unwrap()).collect()
     }
 
-    /// Returns how many turns each reader counts.
+    /// Returns the number of turns according to each reader.
     fn turn_counts(&self) -> [usize; 4] {
         let (mut fold, mut transcript) = (Fold::default(), Transcript::default());
         let mut shown = 0;
@@ -329,7 +329,7 @@ impl OnDisk {
     }
 }
 
-/// Takes out what the older form of a log has no place for: names and times of messages.
+/// Removes what the older log format has no place for: ids and times of messages.
 fn nameless(mut turn: Value) -> Value {
     for item in turn["items"].as_array_mut().unwrap() {
         if ["userMessage", "agentMessage"].contains(&item["type"].as_str().unwrap()) {
@@ -372,7 +372,7 @@ fn check(seed: u64, legacy: bool) {
     assert!(indexed.preview.ends_with("things in turn-0"), "{what}: {}", indexed.preview);
     assert!(on_disk.store.fsck(None, false, &mut |_, _| {}).unwrap().is_clean(), "{what}");
 
-    // Whatever is taken back, all count the same.
+    // Whatever is rolled back, all readers count the same.
     let mut records = live.records;
     for num_turns in [1, 2] {
         records.push(Record::event(LogEvent::ThreadRolledBack(ThreadRolledBack { num_turns })));
@@ -390,7 +390,7 @@ fn what_is_read_is_what_was_told() {
     }
 }
 
-/// The item of a command with a long output is written short, and read in full.
+/// The item of a command with a long output is abbreviated in the log and read back in full.
 #[test]
 fn a_long_output_is_written_once() {
     let long = |seed: &u64| {

@@ -54,13 +54,13 @@ fn to_json(hit: &Hit) -> String {
         "ordinal": hit.ordinal,
         "role": hit.role.name(),
         "text": text,
-        // Characters of the text, from and to.
+        // Character ranges of the text.
         "marks": marks,
     })
     .to_string()
 }
 
-/// Puts hits of the same thread together, in the order of the best of each.
+/// Groups hits by thread, ordered by the best hit of each.
 fn rendered(hits: &[Hit], screen: Screen) -> String {
     let mut text = String::new();
     let mut order: Vec<&Hit> = Vec::new();
@@ -79,7 +79,7 @@ fn rendered(hits: &[Hit], screen: Screen) -> String {
         };
         let title = format!("{id}  {when}  {}", one_line(&what(thread)));
         let title = screen.width.map_or(title.clone(), |width| cut_end(&title, width));
-        // Writing into a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", screen.paint("1", &title));
         for hit in hits.iter().filter(|hit| hit.thread.id == thread.id) {
             let _ = write!(text, "  turn {} {}: ", hit.turn, hit.role.name());
@@ -88,7 +88,7 @@ fn rendered(hits: &[Hit], screen: Screen) -> String {
                 let shown = visible::line(&shown);
                 match (piece.hit, screen.colors) {
                     (true, true) => text.push_str(&screen.paint("1;33", &shown)),
-                    // Without colours, marks say it.
+                    // Without colours, asterisks mark the hits.
                     (true, false) => text.extend(["**", &shown, "**"]),
                     (false, _) => text.push_str(&shown),
                 }

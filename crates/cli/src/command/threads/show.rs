@@ -38,7 +38,7 @@ pub(super) fn run(threads: &Threads, args: &ShowArgs) -> Result<ExitCode, Failur
                 } else {
                     entry_text(&entry, &line.timestamp, screen)
                 };
-                // Nobody may be left to read on, but what is wrong with the thread is known at its end.
+                // The reader may be gone, but the damage is known only at the end of the thread.
                 if written.is_ok() {
                     written = out.write_all(shown.as_bytes());
                 }
@@ -63,7 +63,7 @@ fn head(thread: &Summary, screen: Screen) -> String {
     let mut text = screen.paint("1", &format!("thread {}", thread.id)) + "\n";
     let mut row = |label: &str, value: &str| {
         if !value.is_empty() {
-            // Writing into a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{label:<10} {}", visible::line(value));
         }
     };
@@ -117,7 +117,7 @@ fn entry_text(entry: &Entry, timestamp: &str, screen: Screen) -> String {
     shown
 }
 
-/// Leaves out the middle of what a person would scroll past.
+/// Omits the middle of long text.
 fn shortened(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
     if lines.len() <= OUTPUT_LINES_MAX {
@@ -145,7 +145,6 @@ fn entry_json(entry: &Entry) -> String {
     shown.to_string() + "\n"
 }
 
-/// Writes a damage as an object.
 pub(super) fn damage_json(damage: &Damage) -> serde_json::Value {
     json!({
         "type": "damage",
@@ -173,6 +172,6 @@ fn damage_name(what: DamageKind) -> &'static str {
     }
 }
 
-/// Lines of an output that are shown.
+/// Most lines of output to show.
 const OUTPUT_LINES_MAX: usize = 10;
 const LINE_COLUMNS_MAX: usize = 400;

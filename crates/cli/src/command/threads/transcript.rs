@@ -1,4 +1,4 @@
-//! Lines of a log as things that a person would point at, one after the other.
+//! Converts lines of a log into the entries that `threads show` prints.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,6 @@ use protocol::open::Open;
 use protocol::responses::{ContentPart, KnownItem, KnownPart, OutputBody};
 use serde_json::Value;
 
-/// Something in a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The turn it belongs to, from 1; 0 before the first.
@@ -18,39 +17,37 @@ pub(super) struct Entry {
     pub(super) ordinal: Option<u64>,
     pub(super) kind: Kind,
     pub(super) text: String,
-    /// The call that this is, or is the output of.
+    /// The call that this entry is, or is the output of.
     pub(super) call: Option<Call>,
 }
 
-/// Which call something is or belongs to.
+/// Reference to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) id: String,
-    /// Its first line, where something else stands between the call and its output.
+    /// Its first line, if other entries are between the call and its output.
     pub(super) apart: Option<String>,
 }
 
-/// What something in a thread is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A turn begins; the text is its id.
+    /// Start of a turn; the text is its id.
     Turn,
     User,
     Agent,
     Reasoning,
     Call,
     Output,
-    /// What the model was told in place of an output, because nothing was run.
+    /// What the model got instead of output, because nothing was run.
     Refused,
     Search,
     Compaction,
-    /// A turn did not end with an answer; the text says how.
+    /// A turn ended without an answer; the text says how.
     Ended,
-    /// Turns were taken back.
     RolledBack,
-    /// A damaged line was here.
     Damaged,
-    /// Something that this build has no words for.
+    /// Something that this build does not know.
     Other,
 }
 
@@ -74,23 +71,23 @@ impl Kind {
     }
 }
 
-/// Makes entries of lines. Keeps no more than where it is, and the calls that have no output yet. Turns are those of
-/// [`Replay`], since their numbers are what a person goes back by.
+/// Converts lines to entries. Keeps only the current position and the calls without output. Turns are counted
+/// by [`Replay`], since people revert by these numbers.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     replay: Replay,
-    /// Calls without an output: how each begins.
+    /// The first line of each call without output.
     calls: HashMap<String, String>,
-    /// Those of them that were refused.
+    /// The refused ones among them.
     refused: HashSet<String>,
-    /// The call that was the last thing to be shown.
+    /// The call, if the last entry was one.
     last_call: Option<String>,
 }
 
 type Said = (Kind, String, Option<Call>);
 
 impl Transcript {
-    /// Returns what a line has to say.
+    /// Returns the entries of a line.
     pub(super) fn line(&mut self, line: &Line<'_>) -> Vec<Entry> {
         let said = match self.replay.line(line) {
             Step::Item(item) => {
@@ -119,7 +116,7 @@ impl Transcript {
         said.into_iter().map(entry).collect()
     }
 
-    /// Remembers a call that was refused: its output says so only to the model.
+    /// Remembers a refused call: its output says so only to the model.
     fn note_refused(&mut self, event: EventStep<'_>) {
         if event.kind() == EventKind::ItemCompleted
             && let Some(head) = event.item_head().filter(log::item::ItemHead::is_refused)
@@ -155,7 +152,7 @@ impl Transcript {
             KnownItem::Message(message) if message.role == ASSISTANT => {
                 (Kind::Agent, parts_text(&message.content.0))
             }
-            // What we tell the model about itself is of no interest here.
+            // Our instructions to the model are not shown.
             KnownItem::Message(_) => return None,
             KnownItem::Reasoning(reasoning) => {
                 let texts: Vec<_> = reasoning.summary.into_iter().map(|part| part.text).collect();
@@ -191,7 +188,7 @@ impl Transcript {
     }
 
     fn call(&mut self, id: String, text: String) -> Said {
-        // More than this is no log of ours; their outputs are shown all the same.
+        // No log of ours has more; the outputs are shown anyway.
         if self.calls.len() >= CALLS_MAX {
             self.calls.clear();
             self.refused.clear();
@@ -210,7 +207,7 @@ impl Transcript {
     }
 }
 
-/// Says how a turn ended, if not with an answer.
+/// Describes how a turn ended, if not with an answer.
 fn ended(event: EventStep<'_>) -> Vec<Said> {
     let text = match event.read() {
         Some(LogEvent::TurnAborted(TurnAborted { reason, .. })) => {
@@ -241,9 +238,9 @@ fn field(json: &str, name: &str) -> Option<String> {
     value.get(name)?.as_str().map(str::to_owned)
 }
 
-/// Calls that can wait for their outputs.
+/// Most calls without output to remember.
 const CALLS_MAX: usize = 1024;
-/// Bytes of a call that are shown again with its output.
+/// Bytes of a call that are repeated with its output.
 const CALL_BYTES_MAX: usize = 80;
 
 #[cfg(test)]
@@ -326,7 +323,7 @@ mod tests {
         );
     }
 
-    /// Whoever goes back to a turn counts them by what is shown.
+    /// People revert to a turn by the number shown here.
     #[test]
     fn turns_are_those_of_the_history() {
         let logs = concat!(env!("CARGO_MANIFEST_DIR"), "/../history/tests/data/logs");

@@ -25,13 +25,13 @@ pub(super) fn export(threads: &Threads, args: &ExportArgs) -> Result<ExitCode, F
         }
         Some(path) => {
             let path = threads.host.directory.join(path);
-            // What ends in a slash can only be meant for a directory.
+            // A trailing slash means a directory.
             if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
                 fs::create_dir_all(&path)
                     .with_context(|| format!("the directory {} cannot be made", path.display()))
                     .map_err(Failure::usage)?;
             }
-            // In a directory it gets the name that other programs know it by.
+            // In a directory it gets the file name that other programs expect.
             let name = found.path.file_name().filter(|_| path.is_dir());
             let path = name.map_or(path.clone(), |name| path.join(name));
             export_to(threads, id, &path, args.force)?
@@ -43,7 +43,7 @@ pub(super) fn export(threads: &Threads, args: &ExportArgs) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes beside the file and moves it there when it is whole.
+/// Writes a temporary file and renames it when it is complete.
 fn export_to(
     threads: &Threads,
     id: ThreadId,
@@ -65,7 +65,7 @@ fn export_to(
     let cannot = |error: std::io::Error| {
         Failure::failed(anyhow::Error::from(error).context(format!("{shown} could not be written")))
     };
-    // A name that nobody else has: what is there is not ours to write over.
+    // A unique name, so that no existing file is overwritten.
     let random = heddle::new_thread_id()
         .map_err(|error| Failure::failed(anyhow!("no random numbers: {error}")))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -75,7 +75,7 @@ fn export_to(
     let done = write(threads, id, file)
         .and_then(|report| fs::rename(&beside, path).map_err(cannot).map(|()| report));
     if done.is_err() {
-        // What is half done is of no use to anybody.
+        // An incomplete file is useless.
         let _ = fs::remove_file(&beside);
     }
     done
@@ -161,5 +161,5 @@ fn in_words(outcome: &ImportOutcome) -> String {
     }
 }
 
-/// How much of a file's name goes into that of the one beside it: names have bounds.
+/// How many characters of a file's name the temporary name repeats: file names have a length limit.
 const NAME_CHARS_MAX: usize = 40;

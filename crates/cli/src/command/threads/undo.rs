@@ -8,7 +8,7 @@ use heddle::threads::UndoneCompaction;
 use super::{Threads, note, print};
 use crate::failure::Failure;
 
-/// Brings back the history that the last compaction of a thread replaced.
+/// Restores the history that the last compaction of a thread replaced.
 pub(super) fn run(threads: &Threads, thread: &str) -> Result<ExitCode, Failure> {
     let id = threads.resolve(thread)?;
     let Some(undone) = threads.kept.undo_compaction(id)? else {

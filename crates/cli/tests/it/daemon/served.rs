@@ -22,7 +22,7 @@ impl Den {
         self.lab.home.path().join("daemon")
     }
 
-    /// Writes the tiny model and names it.
+    /// Writes the tiny model and selects it.
     fn with_model(self) -> Self {
         let path = self.model();
         testkit::gguf::llama(7).write(&path).unwrap();
@@ -41,7 +41,7 @@ impl Den {
         self.folder().join("socket")
     }
 
-    /// Asks the Responses API over the socket.
+    /// Sends a request to the Responses API over the socket.
     fn ask(&self, body: &Value) -> Value {
         let mut answer = String::new();
         post(&self.socket(), body).read_to_string(&mut answer).unwrap();
@@ -49,7 +49,7 @@ impl Den {
         serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
     }
 
-    /// Returns a line of what the system says of the daemon, in KiB.
+    /// Returns a line of the daemon's `/proc` status, in KiB.
     fn memory(&self, line: &str) -> u64 {
         let pid = self.pid().unwrap().as_raw_nonzero();
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -58,7 +58,7 @@ impl Den {
     }
 }
 
-/// A daemon in the foreground, which ends with the test.
+/// A daemon in the foreground, killed at the end of the test.
 struct Foreground(std::process::Child);
 
 impl Drop for Foreground {
@@ -69,7 +69,7 @@ impl Drop for Foreground {
 }
 
 impl Den {
-    /// Runs a daemon in the foreground, and returns when it has its model.
+    /// Runs a daemon in the foreground, and returns when its model is loaded.
     fn foreground(&self, model: &Path) -> Foreground {
         let mut run = self.command(&["run", "--threads", "1", "--model", model.to_str().unwrap()]);
         let child = run.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -78,7 +78,7 @@ impl Den {
         child
     }
 
-    /// Asks the Responses API for a stream, and returns its events.
+    /// Requests a stream from the Responses API and returns its events.
     fn events(&self, body: &Value) -> Vec<Value> {
         let mut answer = String::new();
         post(&self.socket(), body).read_to_string(&mut answer).unwrap();
@@ -89,7 +89,8 @@ impl Den {
     }
 }
 
-/// Names events in a word, with the kind of an item that began or ended; pieces of one thing are named once.
+/// Names events in one word each, with the type of an item that started or ended; repeated pieces are named
+/// once.
 fn names(events: &[Value]) -> Vec<String> {
     let mut names: Vec<_> = events
         .iter()
@@ -103,7 +104,8 @@ fn names(events: &[Value]) -> Vec<String> {
     names
 }
 
-/// Created, the call, its output, the pieces of the answer, completed: in this order, from a daemon that was started by hand.
+/// Created, the call, its output, the pieces of the answer, completed: in this order, from a daemon that was
+/// started by hand.
 #[test]
 fn a_forced_call_is_part_of_the_stream() {
     let mut den = Den::new().with_model();
@@ -116,7 +118,7 @@ fn a_forced_call_is_part_of_the_stream() {
     let forced = json!({"name": "upper", "arguments": "{\"msg\": \"hi\"}"}).to_string();
     let schema = json!({"type": "object", "properties": {"ok": {"type": "boolean"}},
         "required": ["ok"], "additionalProperties": false});
-    // Its answer has an end, whatever random weights would say.
+    // The answer is bounded, whatever random weights would say.
     let events = den.events(&json!({
         "model": "local", "input": "x", "stream": true, "temperature": 0, "max_output_tokens": 200,
         "metadata": {"heddle_forced_call": forced},
@@ -198,7 +200,7 @@ fn a_slow_built_in_tool_is_ended() {
     let item = &answer["output"][1];
     assert_eq!((&item["status"], &item["name"]), (&json!("failed"), &json!("echo")), "{answer}");
     assert!(item["output"].as_str().unwrap().contains("300 ms"), "{answer}");
-    // What the log says of the model, and of the answer where that is wanted.
+    // What the log says about the model, and about the answer if requested.
     let line = |event: &str| {
         let log = fs::read_to_string(den.folder().join("log")).unwrap();
         let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -215,7 +217,7 @@ fn a_slow_built_in_tool_is_ended() {
     assert_eq!(request["first_tokens"].as_array().unwrap().len(), 2, "{request}");
 }
 
-/// Sends a request to the Responses API, and returns the connection.
+/// Sends a request to the Responses API and returns the connection.
 fn post(socket: &Path, body: &Value) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -241,13 +243,13 @@ fn start_serve_stop() {
     // Random weights may say little, but not too much.
     let said = answer["usage"]["output_tokens"].clone();
     assert!((1..=5).contains(&said.as_u64().unwrap()), "{answer}");
-    // It belongs to nobody's terminal: whoever started it has gone, and it has a session of its own.
+    // It has no terminal: its parent is gone, and it has its own session.
     let pid = den.pid().unwrap();
     assert_eq!(rustix::process::getsid(Some(pid)).unwrap(), pid);
     let logs = den.run(&["logs", "-n", "1"]);
     let line: Value = serde_json::from_slice(&logs.stdout).unwrap();
     assert_eq!((&line["event"], &line["output_tokens"]), (&json!("request"), &said));
-    // Another file is another model, whatever it is called.
+    // Another file is another model, even under the same name.
     let other = den.lab.root().join("other");
     fs::create_dir(&other).unwrap();
     testkit::gguf::llama(8).write(&other.join("tiny.gguf")).unwrap();
@@ -260,7 +262,7 @@ fn start_serve_stop() {
     assert!(!den.folder().join("socket").exists());
 }
 
-/// A home that is named from the current directory is the same for the daemon, which has another one.
+/// A home with a relative path is the same for the daemon, which has another working directory.
 #[test]
 fn a_home_by_a_relative_path() {
     let den = Den::new().with_model();
@@ -270,12 +272,12 @@ fn a_home_by_a_relative_path() {
     start.current_dir(parent.unwrap()).env("HEDDLE_HOME", name.unwrap());
     let started = start.output().unwrap();
     assert!(started.status.success(), "{started:?}");
-    // Found by its whole path, too.
+    // It is also found by its absolute path.
     assert!(den.pid().is_some());
     check(&den.run(&["stop"]), 0, "has ended");
 }
 
-/// A template that doubles a text takes the daemon with it, and not the machine; what it was is told.
+/// A template that doubles a text kills the daemon, not the machine, and the cause is reported.
 #[test]
 fn a_template_without_bounds() {
     let den = Den::new();
@@ -288,7 +290,7 @@ fn a_template_without_bounds() {
     check(&den.start(), 0, "is running with tiny");
     let mut answer = String::new();
     let body = json!({"model": "tiny", "input": "boom", "max_output_tokens": 5});
-    // It may be cut off before a word was said.
+    // The connection may break before any output.
     let _ = post(&den.socket(), &body).read_to_string(&mut answer);
     assert!(!answer.contains("completed"), "{answer}");
     until("the end of the daemon", || (den.status()["running_now"] == false).then_some(()));
@@ -306,7 +308,7 @@ fn a_killed_daemon_is_in_nobodys_way() {
     kill_process(pid, Signal::KILL).unwrap();
     until("its end", || (den.status()["running_now"] == false).then_some(()));
     assert!(den.folder().join("socket").exists(), "a leftover");
-    // Its lock may go a moment after its socket.
+    // Its lock may be released a moment after its socket.
     until("nobody to stop", || {
         let stop = den.run(&["stop"]);
         check(&stop, 0, "");
@@ -364,7 +366,7 @@ fn it_leaves_when_nobody_comes_and_ends_when_told() {
     }
 }
 
-/// What the configuration says also holds for a daemon that nobody started by hand.
+/// The configuration also applies to a daemon that was started automatically.
 #[test]
 fn settings_of_the_configuration() {
     let den = Den::new().with_model();
@@ -382,7 +384,7 @@ fn settings_of_the_configuration() {
     assert_eq!(den.status()["settings"], json!(["--tcp=0", "--context=99999", "--threads=1"]));
 }
 
-/// A start that cannot come to anything leaves the daemon alone that is there.
+/// A start that cannot succeed does not touch the running daemon.
 #[test]
 fn a_daemon_makes_way_only_for_one_that_can_serve() {
     let den = Den::new().with_model();
@@ -405,16 +407,16 @@ fn a_daemon_makes_way_only_for_one_that_can_serve() {
         check(&output, 2, "was left alone");
         assert_eq!(den.pid(), Some(pid), "{model}");
     }
-    // Nor to a port that somebody else has.
+    // Nor for a port that is in use.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let model = den.model();
     let output = den.run(&["start", "--model", model.to_str().unwrap(), "--tcp", &port]);
     check(&output, 2, "cannot be listened at");
     assert_eq!(den.pid(), Some(pid), "{output:?}");
-    // Without a model that is the default there is none to change to.
+    // Without a default model there is none to change to.
     check(&den.run(&["start", "--context", "256"]), 2, "was left alone");
-    // Nor with tools that cannot be offered, or a configuration that cannot be read.
+    // Nor with invalid tools or an unreadable configuration.
     let table = "[[daemon.tools]]\nname = \"a b\"\ncommand = [\"true\"]\n";
     for (config, says) in [(table, "a b"), ("[daemon]\ncontext = \"x\"\n", "context")] {
         den.lab.home.write("config.toml", config).unwrap();
@@ -423,7 +425,7 @@ fn a_daemon_makes_way_only_for_one_that_can_serve() {
     }
     den.lab.home.write("config.toml", "").unwrap();
     check(&den.start(), 0, "was running already");
-    // `exec` is no different.
+    // `exec` behaves the same.
     let mut exec = den.lab.command(crate::BINARY);
     exec.args(["exec", "--oss", "-m", beyond.to_str().unwrap(), "hello"]).stdin(Stdio::null());
     let output = exec.output().unwrap();
@@ -431,7 +433,7 @@ fn a_daemon_makes_way_only_for_one_that_can_serve() {
     assert_eq!(den.pid(), Some(pid), "{output:?}");
 }
 
-/// What changes in the configuration is noticed by the next `start`: added, changed or removed.
+/// The next `start` notices changes of the configuration: added, changed or removed settings.
 #[test]
 fn a_changed_configuration_is_noticed() {
     let mut den = Den::new().with_model();
@@ -453,7 +455,7 @@ fn a_changed_configuration_is_noticed() {
         ("[daemon]\ncontext = 1024\n# the same\n", &[], "was running already", false),
         ("model = \"m\"\n[daemon]\ncontext = 1024\n", &[], "was running already", false),
         ("[daemon]\ncontext = 768\n", &[], "is running with tiny and 768", true),
-        // What was said by hand stays until something else is said.
+        // Settings given by hand stay until others are given.
         ("[daemon]\ncontext = 768\n", &["--context", "800"], "is running with tiny and 800", true),
         ("[daemon]\ncontext = 768\n", &[], "was running already with tiny and 800", false),
         ("[daemon]\ncontext = 768\nthreads = 1\n", &[], "is running with tiny and 768", true),
@@ -472,12 +474,12 @@ fn a_changed_configuration_is_noticed() {
         assert_eq!(now != before, is_new, "{config}");
         before = now;
     }
-    // Settings for one command are settings, too.
+    // Settings for one command count, too.
     let mut once = den.lab.command(crate::BINARY);
     once.args(["-c", "daemon.context=640", "daemon", "start"]).stdin(Stdio::null());
     once.args(["--model", model.to_str().unwrap()]);
     check(&once.output().unwrap(), 0, "is running with tiny and 640");
-    // One that answers somebody is not ended for it, and whoever changed it is told.
+    // A daemon that is answering is not restarted, and the user is told.
     den.lab.home.write("config.toml", "[daemon]\ncontext = 1024\n").unwrap();
     check(&start(&[]), 0, "is running with tiny and 1024");
     let call = json!({"name": "echo", "arguments": "{\"msg\": \"hi\"}"}).to_string();
@@ -500,7 +502,7 @@ fn a_file_that_is_no_model_is_named_with_its_reason() {
     assert_eq!(den.status()["running_now"], false);
 }
 
-/// Commands of the daemon's user: in the sandbox, within their time, beside other answers.
+/// Declared commands run in the sandbox, within their time-out, concurrently with other answers.
 #[test]
 fn declared_tools_run_in_the_sandbox_and_in_time() {
     let mut den = Den::new().with_model();
@@ -555,7 +557,7 @@ fn declared_tools_run_in_the_sandbox_and_in_time() {
     }
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     assert!(!canary.exists());
-    // The timeout took all of it along.
+    // The time-out killed the whole process tree.
     until("the end of the sleep", || {
         let entries = fs::read_dir("/proc").unwrap().flatten();
         let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -570,7 +572,7 @@ fn declared_tools_run_in_the_sandbox_and_in_time() {
     assert!(!log.contains("sorry") && !log.contains("tulip"), "{log}");
 }
 
-/// A tool that no model could call is found at the start, and not by whoever comes next.
+/// A tool that no model could call is reported at the start, not by a later request.
 #[test]
 fn a_tool_that_cannot_be_offered_is_named() {
     let mut den = Den::new().with_model();
@@ -593,7 +595,7 @@ fn a_tool_that_cannot_be_offered_is_named() {
     }
 }
 
-/// A slow tool holds up its own answer, and no other.
+/// A slow tool delays only its own answer.
 #[test]
 fn a_slow_tool_stalls_nobody() {
     let mut den = Den::new().with_model();
@@ -618,7 +620,7 @@ fn a_slow_tool_stalls_nobody() {
     let answer = den.ask(&json!({"model": "tiny", "input": "y", "max_output_tokens": 5}));
     assert!(answer["usage"]["output_tokens"].as_u64().unwrap() >= 1, "{answer}");
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    // Whoever ends it waits for the answer, and knows then that it is gone.
+    // `stop` waits for the answer, so the daemon is gone when it returns.
     check(&den.run(&["stop"]), 0, "has ended");
     assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!(den.status()["running_now"], false);
@@ -629,7 +631,7 @@ fn a_slow_tool_stalls_nobody() {
     assert!(ends.contains(&last.as_str()), "{rest:?}");
 }
 
-/// Many at once, of whom some leave half-way: everybody else gets an answer, and memory stays where it was.
+/// Many clients at once, some of which disconnect: all others get an answer, and memory does not grow.
 #[test]
 fn fifty_clients_of_one_daemon() {
     let den = Den::new().with_model();
@@ -668,7 +670,7 @@ fn fifty_clients_of_one_daemon() {
     assert!(grown < 32 << 10, "{grown} KiB more");
 }
 
-/// Whoever leaves takes the answer along: through the socket, in the middle of what a real model says.
+/// A client that disconnects cancels its answer: through the socket, while a real model is generating.
 #[test]
 fn a_real_model_stops_for_whoever_leaves() {
     let Some(model) = testkit::model() else { return };
@@ -692,7 +694,7 @@ fn a_real_model_stops_for_whoever_leaves() {
     assert!(waited.iter().min().unwrap() < &Duration::from_millis(100), "{waited:?}");
 }
 
-/// Processes that keep processors busy until the test is over, or for a few minutes if it does not come to its end.
+/// Processes that keep processors busy until the test is over, or for a few minutes if it never ends.
 struct Busy(Vec<std::process::Child>);
 
 impl Busy {
@@ -715,8 +717,8 @@ impl Drop for Busy {
     }
 }
 
-/// Beside two processes that never rest, a daemon with as many threads as there are processors is free again within 100 ms
-/// after its client has left in the middle of a long prompt.
+/// Next to two busy processes, a daemon with one thread per processor is idle again within 100 ms after its
+/// client disconnects during a long prompt.
 #[test]
 #[ignore = "measures time, on a machine that must have nothing else to do"]
 #[expect(
@@ -736,7 +738,7 @@ fn a_busy_machine_stops_for_whoever_leaves() {
         let body = json!({"model": "local", "input": input, "stream": true});
         let stream = post(&den.socket(), &body);
         until("its turn", || (health().running == 1).then_some(()));
-        // Wherever a batch is by then.
+        // At various points of a batch.
         std::thread::sleep(Duration::from_millis(100 + round * 13 % 150));
         let left = Instant::now();
         drop(stream);
