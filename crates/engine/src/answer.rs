@@ -1,19 +1,18 @@
-//! What an answer must be like, decided by whoever starts the turn.
+//! Requirements for an answer, set by the caller of the turn.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Checks the last message of a turn, or that there is none. Says how it differs from what was asked for, in
-/// a text that the model and the user read.
+/// Checks the last message of a turn, or that there is none. The error says how it differs from what was
+/// requested; the model and the user read it.
 ///
-/// The check must be pure: a turn that is played again must come to the same end.
+/// The check must be pure: a replayed turn must have the same outcome.
 #[derive(Clone)]
 pub struct AnswerCheck(Arc<CheckFn>);
 
 type CheckFn = dyn Fn(Option<&str>) -> Result<(), String> + Send + Sync;
 
 impl AnswerCheck {
-    /// Makes a check of a function.
     pub fn new(check: impl Fn(Option<&str>) -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(check))
     }

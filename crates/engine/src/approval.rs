@@ -1,26 +1,24 @@
-//! The questions of one turn that are open, and which call waits for each.
+//! The open questions of one turn, and which call waits for each.
 //!
-//! A call waits for one question at most, so there are never more than calls that run.
+//! A call has at most one open question, so there are never more than running calls.
 
 use std::time::Duration;
 
 use protocol::approval::{Answer, ApprovalRequest, Scope};
 use protocol::id::{ApprovalId, CallKey, ItemId};
 
-/// A question that should be put to a person.
+/// A question for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Names the question.
     pub id: ApprovalId,
     /// The item that waits for the answer.
     pub item: Option<ItemId>,
-    /// What is asked.
     pub request: ApprovalRequest,
-    /// How long it stays open; after that the answer is that nobody answered.
+    /// How long it stays open; after that it counts as unanswered.
     pub timeout: Duration,
 }
 
-/// The questions that are open, oldest first.
+/// The open questions, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
     open: Vec<Open>,
@@ -34,7 +32,7 @@ struct Open {
 }
 
 impl Approvals {
-    /// Tells whether a call waits for an answer.
+    /// Returns whether a call waits for an answer.
     pub(crate) fn has(&self, call: CallKey) -> bool {
         self.open.iter().any(|open| open.call == call)
     }
@@ -50,20 +48,18 @@ impl Approvals {
         Some((call, request))
     }
 
-    /// Closes the question of a call.
     pub(crate) fn close_of(&mut self, call: CallKey) -> Option<ApprovalId> {
         let index = self.open.iter().position(|open| open.call == call)?;
         Some(self.open.remove(index).id)
     }
 
-    /// Closes all of them.
     pub(crate) fn close_all(&mut self) -> Vec<ApprovalId> {
         std::mem::take(&mut self.open).into_iter().map(|open| open.id).collect()
     }
 }
 
-/// Cuts an answer down to what was on offer: an acceptance that reaches further counts as one of
-/// this single call.
+/// Limits an answer to what was offered: an acceptance with a larger scope counts as one for this single
+/// call.
 pub(crate) fn within(request: &ApprovalRequest, answer: Answer) -> Answer {
     let wanted = match &answer {
         Answer::AcceptForSession => Scope::Session,

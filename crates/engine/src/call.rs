@@ -1,22 +1,22 @@
 //! Tool calls of one answer: which may run now, and in what order their outputs go back.
 //!
-//! Calls begin in the order in which the model made them. Those that allow it run side by side; one
-//! that does not waits for all before it and holds up all after it, like a writer among readers.
-//! Outputs go back in the order of the calls, whenever they came.
+//! Calls start in the order in which the model made them. Those that allow it run in parallel; one that does
+//! not waits for all earlier calls and blocks all later ones, like a writer among readers. Outputs go back in
+//! the order of the calls, whenever they arrived.
 //!
 //! Who runs a call:
 //!
-//! - A call that came with its output in the same answer is one that the endpoint has run. Nothing is run
-//!   here for it, and it alone is no reason for another request.
-//! - A name that is on offer here runs here, at once. An output of the endpoint that comes later is not
-//!   used: what ran here counts. An output that came *before* its call means that the endpoint has run it,
-//!   whatever its name.
-//! - A name that is not on offer is held until its output comes or the stream is over. Then, and only then,
-//!   the model is told that there is no such tool.
-//! - A second output of a call, and one of a call that nobody made, are dropped and named to the user.
+//! - A call whose output is in the same answer was run by the endpoint. Nothing is run here for it, and it is
+//!   no reason for another request.
+//! - A name that is offered here runs here, at once. If the endpoint sends an output later, it is ignored:
+//!   what ran here counts. An output that came *before* its call means that the endpoint ran it, whatever its
+//!   name.
+//! - A name that is not offered is held until its output arrives or the stream ends. Only then is the model
+//!   told that there is no such tool.
+//! - A second output of a call, and an output without a call, are dropped, and a warning names them.
 //!
-//! The output of such a call enters the history where it came, right behind its call, unless a call that
-//! runs here stands beside it: then all outputs go back together.
+//! The output of a call that the endpoint ran enters the history right after its call, unless a call that
+//! runs here is in the same answer: then all outputs go back together.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -32,10 +32,10 @@ use serde_json::value::RawValue;
 
 use crate::limits::Limits;
 
-/// What the engine must know about a tool.
+/// What the engine needs to know about a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolTraits {
-    /// Whether it may run beside others.
+    /// Whether it may run concurrently with others.
     pub parallel: bool,
 }
 
@@ -46,15 +46,15 @@ pub type ToolTable = BTreeMap<String, ToolTraits>;
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     list: Vec<Entry>,
-    /// Everything before this has returned, so that looking for work does not start over each time.
+    /// Everything before this index has returned, so that looking for work does not start over each time.
     first_open: usize,
     queued: usize,
     running: usize,
     /// Held calls by the ids that the endpoint gave them, oldest first.
     held: HashMap<String, VecDeque<CallKey>>,
-    /// Outputs of the endpoint whose calls have not come.
+    /// Outputs of the endpoint whose calls have not arrived.
     early: HashMap<String, CallOutput>,
-    /// Calls whose output the endpoint has given, by its own ids.
+    /// Calls whose output the endpoint sent, by its own ids.
     given: HashSet<String>,
     /// Calls that run here, by the endpoint's ids.
     ours: HashSet<String>,
@@ -64,14 +64,14 @@ pub(crate) struct Calls {
 struct Entry {
     call: Call,
     parallel: bool,
-    /// Whether it began here.
+    /// Whether it started here.
     ran: bool,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Waits for the output that the endpoint may give.
+    /// Waits for an output that the endpoint may send.
     Held(Box<EndpointOnlyCall>),
     Queued,
     Running,
@@ -83,25 +83,25 @@ enum State {
 /// A call that only the endpoint can run.
 #[derive(Debug)]
 pub(crate) struct EndpointOnlyCall {
-    /// What the user sees of it once its output is there.
+    /// What the user sees once its output is there.
     pub(crate) item: EndpointCall,
     /// What the model reads if the endpoint did not run it.
     pub(crate) refusal: String,
 }
 
-/// What became of an output that the endpoint gave.
+/// How an output from the endpoint was handled.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Taken {
-    /// It is that of a held call.
+    /// It belongs to a held call.
     Paired(CallKey, EndpointCall),
-    /// Its call may still come.
+    /// Its call may still arrive.
     Early,
-    /// Its call ran here, or has an output already.
+    /// Its call ran here, or already has an output.
     Repeated,
 }
 
 impl Calls {
-    /// Tells whether there is an output that the model has not seen: one that was made here.
+    /// Returns whether there is an output that the model has not seen: one that was produced here.
     pub(crate) fn wants_follow_up(&self) -> bool {
         self.list.iter().any(|entry| !matches!(entry.state, State::Given(_)))
     }
@@ -110,7 +110,7 @@ impl Calls {
         self.queued == 0 && self.running == 0
     }
 
-    /// Adds a call that runs here; `id` is what the endpoint calls it.
+    /// Adds a call that runs here; `id` is the endpoint's id for it.
     pub(crate) fn push(&mut self, id: &str, call: Call, parallel: bool) {
         self.ours.insert(id.to_owned());
         self.list.push(Entry { call, parallel, ran: false, state: State::Queued });
@@ -132,12 +132,12 @@ impl Calls {
         self.list.push(Entry { call, parallel: true, ran: false, state });
     }
 
-    /// Takes the output of a call that has not come yet, if the endpoint gave one.
+    /// Takes an output that arrived before its call.
     pub(crate) fn take_early(&mut self, id: &str) -> Option<CallOutput> {
         self.early.remove(id)
     }
 
-    /// Takes an output that the endpoint gave.
+    /// Adds an output that the endpoint sent.
     pub(crate) fn give(&mut self, output: CallOutput) -> Taken {
         let id = &output.call_id;
         let Some(key) = self.held.get_mut(id).and_then(VecDeque::pop_front) else {
@@ -162,13 +162,13 @@ impl Calls {
         Taken::Paired(key, EndpointCall { output: text, status, ..held.item })
     }
 
-    /// Tells whether every call so far was run by the endpoint, so that their outputs can enter the history.
+    /// Returns whether the endpoint ran all calls so far, so that their outputs can enter the history.
     pub(crate) fn all_given(&self) -> bool {
         self.list.iter().all(|entry| matches!(entry.state, State::Given(_)))
     }
 
-    /// Answers the calls that were held, since no output will come; `why` says more about that. Returns
-    /// those, with what the model reads.
+    /// Answers the held calls, since no output will arrive; `why` adds a reason. Returns them with what the
+    /// model reads.
     pub(crate) fn close(&mut self, why: Option<&str>) -> Vec<(CallKey, String)> {
         let mut refused = Vec::new();
         for entry in &mut self.list {
@@ -187,16 +187,16 @@ impl Calls {
         refused
     }
 
-    /// Takes the ids of outputs that are of no call.
+    /// Takes the ids of outputs without a call.
     pub(crate) fn take_strays(&mut self) -> Vec<String> {
         let mut strays: Vec<_> = std::mem::take(&mut self.early).into_keys().collect();
         strays.sort();
         strays
     }
 
-    /// Sums up the calls that ran and what came of them, to see whether the next answer gets any further;
-    /// none if nothing ran. `results` has what was shown of a call where that says more than its output,
-    /// which may tell the time.
+    /// Returns a hash of the calls that ran and their results, to detect whether the next answer makes
+    /// progress; none if nothing ran. `results` contains what was shown of a call where that is more stable
+    /// than its output, which may include the time.
     pub(crate) fn digest(&self, results: &HashMap<CallKey, u64>) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         let mut any = false;
@@ -216,16 +216,16 @@ impl Calls {
         any.then(|| hasher.finish())
     }
 
-    /// Notes that a call which was begun came to nothing, so that it counts as one that cannot be run.
+    /// Marks a started call as refused, so that it counts as one that cannot be run.
     pub(crate) fn refuse(&mut self, key: CallKey) {
         if let Ok(index) = self.list.binary_search_by_key(&key, |entry| entry.call.key) {
             self.list[index].ran = false;
         }
     }
 
-    /// Returns the calls that may begin now and counts them as running.
+    /// Returns the calls that may start now and counts them as running.
     pub(crate) fn start(&mut self, parallel_max: usize) -> Vec<Call> {
-        // Asked after every event of a stream, most of which are not about calls.
+        // Called after every event of a stream, most of which are not about calls.
         if self.queued == 0 || self.running >= parallel_max {
             return Vec::new();
         }
@@ -257,14 +257,13 @@ impl Calls {
         started
     }
 
-    /// Tells whether a call is running.
     pub(crate) fn is_running(&self, key: CallKey) -> bool {
         self.list[self.first_open..]
             .iter()
             .any(|e| e.call.key == key && matches!(e.state, State::Running))
     }
 
-    /// Notes an output; false if no such call is running.
+    /// Records an output; false if no such call is running.
     pub(crate) fn finish(&mut self, key: CallKey, output: OutputBody) -> bool {
         let Some(entry) = self.list[self.first_open..]
             .iter_mut()
@@ -277,17 +276,15 @@ impl Calls {
         true
     }
 
-    /// Returns a call.
     pub(crate) fn call(&self, key: CallKey) -> Option<&Call> {
         self.find(key).map(|entry| &entry.call)
     }
 
-    /// Returns the id that the history has for a call.
+    /// Returns the id of a call in the history.
     pub(crate) fn call_id(&self, key: CallKey) -> Option<&str> {
         self.call(key).map(|call| &*call.call_id)
     }
 
-    /// Returns the output of a call that has returned.
     pub(crate) fn returned(&self, key: CallKey) -> Option<CallReturned> {
         let Entry { call, state, .. } = self.find(key)?;
         let (State::Returned(output) | State::Given(output)) = state else { return None };
@@ -295,7 +292,7 @@ impl Calls {
         Some(CallReturned { call_id: call.call_id.clone(), custom, output: output.clone() })
     }
 
-    /// Finds a call. Keys grow with the list.
+    /// Finds a call by binary search: keys are in ascending order.
     fn find(&self, key: CallKey) -> Option<&Entry> {
         let index = self.list.binary_search_by_key(&key, |entry| entry.call.key).ok()?;
         self.list.get(index)
@@ -341,12 +338,12 @@ impl State {
     }
 }
 
-/// Tells whether a line of an output says when it was made, which makes it no news.
+/// Returns whether a line of an output tells the time, which is not progress.
 fn is_clock(line: &str) -> bool {
     line.starts_with("Wall time: ") || line.starts_with("Chunk ID: ")
 }
 
-/// Says that there is no such tool here, in words for the model.
+/// The message for the model that there is no such tool.
 pub(crate) fn unsupported(call: &Call) -> String {
     let kind = match call.payload {
         Payload::Function(_) => "call",
@@ -355,7 +352,7 @@ pub(crate) fn unsupported(call: &Call) -> String {
     format!("unsupported {kind}: {}", call.name)
 }
 
-/// Says why a call of a tool that is on offer cannot be made, in words for the model.
+/// Says why a call of an offered tool cannot be made, in a message for the model.
 pub(crate) fn refusal(call: &Call, limits: &Limits) -> Option<String> {
     let name = &call.name;
     let text = call.payload.text();
@@ -370,9 +367,9 @@ pub(crate) fn refusal(call: &Call, limits: &Limits) -> Option<String> {
     None
 }
 
-/// Says why half a call is not run, in words for the model.
+/// Says why an incomplete call is not run, in a message for the model.
 ///
-/// Arguments that are no JSON are told as the tool itself would: where they break helps to mend them.
+/// Arguments that are not valid JSON are reported as the tool itself would: the position helps to fix them.
 pub(crate) fn half(call: &Call) -> String {
     if let Payload::Function(text) = &call.payload
         && let Err(error) = serde_json::from_str::<&RawValue>(text)
@@ -382,7 +379,7 @@ pub(crate) fn half(call: &Call) -> String {
     "not run: the call was not complete; make it again, and end it".to_owned()
 }
 
-/// Cuts the middle out of texts that are longer than `bytes_max`.
+/// Cuts the middle out of texts longer than `bytes_max`.
 pub(crate) fn bound_output(output: OutputBody, bytes_max: usize) -> OutputBody {
     match output {
         OutputBody::Text(text) => OutputBody::Text(bound_text(text, bytes_max)),
@@ -415,8 +412,8 @@ mod tests {
 
     use super::{Call, Calls, Payload, bound_output, depth};
 
-    /// Plays a script on calls `kinds` (`p` parallel, `x` exclusive): a digit returns that call,
-    /// and after each step the calls that begin are noted.
+    /// Plays a script on calls `kinds` (`p` parallel, `x` exclusive): a digit returns that call, and after
+    /// each step the calls that start are recorded.
     #[track_caller]
     fn check(kinds: &str, script: &str, parallel_max: usize, want: &str) {
         let mut calls = Calls::default();

@@ -1,12 +1,12 @@
-//! What stays of a history that is replaced by a shorter one.
+//! What remains of a history when it is replaced by a shorter one.
 //!
-//! Pinned, and carried over as they are: what was set up and still holds (environment, rules of the
-//! project), what the user said in the turn that runs, and the list of steps while some are open. Of what the user said
-//! before, the newest stays. The rest is a summary's to tell, or, when there is none, only the newest
-//! part of it stays. Everything keeps its order.
+//! Pinned and carried over unchanged: the setup that still applies (environment, project rules), the user's
+//! messages of the current turn, and the plan while steps are open. Of the user's earlier messages, the
+//! newest remain. A summary covers the rest; without one, only the newest part of it remains. Everything
+//! keeps its order.
 //!
-//! What stays takes no more than three quarters of the window, if that is known: half is for what is pinned and
-//! for what the user said, of which a quarter at most was said before, and a quarter is for the rest.
+//! What remains takes at most three quarters of the window, if its size is known: half is for pinned items
+//! and the user's messages, of which at most a quarter are earlier ones, and a quarter is for the rest.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -22,30 +22,30 @@ use serde_json::value::to_raw_value;
 use crate::context::{Kind, kind_of, user_message, user_parts, wire};
 use crate::{call, prompt};
 
-/// Bytes of what the user said in earlier turns that stay, newest first.
+/// Most bytes of the user's earlier messages that remain, newest first.
 pub const RETAINED_BYTES_MAX: usize = 80_000;
-/// Bytes of the newest items that stay when there is no summary.
+/// Most bytes of the newest items that remain without a summary.
 pub const TAIL_BYTES_MAX: usize = 40_000;
 
-/// What a picture takes of the room.
+/// The bytes that an image counts as.
 const IMAGE_WEIGHT: usize = 6_000;
 
-/// How much may stay.
+/// How much may remain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// Bytes of a history that fit into a request, as far as that is known.
+    /// Bytes of history that fit into a request, if known.
     pub(crate) window: Option<usize>,
-    /// Whether what stayed before did not fit either: nothing that was said in earlier turns stays then.
+    /// Whether the last compacted history did not fit either: then no earlier messages remain.
     pub(crate) bare: bool,
 }
 
 impl Room {
-    /// Returns the bytes for what is pinned and for what the user said.
+    /// Returns the bytes for pinned items and the user's messages.
     fn half(self) -> usize {
         self.window.map_or(RETAINED_BYTES_MAX, |window| window / 2)
     }
 
-    /// Returns the bytes for what the user said in earlier turns.
+    /// Returns the bytes for the user's earlier messages.
     fn earlier(self) -> usize {
         match self.bare {
             true => 0,
@@ -53,7 +53,7 @@ impl Room {
         }
     }
 
-    /// Returns the bytes for the newest items, when there is no summary.
+    /// Returns the bytes for the newest items if there is no summary.
     fn tail(self) -> usize {
         match self.bare {
             true => 0,
@@ -61,23 +61,22 @@ impl Room {
         }
     }
 
-    /// Returns the bytes for a summary.
     fn summary(self) -> usize {
         self.window.map_or(usize::MAX, |window| window / 4)
     }
 }
 
-/// What takes the place of all that is left out.
+/// What replaces the omitted items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending<'a> {
-    /// A summary of it.
+    /// A summary of them.
     Summary(&'a str),
-    /// Its newest part, and a note that the rest is gone.
+    /// The newest part of them, and a note that the rest is gone.
     Trimmed,
 }
 
 impl Ending<'_> {
-    /// Says how the new history came to be, if a model had no part in it.
+    /// Says how the new history was made, if not by a model.
     pub(crate) fn cause(self) -> Option<&'static str> {
         match self {
             Self::Summary(_) => None,
@@ -86,22 +85,22 @@ impl Ending<'_> {
     }
 }
 
-/// A history in place of another.
+/// A compacted history.
 #[derive(Debug)]
 pub(crate) struct NewHistory {
     pub(crate) entries: Vec<Entry>,
-    /// Where the turn that runs begins in it.
+    /// Where the current turn starts in it.
     pub(crate) turn: usize,
-    /// The text that stands for what was left out; empty if that is told already.
+    /// The text that stands for the omitted items; empty if an earlier one already does.
     pub(crate) message: String,
-    /// Whether something that the user said in the turn that runs is not in it as it was.
+    /// Whether a message of the current turn was shortened.
     pub(crate) shortened_now: bool,
 }
 
-/// Makes the new history. None if something pinned would be lost, which must not happen.
+/// Builds the new history. None if something pinned would be lost, which must not happen.
 ///
-/// `turn` is where the turn that runs begins. What the user said in it is pinned as far as there is
-/// room; of a message beyond that, the beginning and the end stay.
+/// `turn` is where the current turn starts. The user's messages in it are pinned as far as there is room; of
+/// a message that is too long, the beginning and the end remain.
 pub(crate) fn compact(
     entries: &[Entry],
     turn: usize,
@@ -116,14 +115,14 @@ pub(crate) fn compact(
         kept[index] = Some(entries[index].wire.clone());
     }
     let taken: usize = pinned.iter().map(|index| weight(&entries[*index].wire)).sum();
-    // What was said now, then what was said before, both newest first. Of the first message that does
-    // not fit, what fits of its text is kept: it may be the task itself. Nothing older than that, or
-    // the order would lie.
+    // Messages of this turn, then earlier ones, both newest first. The first message that does not fit is
+    // shortened rather than dropped: it may be the task itself. Nothing older is kept, or the history would
+    // have gaps.
     let said = |range: std::ops::Range<usize>| {
         range.rev().filter(|index| entries[*index].origin == Origin::User)
     };
     let turn = turn.min(entries.len());
-    // However much was set up, the task must be told.
+    // However large the setup is, the task must fit.
     let mut left = room.half().saturating_sub(taken).max(room.half() / 4);
     let mut shortened_now = false;
     for index in said(turn..entries.len()) {
@@ -155,14 +154,14 @@ pub(crate) fn compact(
             format!("{}\n\n{summary}", prompt::SUMMARY_PREFIX)
         }
         Ending::Trimmed => {
-            // What an earlier summary tells is told nowhere else.
+            // The content of an earlier summary is nowhere else.
             if let Some(index) = earlier_summary(entries) {
                 kept[index] = shortened(&entries[index].wire, room.summary() / 2);
             }
             for index in tail(entries, &heads, room.tail()) {
                 kept[index] = Some(entries[index].wire.clone());
             }
-            // Of what is in no summary the model must know that it is gone.
+            // The model must know what is gone without being summarised.
             let gone = |(entry, kept): (&Entry, &Option<Raw>)| {
                 entry.origin == Origin::Turn && kept.is_none()
             };
@@ -186,8 +185,8 @@ pub(crate) fn compact(
     Some(NewHistory { entries: new, turn, message, shortened_now })
 }
 
-/// Finds what was set up and still holds: of the environment, of the rules and of the user's own
-/// instructions the newest, and whatever else there is.
+/// Finds the setup that still applies: the newest environment, rules and user instructions, and everything
+/// else in the setup.
 fn setup(entries: &[Entry]) -> Vec<usize> {
     let mut newest: HashMap<Kind, usize> = HashMap::new();
     let mut found = Vec::new();
@@ -205,7 +204,6 @@ fn setup(entries: &[Entry]) -> Vec<usize> {
     found
 }
 
-/// Finds the newest summary in a history.
 fn earlier_summary(entries: &[Entry]) -> Option<usize> {
     entries.iter().rposition(|entry| {
         entry.origin == Origin::Turn
@@ -215,13 +213,13 @@ fn earlier_summary(entries: &[Entry]) -> Option<usize> {
     })
 }
 
-/// Tells whether everything pinned is in the new history as it was.
+/// Returns whether everything pinned is in the new history unchanged.
 fn carried_over(old: &[Entry], pinned: &[usize], new: &[Entry]) -> bool {
     let new: HashSet<&str> = new.iter().map(|entry| entry.wire.as_str()).collect();
     pinned.iter().all(|index| new.contains(old[*index].wire.as_str()))
 }
 
-/// What must be known of an item.
+/// The parts of an item that compaction needs.
 #[derive(Debug, Default, Deserialize)]
 struct Head<'a> {
     #[serde(rename = "type", borrow, default)]
@@ -248,7 +246,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Finds the newest call that set the list of steps, and its output, if steps of it are open.
+/// Finds the newest plan call and its output, if steps of the plan are open.
 fn open_steps(heads: &[Head<'_>]) -> Vec<usize> {
     let call = heads.iter().rposition(|head| head.is_call() && head.name == "update_plan");
     let Some(call) = call else { return Vec::new() };
@@ -261,12 +259,12 @@ fn open_steps(heads: &[Head<'_>]) -> Vec<usize> {
     output.map(|output| vec![call, output]).unwrap_or_default()
 }
 
-/// Returns what can be summarised of a history that is too long to be summarised whole: the newest items, and
-/// what they would make no sense without, an earlier summary and the task. None if there are none.
+/// Returns the part to summarise of a history that is too long to be summarised whole: the newest items, and
+/// what they depend on, an earlier summary and the task. None if there is nothing.
 ///
-/// Takes seven eighths of the window at most.
+/// Takes at most seven eighths of the window.
 pub(crate) fn abridge(entries: &[Entry], turn: usize, window: usize) -> Option<Vec<Raw>> {
-    // What was said in the turn that runs is carried over as it is; here it need not be whole.
+    // Messages of the current turn are carried over anyway; here they may be shortened.
     let shorter = |(index, entry): (usize, &Entry)| match entry.origin {
         Origin::Setup => None,
         Origin::User if index >= turn && weight(&entry.wire) > window / 8 => {
@@ -291,8 +289,8 @@ pub(crate) fn abridge(entries: &[Entry], turn: usize, window: usize) -> Option<V
     Some([note].into_iter().chain(summary).chain(task).chain(new).collect())
 }
 
-/// Finds the newest items that fit, beginning where no call is open. If all would, none does: a
-/// history that did not fit must get shorter.
+/// Finds the newest items that fit, starting where no call is open. If all would fit, returns none: a history
+/// that did not fit must get shorter.
 fn tail(entries: &[Entry], heads: &[Head<'_>], bytes_max: usize) -> std::ops::Range<usize> {
     let start = newest(entries, heads, bytes_max);
     let drops = |entry: &Entry| entry.origin == Origin::Turn;
@@ -302,7 +300,7 @@ fn tail(entries: &[Entry], heads: &[Head<'_>], bytes_max: usize) -> std::ops::Ra
     start..entries.len()
 }
 
-/// Finds where the newest items begin that fit, and no call is open.
+/// Finds where the newest items start that fit, at a point where no call is open.
 fn newest(entries: &[Entry], heads: &[Head<'_>], bytes_max: usize) -> usize {
     let mut bytes = 0;
     let fits = |entry: &&Entry| {
@@ -312,8 +310,8 @@ fn newest(entries: &[Entry], heads: &[Head<'_>], bytes_max: usize) -> usize {
     let earliest = entries.len() - entries.iter().rev().take_while(fits).count();
     let mut open: HashSet<&str> = HashSet::new();
     for (index, head) in heads.iter().enumerate() {
-        // An answer begins with its reasoning, which must not be torn from its calls; a message of
-        // the user is always a beginning, and so is the first item of all.
+        // An answer starts with its reasoning, which must stay with its calls. A message of the user is
+        // always a valid start, and so is the very first item.
         let clean = open.is_empty() && entries[index].origin == Origin::User;
         let after_outputs = open.is_empty() && index > 0 && heads[index - 1].is_output();
         if index >= earliest && (clean || after_outputs || index == 0) {
@@ -328,8 +326,8 @@ fn newest(entries: &[Entry], heads: &[Head<'_>], bytes_max: usize) -> usize {
     entries.len()
 }
 
-/// Returns how much of the room an item takes. A picture is a few thousand bytes' worth of tokens,
-/// however many bytes it is written with.
+/// Returns the size of an item. An image counts as the few thousand bytes that its tokens are worth, however
+/// long its encoding is.
 pub(crate) fn weight(wire: &Raw) -> usize {
     let json = wire.as_str();
     if !json.contains(r#""input_image""#) {
@@ -353,12 +351,12 @@ pub(crate) fn weight(wire: &Raw) -> usize {
     parts.iter().map(part).sum()
 }
 
-/// Makes a message of the beginning and the end of another's text, with as many of its pictures as there
-/// is room for; none if there is no room at all.
+/// Shortens a message to the beginning and the end of its text, with as many of its images as fit; none if
+/// nothing fits.
 fn shortened(wire: &Raw, bytes_max: usize) -> Option<Raw> {
     let message = message(wire)?;
     let text = message.content.text();
-    // A picture may be what is talked about, but is nothing without what is said about it.
+    // An image may be the subject, but is useless without the text about it.
     let pictures_max = bytes_max.saturating_sub(text.len().min(bytes_max / 2)) / IMAGE_WEIGHT;
     let is_image = |part: &ContentPart| matches!(part, Open::Known(KnownPart::InputImage { .. }));
     let images = message.content.0.into_iter().filter(is_image);
@@ -388,8 +386,8 @@ mod tests {
     use crate::context::{user_message, user_parts};
     use crate::prompt;
 
-    /// Makes an entry of `(origin letter, text)`, where `c` and `o` are a call and its output, and `p`
-    /// and `q` those of the list of steps.
+    /// Creates an entry from `(origin letter, text)`, where `c` and `o` are a call and its output, and `p`
+    /// and `q` those of the plan.
     fn entry((origin, text): &(char, &str)) -> Entry {
         let call = |name: &str, arguments: &str| {
             format!(
@@ -421,7 +419,7 @@ mod tests {
         Entry { wire, origin, model_id: None }
     }
 
-    /// Compacts, and lists what is left by what it must contain.
+    /// Compacts, and checks what each remaining item must contain.
     #[track_caller]
     fn check(entries: &[(char, &str)], turn: usize, ending: Ending<'_>, want: &[&str]) {
         let entries: Vec<_> = entries.iter().map(entry).collect();
@@ -437,7 +435,7 @@ mod tests {
     fn with_a_summary() {
         let sum = Ending::Summary("SUM");
         check(&[('s', "env"), ('u', "ask"), ('t', "work")], 1, sum, &["env", "ask", "SUM"]);
-        // The task may be in a message that is too long: its beginning and its end stay.
+        // The task may be in a message that is too long: its beginning and its end remain.
         let long = format!("THE TASK {}", "x".repeat(RETAINED_BYTES_MAX));
         check(
             &[('s', "env"), ('u', "old"), ('u', &long), ('u', "new")],
@@ -446,11 +444,11 @@ mod tests {
             &["env", "THE TASK", "new", "SUM"],
         );
         check(&[('u', &long), ('u', &long)], 2, sum, &["THE TASK", "SUM"]);
-        // A picture is not worth its bytes, and stays with what was said about it.
+        // An image counts as less than its bytes, and remains with the text about it.
         check(&[('u', "old"), ('i', "look")], 0, sum, &["old", "base64,AAAA", "SUM"]);
-        // What was said in this turn goes before what was said in others.
+        // Messages of this turn take precedence over earlier ones.
         check(&[('u', &long), ('u', "now")], 1, sum, &["THE TASK", "now", "SUM"]);
-        // Open steps stay with the call that set them; finished ones are history.
+        // Open steps remain with the call that set them; finished ones do not.
         check(
             &[('u', "ask"), ('p', "p1"), ('o', "p1"), ('c', "c1"), ('o', "c1")],
             0,
@@ -465,7 +463,7 @@ mod tests {
         );
     }
 
-    /// Compacts with a window, and returns what is left, which must leave room.
+    /// Compacts with a window, and returns what remains, which must leave room.
     #[track_caller]
     fn within(window: usize, bare: bool, entries: &[(char, &str)], turn: usize) -> Vec<String> {
         let entries: Vec<_> = entries.iter().map(entry).collect();
@@ -475,7 +473,7 @@ mod tests {
             let new = compact(&entries, turn, ending, room).expect("nothing pinned is lost");
             let left: Vec<_> = new.entries.iter().map(|it| it.wire.as_str().to_owned()).collect();
             let bytes: usize = new.entries.iter().map(|it| super::weight(&it.wire)).sum();
-            // Around texts there is a little JSON; and what was set up may be more than its share.
+            // There is a little JSON around texts; and the setup may exceed its share.
             let most =
                 window * 3 / 4 + 1_000 + super::weight(&entries[0].wire).saturating_sub(window / 4);
             assert!(bytes <= most.min(window), "{bytes} of {window}, {:?}", ending.cause());
@@ -510,7 +508,7 @@ mod tests {
             let left = within(window, true, &thread, 7);
             assert!(has(&left, "env") && has(&left, &now) && has(&left, "OLD SUM"));
             assert!(!has(&left, "FIRST") && !has(&left, "SECOND"));
-            // What was set up fills half of the window: the task is still told.
+            // The setup fills half of the window: the task is still included.
             let env = text("env", window / 2);
             let left = within(window, true, &[('s', &env), ('u', &text("TASK", window))], 1);
             assert!(has(&left, "TASK"));

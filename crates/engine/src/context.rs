@@ -1,8 +1,8 @@
-//! The history that requests carry.
+//! The history that requests contain.
 //!
-//! An item is serialised once, when it enters, and never again. A request's input is the entries in
-//! order, so request n+1 begins with the very bytes of request n, which is what lets a provider
-//! cache the prefix. Compaction is the one exception, and starts a new prefix (`compaction`).
+//! An item is serialized once, when it is added, and never again. The input of a request is the entries in
+//! order, so request n+1 starts with exactly the bytes of request n, which lets a provider cache the prefix.
+//! Compaction is the one exception, and starts a new prefix (`compaction`).
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -21,36 +21,35 @@ use history::words;
 use crate::compaction::{self, Ending, Room};
 use crate::prompt;
 
-/// The history.
 #[derive(Debug, Default)]
 pub struct Context {
     entries: Vec<Entry>,
-    /// Where the current turn begins.
+    /// Index at which the current turn starts.
     turn: usize,
-    /// Ids of items that the history holds: a provider refuses one that comes twice.
+    /// Ids of the items in the history: a provider refuses duplicates.
     ids: HashSet<String>,
-    /// Call ids likewise, each with the number that its next repetition gets.
+    /// Likewise call ids, each with the number for its next repetition.
     call_ids: HashMap<String, u32>,
 }
 
 impl Context {
-    /// Takes up a history that can be sent as it is.
+    /// Resumes a history that can be sent as it is.
     pub fn resume(entries: Vec<Entry>) -> Self {
         let mut context = Self { entries, ..Self::default() };
         context.note_ids();
         context
     }
 
-    /// Appends an item, and returns it as it will be sent; none if there is nothing in it that could
-    /// be. An id that the history already has is left out, because it is optional.
+    /// Appends an item and returns it as it will be sent; none if nothing in it can be sent. A duplicate id
+    /// is omitted, because ids are optional.
     ///
-    /// One item that an endpoint refuses would make every later request fail, so what is wrong with
-    /// it by itself is put right here.
+    /// One item that an endpoint refuses would make every later request fail, so its defects are repaired
+    /// here.
     pub fn push(&mut self, origin: Origin, item: KnownItem) -> Option<Raw> {
         self.push_repaired(origin, item).sent
     }
 
-    /// Does the same, and says what was put right.
+    /// Like [`Self::push`], and also returns the repairs.
     pub(crate) fn push_repaired(&mut self, origin: Origin, item: KnownItem) -> Pushed {
         let came = wire(&item);
         let (item, repairs) = sendable::item(item);
@@ -65,12 +64,12 @@ impl Context {
         Pushed { came, sent: Some(sent), repairs }
     }
 
-    /// Notes that a turn begins here.
+    /// Records that a turn starts here.
     pub(crate) fn begin_turn(&mut self) {
         self.turn = self.entries.len();
     }
 
-    /// Returns what of `setup` the model does not know: what differs from the newest of its kind, and
+    /// Returns the part of `setup` that is new to the model: what differs from the newest of its kind, and
     /// that rules are gone.
     pub fn news(&self, setup: Vec<KnownItem>, cwd: &str) -> Vec<KnownItem> {
         let mut newest: HashMap<Kind, String> = HashMap::new();
@@ -92,12 +91,12 @@ impl Context {
         setup
     }
 
-    /// Returns a call id that no call of the history has: the model's own if it is new.
+    /// Returns a call id that is unique in the history: the model's own if possible.
     pub fn unique_call_id(&mut self, wanted: &str) -> String {
         let base = if wanted.is_empty() { "call" } else { wanted };
         let mut candidate = base.to_owned();
         while self.call_ids.contains_key(&candidate) {
-            // Models that number from zero in every answer are common: counting on keeps this short.
+            // Models that number calls from zero in every answer are common; a counter keeps this loop short.
             let next = self.call_ids.entry(base.to_owned()).or_insert(2);
             candidate = format!("{base}_{next}");
             *next += 1;
@@ -111,27 +110,25 @@ impl Context {
         self.entries.iter().map(|entry| entry.wire.as_raw()).collect()
     }
 
-    /// Returns how many items there are.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Tells whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Tells whether there is something of earlier turns that a summary could tell.
+    /// Returns whether earlier turns contain anything to summarise.
     pub(crate) fn has_past(&self) -> bool {
         self.past().iter().any(|entry| entry.origin == Origin::Turn)
     }
 
-    /// Tells whether there is anything that a summary could tell.
+    /// Returns whether there is anything to summarise.
     pub(crate) fn has_work(&self) -> bool {
         self.entries.iter().any(|entry| entry.origin == Origin::Turn)
     }
 
-    /// Tells whether there is anything of earlier turns, but for what was set up.
+    /// Returns whether there is anything from earlier turns, apart from the setup.
     pub(crate) fn has_turns(&self) -> bool {
         self.past().iter().any(|entry| entry.origin != Origin::Setup)
     }
@@ -140,12 +137,12 @@ impl Context {
         &self.entries[..self.turn.min(self.entries.len())]
     }
 
-    /// Returns how much of the window the history takes, in bytes.
+    /// Returns the size of the history in bytes, with images counted as their tokens are worth.
     pub(crate) fn weight(&self) -> usize {
         self.entries.iter().map(|entry| compaction::weight(&entry.wire)).sum()
     }
 
-    /// Returns what can be summarised of a history that is too long to be summarised whole, if anything.
+    /// Returns the part to summarise of a history that is too long to be summarised whole, if any.
     pub(crate) fn abridged(&self, window: Option<usize>) -> Option<Vec<Raw>> {
         // A part must be shorter than the whole.
         let weight = self.weight();
@@ -153,10 +150,10 @@ impl Context {
         compaction::abridge(&self.entries, self.turn, window)
     }
 
-    /// Replaces the history by what is pinned and by what `ending` brings; returns what the log keeps
-    /// of it, or none if the history was left as it was, because what is pinned would have been lost.
+    /// Replaces the history by its pinned items and `ending`. Returns what the log records, or none if the
+    /// history was left unchanged because something pinned would have been lost.
     ///
-    /// Also tells whether something that the user said in the turn that runs had to be shortened.
+    /// Also returns whether a message of the current turn was shortened.
     pub(crate) fn compact(&mut self, ending: Ending<'_>, room: Room) -> Option<(Compacted, bool)> {
         let compacted = compaction::compact(&self.entries, self.turn, ending, room)?;
         let history = compacted.entries.iter().map(|entry| entry.wire.clone()).collect();
@@ -191,22 +188,21 @@ impl Context {
     }
 }
 
-/// What became of an item that entered the history.
+/// The result of adding an item to the history.
 pub(crate) struct Pushed {
-    /// The item as it came.
+    /// The original item.
     pub(crate) came: Raw,
-    /// The item as it will be sent; none if there is nothing in it that could be.
+    /// The item as it will be sent; none if nothing in it can be sent.
     pub(crate) sent: Option<Raw>,
-    /// What was put right.
     pub(crate) repairs: Vec<RepairKind>,
 }
 
-/// What something that was set up is about. The newest of a kind counts.
+/// Kinds of setup. The newest of a kind applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Environment,
     Rules,
-    /// What the user wants every thread to begin with.
+    /// What the user wants at the start of every thread.
     Instructions,
 }
 
@@ -223,9 +219,9 @@ impl Kind {
     }
 }
 
-/// Tells what an entry is about that was set up, and what it says.
+/// Returns the kind and the text of an entry that is setup.
 pub(crate) fn kind_of(entry: &Entry) -> Option<(Kind, String)> {
-    // Most entries are something else, and need not be read to see that.
+    // A cheap test first: most entries are something else.
     let json = entry.wire.as_str();
     if entry.origin != Origin::Setup && !json.contains(r#""role":"developer""#) {
         return None;
@@ -235,22 +231,21 @@ pub(crate) fn kind_of(entry: &Entry) -> Option<(Kind, String)> {
     Some((Kind::from_message(&message)?, message.content.text()))
 }
 
-/// Returns an item as it is sent.
 pub(crate) fn wire(item: &KnownItem) -> Raw {
     Raw::from(to_raw_value(item).expect("items are plain data with string keys"))
 }
 
-/// Makes a message from the user.
+/// Creates a message from the user.
 pub fn user_message(text: impl Into<String>) -> KnownItem {
     user_parts(vec![KnownPart::input_text(text)])
 }
 
-/// Makes a message from the user of several parts.
+/// Creates a message from the user with several parts.
 pub fn user_parts(parts: Vec<protocol::responses::ContentPart>) -> KnownItem {
     message("user", parts)
 }
 
-/// Makes a message from us to the model, above the user's.
+/// Creates a message from us to the model, which takes precedence over the user's.
 pub fn developer_message(text: impl Into<String>) -> KnownItem {
     message("developer", vec![KnownPart::input_text(text)])
 }

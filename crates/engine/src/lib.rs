@@ -1,18 +1,18 @@
 //! The agent, decided but never performed.
 //!
-//! A [`Turn`] takes [`Input`]s and gives [`Action`]s. It opens no file, spawns no task, reads no
-//! clock and draws no randomness of its own, so a test drives it from a list, a simulation from a
-//! seed, and a driver from the real world, all through the same two methods.
+//! A [`Turn`] takes [`Input`]s and returns [`Action`]s. It opens no file, spawns no task, reads no clock and
+//! has no randomness of its own, so a test drives it from a list, a simulation from a seed, and a driver from
+//! the real world, all through the same two methods.
 //!
 //! * [`turn`]: the state machine;
 //! * [`approval`]: the questions that calls wait for;
 //! * [`call`]: which tool calls may run now, and in what order their outputs go back;
-//! * [`retry`]: whether and when a failed request is made again;
-//! * [`context`]: the history that requests carry, append-only but for compaction;
-//! * [`compaction`]: what stays of a history that is replaced by a shorter one;
-//! * [`outbox`]: events that must not be seen before what they tell of is on disk;
+//! * [`retry`]: whether and when a failed request is retried;
+//! * [`context`]: the history that requests contain, append-only except for compaction;
+//! * [`compaction`]: what remains of a history when it is replaced by a shorter one;
+//! * [`outbox`]: holds events back until what they report is on disk;
 //! * [`model`]: what is known about models;
-//! * [`limits`]: every bound, by name.
+//! * [`limits`]: every limit, by name.
 
 pub mod answer;
 pub mod approval;

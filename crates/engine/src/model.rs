@@ -1,20 +1,20 @@
 //! What is known about models: a short table, and a fallback for the rest.
 //!
-//! Unknown models are normal (local ones, new ones). They get plain function tools, which every
-//! endpoint understands, and no automatic compaction unless the user states the window.
+//! Unknown models are normal (local ones, new ones). They get plain function tools, which every endpoint
+//! understands, and no automatic compaction unless the user configures the window.
 
-/// How a model is best talked to.
+/// Settings that suit a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelProfile {
-    /// The reasoning effort to ask for unless the user sets one.
+    /// Default reasoning effort.
     pub effort: Option<&'static str>,
-    /// The reasoning summary to ask for unless the user sets one.
+    /// Default reasoning summary.
     pub summary: Option<&'static str>,
-    /// The verbosity to ask for unless the user sets one.
+    /// Default verbosity.
     pub verbosity: Option<&'static str>,
-    /// Whether `apply_patch` is offered as free text in a grammar or as a function.
+    /// Whether `apply_patch` takes free text in a grammar instead of JSON.
     pub freeform_patch: bool,
-    /// Tokens that fit into the context window.
+    /// Size of the context window in tokens.
     pub context_window: Option<u64>,
 }
 
@@ -27,23 +27,23 @@ impl ModelProfile {
             .map_or(FALLBACK, |(_, profile)| *profile)
     }
 
-    /// Returns the profile for an endpoint that may know nothing of the model but its name: what
+    /// Returns the profile for an endpoint that may know nothing about the model but its name: only what
     /// every endpoint understands, and the window.
     #[must_use]
     pub fn plain(self) -> Self {
         Self { context_window: self.context_window, ..FALLBACK }
     }
 
-    /// Returns the number of tokens at which history is compacted, for the window that the user
-    /// states or else the one that is known.
+    /// Returns the number of tokens at which the history is compacted, for the configured window or else the
+    /// known one.
     ///
-    /// A tenth of the window is left for the answer and for the summary itself.
+    /// A tenth of the window is reserved for the answer and for the summary itself.
     pub fn compact_at(&self, stated_window: Option<u64>) -> Option<u64> {
         stated_window.or(self.context_window).map(|window| window / 10 * 9)
     }
 }
 
-/// Tells whether what follows a known name is nothing or a variant's suffix.
+/// Returns whether the rest of a known name is empty or the suffix of a variant.
 fn is_variant(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with('-')
 }

@@ -1,26 +1,26 @@
-//! Events that must not be seen before what they tell of is on disk.
+//! Holds events back until what they report is on disk.
 //!
-//! Every write of the log has a number. An event that completes something waits until the log is
-//! synced up to the write that it came with; whatever comes after it waits behind it, so that the
-//! order stays. One sync serves all that wait.
+//! Every write to the log has a number. An event that completes something waits until the log is synced up to
+//! the write that it came with; later events wait behind it, so that the order is kept. One sync serves all
+//! waiting events.
 
 use std::collections::VecDeque;
 
 use protocol::error::{RetryAdvice, TurnError, TurnErrorCause};
 use protocol::event::Event;
 
-/// Events on their way out.
+/// The queue of outgoing events.
 #[derive(Debug, Default)]
 pub struct Outbox {
     waiting: VecDeque<(Event, u64)>,
-    /// The write that the log was last synced up to.
+    /// The last write that is synced.
     durable: u64,
-    /// Why nothing gets to the disk any more.
+    /// Why nothing can be written any more.
     failed: Option<String>,
 }
 
 impl Outbox {
-    /// Takes an event in that came with the write `written`.
+    /// Adds an event that came with the write `written`.
     pub fn push(&mut self, event: Event, written: u64) {
         let event = match &self.failed {
             Some(message) => instead(event, message),
@@ -31,12 +31,12 @@ impl Outbox {
         self.waiting.push_back((event, if completes { written } else { 0 }));
     }
 
-    /// Notes that the log is synced up to the write `written`.
+    /// Records that the log is synced up to the write `written`.
     pub fn synced(&mut self, written: u64) {
         self.durable = self.durable.max(written);
     }
 
-    /// Returns the next event that may be seen.
+    /// Returns the next event that may be shown.
     pub fn pop(&mut self) -> Option<Event> {
         let (_, needs) = self.waiting.front()?;
         if *needs > self.durable {
@@ -45,26 +45,25 @@ impl Outbox {
         self.waiting.pop_front().map(|(event, _)| event)
     }
 
-    /// Tells whether something waits for the disk.
+    /// Returns whether an event waits for the disk.
     pub fn waits(&self) -> bool {
         self.waiting.iter().any(|(_, needs)| *needs > self.durable)
     }
 
-    /// Gives up on the disk: what waits to be shown as completed never will be, and a turn that had
-    /// ended has failed. The same goes for all that is still to come.
+    /// Records that the disk failed: waiting items are never shown as completed, and a turn that had ended
+    /// has failed. The same applies to all later events.
     pub fn fail(&mut self, message: &str) {
         let instead = |(event, _)| (instead(event, message), 0);
         self.waiting = std::mem::take(&mut self.waiting).into_iter().map(instead).collect();
         self.failed = Some(message.to_owned());
     }
 
-    /// Tells whether the disk was given up on.
     pub fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 }
 
-/// Returns what is told in the place of an event when nothing can be kept.
+/// Returns the event to emit instead when nothing can be saved.
 fn instead(event: Event, message: &str) -> Event {
     match event {
         Event::ItemCompleted(item) => Event::ItemDiscarded(item.id),
@@ -122,7 +121,7 @@ mod tests {
         assert!(outbox.waits());
         outbox.synced(1);
         assert_eq!(drain(&mut outbox), "done 1, b");
-        // A sync that is late changes nothing.
+        // A late sync changes nothing.
         outbox.synced(0);
         outbox.synced(2);
         assert_eq!(drain(&mut outbox), "done 2");
@@ -136,7 +135,7 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.push(completed(1), 1);
         outbox.fail("gone");
-        // What was still to come is no better off.
+        // Later events are affected, too.
         outbox.push(completed(2), 2);
         outbox.push(Event::TurnInterrupted, 2);
         assert_eq!(drain(&mut outbox), "discarded 1, discarded 2, gone");

@@ -1,17 +1,16 @@
-//! The texts that heddle itself says to a model, and the frames around what it passes on.
+//! The texts that heddle itself sends to a model, and the frames around what it passes on.
 //!
-//! Facts come in as values; nothing here looks at a directory or a clock.
+//! Facts are passed in as values; nothing here reads a directory or a clock.
 
 use std::fmt::Write as _;
 
-// Whoever reads a log knows messages again by their first words.
+// Readers of a log recognise messages by their first words.
 use history::words;
 pub use history::words::{SUMMARY_MISSING, SUMMARY_PREFIX};
 
-/// The base instructions.
 pub const BASE: &str = include_str!("prompt/base.md");
 
-/// Asks for the summary that replaces a history.
+/// Requests the summary that replaces a history.
 pub const SUMMARY_REQUEST: &str = "\
 The conversation is about to be replaced by a summary, to make room in the context window. Write that \
 summary now, for a colleague who takes over without having seen anything above. State: what the user wants, in \
@@ -19,64 +18,64 @@ their own terms, with every constraint they gave; what has been done and found o
 commands and results that matter; decisions and their reasons; what remains, in order, beginning with the very \
 next step. Be complete and compact. Do not call tools.";
 
-/// Told to the model when the user ended a turn.
+/// Tells the model that the user interrupted a turn.
 pub const TURN_ABORTED: &str = "\
 <turn_aborted>\nThe user interrupted the previous turn on purpose. Commands and edits that were under way may have \
 been done in part; check before you rely on them.\n</turn_aborted>";
 
-/// Told to the model when the program ended in the middle of a turn.
+/// Tells the model that the program ended in the middle of a turn.
 pub const PROCESS_ENDED: &str = "\
 <turn_aborted>\nThe agent's process ended in the middle of the previous turn. Commands and edits that were under way \
 may have been done in part or in whole; check before you do them again.\n</turn_aborted>";
 
-/// Told to the model when a thread was forked while a turn ran in it.
+/// Tells the model that the thread was forked in the middle of a turn.
 pub const FORKED_MIDWAY: &str = "\
 <turn_aborted>\nThis conversation was continued apart from the original in the middle of a turn. Commands and edits that \
 were under way go on elsewhere or have been done in part; check before you do them again.\n</turn_aborted>";
 
-/// Told to the user when a history had to be cut.
+/// Tells the user that the history was cut.
 pub const COMPACTION_TRIMMED: &str = "\
 no summary could be made, so the history was cut: only its newest part is sent from now on. The log has all of it; \
 `heddle threads undo-compaction` brings it back";
 
-/// Told to the user when what stayed of a history was still too long.
+/// Tells the user that the compacted history was still too long.
 pub const COMPACTION_BARE: &str = "\
 the history was compacted and was still too long, so all that was said in earlier turns was left out. The log has all of \
 it; `heddle threads undo-compaction` brings it back";
 
-/// Told to the user when a summary tells only the end of a history.
+/// Tells the user that a summary covers only the end of the history.
 pub const COMPACTION_ABRIDGED: &str = "\
 the history was too long to be summarised whole: its oldest part is not in the summary. The log has all of it; a model \
 with a larger window can summarise it after `heddle threads undo-compaction`";
 
-/// Told to the user when a turn cannot be made to fit.
+/// Tells the user that a turn cannot be made to fit.
 pub const TURN_TOO_LONG: &str = "\
 what was set up and said in this turn does not fit into the model's context window, even without anything else: say less at \
 once, shorten the AGENTS.md files, or take a model with a larger window (-m)";
 
-/// Why there is no summary, when the model sent none.
+/// The reason if the model sent no summary.
 pub const SUMMARY_EMPTY: &str = "the model wrote no summary";
 
-/// Adds why something had to be done, in the words of whoever made us do it.
+/// Appends the reason for something, in the words of its cause.
 pub fn because(what: &str, why: &str) -> String {
     format!("{what} (the reason: {why})")
 }
 
-/// Told to the user when there is no summary, and the history was left as it was.
+/// Tells the user that there is no summary, and that the history is unchanged.
 pub fn not_summarised(why: &str) -> String {
     format!("the history could not be summarised, and is as it was: {why}")
 }
 
-/// Told to the user when what they said now could not be carried over whole.
+/// Tells the user that their current messages were shortened.
 pub const COMPACTION_SHORTENED: &str = "\
 what you said in this turn is too long for the context window: its middle was left out when the history was compacted";
 
-/// Told to the user when compaction does not help.
+/// Tells the user that compaction does not help.
 pub const COMPACTION_FUTILE: &str = "\
 the history was compacted and still fills the context window: raise model_auto_compact_token_limit, or take a model with \
 a larger window";
 
-/// Told to the model when the rules of a project are gone.
+/// Tells the model that the rules of a project are gone.
 pub fn agents_md_gone(cwd: &str) -> String {
     format!(
         "{} for {cwd}\n\n<INSTRUCTIONS>\nThere are no rules any more; those given before do not hold.\n</INSTRUCTIONS>",
@@ -84,7 +83,7 @@ pub fn agents_md_gone(cwd: &str) -> String {
     )
 }
 
-/// Told to the model when its answer does not follow the schema.
+/// Tells the model that its answer does not match the schema.
 pub fn answer_rejected(why: &str) -> String {
     format!(
         "Your answer does not follow the schema that the user gave for it: {why}. Give the whole answer again, as one \
@@ -92,20 +91,20 @@ pub fn answer_rejected(why: &str) -> String {
     )
 }
 
-/// Told to the user when an answer is asked for again.
+/// Tells the user that an answer is requested again.
 pub fn answer_asked_again(why: &str) -> String {
     format!("the answer does not follow the output schema, and is asked for again: {why}")
 }
 
-/// Told to the user when an answer was wrong again.
+/// Tells the user that the second answer was wrong, too.
 pub fn answer_wrong(why: &str) -> String {
     format!("the answer does not follow the output schema, not even when asked for again: {why}")
 }
 
-/// Opens what the model is told about an allowed prefix.
+/// Begins the message to the model about an allowed prefix.
 pub(crate) const PREFIX_SAVED: &str = "The user allowed all commands that begin with";
 
-/// Told to the model when the user has allowed every command with a prefix from now on.
+/// Tells the model that the user allowed every command with a prefix from now on.
 pub fn prefix_saved(prefix: &[String]) -> String {
     let words = serde_json::to_string(prefix).expect("words are plain data");
     format!(
@@ -113,25 +112,23 @@ pub fn prefix_saved(prefix: &[String]) -> String {
     )
 }
 
-/// What the model is told about where it works.
+/// What the model is told about its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// The working directory.
     pub cwd: String,
-    /// The shell that runs commands.
     pub shell: String,
-    /// The date, in words such as `Sun, 15 Nov 2026`.
+    /// The date in words, such as `Sun, 15 Nov 2026`.
     pub date: String,
     /// The sandbox mode, as the user wrote it.
     pub sandbox_mode: String,
-    /// Directories beside the working directory in which files may be written.
+    /// Writable directories in addition to the working directory.
     pub writable_roots: Vec<String>,
     /// Whether commands may use the network.
     pub network: bool,
 }
 
 impl Environment {
-    /// Renders the block that the first request carries.
+    /// Renders the block for the first request.
     pub fn render(&self) -> String {
         let mut text = format!("{}\n", words::ENVIRONMENT);
         let mut line = |tag: &str, value: &str| {
@@ -152,9 +149,9 @@ impl Environment {
     }
 }
 
-/// Frames the AGENTS.md files that hold for `cwd`, outermost first; none if there are none.
+/// Frames the AGENTS.md files that apply to `cwd`, outermost first; none if there are none.
 ///
-/// What is beyond `bytes_max` is left out, with a line that says so.
+/// Text beyond `bytes_max` is omitted, with a line that says so.
 pub fn agents_md(cwd: &str, files: &[(String, String)], bytes_max: usize) -> Option<String> {
     if files.iter().all(|(_, text)| text.trim().is_empty()) {
         return None;

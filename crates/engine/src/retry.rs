@@ -1,55 +1,53 @@
-//! Whether and when a failed request is made again.
+//! Whether and when a failed request is retried.
 //!
-//! Two kinds of retry share one back-off and one deadline. A request that never got an answer is
-//! repeated quietly a few times, after short waits; after that, and whenever an answer breaks off, the user is
-//! told. The delay grows over both kinds, so a dead endpoint sees a dozen requests in two minutes and not
-//! the product of both limits. An endpoint that takes requests and says nothing uses the time up by its
-//! silence, so it is asked again only if it was not waited for that long. An address where nobody listens is a matter of seconds, for a server that is
-//! just being started again, and the user is told from the first failure on.
+//! Two kinds of retry share one back-off and one deadline. A request that got no response is retried silently
+//! a few times, after short delays; after that, and whenever an answer breaks off, the user is told. The
+//! delay grows over both kinds, so a dead endpoint gets a dozen requests in two minutes and not the product
+//! of both limits. An endpoint that accepts requests and stays silent uses up the deadline by its silence, so
+//! it is retried only if that did not take too long. A refused connection is retried for seconds only, for a
+//! server that is being restarted, and the user is told from the first failure on.
 
 use std::time::Duration;
 
 use protocol::error::{ErrorClass, RetryAdvice, SampleError};
 use stdx::Rng;
 
-/// How long one sampling request may be retried, counted from its first failure.
+/// How long one sampling request may be retried, from its first failure.
 pub const DEADLINE: Duration = Duration::from_secs(120);
-/// The same where the connection is refused: waiting rarely helps, and whoever has to start the server or mend
-/// the address wants to know soon.
+/// The same for a refused connection: waiting rarely helps, and the user, who has to start the server or fix
+/// the address, wants to know soon.
 pub const DEADLINE_REFUSED: Duration = Duration::from_secs(10);
 /// The first delay; it doubles with every failure.
 pub const DELAY_FIRST: Duration = Duration::from_millis(200);
-/// The first delay after a rate limit, which passes slower than a fault.
+/// The first delay after a rate limit, which takes longer to clear than a fault.
 pub const DELAY_FIRST_LIMITED: Duration = Duration::from_secs(1);
-/// The longest wait before a retry that the user is not told about.
+/// The longest delay before a silent retry.
 pub const QUIET_DELAY_MAX: Duration = Duration::from_secs(2);
-/// How long a request may have been tried without the user being told.
+/// How long a request may be retried silently.
 pub const QUIET_TIME_MAX: Duration = Duration::from_secs(5);
-/// The longest delay that is our own choice.
+/// The longest delay of our own choice.
 pub const DELAY_MAX: Duration = Duration::from_secs(30);
 
-/// How often to retry, from the provider's configuration.
+/// The number of retries, from the provider's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryLimits {
-    /// Quiet retries in a row of a request that got no answer.
+    /// Consecutive silent retries of a request that got no response.
     pub request_max: u32,
     /// Retries that the user is told about.
     pub stream_max: u32,
 }
 
-/// What to do about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Make the request again after `delay` and say nothing.
+    /// Retry after `delay`, silently.
     Quiet {
-        /// How long to wait.
+        /// Grows with every failure.
         delay: Duration,
     },
-    /// Tell the user, then make it again after `delay`.
+    /// Tell the user, then retry after `delay`.
     Notice {
-        /// Which such retry this is, from 1.
+        /// The number of this retry, from 1.
         attempt: u32,
-        /// How long to wait.
         delay: Duration,
     },
     /// Give up.
@@ -68,7 +66,7 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Starts with no failures, for a request that is first made at `now_ms`.
+    /// Starts without failures, for a request first made at `now_ms`.
     pub fn new(limits: RetryLimits, now_ms: u64) -> Self {
         Self {
             limits,
@@ -80,12 +78,12 @@ impl Retry {
         }
     }
 
-    /// Returns how many attempts have failed.
+    /// Returns the number of failed attempts.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// Decides about one more failure, which happened at `now_ms`.
+    /// Decides about another failure, which happened at `now_ms`.
     pub fn decide(&mut self, error: &SampleError, now_ms: u64, rng: &mut Rng) -> Decision {
         let first = match error.class {
             ErrorClass::RateLimited => DELAY_FIRST_LIMITED,
@@ -94,7 +92,7 @@ impl Retry {
         let delay = error.retry_after.unwrap_or_else(|| backoff(first, self.failures, rng));
         self.failures += 1;
         let begun = match error.class {
-            // Connecting can take as long as being silent.
+            // Connecting can take as long as staying silent.
             ErrorClass::Silent | ErrorClass::Unreachable => self.first_request_ms,
             _ => *self.first_failure_ms.get_or_insert(now_ms),
         };
@@ -122,7 +120,7 @@ impl Retry {
     }
 }
 
-/// Says whether and when it makes sense to try again, once retrying here has ended.
+/// Says whether and when another attempt makes sense, after the automatic retries.
 pub fn advice(error: &SampleError) -> RetryAdvice {
     match (error.class.can_retry(), error.retry_after) {
         (_, Some(delay)) => RetryAdvice::After(delay),
@@ -132,7 +130,7 @@ pub fn advice(error: &SampleError) -> RetryAdvice {
     }
 }
 
-/// Doubles from `first` to [`DELAY_MAX`], a tenth up or down at random.
+/// Doubles from `first` to [`DELAY_MAX`], with 10 % jitter.
 fn backoff(first: Duration, failures: u32, rng: &mut Rng) -> Duration {
     let full = first.saturating_mul(1 << failures.min(16)).min(DELAY_MAX);
     full.mul_f64(0.9 + 0.2 * (rng.below(1_000) as f64 / 1_000.0))
@@ -147,8 +145,8 @@ mod tests {
 
     use super::{DEADLINE, DEADLINE_REFUSED, Decision, Retry, RetryLimits};
 
-    /// Plays failures, each taking `attempt_ms` to come, and writes one letter a decision:
-    /// `q` quiet, `N` notice, `x` give up.
+    /// Plays failures that take `attempt_ms` each, and writes one letter per decision: `q` quiet, `N` notice,
+    /// `x` give up.
     fn play(class: ErrorClass, limits: (u32, u32), attempt_ms: u64) -> (String, u64) {
         let mut retry = Retry::new(RetryLimits { request_max: limits.0, stream_max: limits.1 }, 0);
         let (mut rng, mut now, mut out) = (Rng::new(1), 0, String::new());
@@ -185,7 +183,8 @@ mod tests {
         check(ErrorClass::ConnectionRefused, (4, 5), "NNNNNx");
         check(ErrorClass::ConnectionRefused, (100, 100), "NNNNNx");
         check(ErrorClass::ConnectionRefused, (4, 1), "Nx");
-        // With the default limits the user hears of every long wait, and there are ten requests, not thirty.
+        // With the default limits the user is told about every long wait, and there are ten requests, not
+        // thirty.
         check(ErrorClass::ServerFault, (4, 5), "qqqqNNNNNx");
     }
 
@@ -197,7 +196,7 @@ mod tests {
         }
     }
 
-    /// A connection that is made in twenty seconds or not at all.
+    /// A connection attempt that takes twenty seconds.
     #[test]
     fn slow_failures_are_told_at_once() {
         let (seen, ended) = play(ErrorClass::Unreachable, (4, 5), 20_000);

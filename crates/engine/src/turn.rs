@@ -1,4 +1,4 @@
-//! One turn: from what the user said to an answer, with as many requests and calls as it takes.
+//! One turn: from the user's input to an answer, with as many requests and calls as needed.
 //!
 //! ```text
 //!            ┌──────────────── follow-up: calls, steering, `end_turn: false` ───────────────┐
@@ -9,13 +9,13 @@
 //!                                                    Interrupt: from any state straight to Done
 //! ```
 //!
-//! Calls begin while the stream is still open. A stream that breaks off keeps its whole items and
-//! its calls; only what was half-said is discarded. Calls that the endpoint has run itself come with their
-//! outputs; who runs what is written down in `call`.
+//! Calls start while the stream is still open. A stream that breaks off keeps its complete items and its
+//! calls; only partial items are discarded. Calls that the endpoint ran itself come with their outputs;
+//! `call` documents who runs what.
 //!
-//! A call that needs leave asks and waits, in any state: [`Input::Asked`] becomes [`Action::Ask`], and
+//! A call that needs approval asks and waits, in any state: [`Input::Asked`] becomes [`Action::Ask`], and
 //! [`Input::Answered`] becomes [`Action::Resume`]. A question is answered once or withdrawn, and never
-//! outlives its turn. Everything else goes on meanwhile.
+//! outlives its turn. Everything else continues meanwhile.
 
 mod asking;
 mod compacting;
@@ -52,63 +52,61 @@ use compacting::Compaction;
 use progress::Progress;
 use streaming::{Streaming, Unshown};
 
-/// What the world tells the turn.
+/// What happened outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// Bytes of the stream have come, whatever they say; before what they say.
+    /// Bytes of the stream arrived, whatever they contain; sent before their content.
     Bytes(u64),
-    /// The stream said something.
+    /// An event of the stream.
     Stream(StreamEvent),
-    /// A request was made this long ago, and nothing has come.
+    /// A request was made this long ago, and nothing has arrived.
     Silence(Duration),
     /// There is no stream, or it broke off.
     SampleFailed(SampleError),
     /// A tool has something to show.
     Reported(CallKey, Report),
-    /// A tool needs leave, and waits for it.
+    /// A tool needs approval and waits for it.
     Asked(CallKey, ApprovalRequest),
-    /// A question was answered, or will never be. An answer that comes late or twice is dropped.
+    /// A question was answered, or never will be. An answer that comes late or twice is dropped.
     Answered(ApprovalId, Answer),
-    /// A tool is done.
+    /// A tool has returned.
     Returned(CallKey, OutputBody),
-    /// The wait is over.
     WaitOver,
-    /// The user says something while the turn runs.
+    /// Input of the user during the turn.
     Steer(Vec<KnownItem>),
-    /// The user ends the turn.
+    /// The user interrupts the turn.
     Interrupt,
-    /// What happened cannot be written down; the text says why and what to do.
+    /// The log cannot be written; the text says why and what to do.
     StoreFailed(String),
 }
 
-/// What the turn wants done, in this order.
+/// What the driver must do, in this order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Tell the world. What is completed is told only once everything before it is on disk.
+    /// Emit an event. Completed items are shown only once everything before them is on disk.
     Emit(Event),
-    /// Write this down, before anything that follows is performed.
+    /// Write a record to the log, before any following action is performed.
     Persist(Persist),
     /// Send [`Turn::input`] to the model and feed its stream in.
     Sample(Purpose),
-    /// Drop the stream; nothing more is wanted from it.
+    /// Drop the stream; nothing more is needed from it.
     CloseStream,
-    /// Run a tool.
     Run(Call),
-    /// Put a question to a person, and say [`Input::Answered`] once.
+    /// Ask a person, and send [`Input::Answered`] once.
     Ask(Question),
-    /// Let the tool that asked go on with this answer.
+    /// Let the tool that asked continue with this answer.
     Resume(CallKey, Answer),
-    /// Take a question back; nobody needs an answer to it any more.
+    /// Withdraw a question; its answer is no longer needed.
     Withdraw(ApprovalId),
-    /// Stop a tool; its output is no longer wanted.
+    /// Stop a tool; its output is no longer needed.
     Stop(CallKey),
-    /// Wait this long, then say [`Input::WaitOver`].
+    /// Wait this long, then send [`Input::WaitOver`].
     Wait(Duration),
     /// The turn is over; this is the last action.
     Finish(Outcome),
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The answer to the user, with tools.
@@ -128,54 +126,47 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// What holds for the whole turn.
+/// Settings for the whole turn.
 #[derive(Clone, Debug)]
 pub struct TurnOptions {
-    /// The tools that are offered.
     pub tools: ToolTable,
-    /// The bounds.
     pub limits: Limits,
-    /// How often to retry.
     pub retry: RetryLimits,
-    /// Tokens of the context window that are there for the history, as far as that is known: what every
-    /// request carries beside it is not among them.
+    /// Tokens of the context window available to the history, if known: the fixed part of every request is
+    /// already subtracted.
     pub context_window: Option<u64>,
-    /// Tokens in the context window at which history is compacted before a request.
+    /// Number of tokens at which the history is compacted before a request.
     pub compact_at: Option<u64>,
-    /// Tokens that the last answer left in the context window.
+    /// Tokens in the context window after the last answer.
     pub context_tokens: u64,
     /// Tokens that the thread has used before.
     pub usage: Usage,
-    /// Where numbering goes on.
+    /// The next numbers to use.
     pub numbers: Numbers,
-    /// Decides the jitter of delays.
+    /// Seed for the jitter of delays.
     pub seed: u64,
-    /// What the answer must be like, if anything.
+    /// Requirements for the answer, if any.
     pub answer_check: Option<AnswerCheck>,
 }
 
-/// The numbers that the next item, call and question get. They go on from turn to turn, because a
-/// command that a call started may outlive its turn.
+/// The numbers of the next item, call and question. They continue from turn to turn, because a command that a
+/// call started may outlive its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// Of items.
     pub item: u64,
-    /// Of calls.
     pub call: u64,
-    /// Of questions.
     pub approval: u64,
 }
 
-/// What a turn leaves to the next.
+/// What a turn leaves to the next one.
 #[derive(Debug)]
 pub struct TurnParts {
-    /// The history.
     pub context: Context,
     /// Tokens of the thread so far.
     pub usage: Usage,
-    /// Tokens that the last answer left in the context window.
+    /// Tokens in the context window after the last answer.
     pub context_tokens: u64,
-    /// Where numbering goes on.
+    /// The next numbers to use.
     pub numbers: Numbers,
 }
 
@@ -187,23 +178,23 @@ pub struct Turn {
     options: TurnOptions,
     actions: VecDeque<Action>,
     calls: Calls,
-    /// Items that the open stream has begun and not finished.
+    /// Items that the open stream has started but not finished.
     streaming: Vec<Streaming>,
-    /// Items that calls have begun and not finished; a session's outlives its call.
+    /// Items that calls have started but not finished; the item of a session outlives its call.
     call_items: HashMap<CallKey, Item>,
-    /// Items that are final and whose calls will return at once; both are written down together.
+    /// Final items whose calls will return at once; both are written together.
     ended: HashMap<CallKey, Item>,
     /// Calls of the open answer that have shown something.
     shown: HashSet<CallKey>,
-    /// Calls that have returned and of which nothing is written down yet.
+    /// Calls that have returned but are not yet in the log.
     returned: Vec<CallKey>,
     approvals: Approvals,
-    /// Prefixes that were allowed and that the model does not know of yet.
+    /// Allowed prefixes that the model does not know about yet.
     remembered: Vec<Vec<String>>,
     todo: Option<(ItemId, Vec<Step>)>,
     steering: Vec<KnownItem>,
     retry: Retry,
-    /// When the answer before this one ended.
+    /// When the previous answer ended.
     settled_ms: u64,
     rng: Rng,
     usage: Usage,
@@ -213,21 +204,21 @@ pub struct Turn {
     limit_reached: Option<String>,
     /// The last message, if the answer will be checked.
     answer: Option<Arc<str>>,
-    /// Whether the model was told once that its answer is not what was asked for.
+    /// Whether the model was already asked to correct its answer.
     corrected: bool,
     requests: u32,
-    /// Items that the open stream has begun or finished.
+    /// Items that the open stream has started or finished.
     answer_items: u32,
     /// Bytes of the open stream.
     answer_bytes: u64,
-    /// When its first bytes came.
+    /// When its first bytes arrived.
     answer_began_ms: Option<u64>,
-    /// What the open stream brought that nobody sees.
+    /// Content of the open stream that is not shown.
     unshown: Unshown,
-    /// Kinds that the user was told about.
+    /// Item kinds that the user was warned about.
     named_kinds: BTreeSet<String>,
     progress: Progress,
-    /// Calls of this turn.
+    /// Number of calls in this turn.
     call_count: u32,
     numbers: Numbers,
 }
@@ -236,22 +227,22 @@ pub struct Turn {
 enum State {
     /// A stream is open or being opened.
     Sampling(Purpose),
-    /// The stream is over; calls may still run.
+    /// The stream has ended; calls may still run.
     Settling(Purpose, Result<Completion, Failure>),
     /// Before the next attempt.
     Waiting(Purpose),
     Done,
 }
 
-/// A failure and when it happened: the calls that are waited for meanwhile may take longer than the
-/// deadline for retries allows.
+/// A failure and when it happened: waiting for the running calls may take longer than the deadline for
+/// retries.
 #[derive(Debug)]
 struct Failure {
     error: SampleError,
     at_ms: u64,
 }
 
-/// An input came that cannot follow the state; nothing was changed.
+/// An input that is invalid in this state; nothing was changed.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("{input} cannot come while the turn is {state}")]
 pub struct Unexpected {
@@ -260,7 +251,7 @@ pub struct Unexpected {
 }
 
 impl Turn {
-    /// Starts a turn on `context` with what is newly set up and what the user said.
+    /// Starts a turn on `context` with new setup and the user's input.
     pub fn start(
         context: Context,
         options: TurnOptions,
@@ -272,7 +263,7 @@ impl Turn {
         turn.context.begin_turn();
         turn.compaction.set_had_turns(turn.context.has_turns());
         setup.into_iter().for_each(|item| turn.push(Origin::Setup, item));
-        // Before anything else: what the user wants must not depend on how a summary goes.
+        // Before anything else: the user's input must not depend on whether a summary succeeds.
         said.into_iter().for_each(|item| turn.push(Origin::User, item));
         if turn.is_full() && turn.context.has_past() {
             turn.begin_compaction(CompactionReason::NearlyFull);
@@ -282,12 +273,12 @@ impl Turn {
         turn
     }
 
-    /// Starts a turn that replaces the history by a summary of itself, and does nothing else.
+    /// Starts a turn that only replaces the history by a summary.
     pub fn start_compaction(context: Context, options: TurnOptions) -> Self {
         let mut turn = Self::new(context, options);
         turn.compaction.set_only();
         turn.emit(Event::TurnStarted);
-        // Nothing is said in this turn.
+        // There is no input in this turn.
         turn.context.begin_turn();
         turn.begin_compaction(CompactionReason::Requested);
         turn
@@ -295,7 +286,7 @@ impl Turn {
 
     fn new(context: Context, mut options: TurnOptions) -> Self {
         let compaction = Compaction::new(&options);
-        // One output must not fill the window by itself.
+        // A single output must not fill the window.
         if let Some(window) = compaction.window() {
             let output_bytes_max = &mut options.limits.output_bytes_max;
             *output_bytes_max = (*output_bytes_max).min(window / 4);
@@ -337,9 +328,9 @@ impl Turn {
         }
     }
 
-    /// Advances by one input that came at `now_ms`, a clock that never goes back.
+    /// Advances by one input that arrived at `now_ms`, a monotonic clock.
     ///
-    /// An input that cannot follow the state is refused and changes nothing.
+    /// An input that is invalid in this state is refused and changes nothing.
     pub fn handle(&mut self, now_ms: u64, input: Input) -> Result<(), Unexpected> {
         match (&self.state, input) {
             (State::Sampling(purpose), Input::Bytes(bytes)) => {
@@ -360,7 +351,7 @@ impl Turn {
                 self.request(purpose);
             }
             (State::Done, Input::Interrupt | Input::Steer(_) | Input::StoreFailed(_)) => {}
-            // What tools say can cross the end of a turn on its way. That is a race, not an error.
+            // Messages of tools can cross the end of a turn. That is a race, not an error.
             (State::Done, Input::Reported(..) | Input::Returned(..)) => {}
             (State::Done, Input::Asked(..) | Input::Answered(..)) => {}
             (_, Input::Reported(key, report)) => self.on_report(key, report),
@@ -377,8 +368,8 @@ impl Turn {
                     return Err(self.unexpected("the output of a call that does not run"));
                 }
                 self.returned.push(key);
-                // If nothing but the end of the answer is waited for, the outputs are about to enter the
-                // history, and need not be written down twice.
+                // If only the end of the answer is missing, the outputs are about to enter the history and
+                // need not be written twice.
                 if !self.calls.all_returned() {
                     self.keep_early();
                 }
@@ -400,12 +391,12 @@ impl Turn {
         Ok(())
     }
 
-    /// Returns the next thing to do, or none while the turn waits for input.
+    /// Returns the next action, or none while the turn waits for input.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Returns what the request for `purpose` must carry as its input.
+    /// Returns the input of the request for `purpose`.
     pub fn input(&self, purpose: Purpose) -> Vec<&RawValue> {
         if purpose == Purpose::Answer {
             return self.context.input();
@@ -413,12 +404,11 @@ impl Turn {
         self.compaction.input(&self.context)
     }
 
-    /// Returns the history.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Ends the turn's hold on the history and hands it back, with what the next turn must know.
+    /// Takes the history out of the turn, with the state for the next turn.
     pub fn take_parts(&mut self) -> TurnParts {
         TurnParts {
             context: std::mem::take(&mut self.context),
@@ -428,12 +418,12 @@ impl Turn {
         }
     }
 
-    /// Starts what may start, and moves on from a stream that is over once all calls have returned.
+    /// Starts the calls that may start, and proceeds from an ended stream once all calls have returned.
     fn advance(&mut self, now_ms: u64) {
         if matches!(self.state, State::Done) {
             return;
         }
-        // A bound of nothing would leave the turn waiting for calls that never begin.
+        // A limit of zero would make the turn wait forever for calls that never start.
         for call in self.calls.start(self.options.limits.calls_parallel_max.max(1)) {
             self.progress.begin(now_ms);
             self.actions.push_back(Action::Run(call));
@@ -489,15 +479,15 @@ impl Turn {
         if self.compaction.can_help() {
             return self.begin_compaction(CompactionReason::NearlyFull);
         }
-        // What is pinned fills the window by itself. Another summary would cost as much and help as little.
+        // Pinned items alone fill the window. Another summary would cost as much and help as little.
         if self.compaction.note_futile() {
             self.emit(Event::Warning(prompt::COMPACTION_FUTILE.to_owned()));
         }
         self.sample(Purpose::Answer);
     }
 
-    /// Ends the turn with its answer, or without one if that is wrong for the second time; the first time it
-    /// tells the model, and returns true because there is more to come.
+    /// Ends the turn with its answer, or with a failure if that is wrong for the second time. The first time,
+    /// it tells the model and returns true because the turn continues.
     fn correct(&mut self) -> bool {
         let check = self.options.answer_check.as_ref();
         match check.map_or(Ok(()), |check| check.check(self.answer.as_deref())) {
@@ -540,7 +530,7 @@ impl Turn {
         self.actions.push_back(Action::Wait(delay));
     }
 
-    /// Begins a new sample; retries of it go through [`Turn::request`].
+    /// Starts a new sample; its retries go through [`Turn::request`].
     fn sample(&mut self, purpose: Purpose) {
         if self.requests >= self.options.limits.requests_max {
             let max = self.options.limits.requests_max;
@@ -573,7 +563,7 @@ impl Turn {
                 if let Some(before) = self.ended.remove(&key) {
                     self.emit(Event::ItemCompleted(before));
                 }
-                // A call that shows two things at once has finished the first without saying so.
+                // A call that shows a second item has finished the first without reporting it.
                 let call_id = self.calls.call_id(key).map(str::to_owned);
                 let item = Item { call_id, ..Item::new(id, body) };
                 if let Some(old) = self.call_items.insert(key, item.clone()) {
@@ -628,7 +618,7 @@ impl Turn {
         }
     }
 
-    /// Shows a call that comes to nothing: as what it would have been, or as the call that it is.
+    /// Shows a refused call: as the item it would have been, or as a generic call.
     fn show_refused(&mut self, key: CallKey, shown: Option<ItemBody>, reason: String) {
         let bytes_max = self.options.limits.output_bytes_max;
         let Some(call) = self.calls.call(key) else { return };
@@ -639,7 +629,7 @@ impl Turn {
         self.show_stopped(key, body);
     }
 
-    /// Shows at once how something began and ended of which nothing came.
+    /// Shows the start and the end of an item without any result.
     fn show_stopped(&mut self, key: CallKey, body: ItemBody) {
         let call_id = self.calls.call_id(key).map(str::to_owned);
         let item = Item { call_id, stopped: true, ..Item::new(self.new_item(), body) };
@@ -650,7 +640,7 @@ impl Turn {
         self.ended.insert(key, item);
     }
 
-    /// Puts the outputs of all calls into the history, then what else the model must know.
+    /// Adds the outputs of all calls to the history, then other notes for the model.
     fn take_outputs(&mut self) {
         self.shown.clear();
         for output in self.calls.take_outputs() {
@@ -672,7 +662,7 @@ impl Turn {
         }
         self.stop_calls();
         self.take_outputs();
-        // What was said in the turn was said before it ended.
+        // Input during the turn came before its end.
         self.take_steering();
         self.push(Origin::Turn, user_message(prompt::TURN_ABORTED));
         self.discard_compaction();
@@ -681,7 +671,7 @@ impl Turn {
         self.actions.push_back(Action::Finish(Outcome::Interrupted));
     }
 
-    /// Stops every call; what had ended of them stays ended.
+    /// Stops every call; calls that have ended stay ended.
     fn stop_calls(&mut self) {
         self.show_ended();
         for key in self.calls.abort("aborted by user") {
@@ -689,7 +679,7 @@ impl Turn {
         }
     }
 
-    /// Ends the turn at once, because nothing of it can be kept any more.
+    /// Ends the turn at once, because nothing can be saved any more.
     fn fail_by_storage(&mut self, message: String) {
         if matches!(self.state, State::Sampling(_)) {
             self.discard_streaming();
@@ -734,7 +724,7 @@ impl Turn {
         self.actions.push_back(Action::Finish(outcome));
     }
 
-    /// Puts what the user said meanwhile into the history; a turn that fails must not lose it.
+    /// Adds the user's input during the turn to the history; a failing turn must not lose it.
     fn take_steering(&mut self) {
         for said in std::mem::take(&mut self.steering) {
             self.push(Origin::User, said);

@@ -1,4 +1,4 @@
-//! The part of a turn in which calls ask for leave.
+//! The part of a turn that handles approvals.
 
 use protocol::approval::{Answer, ApprovalRequest, Resolution};
 use protocol::event::Event;
@@ -9,7 +9,7 @@ use super::{Action, Turn};
 use crate::approval::{self, Question};
 
 impl Turn {
-    /// Puts the question of a call that waits.
+    /// Asks the question of a waiting call.
     pub(super) fn ask(&mut self, key: CallKey, request: ApprovalRequest) {
         let id = ApprovalId(self.numbers.approval);
         self.numbers.approval += 1;
@@ -20,7 +20,7 @@ impl Turn {
         self.actions.push_back(Action::Ask(Question { id, item, request, timeout }));
     }
 
-    /// Lets the call that waits go on with the answer, or ends the turn; an answer that nobody waits for
+    /// Lets the waiting call continue with the answer, or ends the turn; an answer without an open question
     /// is dropped.
     pub(super) fn on_answer(&mut self, id: ApprovalId, answer: Answer) {
         let Some((key, request)) = self.approvals.close(id) else { return };
@@ -30,7 +30,7 @@ impl Turn {
         if answer != Answer::Cancel {
             return self.actions.push_back(Action::Resume(key, answer));
         }
-        // Clients know a cancelled command as declined; a cancelled patch just stays as it was.
+        // Clients expect a cancelled command to be declined; a cancelled patch keeps its state.
         if let Some(Item { body: ItemBody::Command(_), .. }) = self.call_items.get(&key)
             && let Some(Item { id, call_id, body: ItemBody::Command(command), .. }) =
                 self.call_items.remove(&key)
@@ -41,7 +41,7 @@ impl Turn {
         self.interrupt();
     }
 
-    /// Takes back a question that was closed without an answer.
+    /// Withdraws a question that was closed without an answer.
     pub(super) fn withdraw(&mut self, id: ApprovalId) {
         self.emit(Event::ApprovalResolved { id, resolution: Resolution::Withdrawn });
         self.actions.push_back(Action::Withdraw(id));

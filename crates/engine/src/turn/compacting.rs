@@ -20,39 +20,37 @@ use crate::compaction::{self, Ending, Room};
 use crate::context::{Context, user_message};
 use crate::prompt;
 
-/// What a turn knows of compacting its history, and the summary that is being made.
+/// The state of compaction in a turn, and the summary in progress.
 #[derive(Debug)]
 pub(super) struct Compaction {
-    /// Whether the turn is there for the compaction alone.
+    /// Whether compaction is the only purpose of the turn.
     only: bool,
-    /// Bytes of a history that fit into a request, as far as that is known.
+    /// Bytes of history that fit into a request, if known.
     window: Option<usize>,
-    /// Whether the history had anything of earlier turns when this one began.
+    /// Whether the history contained earlier turns when this one started.
     had_turns: bool,
-    /// What has been done since the last answer to make the history fit.
+    /// What was done since the last answer to make the history fit.
     squeezed: Squeezed,
     /// Whether no answer since the last compaction left room in the window.
     just_done: bool,
     /// Whether the user was told that compaction does not help.
     futile: bool,
-    /// The item that shows the compaction under way.
+    /// The item of the compaction in progress.
     item: Option<(ItemId, CompactionReason)>,
     /// The last message of a summary, while one is sampled.
     summary: Option<String>,
-    /// What the summary is made of, if that is not the whole history.
+    /// The input of the summary, if that is not the whole history.
     abridged: Option<Vec<Raw>>,
-    /// What asks for a summary.
+    /// The message that requests a summary.
     request: Box<RawValue>,
 }
 
 /// What has been done to make a history fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Squeezed {
-    /// Nothing.
     No,
-    /// It was compacted.
     Compacted,
-    /// All that was said in earlier turns was left out.
+    /// All messages of earlier turns were dropped.
     Bare,
 }
 
@@ -73,22 +71,21 @@ impl Compaction {
         }
     }
 
-    /// Returns how many bytes of a history fit into a request, as far as that is known.
+    /// Returns how many bytes of history fit into a request, if known.
     pub(super) fn window(&self) -> Option<usize> {
         self.window
     }
 
-    /// Notes that the turn is there for the compaction alone.
     pub(super) fn set_only(&mut self) {
         self.only = true;
     }
 
-    /// Notes whether the history has anything of earlier turns, before this one adds to it.
+    /// Records whether the history contains earlier turns, before this one adds to it.
     pub(super) fn set_had_turns(&mut self, had_turns: bool) {
         self.had_turns = had_turns;
     }
 
-    /// Returns what a request for a summary must carry.
+    /// Returns the input of a request for a summary.
     pub(super) fn input<'a>(&'a self, context: &'a Context) -> Vec<&'a RawValue> {
         let mut input = match &self.abridged {
             Some(abridged) => abridged.iter().map(Raw::as_raw).collect(),
@@ -98,17 +95,17 @@ impl Compaction {
         input
     }
 
-    /// Forgets what an attempt at a summary brought.
+    /// Discards the result of a summary attempt.
     pub(super) fn forget_summary(&mut self) {
         self.summary = None;
     }
 
-    /// Takes a message of the summary; the last one counts.
+    /// Sets a message of the summary; the last one counts.
     pub(super) fn set_summary(&mut self, text: String) {
         self.summary = Some(text);
     }
 
-    /// Notes that a stream was completed, and whether the window is full after it.
+    /// Records that a stream was completed, and whether the window is full after it.
     pub(super) fn note_completed(&mut self, purpose: Purpose, is_full: bool) {
         self.just_done &= is_full;
         if purpose == Purpose::Answer {
@@ -116,23 +113,22 @@ impl Compaction {
         }
     }
 
-    /// Tells whether another compaction could make room: not if the last one did not.
+    /// Returns whether another compaction could make room: not if the last one did not.
     pub(super) fn can_help(&self) -> bool {
         !self.just_done
     }
 
-    /// Notes that compaction does not help; returns whether that is news.
+    /// Records that compaction does not help; returns whether that is new.
     pub(super) fn note_futile(&mut self) -> bool {
         !std::mem::replace(&mut self.futile, true)
     }
 
-    /// Notes that a history was too long, whatever we took the window for.
+    /// Records that a history was too long, whatever window size we assumed.
     fn note_refused(&mut self, sent: usize) {
         let window = self.window.map_or(sent, |window| window.min(sent));
         self.window = Some(window.max(WINDOW_BYTES_MIN));
     }
 
-    /// Notes that the history was replaced.
     fn note_compacted(&mut self) {
         self.abridged = None;
         self.just_done = true;
@@ -141,7 +137,7 @@ impl Compaction {
         }
     }
 
-    /// Returns how much may stay of the history.
+    /// Returns how much of the history may remain.
     fn room(&self) -> Room {
         Room { window: self.window, bare: self.squeezed == Squeezed::Bare }
     }
@@ -164,7 +160,7 @@ impl Turn {
         self.emit(Event::ItemStarted(Item::new(item, ItemBody::Compaction { reason })));
     }
 
-    /// Goes on from the summary that was sampled.
+    /// Continues from the sampled summary.
     pub(super) fn summarised(&mut self) {
         let summary = self.compaction.summary.take();
         let Some(summary) = summary.filter(|text| !text.trim().is_empty()) else {
@@ -176,14 +172,14 @@ impl Turn {
         self.compact(Ending::Summary(&summary), warning);
     }
 
-    /// Decides what becomes of a history of which there is no summary.
+    /// Decides what to do with a history that could not be summarised.
     pub(super) fn not_summarised(&mut self, error: SampleError) {
         if error.class == ErrorClass::ContextFull {
             let abridged = self.compaction.abridged.as_ref();
             let sent = abridged.map(|items| items.iter().map(compaction::weight).sum());
             self.compaction.note_refused(sent.unwrap_or_else(|| self.context.weight()));
         }
-        // An answer that ends early may have had no room either.
+        // An answer that ended early may have lacked room, too.
         let too_long = matches!(error.class, ErrorClass::ContextFull | ErrorClass::Incomplete);
         if too_long && self.compaction.abridged.is_none() {
             self.compaction.abridged = self.context.abridged(self.compaction.window);
@@ -194,8 +190,8 @@ impl Turn {
         self.cut_instead(error);
     }
 
-    /// Cuts a history that cannot be summarised. One that only could not be sent just now, or not in this
-    /// way, is kept: the next request would fail too, and then all would be lost.
+    /// Cuts a history that cannot be summarised. If it only could not be sent just now, or not in this way,
+    /// it is kept: the next request would fail too, and then everything would be lost.
     fn cut_instead(&mut self, error: SampleError) {
         if self.compaction.only || !cannot_be_summarised(error.class) {
             let message = prompt::not_summarised(&error.message);
@@ -205,9 +201,9 @@ impl Turn {
         self.compact(Ending::Trimmed, Some(warning));
     }
 
-    /// Makes the history fit that the endpoint refused as too long: it knows better than we do how full the
-    /// window is. The first turn of a thread is not touched: what one turn alone does not fit into, it would not
-    /// fit into again.
+    /// Shrinks a history that the endpoint refused as too long: it knows better than we do how full the
+    /// window is. The first turn of a thread is not touched: if a single turn does not fit, it would not fit
+    /// again.
     pub(super) fn squeeze(&mut self, error: SampleError) {
         self.compaction.note_refused(self.context.weight());
         let squeezed = self.compaction.squeezed;
@@ -220,7 +216,7 @@ impl Turn {
         }
         self.show_compaction(CompactionReason::Refused);
         let (squeezed, words) = match squeezed {
-            // There are but messages of the user.
+            // There are only messages of the user.
             Squeezed::No => (Squeezed::Compacted, prompt::COMPACTION_TRIMMED),
             Squeezed::Compacted | Squeezed::Bare => (Squeezed::Bare, prompt::COMPACTION_BARE),
         };
@@ -259,20 +255,20 @@ impl Turn {
     }
 }
 
-/// Returns how many bytes of a history fit into a request. Who states only when to compact means a
-/// window of about that size.
+/// Returns how many bytes of history fit into a request. If only the compaction threshold is configured, the
+/// window is assumed to be about that size.
 fn window(options: &TurnOptions) -> Option<usize> {
     let tokens = options.context_window.or(options.compact_at).filter(|tokens| *tokens > 0)?;
     let bytes = usize::try_from(tokens.saturating_mul(TOKEN_BYTES)).ok()?;
     Some(bytes.max(WINDOW_BYTES_MIN))
 }
 
-/// Tells whether the same history will never get a summary.
+/// Returns whether the same history can never be summarised.
 fn cannot_be_summarised(class: ErrorClass) -> bool {
     matches!(class, ErrorClass::ContextFull | ErrorClass::ContentPolicy | ErrorClass::Incomplete)
 }
 
-/// No window is taken to be smaller: there would be no room for a task.
+/// Smallest window to assume: a smaller one would have no room for a task.
 const WINDOW_BYTES_MIN: usize = 4_000;
-/// About how many bytes a token stands for.
+/// Rough number of bytes per token.
 const TOKEN_BYTES: u64 = 4;

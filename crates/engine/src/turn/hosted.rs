@@ -1,4 +1,4 @@
-//! Calls of kinds that only endpoints run: their results come with them, in one item.
+//! Calls of kinds that only endpoints run: each item contains its result.
 
 use protocol::item::{EndpointCall, Status};
 use protocol::open::Raw;
@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use crate::call;
 
-/// The kinds, each with what its tool is called where the item does not say, and with the fields that hold
-/// what it was called with and what came of it.
+/// The kinds: each with the name of its tool if the item does not state it, and with the fields of its
+/// arguments and of its result.
 const KINDS: &[(&str, &str, &[&str], &[&str])] = &[
     ("mcp_call", "call", &["arguments"], &["output"]),
     ("code_interpreter_call", "code_interpreter", &["code"], &["outputs"]),
     ("file_search_call", "file_search", &["queries"], &["results"]),
-    // The picture itself is too long to be shown.
+    // The image itself is too long to be shown.
     ("image_generation_call", "image_generation", &["prompt", "revised_prompt"], &[]),
 ];
 
-/// Reads such a call; none if the item is of another kind.
+/// Parses such a call; none if the item is of another kind.
 pub(super) fn read(raw: &Raw, bytes_max: usize) -> Option<EndpointCall> {
     let kind = raw.kind()?;
     let (_, tool, arguments, outputs) = KINDS.iter().find(|(name, ..)| *name == kind)?;

@@ -1,4 +1,4 @@
-//! The part of a turn that has things written down before they are shown.
+//! The part of a turn that writes to the log before anything is shown.
 
 use protocol::event::Event;
 use protocol::persist::Persist;
@@ -9,7 +9,7 @@ use super::{Action, Turn};
 use crate::context::{Origin, Pushed};
 
 impl Turn {
-    /// Puts an item into the history, and has it written down.
+    /// Adds an item to the history and to the log.
     pub(super) fn push(&mut self, origin: Origin, item: KnownItem) {
         let index = self.context.len();
         let Pushed { came, sent, repairs } = self.context.push_repaired(origin, item);
@@ -25,7 +25,7 @@ impl Turn {
         }
     }
 
-    /// Has the outputs of calls written down that cannot enter the history yet, and shows their items.
+    /// Writes outputs of calls that cannot enter the history yet to the log, and shows their items.
     pub(super) fn keep_early(&mut self) {
         for key in std::mem::take(&mut self.returned) {
             if let Some(returned) = self.calls.returned(key) {
@@ -37,7 +37,7 @@ impl Turn {
         }
     }
 
-    /// Shows the items that are final; their outputs are written down along with them.
+    /// Shows final items; their outputs are written along with them.
     pub(super) fn show_ended(&mut self) {
         self.returned.clear();
         let mut ended: Vec<_> = std::mem::take(&mut self.ended).into_values().collect();

@@ -1,7 +1,7 @@
-//! The part of a turn that reads a stream: items as they begin, grow and are done, and the calls among them.
+//! The part of a turn that reads a stream: items as they start, grow and finish, and the calls among them.
 //!
-//! Nothing that an endpoint sends is lost in silence: an item is shown, or it is named in a warning once
-//! the stream is over ([`Unshown`]). An item of a kind that is not known is kept in the log as it came.
+//! Nothing that an endpoint sends is lost silently: an item is shown, or a warning names it at the end of the
+//! stream ([`Unshown`]). An item of an unknown kind is kept in the log verbatim.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,24 +35,24 @@ enum Kind {
     WebSearch,
 }
 
-/// What an answer brought that is not shown.
+/// The content of an answer that is not shown.
 #[derive(Debug, Default)]
 pub(super) struct Unshown {
-    /// Events that could not be read.
+    /// Number of events that could not be parsed.
     unreadable: u64,
-    /// Kinds of items and parts that are not known, and how many there were.
+    /// Unknown kinds of items and parts, with their counts.
     kinds: BTreeMap<String, u32>,
-    /// Outputs that are of no call here, by the ids of their calls.
+    /// Outputs without a call here, by call id.
     outputs: BTreeSet<String>,
-    /// Text for a message that never came whole.
+    /// Whether there was text for a message that was never completed.
     text: bool,
-    /// Whether a message came whole.
+    /// Whether a message was completed.
     message: bool,
 }
 
 impl Unshown {
     fn kind(&mut self, kind: &str) {
-        // Whoever makes up kinds without end is told of the first ones only.
+        // If an endpoint invents endless kinds, only the first ones are named.
         if self.kinds.len() < KINDS_MAX || self.kinds.contains_key(kind) {
             *self.kinds.entry(clip(kind)).or_default() += 1;
         }
@@ -65,9 +65,9 @@ impl Unshown {
     }
 }
 
-/// Kinds and ids that a warning names.
+/// Most kinds and ids that a warning names.
 const KINDS_MAX: usize = 8;
-/// Characters of one that are shown.
+/// Most characters of one that are shown.
 const KIND_CHARS_MAX: usize = 64;
 
 fn clip(text: &str) -> String {
@@ -75,7 +75,7 @@ fn clip(text: &str) -> String {
 }
 
 impl Turn {
-    /// Takes in what a stream says.
+    /// Handles an event of the stream.
     pub(super) fn on_stream(&mut self, purpose: Purpose, event: StreamEvent, now_ms: u64) {
         if matches!(event, StreamEvent::ItemAdded(_) | StreamEvent::ItemDone(_)) {
             self.count_item();
@@ -113,14 +113,14 @@ impl Turn {
                 self.compaction.set_summary(message.content.text());
             }
             (_, StreamEvent::Unreadable) => self.unshown.unreadable += 1,
-            // A summary is not shown, and what an item of an unknown kind is shows when it is whole.
+            // A summary is not shown, and an item of an unknown kind only when it is complete.
             (_, StreamEvent::ItemAdded(_) | StreamEvent::ItemDone(_)) => {}
             (Purpose::Summary, StreamEvent::TextDelta(_) | StreamEvent::SummaryDelta { .. }) => {}
         }
         self.stop_listening(purpose);
     }
 
-    /// Counts bytes of an answer that has come so far until `now_ms`.
+    /// Counts bytes of an answer that arrived by `now_ms`.
     pub(super) fn on_bytes(&mut self, purpose: Purpose, bytes: u64, now_ms: u64) {
         self.answer_bytes = self.answer_bytes.saturating_add(bytes);
         let limits = &self.options.limits;
@@ -140,7 +140,7 @@ impl Turn {
         self.stop_listening(purpose);
     }
 
-    /// What is over its limit is not listened to any longer.
+    /// Closes a stream that exceeds a limit.
     fn stop_listening(&mut self, purpose: Purpose) {
         if self.limit_reached.is_some() && matches!(self.state, State::Sampling(_)) {
             self.close_stream(purpose, Ok(Completion::default()));
@@ -155,7 +155,7 @@ impl Turn {
         }
     }
 
-    /// Ends the stream, and what it left half-said.
+    /// Ends the stream and discards partial items.
     pub(super) fn close_stream(&mut self, purpose: Purpose, end: Result<Completion, Failure>) {
         let half = self.streaming.iter().any(|open| open.kind == Kind::Message);
         self.discard_streaming();
@@ -172,8 +172,8 @@ impl Turn {
         self.state = State::Settling(purpose, end);
     }
 
-    /// Names what the answer brought and nobody sees. One that broke off is asked for again, so that what
-    /// was only begun in it is not lost.
+    /// Warns about content of the answer that is not shown. A broken stream is requested again, so items that
+    /// it only started are not lost.
     fn name_unshown(&mut self, is_whole: bool) {
         let Unshown { unreadable, kinds, outputs, text, message } =
             std::mem::take(&mut self.unshown);
@@ -215,7 +215,7 @@ impl Turn {
         warnings.into_iter().for_each(|text| self.emit(Event::Warning(text)));
     }
 
-    /// Takes back what was begun and will not be finished.
+    /// Discards items that were started and will not be finished.
     pub(super) fn discard_streaming(&mut self) {
         for open in std::mem::take(&mut self.streaming) {
             self.emit(Event::ItemDiscarded(open.id));
@@ -230,7 +230,7 @@ impl Turn {
     }
 
     fn on_delta(&mut self, kind: Kind, part: DeltaPart, text: String) {
-        // A delta for nothing that is open is dropped: the whole item will bring its text.
+        // A delta without an open item is dropped: the complete item will contain its text.
         if let Some(open) = self.streaming.iter().rev().find(|open| open.kind == kind) {
             let item = open.id;
             self.emit(Event::Delta { item, part, text });
@@ -260,7 +260,7 @@ impl Turn {
             KnownItem::FunctionCall(mut call) => {
                 let id = call.call_id.clone();
                 call.call_id = self.context.unique_call_id(&id);
-                // A tool of a namespace is not the tool of the same name without one.
+                // A tool in a namespace is not the tool of the same name without one.
                 let name = match &call.namespace {
                     Some(namespace) if !namespace.is_empty() => {
                         format!("{namespace}.{}", call.name)
@@ -295,21 +295,21 @@ impl Turn {
                 self.push(Origin::Turn, item);
             }
         }
-        // The history first: what is shown is never more than what is kept.
+        // The history first: nothing is shown that is not kept.
         if let Some(item) = completed {
             self.emit(Event::ItemCompleted(item));
         }
     }
 
-    /// Keeps arguments that are refused for their size out of the history, which carries them for ever.
+    /// Keeps arguments that are refused for their size out of the history, which would carry them forever.
     fn leave_out(&self, arguments: &mut String, instead: &str) {
         if arguments.len() > self.options.limits.argument_bytes_max {
             *arguments = instead.to_owned();
         }
     }
 
-    /// Finds the item that a whole one finishes: by id, else the oldest of its kind if only one of
-    /// the two has an id. Some endpoints give an item its id late, or only once.
+    /// Finds the item that a complete one finishes: by id, else the oldest of its kind if only one of the two
+    /// has an id. Some endpoints set the id late, or only once.
     fn finish_streaming(&mut self, kind: Kind, server_id: Option<&str>) -> Option<ItemId> {
         let find = |fits: fn(Option<&str>, Option<&str>) -> bool| {
             let fits =
@@ -321,7 +321,7 @@ impl Turn {
         Some(self.streaming.remove(index).id)
     }
 
-    /// Queues a call that the endpoint names `id`, holds it or answers it; `call` says who runs what.
+    /// Queues, holds or answers a call whose endpoint id is `id`; `call` documents who runs what.
     fn on_call(&mut self, id: &str, made: Made) {
         let Made { call_id, name, payload, whole, item } = made;
         self.call_count += 1;
@@ -351,14 +351,13 @@ impl Turn {
         }
     }
 
-    /// Answers a call without running it.
     fn answer(&mut self, id: &str, call: Call, reason: String) {
         let key = call.key;
         self.calls.push_answered(id, call, reason.clone());
         self.show_refused(key, None, reason);
     }
 
-    /// Takes the output of a call that the endpoint has run.
+    /// Handles the output of a call that the endpoint ran.
     fn on_output(&mut self, output: CallOutput) {
         let bytes_max = self.options.limits.output_bytes_max;
         let output = CallOutput { output: call::bound_output(output.output, bytes_max), ..output };
@@ -369,7 +368,7 @@ impl Turn {
             Taken::Repeated => return self.unshown.output(&id),
         };
         let call_id = self.calls.call_id(key).map(str::to_owned);
-        // The history first: what is shown is never more than what is kept.
+        // The history first: nothing is shown that is not kept.
         if self.calls.all_given() {
             for output in self.calls.take_outputs() {
                 self.push(Origin::Turn, output);
@@ -387,8 +386,8 @@ impl Turn {
         self.emit(Event::ItemCompleted(item));
     }
 
-    /// Shows a call of a kind that only endpoints run, and names everything else. Neither is sent back:
-    /// the endpoint did not offer it to this version of us.
+    /// Shows a call of a kind that only endpoints run, and warns about everything else. Neither is sent back:
+    /// this version does not know how.
     fn on_unknown(&mut self, raw: Raw) {
         let hosted = hosted::read(&raw, self.options.limits.output_bytes_max);
         let kind = raw.kind().map(std::borrow::Cow::into_owned);
@@ -399,7 +398,7 @@ impl Turn {
         }
     }
 
-    /// Sees to it that a message can be shown: whatever role it has, it is the model who speaks.
+    /// Makes sure that a message can be shown: whatever its role, it comes from the model.
     fn on_message(&mut self, message: &mut Message) {
         self.unshown.message = true;
         let parts = message.content.0.iter();
@@ -420,12 +419,12 @@ impl Turn {
 
 /// A call that the model made.
 struct Made {
-    /// The id that the history has for it.
+    /// Its id in the history.
     call_id: String,
     name: String,
     payload: Payload,
     whole: bool,
-    /// What it is if the endpoint runs it.
+    /// Its item, if the endpoint runs it.
     item: EndpointCall,
 }
 
@@ -445,14 +444,14 @@ fn endpoint_call(
     }
 }
 
-/// Gives a call without a name one, because it must stand in the history with its output.
+/// Gives a name to a call without one, because the history must contain it with its output.
 fn name_anyway(name: &mut String) {
     if name.trim().is_empty() {
         *name = "unknown".to_owned();
     }
 }
 
-/// Returns what the user sees of an item that the model streams; calls are shown by their tools.
+/// Returns what the user sees of a streamed item; calls are shown by their tools.
 fn shown(item: &KnownItem) -> Option<(Kind, Option<String>, ItemBody)> {
     match item {
         KnownItem::Message(message) => {

@@ -1,4 +1,4 @@
-//! What every history that is sent must keep to, checked item by item as it grows.
+//! Invariants of every history that is sent, checked item by item as it grows.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -6,18 +6,18 @@ use protocol::persist::Persist;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A history as the log would have it.
+/// The history according to the log.
 #[derive(Default)]
 pub(crate) struct Kept {
     items: Vec<String>,
-    /// Calls whose outputs were kept before they entered the history.
+    /// Calls whose outputs were written before they entered the history.
     early: HashSet<String>,
     /// Calls whose outputs entered the history.
     late: HashSet<String>,
 }
 
 impl Kept {
-    /// Begins with a history that was kept before.
+    /// Starts with an existing history.
     pub(crate) fn new(input: &[&RawValue]) -> Self {
         Self { items: input.iter().map(|item| item.get().to_owned()).collect(), ..Self::default() }
     }
@@ -42,14 +42,14 @@ impl Kept {
         }
     }
 
-    /// Checks that the log has what is sent, neither more nor less.
+    /// Checks that the log has exactly what is sent.
     #[track_caller]
     pub(crate) fn check(&self, input: &[&RawValue]) {
         let input: Vec<_> = input.iter().map(|item| item.get()).collect();
         assert_eq!(self.items, input, "the log and the history differ");
     }
 
-    /// Tells whether the output of a call is written down.
+    /// Returns whether the output of a call is in the log.
     pub(crate) fn has_output(&self, call_id: &str) -> bool {
         self.early.contains(call_id) || self.late.contains(call_id)
     }
@@ -59,7 +59,7 @@ impl Kept {
 #[derive(Default)]
 pub(crate) struct History {
     items: Vec<String>,
-    /// Calls without an output so far, in order, with the type that their output must have.
+    /// Calls without an output so far, in order, with the required type of their output.
     open: VecDeque<(String, &'static str)>,
     call_ids: HashSet<String>,
     item_ids: HashSet<String>,
@@ -70,7 +70,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Takes the next input: it begins with the one before, byte for byte, and no call is open.
+    /// Takes the next input: it starts with the previous one, byte for byte, and no call is open.
     #[track_caller]
     pub(crate) fn follow(&mut self, input: &[&RawValue]) {
         assert!(input.len() >= self.items.len(), "the history got shorter");

@@ -1,8 +1,8 @@
-//! Turns in a world made from a seed: models that stutter, tools that ask and return when they like,
-//! users that answer, cancel and interrupt, and inputs that come too late.
+//! Turns in a world generated from a seed: models that stutter, tools that ask and return at any time, users
+//! that answer, cancel and interrupt, and inputs that come too late.
 //!
-//! A seed plays one thread of a few turns on one history. What must hold is checked with every
-//! action. A seed that fails is replayed, with all that happened, by the line that the failure prints.
+//! A seed plays one thread of a few turns on one history. Invariants are checked with every action. A failing
+//! seed is replayed, with a log of everything, by the line that the failure prints.
 
 mod asking;
 
@@ -34,7 +34,7 @@ use crate::history::{History, Kept};
 
 /// Threads in a normal run, with one to six turns each.
 const SEEDS: u64 = 5_000;
-/// From here on the world is kind: nothing fails, nothing new is asked for.
+/// From this step on the world is kind: nothing fails, no new questions.
 const WILD_STEPS: u32 = 250;
 /// A kind world ends every turn long before this.
 const STEPS_MAX: u32 = 1_000;
@@ -52,7 +52,7 @@ fn simulate() {
             *tally.entry(what).or_insert(0u32) += 1;
         }
     }
-    // A world in which something never happens shows nothing about it.
+    // If something never happens, nothing is tested about it.
     let often = |what: &str| tally.get(what).copied().unwrap_or_default();
     assert!(often("turn") >= 10_000, "{tally:?}");
     for what in EVENTFUL {
@@ -99,7 +99,7 @@ fn play_thread(seed: u64, log: &mut Option<String>) -> Vec<&'static str> {
     happened
 }
 
-/// Something that a tool can show.
+/// An item that a tool can show.
 fn shown() -> ItemBody {
     ItemBody::FileChange { changes: Vec::new(), status: Status::InProgress, refusal: None }
 }
@@ -135,7 +135,7 @@ fn options(rng: &mut Rng, usage: Usage, numbers: Numbers) -> TurnOptions {
         usage,
         numbers,
         seed: rng.next_u64(),
-        // Some answers are wanted to be long, and most are not.
+        // Some turns require long answers, most do not.
         answer_check: rng.one_in(4).then(|| {
             AnswerCheck::new(|answer| match answer.map_or(0, str::len) {
                 0..4 => Err("too short".to_owned()),
@@ -145,7 +145,7 @@ fn options(rng: &mut Rng, usage: Usage, numbers: Numbers) -> TurnOptions {
     }
 }
 
-/// Everything around one turn, and what has been seen of it.
+/// Everything around one turn, and what was observed of it.
 struct World<'a> {
     rng: Rng,
     log: &'a mut Option<String>,
@@ -154,21 +154,21 @@ struct World<'a> {
     now_ms: u64,
     steps: u32,
 
-    // What the turn has asked for and is still owed.
+    // What the turn has asked for and not yet received.
     sampling: Option<Purpose>,
     waiting: Option<Duration>,
     running: BTreeMap<CallKey, Call>,
     questions: BTreeMap<ApprovalId, (CallKey, ApprovalRequest)>,
-    /// A call that must be let go on now, and with which answer.
+    /// The call that must be resumed now, and with which answer.
     resuming: Option<(CallKey, Answer)>,
 
-    // What has been seen.
+    // Observations.
     history: History,
     kept: Kept,
     items: Items,
     runs: BTreeMap<CallKey, Call>,
     call_ids: HashSet<String>,
-    /// What the history must say about each call that returned.
+    /// What the history must contain for each call that returned.
     returned: BTreeMap<String, String>,
     /// Calls that the model made since the history was last replaced.
     calls_made: usize,
@@ -176,14 +176,14 @@ struct World<'a> {
     /// Whether the history was replaced and has not been seen since.
     replaced: bool,
     steered: Vec<String>,
-    /// Who asks at this moment.
+    /// The call that asks at this moment.
     asking: Option<CallKey>,
     next_approval: u64,
     /// What the model must be told once, unless the history is replaced.
     told: Vec<String>,
     usage: Usage,
     requests: u32,
-    /// Of the request that is being made.
+    /// Attempts of the current request.
     attempts: u32,
     retrying: bool,
     calls_total: u32,
@@ -195,7 +195,7 @@ struct World<'a> {
     completed: Vec<String>,
 }
 
-/// The items that events speak of.
+/// The items that events mention.
 #[derive(Default)]
 struct Items {
     next: u64,
@@ -250,7 +250,7 @@ impl<'a> World<'a> {
 
     fn play(&mut self) {
         if self.rng.one_in(50) {
-            // Before anything was done that the turn wants done.
+            // Before any action of the turn was performed.
             self.accept(Input::Interrupt);
         }
         self.drain();
@@ -267,7 +267,7 @@ impl<'a> World<'a> {
         self.come_late();
     }
 
-    /// Lets one thing happen that can happen now.
+    /// Makes one possible thing happen.
     fn step(&mut self) {
         let wild = self.steps < WILD_STEPS;
         if wild && self.rng.one_in(60) {
@@ -311,7 +311,7 @@ impl<'a> World<'a> {
         self.accept(input);
     }
 
-    /// Gives an input that is taken and changes nothing.
+    /// Gives an input that is accepted and changes nothing.
     fn drop(&mut self, input: Input) {
         let before = format!("{:?}", self.turn);
         self.accept(input);
@@ -336,7 +336,7 @@ impl<'a> World<'a> {
         assert!(self.running.is_empty(), "not all of {running:?} were stopped");
     }
 
-    /// Gives an input that does not fit: it is refused, and nothing changes.
+    /// Gives an input that is invalid: it is refused, and nothing changes.
     fn stray(&mut self) {
         let stray_key = CallKey(self.rng.below(12));
         let stray_id = ApprovalId(self.rng.below(12));
@@ -369,7 +369,7 @@ impl<'a> World<'a> {
         assert_eq!(self.turn.poll(), None);
     }
 
-    /// A tool, or what it left running, shows something.
+    /// A tool, or a command it left running, shows something.
     fn report(&mut self) {
         let keys: Vec<_> = self.runs.keys().copied().collect();
         let key = keys[self.rng.below(keys.len() as u64) as usize];
@@ -386,7 +386,7 @@ impl<'a> World<'a> {
         self.accept(Input::Reported(key, report));
     }
 
-    /// A call returns, now and then without having waited for its answer.
+    /// A call returns, occasionally without waiting for its answer.
     fn return_call(&mut self) {
         let key = self.running_key();
         if self.questions.values().any(|(call, _)| *call == key) && !self.rng.one_in(8) {
@@ -413,7 +413,7 @@ impl<'a> World<'a> {
         self.accept(Input::Returned(key, output));
     }
 
-    /// Something that a model or the network to it may come up with.
+    /// Something that a model or the network may come up with.
     fn wild_model(&mut self) -> Input {
         let known = |item| Open::Known(item);
         let event = match self.rng.below(33) {
@@ -492,7 +492,7 @@ impl<'a> World<'a> {
         SampleError::new(class, "broken").with_retry_after(delay.map(Duration::from_secs))
     }
 
-    /// Keeps count of what the turn is told, to compare with what it makes of it.
+    /// Records what the turn is told, to compare with the result.
     fn note_said(&mut self, input: &Input) {
         match (self.sampling, input) {
             (_, Input::Stream(StreamEvent::Completed(completion))) => {
@@ -511,7 +511,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Gives an input that fits.
+    /// Gives a valid input.
     fn accept(&mut self, input: Input) {
         self.note("input", &input);
         self.now_ms += self.rng.below(50);
@@ -525,7 +525,7 @@ impl<'a> World<'a> {
             self.observe(action);
         }
         self.kept.check(&self.turn.context().input());
-        // What was shown of a call that has returned would survive the end of the process.
+        // What was shown of a returned call would survive the end of the process.
         for call in std::mem::take(&mut self.completed) {
             let lost = self.returned.contains_key(&call) && !self.kept.has_output(&call);
             assert!(!lost, "the output of {call} is not kept");
@@ -590,7 +590,7 @@ impl<'a> World<'a> {
             }
         };
         assert!(asked.is_none_or(|text| text.contains(&prompt::SUMMARY_REQUEST[..40])));
-        // What is summarised may be a part of the history only, but must be one that can be sent.
+        // The input of a summary may be a part of the history, but must be valid.
         let whole = self.turn.context().input();
         if history.last().map(|item| item.get()) != whole.last().map(|item| item.get()) {
             assert!(asked.is_some(), "an answer to a part of the history");
@@ -717,7 +717,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What must hold once the turn is over.
+    /// Invariants at the end of the turn.
     fn check_end(&mut self) {
         let (outcome, last) = (self.finished.unwrap(), self.last_event.as_ref().unwrap());
         match (outcome, last) {
@@ -755,7 +755,7 @@ impl<'a> World<'a> {
         let ended_at_once = outcome == Outcome::Interrupted || outcome == storage;
         for (id, body) in &self.items.open {
             match body {
-                // What a tool began may go on after the turn.
+                // A tool's item may continue after the turn.
                 ItemBody::FileChange { .. } => {}
                 ItemBody::TodoList { .. } if ended_at_once => {}
                 body => panic!("{id:?} was left open: {body:?}"),
@@ -773,7 +773,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What comes after the end changes nothing: what may cross it is dropped, the rest refused.
+    /// Inputs after the end change nothing: those that may cross it are dropped, the rest refused.
     fn come_late(&mut self) {
         let history = self.turn.context().len();
         let key = CallKey(1 + self.rng.below(3));
@@ -812,7 +812,7 @@ fn same_kind(a: &ItemBody, b: &ItemBody) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-/// What a normal run must have seen many times.
+/// What must happen many times in a normal run.
 const EVENTFUL: &[&str] = &[
     "answer",
     "failure",
@@ -835,7 +835,7 @@ const EVENTFUL: &[&str] = &[
     "named",
 ];
 
-/// How the history answers calls that were never run.
+/// The outputs of calls that were never run.
 const REFUSALS: &[&str] = &[
     "unsupported call: fly",
     "unsupported custom tool call: fly",

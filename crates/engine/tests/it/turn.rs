@@ -1,8 +1,8 @@
-//! Every script in `tests/data`: what a turn wants done after each input.
+//! Every script in `tests/data`: the actions of a turn after each input.
 //!
-//! A line `> input | input` gives inputs, the lines below it are the actions they lead to, and a
-//! request shows the history it carries. `= name value` sets an option, `#` begins a comment. To add
-//! a case, write the inputs into a `NN_what_happens.txt`, run with `UPDATE=1` and read the result.
+//! A line `> input | input` gives inputs, the lines below it are the resulting actions, and a request shows
+//! its history. `= name value` sets an option, `#` starts a comment. To add a case, write the inputs into a
+//! `NN_what_happens.txt`, run with `UPDATE=1` and read the result.
 
 #![expect(
     clippy::disallowed_methods,
@@ -57,7 +57,7 @@ fn check(path: &Path) {
     assert_eq!(got, want, "{}:\n{got}", path.display());
 }
 
-/// A turn that is played from a script.
+/// A turn played from a script.
 struct Play {
     options: TurnOptions,
     turn: Option<Turn>,
@@ -91,7 +91,7 @@ impl Default for Play {
 }
 
 impl Play {
-    /// Plays one line and returns what stands there afterwards; old actions give way to new ones.
+    /// Plays one line and returns its new text; old actions are replaced.
     fn line(&mut self, line: &str) -> String {
         let mut text = format!("{line}\n");
         if let Some((name, value)) = line.strip_prefix("= ").and_then(|set| set.split_once(' ')) {
@@ -139,7 +139,7 @@ impl Play {
         }
     }
 
-    /// Gives one input and notes what comes of it.
+    /// Gives one input and records the result.
     fn give(&mut self, input: &str, text: &mut String) {
         self.now_ms += 1;
         if let Some(said) = input.strip_prefix("start ") {
@@ -188,7 +188,7 @@ impl Play {
                     self.history.follow(&turn.input(Purpose::Answer));
                     self.kept.check(&turn.input(Purpose::Answer));
                 }
-                // A new history need not begin as the old one did.
+                // A new history need not start like the old one.
                 Action::Emit(Event::ItemCompleted(Item {
                     body: ItemBody::Compaction { .. },
                     ..
@@ -210,7 +210,7 @@ fn status(verb: &str) -> Option<String> {
     verb.starts_with("half-").then(|| "incomplete".to_owned())
 }
 
-/// Reads an input such as `call c1 read {}`.
+/// Parses an input such as `call c1 read {}`.
 fn read_input(input: &str) -> Input {
     let (verb, rest) = input.split_once(' ').unwrap_or((input, ""));
     let done = |item| Input::Stream(StreamEvent::ItemDone(Open::Known(item)));
@@ -331,7 +331,7 @@ fn read_input(input: &str) -> Input {
     }
 }
 
-/// Splits into `N` words, of which the last takes the rest of the line; `-` stands for an empty one.
+/// Splits into `N` words, of which the last takes the rest of the line; `-` means empty.
 fn words<const N: usize>(text: &str) -> [String; N] {
     let mut words = text.splitn(N, ' ').map(|word| if word == "-" { "" } else { word });
     std::array::from_fn(|_| words.next().unwrap_or_default().to_owned())
@@ -357,7 +357,7 @@ fn read_item(kind: &str, id: String, text: String) -> KnownItem {
     }
 }
 
-/// Makes a question with every scope on offer, the prefix being `git fetch`.
+/// Creates a question that offers every scope, with the prefix `git fetch`.
 fn question(what: String) -> ApprovalRequest {
     let subject = Subject::Command { argv: vec![what], cwd: "/".into(), outside: false };
     let scopes = vec![Scope::Session, Scope::Prefix(split("git fetch"))];
@@ -473,7 +473,7 @@ fn brief_event(event: &Event) -> String {
     }
 }
 
-/// Makes something that a tool can show.
+/// Creates an item that a tool can show.
 fn shown(command: String) -> ItemBody {
     ItemBody::Command(Command {
         command,
@@ -516,7 +516,7 @@ fn brief_input(input: &[&RawValue]) -> String {
     items.join(", ")
 }
 
-/// Shortens an item of the history: `user hi`, `call c1`, `out c1 ok`.
+/// Abbreviates an item of the history: `user hi`, `call c1`, `out c1 ok`.
 fn brief_raw(json: &str) -> String {
     let item: Value = serde_json::from_str(json).unwrap();
     let text = |key: &str| item[key].as_str().unwrap_or("-").to_owned();

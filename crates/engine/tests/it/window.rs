@@ -1,4 +1,4 @@
-//! Threads whose endpoint holds them to its context window: they go on, however small it is.
+//! Threads whose endpoint enforces its context window: they continue, however small it is.
 
 use engine::context::user_message;
 use engine::retry::RetryLimits;
@@ -15,16 +15,16 @@ use protocol::responses::{
 use protocol::usage::Usage;
 use serde_json::value::RawValue;
 
-/// An endpoint, what is believed of it, and what is done with it.
+/// An endpoint, what is configured about it, and how it is used.
 #[derive(Clone, Copy)]
 struct Case {
-    /// Tokens of the window that is stated.
+    /// The configured window in tokens.
     stated: Option<u64>,
-    /// Bytes that are taken.
+    /// Bytes that the endpoint accepts.
     takes: usize,
-    /// Bytes of what the user says in a turn.
+    /// Bytes of the user's input per turn.
     said: usize,
-    /// Bytes of what a call returns in a turn.
+    /// Bytes that a call returns per turn.
     returned: usize,
     /// Bytes of a summary.
     summary: usize,
@@ -125,7 +125,7 @@ impl Thread {
             *called = true;
             self.answered = request.clone();
         }
-        // As many tokens as bytes that are taken make the window, whatever is stated of it.
+        // Scaled so that the accepted bytes fill the window, whatever is configured.
         let tokens = self.case.stated.unwrap_or(10_000) as usize * request.len() / self.case.takes;
         let completion = Completion { total_tokens: tokens as u64, ..Completion::default() };
         vec![
@@ -149,7 +149,7 @@ fn small_windows() {
                 for summary in [400, bytes] {
                     let case = Case { stated: Some(tokens), takes: bytes, said, returned, summary };
                     check(case, 12);
-                    // More tokens to the byte than usual, or nothing that is known of the window.
+                    // More tokens per byte than usual, or no known window.
                     check(Case { takes: bytes * 2 / 3, said: said * 2 / 3, ..case }, 12);
                     check(Case { stated: None, returned: returned.min(bytes / 4), ..case }, 12);
                 }
@@ -162,7 +162,7 @@ fn small_windows() {
 fn a_window_is_not_run_into_again_and_again() {
     let case =
         Case { stated: Some(8_000), takes: 32_000, said: 7_500, returned: 0, summary: 2_000 };
-    // Of three turns or so, one finds the window full by what is said in it.
+    // In about one of three turns, its input fills the window.
     let refused = check(case, 30);
     assert!(refused <= 25, "{refused}");
 }
@@ -179,7 +179,7 @@ fn what_never_fits_fails_alone() {
         let outcome = thread.turn(&long);
         let told = thread.told.join("\n");
         if before == 0 {
-            // Nothing can be left out but the user's own words.
+            // Nothing can be dropped but the user's own words.
             assert_eq!(outcome, FAILED);
             assert!(told.contains("say less at once") && told.contains("TOO LONG"), "{told}");
         } else {

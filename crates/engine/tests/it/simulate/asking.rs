@@ -1,4 +1,4 @@
-//! Calls that ask for leave, and users that answer, cancel or never come back.
+//! Calls that ask for approval, and users that answer, cancel or never come back.
 
 use engine::{Input, Outcome, Question, Report, prompt};
 use protocol::approval::{Answer, ApprovalRequest, Scope, Subject};
@@ -7,7 +7,7 @@ use protocol::event::Event;
 use super::World;
 
 impl World<'_> {
-    /// A call asks for leave, unless it has asked already.
+    /// A call asks for approval, unless it has already asked.
     pub(super) fn ask(&mut self) {
         let key = self.running_key();
         let prefix = vec![format!("p{}", self.rng.next_u64())];
@@ -28,7 +28,7 @@ impl World<'_> {
         }
     }
 
-    /// Somebody answers a question, or it is clear that nobody will.
+    /// A question is answered, or it is certain that it never will be.
     pub(super) fn answer(&mut self, wild: bool) {
         let ids: Vec<_> = self.questions.keys().copied().collect();
         let id = ids[self.rng.below(ids.len() as u64) as usize];
@@ -71,7 +71,7 @@ impl World<'_> {
         self.accept(Input::Answered(id, answer.clone()));
         assert_eq!(self.resuming, None, "{key:?} was not let go on");
         if self.rng.one_in(3) {
-            // The same again is nobody's answer any more.
+            // Answering again has no effect.
             self.drop(Input::Answered(id, answer));
         }
         if let Answer::AcceptAndRemember(prefix) = want {
