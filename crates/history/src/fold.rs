@@ -1,12 +1,12 @@
-//! The fold over the lines of a log.
+//! Folds the lines of a log into a history.
 //!
-//! One pass, line by line; what is held is the live history and a few bytes for each turn. A line that
-//! makes no sense changes nothing: whoever reads the file reports it.
+//! One pass, line by line; it holds the live history and a few bytes per turn. An invalid line changes
+//! nothing: the reader of the file reports it.
 //!
-//! Which head counts: the first `session_meta` of the thread's own file. Lines of the files that it
-//! continues come before, with heads of their own, and a thread that was forked by copying has the
-//! source's head among its lines. Say [`Fold::own`] where the own file begins; without it, a head
-//! replaces the one before only if it says that it continues that very thread.
+//! Which head counts: the first `session_meta` of the thread's own file. Lines of the files that it continues
+//! come first, with heads of their own, and a thread that was forked by copying contains the source's head.
+//! Call [`Fold::own`] where the own file starts; without it, a head replaces the previous one only if it says
+//! that it continues that very thread.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -27,9 +27,9 @@ use crate::live::{HISTORY_BYTES_MAX, LeftOut, Live, Slot, Text};
 /// Where an item of the history comes from; decides what survives compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Set up by us before the user spoke: environment, rules of the project.
+    /// Our setup before the user's first message: environment, project rules.
     Setup,
-    /// Said by the user.
+    /// A message of the user.
     User,
     /// Everything else.
     Turn,
@@ -40,57 +40,53 @@ pub enum Origin {
 pub struct Entry {
     /// The item as it is sent.
     pub wire: Raw,
-    /// Where it comes from.
     pub origin: Origin,
-    /// Who made it: an index into [`Folded::model_ids`]. None if no model did, or if it is not known.
+    /// The model that made it: an index into [`Folded::model_ids`]. None if no model did, or if it is
+    /// unknown.
     pub model_id: Option<u16>,
 }
 
-/// A provider and a model of it.
+/// A provider and one of its models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ModelId {
-    /// The provider.
     pub provider: String,
-    /// The model.
     pub model: String,
 }
 
-/// What the lines of a thread come to.
+/// The result of folding the lines of a thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Folded {
     /// The head of the thread's own file.
     pub meta: Option<SessionMeta>,
-    /// The history.
     pub entries: Vec<Entry>,
-    /// Who made its items.
+    /// The models that made its items.
     pub model_ids: Vec<ModelId>,
-    /// Who would make the next one: an index into `model_ids`.
+    /// The model that would make the next item: an index into `model_ids`.
     pub model_id: Option<u16>,
     /// Tokens used so far.
     pub usage: Usage,
-    /// How full the context window was after the last answer; an estimate after a compaction.
+    /// Tokens in the context window after the last answer; an estimate after a compaction.
     pub context_tokens: u64,
-    /// What the last turn ran with.
+    /// The settings of the last turn.
     pub last: Option<TurnContext>,
-    /// The turn that began and did not end.
+    /// The turn that started and did not end.
     pub open_turn: Option<String>,
-    /// Outputs that came back and are not in the history yet.
+    /// Outputs of calls that are not in the history yet.
     pub returned: Vec<CallReturned>,
-    /// The compactions that hold, by the numbers of their lines, counted from 0. One that was undone, and
-    /// the line that undid it, are not among them.
+    /// The compactions in effect, by line number, counted from 0. An undone compaction, and the line that
+    /// undid it, are not included.
     pub compactions: Vec<u64>,
-    /// Compactions that happened in turns which were rolled back. What they replaced is not in the history;
-    /// whoever wants it folds the lines again [`Fold::ignoring`] them.
+    /// Compactions in turns that were rolled back. What they replaced is not in the history; to get it, fold
+    /// the lines again [`Fold::ignoring`] them.
     pub rolled_back: BTreeSet<u64>,
-    /// The turns.
     pub turns: Turns,
     /// What was too long for the history.
     pub left_out: LeftOut,
 }
 
 impl Folded {
-    /// Returns the history as a `compacted` line can carry it: with who made an item, where that is not
-    /// who would make the next.
+    /// Returns the history for a `compacted` line: with the model of each item that differs from the model of
+    /// the next one.
     pub fn replacement_history(&self) -> Vec<Raw> {
         self.entries.iter().map(|entry| self.signed(entry)).collect()
     }
@@ -106,19 +102,18 @@ impl Folded {
         };
         let model_id =
             serde_json::to_string(&(&model_id.provider, &model_id.model)).expect("plain data");
-        // An item with a model was read as one of a known kind, so the object has fields before this.
+        // An item with a model was parsed as a known kind, so the object has fields before this one.
         RawValue::from_string(format!(r#"{open},"{MODEL_KEY}":{model_id}}}"#))
             .map_or_else(|_| entry.wire.clone(), Raw::from)
     }
 }
 
-/// Compactions that a fold takes as if they had not happened, by the numbers of their lines, which are counted
-/// as in [`Folded::compactions`].
+/// Compactions that a fold ignores, by line number, counted as in [`Folded::compactions`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ignored {
-    /// This one and all after it.
+    /// This one and all later ones.
     pub from: Option<u64>,
-    /// Single ones: see [`Folded::rolled_back`].
+    /// Individual ones: see [`Folded::rolled_back`].
     pub single: BTreeSet<u64>,
 }
 
@@ -128,30 +123,30 @@ impl Ignored {
     }
 }
 
-/// The fold over the lines of a log. Give it every line in order, those of files that this one
-/// continues first.
+/// Folds the lines of a log. Pass it every line in order, starting with those of files that this one
+/// continues.
 #[derive(Debug, Default)]
 pub struct Fold {
     folded: Folded,
     replay: Replay,
     live: Live,
-    /// Lines so far.
+    /// Number of lines so far.
     lines: u64,
-    /// Compactions that do not count.
+    /// Compactions to ignore.
     ignored: Ignored,
-    /// Compactions, each with how many turns there were.
+    /// Compactions, each with the number of turns before it.
     compacted_in: Vec<(u64, usize)>,
-    /// Whether the head is that of the own file for certain.
+    /// Whether the head is certainly that of the own file.
     head: Head,
     now: ModelId,
     /// The index of that, if it has one.
     model_id: Option<u16>,
     model_index: HashMap<ModelId, u16>,
-    /// Whether the user has spoken.
+    /// Whether there was a message of the user.
     spoken: bool,
-    /// Turns that began.
+    /// Number of turns that started.
     started: u32,
-    /// Whether token counts have lines of their own, which say more than events.
+    /// Whether token counts have their own lines, which are more precise than events.
     has_usage: bool,
     returned: HashMap<String, Returned>,
     returned_bytes: usize,
@@ -166,27 +161,27 @@ struct Returned {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Head {
-    /// Nobody said where the own file begins.
+    /// The start of the own file is unknown.
     #[default]
     Guessed,
     /// The next head is the one.
     Awaited,
-    /// It has come.
+    /// It was found.
     Certain,
 }
 
 impl Fold {
-    /// Makes a fold for which these compactions did not happen.
+    /// Creates a fold that ignores these compactions.
     pub fn ignoring(ignored: Ignored) -> Self {
         Self { ignored, ..Self::default() }
     }
 
-    /// Says that the lines from here on are those of the thread's own file.
+    /// Marks the start of the thread's own file.
     pub fn own(&mut self) {
         self.head = Head::Awaited;
     }
 
-    /// Takes the next line in. A line that makes no sense changes nothing.
+    /// Adds the next line. An invalid line changes nothing.
     pub fn line(&mut self, line: &Line<'_>) {
         let number = self.lines;
         self.lines += 1;
@@ -238,7 +233,6 @@ impl Fold {
         }
     }
 
-    /// Returns what the lines came to.
     pub fn finish(mut self) -> Folded {
         self.folded.model_id = self.model_id;
         (self.folded.entries, self.folded.left_out) = self.live.finish();
@@ -297,7 +291,7 @@ impl Fold {
         }
     }
 
-    /// Takes in an item of a history that replaces another.
+    /// Adds an item of a replacement history.
     fn replacing(&mut self, payload: Payload<'_>) {
         let Ok(item) = history_item::read(payload.get()) else { return self.unreadable(payload) };
         let origin = item::origin(&item, payload.get(), true);
@@ -317,7 +311,7 @@ impl Fold {
         self.push(Text::Ready(item::write(item)), class, origin, model_id);
     }
 
-    /// Keeps the place of an item of which it cannot be told what it is: it was something of a turn.
+    /// Keeps the position of an item that cannot be identified: it belonged to a turn.
     fn unreadable(&mut self, payload: Payload<'_>) {
         let raw = payload.to_raw().unwrap_or_else(|_| item::unreadable());
         self.push(Text::Ready(raw), Class::Model, Origin::Turn, None);
@@ -330,7 +324,7 @@ impl Fold {
     fn event(&mut self, event: EventStep<'_>) {
         match event.kind() {
             EventKind::TokenCount | EventKind::ThreadSettingsApplied => {}
-            // Most events are items for people, and need not be read.
+            // Most events are items for people, and need not be parsed.
             _ => return,
         }
         match event.read() {
@@ -359,7 +353,7 @@ impl Fold {
 
     fn rolled_back(&mut self, count: u64) {
         self.live.roll_back(count);
-        // What a compaction replaced in a turn that is gone would have to come back.
+        // What a compaction replaced in a rolled-back turn would have to be restored.
         let turns = self.replay.turns().len();
         while let Some((number, _)) = self.compacted_in.pop_if(|(_, at)| *at > turns) {
             self.folded.rolled_back.insert(number);
@@ -375,8 +369,7 @@ impl Fold {
                 self.replacing(Payload::new(raw.as_str()));
             }
         } else {
-            // The older form: what the user said stays, and so does what was set up, as nobody would
-            // say it again.
+            // The older form: the user's messages and the setup remain, because the setup is not sent again.
             self.live.keep_said();
             let message = Message {
                 id: None,
@@ -392,7 +385,7 @@ impl Fold {
 
     fn returned(&mut self, number: u64, bytes: usize, output: CallReturned) {
         self.entered(&output.call_id);
-        // A turn has few calls under way. More than this is no log of ours.
+        // A turn has few running calls. More than this is not a log of ours.
         if self.returned.len() >= RETURNED_MAX || self.returned_bytes + bytes > HISTORY_BYTES_MAX {
             self.returned.clear();
             self.returned_bytes = 0;
@@ -401,14 +394,14 @@ impl Fold {
         self.returned.insert(output.call_id.clone(), Returned { number, bytes, output });
     }
 
-    /// Forgets an output that waited for its place in the history.
+    /// Removes an output that waited for its place in the history.
     fn entered(&mut self, call_id: &str) {
         if let Some(returned) = self.returned.remove(call_id) {
             self.returned_bytes -= returned.bytes;
         }
     }
 
-    /// Returns the number of the turn that is open.
+    /// Returns the number of the open turn.
     fn turn(&self) -> u32 {
         if self.replay.open_turn().is_some() { self.started } else { 0 }
     }
@@ -426,7 +419,7 @@ impl Fold {
         if let Some(index) = self.model_index.get(&model_id) {
             return Some(*index);
         }
-        // A head that is damaged takes the provider with it; the model is still worth knowing.
+        // A damaged head loses the provider, too; the model is still useful.
         let fits =
             model_id.provider.len() <= NAME_BYTES_MAX && model_id.model.len() <= NAME_BYTES_MAX;
         let model_ids = &mut self.folded.model_ids;
@@ -440,9 +433,9 @@ impl Fold {
     }
 }
 
-/// Outputs that can wait for their place in the history.
+/// Most outputs that can wait for their place in the history.
 const RETURNED_MAX: usize = 1024;
-/// Models that are told apart; items of any more count as those of an unknown one.
+/// Most models to distinguish; items of further ones count as those of an unknown model.
 const MODELS_MAX: usize = 1024;
-/// Bytes of the name of a provider or a model.
+/// Longest name of a provider or a model, in bytes.
 const NAME_BYTES_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! What a turn lacks whose process died in it.
+//! Completes a turn whose process died.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use protocol::responses::{CallOutput, KnownItem, OutputBody};
 
 use crate::fold::{Folded, Origin};
 
-/// Returns what must be appended to the log of a thread whose process ended in the middle of a turn:
-/// an output for every call that has none.
+/// Returns what must be appended to the log of a thread whose process ended in the middle of a turn: an
+/// output for every call without one.
 pub fn heal(folded: &Folded) -> Vec<KnownItem> {
     if folded.open_turn.is_none() {
         return Vec::new();
     }
-    // What the user said last came before the calls that can still lack an output.
+    // Calls that can still lack an output come after the user's last message.
     let tail = folded.entries.iter().rposition(|entry| entry.origin == Origin::User);
     let tail = &folded.entries[tail.map_or(0, |at| at + 1)..];
     let mut calls: Vec<(String, bool)> = Vec::new();
@@ -32,7 +32,7 @@ pub fn heal(folded: &Folded) -> Vec<KnownItem> {
         folded.returned.iter().map(|back| (back.call_id.as_str(), &back.output)).collect();
     let mut added = Vec::new();
     for (call_id, custom) in calls {
-        // An output cannot name a call without an id; sending such a history is another matter.
+        // An output cannot refer to a call without an id; `sendable` handles such a history.
         if call_id.is_empty() {
             continue;
         }
@@ -52,7 +52,7 @@ pub fn heal(folded: &Folded) -> Vec<KnownItem> {
     added
 }
 
-/// What the model reads of a call that was under way when the process ended.
+/// What the model reads about a call that was running when the process ended.
 pub const PROCESS_ENDED: &str = "\
 The agent's process ended before this call did. It may have run in part, in whole or not at all: check what it \
 has done before you do it again.";

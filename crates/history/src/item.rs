@@ -1,4 +1,4 @@
-//! One item as a log holds it, made into what is sent.
+//! Converts one item of a log to what is sent.
 
 use log::history_item::{ASSISTANT, USER, opening};
 use log::words::{self, Author};
@@ -9,28 +9,28 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::fold::Origin;
 
-/// Who speaks in an item.
+/// Who an item is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Somebody to the model.
+    /// A message to the model.
     Told,
-    /// The model.
+    /// From the model.
     Model,
-    /// A tool to the model.
+    /// From a tool to the model.
     Output,
 }
 
-/// Writes an item as it is sent.
+/// Serializes an item as it is sent.
 pub(crate) fn write(item: &KnownItem) -> Raw {
     to_raw_value(item).expect("items are plain data with string keys").into()
 }
 
-/// Stands for an item whose text is not JSON; nothing that is sent is made of it.
+/// A placeholder for an item whose text is not JSON; it is never sent.
 pub(crate) fn unreadable() -> Raw {
     RawValue::NULL.to_owned().into()
 }
 
-/// Tells who speaks.
+/// Returns who an item is from.
 pub(crate) fn class(item: &KnownItem) -> Class {
     match item {
         KnownItem::Message(message) if message.role != ASSISTANT => Class::Told,
@@ -39,8 +39,8 @@ pub(crate) fn class(item: &KnownItem) -> Class {
     }
 }
 
-/// Tells where an item comes from that was read of `json`. Before the user has spoken, and in a history that
-/// replaces another, what we told the model is set-up.
+/// Returns the origin of an item parsed from `json`. Before the user's first message, and in a replacement
+/// history, our messages to the model are setup.
 pub(crate) fn origin(item: &KnownItem, json: &str, before_user: bool) -> Origin {
     let KnownItem::Message(message) = item else { return Origin::Turn };
     match message.role.as_str() {
@@ -51,7 +51,7 @@ pub(crate) fn origin(item: &KnownItem, json: &str, before_user: bool) -> Origin 
     }
 }
 
-/// Tells the same of a message whose author is known.
+/// The same for a message whose author is known.
 pub(crate) fn author_origin(author: Author, before_user: bool) -> Origin {
     match author {
         Author::User => Origin::User,
@@ -61,10 +61,10 @@ pub(crate) fn author_origin(author: Author, before_user: bool) -> Origin {
     }
 }
 
-/// Who made an item, if that is written into it: only in histories that replace others.
+/// The model that made an item, if the item says so: only in replacement histories.
 #[derive(Deserialize)]
 pub(crate) struct Signed {
-    /// The provider and the model. Logs of before the rename have the old key.
+    /// The provider and the model. Logs from before the rename have the old key.
     #[serde(alias = "heddle_maker")]
     pub(crate) heddle_model: (String, String),
 }

@@ -1,10 +1,10 @@
-//! From the lines of a log to a history that an endpoint takes.
+//! Converts the lines of a log to a history that an endpoint accepts.
 //!
-//! * [`fold`]: lines in, history out: forks, reverts, rollbacks and compactions applied;
-//! * [`heal()`]: what a turn lacks whose process died in it;
-//! * [`sendable`]: any history in, one that an endpoint takes out, with a list of what was repaired.
+//! * [`fold`]: lines in, history out, with forks, reverts, rollbacks and compactions applied;
+//! * [`heal()`]: completes a turn whose process died;
+//! * [`sendable`]: any history in, one that an endpoint accepts out, with a list of repairs.
 //!
-//! Nothing here opens a file or writes one: what is on disk stays as it is.
+//! Nothing here opens or writes a file: the disk is not changed.
 
 pub mod fold;
 mod heal;

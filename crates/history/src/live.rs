@@ -1,8 +1,7 @@
-//! The history as it grows: a list with a bound.
+//! The growing history: a list with a size limit.
 //!
-//! What is beyond the bound would fit into no context window, so it stays on disk only. The oldest of
-//! what the model and its tools did leaves first, in whole answers with their outputs: an endpoint
-//! refuses half of one.
+//! What exceeds the limit would fit into no context window, so it stays on disk only. The oldest answers and
+//! outputs are dropped first, always whole answers with their outputs: an endpoint refuses half of one.
 
 use log::history_item;
 use protocol::open::Raw;
@@ -12,17 +11,17 @@ use serde_json::value::RawValue;
 use crate::fold::{Entry, Origin};
 use crate::item::{self, Class};
 
-/// What is in the log and not in the history, because it was too long.
+/// What is in the log but not in the history, because it was too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// How many items.
+    /// Number of items.
     pub items: u64,
-    /// How many bytes they have.
+    /// Their size in bytes.
     pub bytes: u64,
 }
 
 impl LeftOut {
-    /// Says so to a person; none if nothing was left out.
+    /// Reports it as a repair; none if nothing was left out.
     pub fn repair(&self) -> Option<Repair> {
         (self.items > 0).then(|| Repair {
             kind: RepairKind::TooLong,
@@ -32,35 +31,36 @@ impl LeftOut {
     }
 }
 
-/// The history as it grows.
+/// The growing history.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     slots: Vec<Slot>,
     bytes: usize,
-    /// Where the user speaks, in order.
+    /// Positions of the user's messages, in order.
     users: Vec<usize>,
     left_out: LeftOut,
 }
 
-/// An item of the history as it grows.
+/// An item of the growing history.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) text: Text,
     pub(crate) class: Class,
     pub(crate) origin: Origin,
     pub(crate) model_id: Option<u16>,
-    /// The turn, counted from 1; 0 outside of any.
+    /// The number of the turn, counted from 1; 0 outside of any.
     pub(crate) turn: u32,
 }
 
 /// The text of an item.
 #[derive(Debug)]
 pub(crate) enum Text {
-    /// As it is sent, or of something that cannot be.
+    /// As it is sent, or a placeholder for something that cannot be.
     Ready(Raw),
-    /// As it is sent, if it is JSON. Not parsed before it is certain to stay, as most of a long log does not.
+    /// As it is sent, if it is JSON. Parsed only when it is certain to stay, which most of a long log does
+    /// not.
     Unparsed(Box<str>),
-    /// As it was written, likewise.
+    /// As it is in the log, likewise.
     Unread(Box<str>),
 }
 
@@ -85,7 +85,7 @@ impl Slot {
             Text::Unparsed(text) => (parsed(text), self.model_id),
             Text::Unread(text) => match history_item::read(&text) {
                 Ok(item) => (item::write(&item), self.model_id),
-                // What cannot be read was made by nobody who could read it.
+                // An item that cannot be parsed has no known model.
                 Err(_) => (parsed(text), None),
             },
         };
@@ -106,23 +106,23 @@ impl Live {
         }
     }
 
-    /// Empties the history: another replaces it.
+    /// Clears the history: another one replaces it.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Keeps set-up and what the user said.
+    /// Keeps the setup and the user's messages.
     pub(crate) fn keep_said(&mut self) {
         self.retain(|_, slot| slot.origin != Origin::Turn);
         self.left_out = LeftOut::default();
     }
 
-    /// Drops the last `count` turns of the user, and all after them.
+    /// Drops the last `count` turns of the user, and everything after them.
     pub(crate) fn roll_back(&mut self, count: u64) {
         let (mut left, mut cut, mut in_turn) = (count, None, 0);
         while let Some(&at) = self.users.last() {
             let turn = self.slots[at].turn;
-            // What was said while a turn ran belongs to it; without marks of turns, each is one.
+            // Messages during a turn belong to it; without turn markers, each message is a turn.
             if turn == 0 || turn != in_turn {
                 if left == 0 {
                     break;
@@ -138,7 +138,7 @@ impl Live {
         }
     }
 
-    /// Estimates the tokens of the history, from its bytes.
+    /// Estimates the tokens of the history from its bytes.
     pub(crate) fn tokens(&self) -> u64 {
         (self.bytes / BYTES_PER_TOKEN) as u64
     }
@@ -148,9 +148,9 @@ impl Live {
         (self.slots.into_iter().map(Slot::finish).collect(), self.left_out)
     }
 
-    /// Makes the history fit.
+    /// Trims the history to the limit.
     fn bound(&mut self) {
-        // What the user said last stays, however large it is, and does not cost what was done since.
+        // The user's last message stays, however large it is, without crowding out what was done since.
         let last = self.users.last().map_or(0, |at| self.slots[*at].bytes());
         let bytes = self.bytes - last.saturating_sub(USER_BYTES_MAX);
         let mut over = bytes.saturating_sub(HISTORY_BYTES_MAX);
@@ -163,7 +163,7 @@ impl Live {
         };
         let mut over_setup = share(Origin::Setup, SETUP_BYTES_MAX);
         let mut over_user = share(Origin::User, USER_BYTES_MAX);
-        // What the user said last is what the turn is about.
+        // The user's last message is what the turn is about.
         let last_user = self.users.last().copied();
         self.retain(|index, slot| {
             let left = match slot.origin {
@@ -182,7 +182,7 @@ impl Live {
         let mut before: Option<(Class, bool)> = None;
         self.retain(|_, slot| {
             let class = slot.class;
-            // The middle of an answer goes the way of its beginning.
+            // The middle of an answer is dropped with its beginning.
             let goes_on = match before {
                 Some((Class::Model, _)) => class != Class::Told,
                 Some((Class::Output, _)) => class == Class::Output,
@@ -224,14 +224,13 @@ impl Live {
     }
 }
 
-/// Bytes of a history; more than any context window holds.
+/// Largest history in bytes; more than any context window holds.
 pub const HISTORY_BYTES_MAX: usize = 16 << 20;
-/// Those of them that the user's messages can have, when not everything fits; the last one always
-/// stays.
+/// The share of the user's messages, when not everything fits; the last one always stays.
 pub const USER_BYTES_MAX: usize = HISTORY_BYTES_MAX / 2;
-/// Those of them that set-up can have, when not everything fits.
+/// The share of the setup, when not everything fits.
 pub const SETUP_BYTES_MAX: usize = HISTORY_BYTES_MAX / 4;
-/// What an item takes beside its text, so that very small ones have a bound too.
+/// Overhead per item, so that very small ones are limited, too.
 const SLOT_BYTES: usize = 64;
-/// A low guess for English and code.
+/// A low estimate for English and code.
 const BYTES_PER_TOKEN: usize = 4;

@@ -1,17 +1,16 @@
-//! Makes any history one that an endpoint takes.
+//! Turns any history into one that an endpoint accepts.
 //!
 //! Four passes, each linear:
 //!
 //! 1. every item on its own ([`item`]): kinds, roles, parts, texts, images, arguments;
-//! 2. what the endpoint must be able to read: reasoning, searches and ids (Responses only, as the other
-//!    API takes none of them);
-//! 3. calls and outputs find each other, and call ids become unique;
-//! 4. outputs come to stand right after the answer with their calls, which Chat Completions ask for and
-//!    Responses do not mind.
+//! 2. what the endpoint must be able to read: reasoning, searches and ids (Responses only, as the other API
+//!    accepts none of them);
+//! 3. calls and outputs are paired, and call ids become unique;
+//! 4. outputs move right after the answer with their calls, which Chat Completions requires and Responses
+//!    accepts.
 //!
-//! What a model wrote is changed as little as can be. Not reported, because nothing is lost by it: keys
-//! that no endpoint takes, values of a phase, a detail or a search that none knows, and ids that another
-//! provider gave.
+//! A model's text is changed as little as possible. Not reported, because nothing is lost: keys that no
+//! endpoint accepts, unknown values of a phase, a detail or a search, and ids from another provider.
 
 mod image;
 mod one;
@@ -30,26 +29,22 @@ pub use image::IMAGE_BYTES_MAX;
 pub use one::{TEXT_BYTES_MAX, depth};
 pub use order::OUTPUT_LOST;
 
-/// What an endpoint takes.
+/// What an endpoint accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// The form of its requests.
     pub wire: Wire,
-    /// The provider and the model.
     pub model_id: ModelId,
 }
 
 /// The form of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// The Responses API.
     Responses,
-    /// Chat Completions.
     Chat,
 }
 
 impl Wire {
-    /// Returns how many characters a call id can have.
+    /// Returns the maximum length of a call id in characters.
     pub fn call_id_chars_max(self) -> usize {
         match self {
             Self::Responses => 64,
@@ -58,16 +53,16 @@ impl Wire {
     }
 }
 
-/// A history that can be sent, and what it took.
+/// A history that can be sent, and its repairs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checked {
-    /// The items to send.
     pub entries: Vec<Entry>,
-    /// What was done, in the order of the history.
+    /// The repairs, in the order of the history.
     pub repairs: Vec<Repair>,
 }
 
-/// Makes `entries` sendable to the endpoint of `profile`. A history that already is comes back as it was.
+/// Makes `entries` sendable to the endpoint of `profile`. A history that already is sendable is returned
+/// unchanged.
 pub fn check(entries: Vec<Entry>, model_ids: &[ModelId], profile: &Profile) -> Checked {
     let mut repairs = Vec::new();
     let mut kept = Vec::with_capacity(entries.len());
@@ -87,43 +82,43 @@ pub fn check(entries: Vec<Entry>, model_ids: &[ModelId], profile: &Profile) -> C
     Checked { entries: kept.into_iter().map(|kept| kept.entry).collect(), repairs }
 }
 
-/// Makes one item sendable that enters a live history, with what was wrong; none if nothing of it is
-/// left. Whoever drops a call must not add its output.
+/// Makes one item for a live history sendable, and returns its defects; none if nothing of it remains. If a
+/// call is dropped, its output must not be added either.
 pub fn item(mut item: KnownItem) -> (Option<KnownItem>, Vec<RepairKind>) {
     let mut found = Vec::new();
     let keep = one::repair(&mut item, &mut found);
     (keep.then_some(item), found)
 }
 
-/// An item on its way through the passes.
+/// An item during the passes.
 #[derive(Debug)]
 struct Kept {
-    /// Its place in the history that is checked.
+    /// Its index in the input.
     index: usize,
     entry: Entry,
     part: Part,
     id: Option<String>,
 }
 
-/// What part an item plays; as much as the passes over all of them need.
+/// The role of an item, as far as the passes over all items need it.
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
     /// A message to the model.
     Told,
     /// A message from it.
     Said,
-    /// Its reasoning.
+    /// Reasoning of the model.
     Thought {
-        /// Whether there is something in it that can be sent.
+        /// Whether it contains anything that can be sent.
         usable: bool,
     },
-    /// Reasoning that could not be read; it is only here until the ids of its answer are gone.
+    /// Unreadable reasoning; kept only until the ids of its answer are removed.
     LostThought,
-    /// A search.
+    /// A search that the provider ran.
     Searched,
-    /// A call.
+    /// A call of a tool.
     Call { id: String, custom: bool },
-    /// An output.
+    /// The output of a call.
     Output { id: String, custom: bool },
 }
 
@@ -149,7 +144,7 @@ impl Part {
         }
     }
 
-    /// Tells whether the model made it.
+    /// Returns whether the model made it.
     fn is_models(&self) -> bool {
         !matches!(self, Self::Told | Self::Output { .. })
     }
@@ -175,7 +170,7 @@ impl Kept {
     }
 }
 
-/// Reads an item and repairs what is wrong with it alone.
+/// Parses an item and repairs its own defects.
 fn read(index: usize, mut entry: Entry, wire: Wire, repairs: &mut Vec<Repair>) -> Option<Kept> {
     let mut item = match history_item::read(entry.wire.as_str()) {
         Ok(item) => item,
@@ -193,7 +188,7 @@ fn read(index: usize, mut entry: Entry, wire: Wire, repairs: &mut Vec<Repair>) -
     };
     let unsent = matches!(item, KnownItem::Reasoning(_) | KnownItem::WebSearchCall(_));
     let mut found = Vec::new();
-    // Chat Completions take no reasoning and no searches, so nothing can be wrong with them.
+    // Chat Completions requests contain no reasoning and no searches, so these cannot be wrong.
     let keep = (wire == Wire::Chat && unsent) || one::repair(&mut item, &mut found);
     let id = item.id_mut().and_then(|id| id.clone());
     let fresh = items::write(&item);
@@ -205,11 +200,11 @@ fn read(index: usize, mut entry: Entry, wire: Wire, repairs: &mut Vec<Repair>) -
     keep.then_some(kept)
 }
 
-/// Names an item to a person, in a few words.
+/// Names an item for people, in a few words.
 fn named(what: &str, name: &str) -> String {
     let name: String = name.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
     if name.is_empty() { what.to_owned() } else { format!("{what} {name}") }
 }
 
-/// Characters of an id that are shown to a person.
+/// Most characters of an id that are shown.
 const NAME_CHARS_MAX: usize = 64;

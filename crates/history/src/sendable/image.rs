@@ -1,11 +1,10 @@
-//! Whether an image can be sent. Looks at its encoding and its first bytes, never at all of it.
+//! Checks whether an image can be sent. Looks at its encoding and its first bytes, never at all of it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use protocol::repair::RepairKind;
 
-/// Checks the address of an image. What is wrong comes with the words that stand in its place, or with
-/// none if it could be put right.
+/// Checks the URL of an image. The error contains the text that replaces it, or none if it was repaired.
 pub(super) fn check(url: &mut String) -> Result<(), (RepairKind, Option<&'static str>)> {
     let Some((head, body)) = data_url(url) else {
         return if is_web(url) { Ok(()) } else { Err((RepairKind::ImageBroken, Some(BROKEN))) };
@@ -24,7 +23,7 @@ pub(super) fn check(url: &mut String) -> Result<(), (RepairKind, Option<&'static
     Ok(())
 }
 
-/// Splits a `data:` URL behind its comma.
+/// Splits a `data:` URL after its comma.
 fn data_url(url: &str) -> Option<(&str, &str)> {
     let scheme = url.get(..5)?;
     let comma = url.find(',')? + 1;
@@ -36,7 +35,7 @@ fn is_web(url: &str) -> bool {
     after.is_some_and(|after| !after.is_empty() && !after.contains(|c: char| c <= ' '))
 }
 
-/// Finds the type of an image by the bytes that it begins with.
+/// Detects the type of an image by its first bytes.
 fn kind(body: &str) -> Option<&'static str> {
     let start = body.as_bytes().get(..16)?;
     let bytes = STANDARD.decode(start).ok()?;
@@ -49,7 +48,7 @@ fn kind(body: &str) -> Option<&'static str> {
     }
 }
 
-/// Tells whether a text is whole base64, padding included.
+/// Returns whether a text is complete base64, including padding.
 fn is_base64(body: &str) -> bool {
     let bytes = body.as_bytes();
     let is_letter = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
@@ -60,7 +59,7 @@ fn is_base64(body: &str) -> bool {
     start.iter().all(is_letter) && STANDARD.decode(end).is_ok()
 }
 
-/// Bytes of one image.
+/// Largest image, in bytes.
 pub const IMAGE_BYTES_MAX: usize = 20 << 20;
 const BROKEN: &str = "(An image stood here. It cannot be read.)";
 const OVERSIZED: &str = "(An image stood here. It is too large to be sent.)";

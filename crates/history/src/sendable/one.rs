@@ -1,4 +1,4 @@
-//! What can be wrong with an item on its own.
+//! Repairs the defects of a single item.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use serde_json::value::to_raw_value;
 use super::image;
 use log::history_item::{ASSISTANT, USER};
 
-/// Repairs an item and notes what was wrong; false if nothing of it is left to send.
+/// Repairs an item and records its defects; false if nothing of it remains to be sent.
 pub(super) fn repair(item: &mut KnownItem, found: &mut Vec<RepairKind>) -> bool {
     let found = &mut Found(found);
     match item {
@@ -47,12 +47,12 @@ pub(super) fn repair(item: &mut KnownItem, found: &mut Vec<RepairKind>) -> bool 
     }
 }
 
-/// Tells whether there is something in reasoning that an endpoint could use. A summary alone is not.
+/// Returns whether reasoning contains anything that an endpoint could use. A summary alone is not enough.
 pub(super) fn has_reasoning(reasoning: &Reasoning) -> bool {
     reasoning.encrypted_content.is_some() || reasoning.content.is_some()
 }
 
-/// What was found so far, each thing once.
+/// The defects so far, without duplicates.
 struct Found<'a>(&'a mut Vec<RepairKind>);
 
 impl Found<'_> {
@@ -102,7 +102,7 @@ fn repair_output(output: &mut OutputBody, found: &mut Found<'_>) {
     }
 }
 
-/// Fits a part to who speaks; none if it cannot be, or if it is empty.
+/// Adapts a part to the role of its message; none if that is impossible, or if it is empty.
 fn repair_part(
     part: ContentPart,
     fit: fn(KnownPart) -> Option<KnownPart>,
@@ -143,7 +143,7 @@ fn repair_part(
     Some(Open::Known(part))
 }
 
-/// What the user and outputs can have.
+/// Parts of user messages and outputs.
 fn to_input(part: KnownPart) -> Option<KnownPart> {
     Some(match part {
         KnownPart::OutputText { text } | KnownPart::Refusal { refusal: text } => {
@@ -153,12 +153,12 @@ fn to_input(part: KnownPart) -> Option<KnownPart> {
     })
 }
 
-/// What other messages to the model can have.
+/// Parts of other messages to the model.
 fn to_text_input(part: KnownPart) -> Option<KnownPart> {
     to_input(part).filter(|part| !matches!(part, KnownPart::InputImage { .. }))
 }
 
-/// What the model can have said.
+/// Parts of the model's messages.
 fn said(part: KnownPart) -> Option<KnownPart> {
     match part {
         KnownPart::InputText { text } => Some(KnownPart::OutputText { text }),
@@ -225,8 +225,8 @@ fn repair_name(name: &mut String, found: &mut Found<'_>) {
     *name = name.chars().take(NAME_CHARS_MAX).map(fit).collect();
 }
 
-/// Makes arguments a JSON object. Servers give them to templates, and one call that a template cannot
-/// read would make every later request fail.
+/// Turns arguments into a JSON object. Servers pass them to templates, and one call that a template cannot
+/// handle would make every later request fail.
 fn repair_arguments(arguments: &mut String, found: &mut Found<'_>) {
     let is_object = arguments.trim_start().starts_with('{') && is_sound(arguments, NESTED_MAX);
     if is_object && arguments.len() <= TEXT_BYTES_MAX {
@@ -261,7 +261,7 @@ fn shortened(text: &str, bytes_max: usize) -> Option<String> {
     Some(format!("{}\n[{left_out} bytes left out]\n{}", &text[..head], &text[tail..]))
 }
 
-/// Counts how deep brackets nest outside of strings; the text need not be valid JSON.
+/// Counts the nesting depth of brackets outside of strings; the text need not be valid JSON.
 pub fn depth(json: &str) -> usize {
     let (mut now, mut max, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in json.bytes() {
@@ -280,13 +280,13 @@ pub fn depth(json: &str) -> usize {
     max
 }
 
-/// Tells whether a JSON text can be read by anybody: no half characters, no numbers beyond all bounds,
-/// and not deeper than `depth_max`.
+/// Returns whether any parser can read a JSON text: no unpaired surrogates, no numbers out of range, and not
+/// deeper than `depth_max`.
 fn is_sound(json: &str, depth_max: usize) -> bool {
     depth(json) <= depth_max && serde_json::from_str::<Sound>(json).is_ok()
 }
 
-/// Any JSON value, read and thrown away.
+/// Any JSON value, parsed and discarded.
 struct Sound;
 
 impl<'de> Deserialize<'de> for Sound {
@@ -337,13 +337,13 @@ impl<'de> Visitor<'de> for Sound {
     }
 }
 
-/// Bytes of one text: OpenAI takes no longer ones.
+/// Longest text in bytes: OpenAI accepts no longer ones.
 pub const TEXT_BYTES_MAX: usize = 10 << 20;
-/// Characters of the name of a tool.
+/// Longest tool name, in characters.
 const NAME_CHARS_MAX: usize = 64;
-/// How deep a value within an item can be: readers commonly stop at 128, and the request is around it.
+/// Deepest value within an item: parsers commonly stop at 128, and the request adds a few levels.
 const NESTED_MAX: usize = 100;
-/// Room for the words in the middle of a text that was shortened.
+/// Room for the marker in the middle of a shortened text.
 const MARK_BYTES_MAX: usize = 64;
 const PHASES: [&str; 2] = ["commentary", "final_answer"];
 const DETAILS: [&str; 4] = ["auto", "low", "high", "original"];

@@ -1,4 +1,4 @@
-//! Where outputs stand: right after the answer that has their calls, before anything else is said.
+//! Moves outputs right after the answer that has their calls, before any other message.
 
 use protocol::repair::{Repair, RepairKind};
 use protocol::responses::{CallOutput, KnownItem, OutputBody};
@@ -8,7 +8,7 @@ use super::{Kept, Part};
 use crate::fold::{Entry, Origin};
 use crate::item;
 
-/// Moves outputs to where they belong and adds those that are missing.
+/// Moves outputs to where they belong and adds missing ones.
 pub(super) fn check(kept: Vec<Kept>, pairs: &Pairs, repairs: &mut Vec<Repair>) -> Vec<Kept> {
     let mut sorted = Sorted {
         out: Vec::with_capacity(kept.len()),
@@ -21,7 +21,7 @@ pub(super) fn check(kept: Vec<Kept>, pairs: &Pairs, repairs: &mut Vec<Repair>) -
         let Some(item) = &slots[place] else { continue };
         match &item.part {
             Part::Told => sorted.settle(&mut slots, pairs, repairs),
-            // What the model says goes into the answer that is open, until its first output.
+            // The model's items belong to the open answer until its first output.
             Part::Said
             | Part::Thought { .. }
             | Part::LostThought
@@ -32,7 +32,7 @@ pub(super) fn check(kept: Vec<Kept>, pairs: &Pairs, repairs: &mut Vec<Repair>) -
                 }
             }
             Part::Output { .. } => {
-                // One that comes before its call waits for it, and one without a call is gone.
+                // An output before its call waits for it, and one without a call is dropped.
                 let call = pairs.call_of.get(&place);
                 if !call.is_some_and(|call| sorted.is_pending(*call)) {
                     continue;
@@ -59,13 +59,13 @@ pub(super) fn check(kept: Vec<Kept>, pairs: &Pairs, repairs: &mut Vec<Repair>) -
     sorted.out
 }
 
-/// The history in its new order, and the calls of the answer that is open.
+/// The history in its new order, and the calls of the open answer.
 struct Sorted {
     out: Vec<Kept>,
     pending: Vec<Pending>,
-    /// How many of the pending have no output yet.
+    /// How many of the pending calls have no output yet.
     open: usize,
-    /// Whether outputs of them have begun.
+    /// Whether their outputs have started.
     settling: bool,
 }
 
@@ -77,7 +77,7 @@ struct Pending {
 }
 
 impl Sorted {
-    /// Tells whether the call at a place belongs to the answer that is open.
+    /// Returns whether the call at an index belongs to the open answer.
     fn is_pending(&self, place: usize) -> bool {
         self.pending.first().is_some_and(|first| first.place <= place)
             && self.pending.last().is_some_and(|last| place <= last.place)
@@ -91,7 +91,7 @@ impl Sorted {
         }
     }
 
-    /// Ends the open answer: every call of it that has no output yet gets one.
+    /// Ends the open answer: every call of it without an output gets one.
     fn settle(&mut self, slots: &mut [Option<Kept>], pairs: &Pairs, repairs: &mut Vec<Repair>) {
         for call in self.pending.drain(..) {
             let own = pairs.output_of.get(&call.place);
@@ -103,7 +103,7 @@ impl Sorted {
                 self.out.push(kept);
                 continue;
             };
-            // None if it has come already.
+            // None if it was already moved.
             if let Some(output) = output {
                 repairs.push(output.repair(RepairKind::OutputMoved));
                 self.out.push(output);
@@ -114,7 +114,7 @@ impl Sorted {
 }
 
 impl Pending {
-    /// Makes an output that says that there is none.
+    /// Creates an output that says that the real one is missing.
     fn lost(&self) -> Kept {
         let lost = OutputBody::Text(OUTPUT_LOST.to_owned());
         let output = CallOutput::new(self.id.clone(), lost);
@@ -128,7 +128,7 @@ impl Pending {
     }
 }
 
-/// What the model reads in place of an output that is missing.
+/// What the model reads instead of a missing output.
 pub const OUTPUT_LOST: &str = "\
 The output of this call was lost. The call may have run in part, in whole or not at all: check what it has done \
 before you do it again.";

@@ -1,4 +1,4 @@
-//! Which output belongs to which call, and by what id.
+//! Pairs outputs with calls, and assigns call ids.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -7,16 +7,15 @@ use protocol::responses::KnownItem;
 
 use super::{Kept, Part, Wire};
 
-/// Calls and outputs that found each other, by their places.
+/// Paired calls and outputs, by index.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
-    /// The output of a call.
     pub(super) output_of: HashMap<usize, usize>,
-    /// The call of an output. An output that is not here is not sent.
+    /// The call of an output. An output that is missing here is not sent.
     pub(super) call_of: HashMap<usize, usize>,
 }
 
-/// The calls with one id, on the way through the history.
+/// The calls with one id, while walking through the history.
 #[derive(Default)]
 struct Same {
     /// Those without an output, oldest first.
@@ -24,10 +23,10 @@ struct Same {
     any: bool,
 }
 
-/// Finds the pairs. Calls get ids of their own, outputs the ids and kinds of their calls.
+/// Finds the pairs. Calls get unique ids, outputs the ids and kinds of their calls.
 ///
-/// An output goes to the oldest call before it that has its id and waits for one; if there has been no
-/// such call at all, to one after it.
+/// An output belongs to the oldest waiting call before it with the same id; if there is no such call at all,
+/// to a later one.
 pub(super) fn find(kept: &mut [Kept], wire: Wire, repairs: &mut Vec<Repair>) -> Pairs {
     let mut pairs = Pairs::default();
     let mut same: HashMap<String, Same> = HashMap::new();
@@ -74,7 +73,7 @@ impl Pairs {
     }
 }
 
-/// Gives every call an id that no other has and that the endpoint takes.
+/// Gives every call a unique id that the endpoint accepts.
 fn give_ids(kept: &mut [Kept], wire: Wire, repairs: &mut Vec<Repair>) {
     let chars_max = wire.call_id_chars_max();
     let is_fit = |id: &str| !id.is_empty() && id.chars().count() <= chars_max;
@@ -84,7 +83,7 @@ fn give_ids(kept: &mut [Kept], wire: Wire, repairs: &mut Vec<Repair>) {
     });
     let wanted: HashSet<String> = ids.collect();
     let mut taken = HashSet::new();
-    // Counting on keeps this short where a model numbers from zero in every answer.
+    // A counter keeps this fast for models that number calls from zero in every answer.
     let mut next: HashMap<String, u64> = HashMap::new();
     for item in kept {
         let Part::Call { id, .. } = &item.part else { continue };
@@ -114,7 +113,7 @@ fn give_ids(kept: &mut [Kept], wire: Wire, repairs: &mut Vec<Repair>) {
     }
 }
 
-/// Makes an output one of its call.
+/// Adapts an output to its call.
 fn fit(output: &mut Kept, call_id: String, call_custom: bool, repairs: &mut Vec<Repair>) {
     let Part::Output { id, custom } = &output.part else { return };
     let (same_id, same_kind) = (*id == call_id, *custom == call_custom);
@@ -132,7 +131,7 @@ fn fit(output: &mut Kept, call_id: String, call_custom: bool, repairs: &mut Vec<
 }
 
 impl Kept {
-    /// Gives a call or an output another call id.
+    /// Changes the call id of a call or an output.
     fn rename(&mut self, call_id: String) {
         self.edit(|mut item| {
             match &mut item {
@@ -152,5 +151,5 @@ impl Kept {
     }
 }
 
-/// Characters of an id that an id made up from it begins with; a number follows.
+/// How many characters of an id a derived id starts with; a number follows.
 const BASE_CHARS_MAX: usize = 24;

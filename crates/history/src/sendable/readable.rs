@@ -7,10 +7,10 @@ use protocol::repair::{Repair, RepairKind};
 use super::{Kept, Part};
 use crate::fold::{Entry, ModelId};
 
-/// Leaves out reasoning and searches that the endpoint cannot read, and ids that it would refuse.
+/// Removes reasoning and searches that the endpoint cannot read, and ids that it would refuse.
 ///
-/// An id of an item whose answer lost its reasoning goes too: the provider knows that something stood
-/// before it, and refuses the one without the other.
+/// If an answer loses its reasoning, the ids of its items are removed, too: the provider knows that they
+/// belong together, and refuses one without the other.
 pub(super) fn check(
     kept: &mut Vec<Kept>,
     model_ids: &[ModelId],
@@ -24,7 +24,7 @@ pub(super) fn check(
     kept.retain_mut(|item| {
         bereft &= item.part.is_models();
         let model_id = model_id(&item.entry);
-        // A provider that nobody knows is taken for ours if the model is.
+        // An unknown provider counts as ours if the model matches.
         let other = |model_id: &ModelId| {
             model_id.provider != own.provider
                 && !(model_id.provider.is_empty() && model_id.model == own.model)
@@ -74,8 +74,8 @@ pub(super) fn check(
     });
 }
 
-/// Leaves out reasoning that nothing of the model follows, as when a turn was interrupted: a provider
-/// asks for what came of it.
+/// Removes reasoning that nothing of the model follows, as after an interruption: a provider requires the
+/// item that it led to.
 pub(super) fn drop_dangling(kept: &mut Vec<Kept>, repairs: &mut Vec<Repair>) {
     let mut leads_on = false;
     let mut dangling = vec![false; kept.len()];
@@ -100,5 +100,5 @@ fn is_id(id: &str) -> bool {
     (1..=ID_CHARS_MAX).contains(&id.len()) && id.chars().all(is_fit)
 }
 
-/// Characters of an id.
+/// Longest id, in characters.
 const ID_CHARS_MAX: usize = 64;

@@ -1,11 +1,11 @@
-//! Broken histories: what becomes of each, and that a strict endpoint takes the result. It must have
-//! refused the history before, so that every row is about something.
+//! Broken histories: how each is repaired, and that a strict endpoint accepts the result. The endpoint must
+//! refuse the original, so that every row tests something.
 //!
 //! To add one, put a row with `name`, `wire` (`responses`, `chat` or `both`) and `items` into a file of
-//! `tests/data/broken` and run with `UPDATE=1`: it writes `repairs` (kind, place and item) and `sent`,
-//! in which a number stands for an item that goes out as it came in. `model_ids` says who made an item
-//! (`own`, `sibling` for another model of the same provider, `other`), `requires` which id the endpoint
-//! gave out together with which reasoning, `taken` that the endpoint would have taken it.
+//! `tests/data/broken` and run with `UPDATE=1`: it writes `repairs` (kind, place and item) and `sent`, in
+//! which a number stands for an item that is sent unchanged. `model_ids` says who made an item (`own`,
+//! `sibling` for another model of the same provider, `other`), `requires` which id the endpoint issued
+//! together with which reasoning, `taken` that the endpoint would have accepted the original.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -113,7 +113,7 @@ fn rows() {
     assert!(count >= 90, "{count} rows");
 }
 
-/// Writes rows so that a person can read them.
+/// Formats rows for people.
 fn write(rows: &[Row]) -> String {
     let json = |value: &dyn erased::Json| value.json();
     let mut text = String::from("[\n");

@@ -1,4 +1,4 @@
-//! A checked history as a request, put to a strict endpoint.
+//! Sends a checked history to a strict endpoint.
 
 use history::{Entry, ModelId, Origin, Profile, Wire};
 use protocol::chat;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use testkit::{Refusal, Strict};
 
-/// Who makes what the endpoint of the tests can read.
+/// The model whose items the test endpoint can read.
 pub(crate) fn own() -> ModelId {
     ModelId { provider: "own".to_owned(), model: "m1".to_owned() }
 }
@@ -17,7 +17,7 @@ pub(crate) fn profile(wire: Wire) -> Profile {
     Profile { wire, model_id: own() }
 }
 
-/// Puts items into a request for `wire` and asks the endpoint.
+/// Builds a request for `wire` from items and sends it to the endpoint.
 pub(crate) fn ask(rules: &Strict, wire: Wire, entries: &[Entry]) -> Result<(), Refusal> {
     let input: Vec<&RawValue> =
         entries.iter().map(|entry| serde_json::from_str(entry.wire.as_str()).unwrap()).collect();
@@ -40,14 +40,14 @@ pub(crate) fn ask(rules: &Strict, wire: Wire, entries: &[Entry]) -> Result<(), R
         Wire::Responses => serde_json::to_string(&request),
         Wire::Chat => serde_json::to_string(&chat::Request::from(&request)),
     };
-    // As text and back, as it goes over the wire: not every JSON text can be read again.
+    // Serialized and parsed, as over the wire: not every JSON text can be parsed again.
     match serde_json::from_str::<Value>(&body.unwrap()) {
         Ok(body) => rules.check(&body),
         Err(error) => Err(Refusal { message: error.to_string(), param: "body".to_owned() }),
     }
 }
 
-/// Makes an entry of a JSON text.
+/// Creates an entry from a JSON text.
 pub(crate) fn entry(json: &str, model_id: Option<u16>) -> Entry {
     let raw: Raw = serde_json::from_str(json).unwrap();
     Entry { wire: raw, origin: Origin::Turn, model_id }

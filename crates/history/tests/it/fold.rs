@@ -1,8 +1,8 @@
-//! Logs, small ones and those of Codex, and what they fold to.
+//! Logs, small ones and those of Codex, and the result of folding them.
 //!
-//! A log is a file `tests/data/logs/NAME.jsonl`; what it comes to is written beside it, and rewritten
-//! with `UPDATE=1`. Two kinds of lines are for the test itself: `# own` marks where the thread's own
-//! file begins, `# ignore N` at the top leaves out the compaction of line N.
+//! A log is a file `tests/data/logs/NAME.jsonl`; the result is in a file next to it, and rewritten with
+//! `UPDATE=1`. Two kinds of lines are for the test itself: `# own` marks where the thread's own file starts,
+//! `# ignore N` at the top ignores the compaction of line N.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -86,7 +86,7 @@ fn logs() {
     assert!(count >= 25, "{count} logs");
 }
 
-/// What is written into a line that replaces a history comes back with the models that made it.
+/// The replacement history of a line is read back with the models that made it.
 #[test]
 fn a_history_can_be_written_down_again() {
     let log = include_str!("../data/logs/makers.jsonl");

@@ -1,4 +1,4 @@
-//! Made-up items: broken ones, and histories that nothing is wrong with.
+//! Generated items: broken ones, and valid histories.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -13,7 +13,7 @@ fn text() -> impl Strategy<Value = Value> {
         .prop_map(Value::from)
 }
 
-/// Ids that are often the same, often wrong.
+/// Ids that are often equal, often invalid.
 fn id() -> impl Strategy<Value = Value> {
     let long = "x".repeat(70);
     let ids = vec![
@@ -51,7 +51,7 @@ fn body() -> impl Strategy<Value = Value> {
     prop_oneof![text(), vec(part(), 0..3).prop_map(Value::from)]
 }
 
-/// An item of a known kind, with all that can be wrong inside.
+/// An item of a known kind, with everything that can be wrong inside.
 fn item() -> impl Strategy<Value = Value> {
     let role =
         select(vec!["user", "user", "assistant", "assistant", "developer", "system", "tool"]);
@@ -82,7 +82,7 @@ fn item() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Anything where an item should be, as JSON text.
+/// Anything in place of an item, as JSON text.
 pub(crate) fn broken_item() -> impl Strategy<Value = String> {
     let scalar = || select(vec![json!(null), json!(7), json!("x"), json!([]), json!({})]);
     prop_oneof![
@@ -103,7 +103,7 @@ pub(crate) fn broken_item() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A history that nothing is wrong with, as it is written by us.
+/// A valid history, as we write it.
 pub(crate) fn fine_history() -> impl Strategy<Value = Vec<String>> {
     let answer = (any::<bool>(), any::<bool>(), vec(any::<bool>(), 0..3), any::<bool>());
     vec((answer, any::<bool>()), 0..8).prop_map(|answers| {

@@ -1,4 +1,4 @@
-//! Bounds, and that the cost is linear.
+//! Size limits, and that the cost is linear.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ fn output(id: &str, output: Value) -> Value {
     json!({ "type": "function_call_output", "call_id": id, "output": output })
 }
 
-/// Checks what is too large, and that a strict endpoint takes what is left.
+/// Checks what is too large, and that a strict endpoint accepts the rest.
 #[track_caller]
 fn check_kinds(wire: Wire, items: &[Value], want: &[RepairKind]) {
     let entries: Vec<_> = items.iter().map(|item| entry(&item.to_string(), None)).collect();
@@ -125,13 +125,13 @@ fn the_users_messages_have_a_share() {
             .map(|number| line(&said("user", &format!("{number} {text}"))))
             .collect::<Vec<_>>()
     };
-    // Below the bound everything stays; above it, only so much of it, the newest.
+    // Below the limit everything stays; above it, only the newest part.
     assert_eq!(fold(asks(12, &text)).entries.len(), 12);
     let folded = fold(asks(21, &text));
     let kept = bytes(&folded, Some(Origin::User));
     assert!(kept <= HISTORY_BYTES_MAX && kept > USER_BYTES_MAX / 2, "{kept}");
     assert!(folded.entries.last().unwrap().wire.as_str().contains("20 x"));
-    // What was said last stays, however long it is.
+    // The last message stays, however long it is.
     let folded = fold(asks(1, &"x".repeat(HISTORY_BYTES_MAX + 1)));
     assert_eq!((folded.entries.len(), folded.left_out.items), (1, 0));
 }
@@ -153,7 +153,7 @@ fn a_compaction_forgets_what_was_left_out() {
     assert_eq!((folded.entries.len(), folded.left_out.items), (0, 0));
 }
 
-/// Takes a history apart in which everything refers to everything. Quadratic cost would be minutes.
+/// Checks a history in which everything refers to everything. Quadratic cost would be minutes.
 #[test]
 fn the_cost_is_linear() {
     let start = Instant::now();

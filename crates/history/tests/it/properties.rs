@@ -1,4 +1,4 @@
-//! What holds for every history.
+//! Properties of every history.
 
 use history::{Checked, Entry, Fold, ModelId, Profile, Wire, check, heal};
 use log::Line;
@@ -16,7 +16,7 @@ fn model_ids() -> [ModelId; 2] {
     [own(), ModelId { provider: "other".to_owned(), model: "m1".to_owned() }]
 }
 
-/// Checks, asks the strict endpoint, and checks the result again, which must find nothing.
+/// Checks, sends to the strict endpoint, and checks the result again, which must find nothing.
 fn checked(entries: Vec<Entry>, profile: &Profile) -> Result<Checked, TestCaseError> {
     let count = entries.len();
     let got = check(entries, &model_ids(), profile);
@@ -82,7 +82,7 @@ proptest! {
         }
     }
 
-    /// Whatever is cut out of a fine history, moved in it or doubled, the rest can be sent.
+    /// Whatever is removed from a valid history, moved in it or duplicated, the rest can be sent.
     #[test]
     fn a_history_that_was_fine_can_be_sent(
         items in fine_history(),

@@ -1,4 +1,4 @@
-//! Payloads that a checksum vouches for, and that are not JSON.
+//! Payloads with a valid checksum that are not JSON.
 
 use history::{Fold, Wire, check, heal};
 use log::{Line, Payload, kind};
@@ -14,7 +14,7 @@ fn line<'a>(kind: &'a str, payload: &'a str) -> Line<'a> {
     Line { timestamp: "".into(), ordinal: None, kind: kind.into(), payload }
 }
 
-/// Folds a call and `items`, and checks what is found wrong with them; what is left can be sent.
+/// Folds a call and `items`, and checks the defects found; the rest can be sent.
 #[track_caller]
 fn check_items(items: &[&str], want: &[RepairKind]) {
     for wire in [Wire::Responses, Wire::Chat] {
@@ -74,7 +74,7 @@ proptest! {
     }
 }
 
-/// Makes payloads with something in them that was not there.
+/// Generates payloads with something inserted.
 fn text() -> impl Strategy<Value = String> {
     let whole = select(vec![SAID, CALL, OUTPUT, STARTED, CONTEXT, COMPACTED]);
     (whole, any::<prop::sample::Index>(), r#"[{}\[\],:"\\a\x01]{0,4}"#).prop_map(
