@@ -1,9 +1,9 @@
 //! The lines of `exec --json`.
 //!
-//! Items get their numbers when they first become visible: those with a beginning at their start,
-//! messages and reasoning at their end, or with their first part if parts are wanted. Approvals,
-//! interruptions and compaction have no line, nor have parts unless they are wanted. Items of which
-//! nothing came have lines only if they are wanted, as the reference has none for them.
+//! Items get their numbers when they first become visible: those with a start event at their start, messages
+//! and reasoning at their end, or with their first part if parts are included. Approvals, interruptions and
+//! compaction have no line, and parts only if they are included. Refused items have lines only if they are
+//! included, as the reference has none for them.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use protocol::open::Open;
 use protocol::repair;
 use serde_json::json;
 
-/// Projects events; one for a run.
+/// Projects the events of one run.
 #[derive(Debug, Default)]
 pub struct ExecJsonl {
     numbers: HashMap<ItemId, u64>,
@@ -24,12 +24,12 @@ pub struct ExecJsonl {
     held: Option<ThreadEvent>,
     /// Whether parts of items have lines.
     deltas: bool,
-    /// Whether items of which nothing came have lines.
+    /// Whether refused items have lines.
     refused: bool,
     hidden: u32,
-    /// Items that come in parts, if those are wanted.
+    /// Partially received items, if parts are included.
     streamed: HashMap<ItemId, Streamed>,
-    /// The part of its summary that an item is at.
+    /// The current part of the summary of an item.
     parts: HashMap<ItemId, u64>,
 }
 
@@ -39,17 +39,17 @@ impl ExecJsonl {
         Self { deltas, ..self }
     }
 
-    /// Returns how many items had no line, because clients of the reference know of none.
+    /// Returns how many items had no line, because clients of the reference do not know them.
     pub fn hidden(&self) -> u32 {
         self.hidden
     }
 
-    /// Adds lines for what was refused, and for commands that the sandbox seems to have stopped at once.
+    /// Adds lines for refused calls, and for commands that the sandbox seems to have blocked immediately.
     pub fn with_refused(self, refused: bool) -> Self {
         Self { refused, ..self }
     }
 
-    /// Returns the lines that an event becomes, without line ends.
+    /// Returns the lines of an event, without line breaks.
     pub fn lines(&mut self, event: &Event) -> Vec<String> {
         self.project(event)
             .iter()
@@ -57,7 +57,7 @@ impl ExecJsonl {
             .collect()
     }
 
-    /// Returns what an event becomes: usually one line or none, and two for a failure.
+    /// Returns the projection of an event: usually one line or none, and two for a failure.
     pub fn project(&mut self, event: &Event) -> Vec<ThreadEvent> {
         let held = self.held.take();
         let mut lines = self.lines_of(event);
@@ -112,7 +112,7 @@ impl ExecJsonl {
             Event::ItemCompleted(item) => {
                 let lines = self.item(item, |item| ThreadEvent::ItemCompleted { item });
                 if lines.is_empty() {
-                    // A summary that turned out to say nothing.
+                    // The summary turned out to be empty.
                     return self.discarded(item.id);
                 }
                 self.numbers.remove(&item.id);
@@ -154,7 +154,7 @@ impl ExecJsonl {
         let Some(&item_type) = self.streamed.get(&item) else { return Vec::new() };
         let mut delta = String::new();
         if let DeltaPart::Summary(part) = part {
-            // The whole item has its parts in lines of their own.
+            // In the complete item, each part has its own lines.
             let before = self.parts.insert(item, part).unwrap_or(0);
             (0..part.abs_diff(before)).for_each(|_| delta.push('\n'));
         }
@@ -163,7 +163,7 @@ impl ExecJsonl {
         vec![ThreadEvent::ItemDelta { item_id, item_type, delta }]
     }
 
-    /// Takes back the parts of an item, if any were told.
+    /// Withdraws the parts of an item, if any were printed.
     fn discarded(&mut self, item: ItemId) -> Vec<ThreadEvent> {
         let number = self.numbers.remove(&item).filter(|_| self.streamed.contains_key(&item));
         self.streamed.remove(&item);
@@ -172,7 +172,7 @@ impl ExecJsonl {
         number.map(void).into_iter().collect()
     }
 
-    /// Returns the name of an item, a new one if it had none.
+    /// Returns the id of an item, and assigns one if it had none.
     fn number(&mut self, item: ItemId) -> String {
         let number = *self.numbers.entry(item).or_insert_with(|| {
             self.next += 1;
@@ -201,17 +201,17 @@ fn has_beginning(body: &ItemBody) -> bool {
     }
 }
 
-/// Says in one line that a call came to nothing.
+/// Describes a refused call in one line.
 fn refused_call(RefusedCall { tool, arguments, reason }: &RefusedCall) -> String {
     let shown = &arguments[..arguments.floor_char_boundary(ARGUMENT_BYTES_MAX)];
     let more = if shown.len() < arguments.len() { "…" } else { "" };
     format!("a call of `{tool}` came to nothing: {reason} (called with {shown}{more})")
 }
 
-/// Bytes of the arguments of such a call that are shown.
+/// Most bytes of the arguments of such a call that are shown.
 const ARGUMENT_BYTES_MAX: usize = 2_000;
 
-/// Returns the payload of an item; none for what has no line.
+/// Returns the payload of an item; none for items without a line.
 fn details(body: &ItemBody) -> Option<Details> {
     Some(match body {
         ItemBody::AgentMessage { text } => Details::AgentMessage { text: text.to_string() },
@@ -245,11 +245,11 @@ fn details(body: &ItemBody) -> Option<Details> {
         },
         ItemBody::FileChange { changes, status, refusal } => Details::FileChange {
             changes: changes.clone(),
-            // Published clients know no other end of a patch.
+            // Published clients know no other failure status of a patch.
             status: if *status == Status::Declined { Status::Failed } else { *status },
             error: refusal.clone().map(|message| Message { message }),
         },
-        // There is no kind for calls in general, and these are no calls of an MCP server.
+        // There is no generic kind for calls, and these are not calls of an MCP server.
         ItemBody::RefusedCall(call) => Details::Error { message: refused_call(call) },
         ItemBody::WebSearch { call, query, action } => {
             Details::WebSearch { id: call.clone(), query: query.clone(), action: action.clone() }
@@ -336,7 +336,7 @@ mod tests {
         );
     }
 
-    /// Parts have lines only where they are wanted, and the whole has their number.
+    /// Parts have lines only if they are included, and the complete item has their number.
     #[test]
     fn parts() {
         let part_of =

@@ -1,9 +1,9 @@
-//! What a person reads while a turn runs: progress for stderr, and the answer as it comes if there is
-//! a terminal to show it on.
+//! Human-readable output of a turn: progress on stderr, and the answer as it streams if there is a terminal
+//! to show it on.
 //!
-//! Where stdout is no terminal it gets the answer when the turn is over, so that it can be piped; that is
-//! the caller's to write. Text of the model is shown once on a terminal: on stdout if that is one, else on
-//! stderr if that is one. Without a terminal only what was said on the way is shown.
+//! If stdout is not a terminal it gets the answer when the turn is over, so that it can be piped; the caller
+//! writes that. Text of the model is shown once on a terminal: on stdout if that is one, else on stderr if
+//! that is one. Without a terminal only commentary before the answer is shown.
 
 use protocol::approval::{Answer, ApprovalRequest, Resolution, Subject};
 use protocol::error::RetryAdvice;
@@ -14,9 +14,9 @@ use protocol::repair;
 use protocol::usage::Usage;
 use stdx::visible;
 
-/// Lines of a command's output that are shown; the model sees more.
+/// Most lines of a command's output that are shown; the model sees more.
 const OUTPUT_LINES_MAX: usize = 12;
-/// Characters of such a line that are shown.
+/// Most characters of such a line that are shown.
 const OUTPUT_LINE_CHARS_MAX: usize = 400;
 
 /// Renders events for a person.
@@ -27,71 +27,63 @@ pub struct Human {
     terminals: Terminals,
     /// A message that is the answer unless something follows it.
     pending: Option<String>,
-    /// Messages that are shown as they come.
+    /// Messages that are shown as they stream.
     live: Vec<Live>,
-    /// The message whose last line is not ended yet.
+    /// The message whose last line has no line break yet.
     open_line: Option<ItemId>,
 }
 
 /// Which of the two streams are terminals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terminals {
-    /// Whether stdout is one.
     pub stdout: bool,
-    /// Whether stderr is one.
     pub stderr: bool,
 }
 
-/// Where a text goes.
+/// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// The answer's.
+    /// For the answer.
     Stdout,
-    /// Everything else.
+    /// For everything else.
     Stderr,
 }
 
-/// A text to write, after those before it.
+/// A text to write, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it goes.
     pub channel: Channel,
-    /// What is written, as it stands.
+    /// Written verbatim.
     pub text: String,
 }
 
-/// A message of which a part has come.
+/// A partially received message.
 #[derive(Debug)]
 struct Live {
     item: ItemId,
-    /// As it came; the whole message is compared with it.
+    /// As received; the complete message is compared with it.
     text: String,
     visible: visible::Stream,
 }
 
-/// What is said before a turn.
+/// What is shown before a turn.
 #[derive(Clone, Debug)]
 pub struct Banner<'a> {
-    /// The version of the program.
     pub version: &'a str,
-    /// The working directory.
     pub workdir: &'a str,
-    /// The model.
     pub model: &'a str,
-    /// The provider.
     pub provider: &'a str,
-    /// The sandbox mode.
     pub sandbox: &'a str,
 }
 
 impl Human {
-    /// Makes a renderer; `reasoning` says whether summaries of it are shown.
+    /// Creates a renderer; `reasoning` enables reasoning summaries.
     pub fn new(colors: bool, reasoning: bool, terminals: Terminals) -> Self {
         let (pending, live, open_line) = (None, Vec::new(), None);
         Self { colors, reasoning, terminals, pending, live, open_line }
     }
 
-    /// Renders what is said before a turn.
+    /// Renders the banner before a turn.
     pub fn banner(&self, banner: &Banner<'_>) -> String {
         let Banner { version, workdir, model, provider, sandbox } = banner;
         let title = self.paint(Style::Bold, &format!("heddle {version}"));
@@ -99,7 +91,7 @@ impl Human {
         format!("{title}\n{workdir}\n{model} from {provider}, sandbox {sandbox}\n")
     }
 
-    /// Renders an event: nothing for those that a person need not see.
+    /// Renders an event: nothing for those that people need not see.
     pub fn render(&mut self, event: &Event) -> Vec<Piece> {
         let mut pieces = Vec::new();
         match event {
@@ -119,7 +111,7 @@ impl Human {
                 if text.is_empty() {
                     return pieces;
                 }
-                // What was said before something else is shown was not the answer, but progress.
+                // A message before another item was not the answer, but progress.
                 let of_item = matches!(
                     event,
                     Event::ItemStarted(_) | Event::ItemUpdated(_) | Event::ItemCompleted(_)
@@ -135,7 +127,7 @@ impl Human {
         pieces
     }
 
-    /// Returns where messages are shown as they come, if anywhere.
+    /// Returns where messages are streamed, if anywhere.
     fn screen(&self) -> Option<Channel> {
         match self.terminals {
             Terminals { stdout: true, .. } => Some(Channel::Stdout),
@@ -165,7 +157,7 @@ impl Human {
         }
     }
 
-    /// Says that a message that was shown in part will never be whole.
+    /// Shows that a partial message will never be completed.
     fn cut_off(&mut self, item: ItemId, pieces: &mut Vec<Piece>) {
         let Some(screen) = self.screen() else { return };
         let Some(at) = self.live.iter().position(|live| live.item == item) else { return };
@@ -176,7 +168,7 @@ impl Human {
         }
     }
 
-    /// Shows what is not yet shown of a message.
+    /// Shows the rest of a message.
     fn said(&mut self, item: ItemId, text: &str, pieces: &mut Vec<Piece>) {
         if let Some(screen) = self.screen() {
             let at = self.live.iter().position(|live| live.item == item);
@@ -187,7 +179,7 @@ impl Human {
             });
             let (rest, mut visible) = match text.strip_prefix(live.text.as_str()) {
                 Some(rest) => (rest, live.visible),
-                // It is another text than the one that came in parts.
+                // The text differs from the streamed parts.
                 None => {
                     self.end_line(pieces);
                     (text, visible::Stream::default())
@@ -204,7 +196,7 @@ impl Human {
                 self.end_line(pieces);
             }
         }
-        // A stderr that is no terminal has seen nothing of this.
+        // A stderr that is not a terminal has not shown it yet.
         if !self.terminals.stderr
             && let Some(earlier) = self.pending.replace(text.to_owned())
         {
@@ -212,7 +204,7 @@ impl Human {
         }
     }
 
-    /// Ends a line that a message has left open.
+    /// Ends the unfinished line of a message.
     fn end_line(&mut self, pieces: &mut Vec<Piece>) {
         if self.open_line.take().is_some()
             && let Some(screen) = self.screen()
@@ -221,7 +213,7 @@ impl Human {
         }
     }
 
-    /// Renders what is no message.
+    /// Renders everything except messages.
     fn progress(&self, event: &Event) -> String {
         match event {
             Event::Warning(message) => self.labelled(Style::Yellow, "warning", message),
@@ -417,8 +409,8 @@ impl Human {
         self.paint(Style::Dim, &text) + "\n"
     }
 
-    /// Renders a line that begins with a word of ours. What follows on further lines stands behind a bar,
-    /// so that nothing in it can pass for such a word.
+    /// Renders a line with a label. Further lines start with a bar, so that nothing in them can imitate a
+    /// label.
     fn labelled(&self, style: Style, label: &str, text: &str) -> String {
         let text = visible::lines(text);
         let text = text.trim_end().replace('\n', "\n| ");
@@ -445,7 +437,7 @@ fn resolved(resolution: &Resolution) -> &'static str {
     }
 }
 
-/// Codes of the terminal.
+/// Terminal escape codes.
 #[derive(Clone, Copy)]
 enum Style {
     Bold = 1,
@@ -456,7 +448,7 @@ enum Style {
     Cyan = 36,
 }
 
-/// Appends a text, to the last piece if that goes to the same place.
+/// Appends a text, to the last piece if that goes to the same stream.
 fn put(pieces: &mut Vec<Piece>, channel: Channel, text: String) {
     match pieces.last_mut() {
         Some(last) if last.channel == channel => last.text.push_str(&text),
@@ -510,7 +502,7 @@ mod tests {
         check_on(Terminals::default(), events, "", want);
     }
 
-    /// Plays events to terminals, and compares what comes on stdout and on stderr.
+    /// Plays events to terminals, and compares stdout and stderr.
     #[track_caller]
     fn check_on(terminals: Terminals, events: &[Event], stdout: &str, stderr: &str) {
         let mut human = Human::new(false, true, terminals);
@@ -534,7 +526,7 @@ mod tests {
         check(&[run("a\nb\n", 0)], "  a\n  b\n");
         check(&[run("", 2)], "exit 2\n");
         check(&[run("\x1b]0;owned\x07x\r\n", 0)], "  \\u{1b}]0;owned\\u{7}x\n");
-        // The answer is printed elsewhere, but what was said on the way is progress.
+        // The answer is printed elsewhere, but commentary is progress.
         check(&[said("on it"), run("", 2), said("done")], "on it\nexit 2\n");
         check(&[said("one"), said("two")], "one\n");
         let todo = ItemBody::TodoList { steps: Vec::new() };
@@ -543,7 +535,7 @@ mod tests {
         check(&[run(&many, 0)], &("  x\n".repeat(12) + "  … 8 more lines\n"));
     }
 
-    /// What a model writes cannot pass for a line of ours, or be read in another order than it runs.
+    /// A model's text can neither imitate a line of ours nor be displayed in another order than it runs.
     #[test]
     fn nothing_poses_as_ours() {
         for (event, want) in [
@@ -573,18 +565,18 @@ mod tests {
             check_on(only_stderr, events, "", "Hello\n");
             check_on(Terminals::default(), events, "", "");
         }
-        // The first part is there before the second comes, and what ends the line only once.
+        // The first part is shown before the second arrives, and the line ends only once.
         let mut human = Human::new(false, true, both);
         let texts: Vec<_> =
             answer.iter().map(|event| human.render(event).pop().map(|piece| piece.text)).collect();
         let want = [None, Some("Hel"), Some("lo"), Some("\n")];
         assert_eq!(texts, want.map(|text| text.map(str::to_owned)));
         check_both(&[begun(1), part(1, "a\n"), said("a\n")], "a\n");
-        // What is said on the way stands between what is done; a log gets it, too.
+        // Commentary is shown between actions; a stderr without a terminal gets it, too.
         let way = [begun(1), part(1, "on it"), said("on it"), run("", 2), said("done")];
         check_both(&way, "on it\nexit 2\ndone\n");
         check_on(one, &way, "on it\ndone\n", "on it\nexit 2\n");
-        // A command that begins while a message is coming.
+        // A command that starts during a message.
         let within = [begun(1), part(1, "a"), run("", 2), part(1, "b"), said("abc")];
         check_both(&within, "a\nexit 2\nbc\n");
         // Two messages at once.
@@ -601,9 +593,9 @@ mod tests {
         ];
         check_both(&cut, "Hel\ncut off the text above is not whole\nHello\ninterrupted\n");
         check_both(&[begun(1), Event::ItemDiscarded(ItemId(1))], "");
-        // The whole is another text than its parts.
+        // The complete text differs from its parts.
         check_both(&[begun(1), part(1, "Hullo"), said("Hello")], "Hullo\nHello\n");
-        // Escapes stay visible wherever they are cut.
+        // Escapes stay visible however they are chunked.
         let torn = [
             begun(1),
             part(1, "a\u{1b}"),

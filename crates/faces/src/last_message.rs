@@ -1,4 +1,4 @@
-//! The answer: the last thing the model said.
+//! The answer: the last message of the model.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use protocol::item::ItemBody;
 pub struct LastMessage(Option<Arc<str>>);
 
 impl LastMessage {
-    /// Looks at an event.
     pub fn observe(&mut self, event: &Event) {
         if let Event::ItemCompleted(item) = event
             && let ItemBody::AgentMessage { text } = &item.body
@@ -19,7 +18,6 @@ impl LastMessage {
         }
     }
 
-    /// Returns the last message, if there was one.
     pub fn get(&self) -> Option<&str> {
         self.0.as_deref()
     }

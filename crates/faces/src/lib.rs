@@ -1,12 +1,12 @@
-//! What events look like to those who watch: pure projections, one module each.
+//! Output formats: pure projections of events, one module each.
 //!
-//! A face adds no fact and keeps no state beyond what its format needs (such as item numbers). It
-//! returns text or values; writing them is the caller's.
+//! A projection adds no fact and keeps no state beyond what its format needs (such as item numbers). It
+//! returns text or values; the caller writes them.
 //!
 //! * [`exec_jsonl`]: the lines of `exec --json`;
-//! * [`human`]: what a person reads on a terminal;
+//! * [`human`]: human-readable output for a terminal;
 //! * [`last_message`]: the answer itself;
-//! * [`table`]: rows that line up, and times in words.
+//! * [`table`]: aligned tables, and relative times.
 
 pub mod exec_jsonl;
 pub mod human;

@@ -1,4 +1,4 @@
-//! Rows that line up and fit the width of a terminal, and times in words.
+//! Tables that are aligned and fit the width of a terminal, and relative times.
 
 use stdx::visible;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -6,27 +6,25 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// What stands above it.
     pub heading: &'static str,
-    /// How it lies.
     pub lay: Align,
 }
 
-/// How a column lies.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// As wide as its widest cell, to the left.
+    /// As wide as its widest cell, left-aligned.
     Left,
-    /// As wide as its widest cell, to the right.
+    /// As wide as its widest cell, right-aligned.
     Right,
-    /// Cut so that the table fits; what is cut off is the end.
+    /// Truncated at the end so that the table fits.
     CutEnd,
-    /// Cut so that the table fits; what is cut off is the beginning, as of paths.
+    /// Truncated at the start so that the table fits, for paths.
     CutStart,
 }
 
-/// Renders rows below a heading. With a width, columns that can be cut are cut to fit it. Cells are one
-/// line each, without anything that could drive a terminal.
+/// Renders rows below a heading. With a width, truncatable columns are shortened to fit it. Each cell is one
+/// line without control characters.
 pub fn table(
     columns: &[Column],
     rows: &[Vec<String>],
@@ -72,7 +70,7 @@ pub fn table(
     text
 }
 
-/// Takes columns from those that can be cut, the widest first, until all fit.
+/// Shrinks truncatable columns, the widest first, until all fit.
 fn shrink(columns: &[Column], widths: &mut [usize], width: usize) {
     let gaps = GAP.len() * columns.len().saturating_sub(1);
     let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
@@ -86,7 +84,7 @@ fn shrink(columns: &[Column], widths: &mut [usize], width: usize) {
     }
 }
 
-/// Makes one visible line of a text, without runs of spaces.
+/// Converts a text to one visible line, without runs of spaces.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in text.split_whitespace() {
@@ -98,7 +96,7 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// Cuts the end off a text that takes more than `width` columns.
+/// Truncates a text to `width` columns.
 pub fn cut_end(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -119,7 +117,7 @@ fn cut_start(text: &str, width: usize) -> String {
     let room = width.saturating_sub(1);
     let len: usize = text.chars().rev().take_while(fits(room)).map(char::len_utf8).sum();
     let mut kept = text[text.len() - len..].chars();
-    // What combines with a character that is cut off goes with it.
+    // Combining characters go with the character that is cut off.
     let is_dangling = |text: &str| text.chars().next().is_some_and(|c| c.width() == Some(0));
     while kept.as_str().width() > room || is_dangling(kept.as_str()) {
         kept.next();
@@ -127,8 +125,8 @@ fn cut_start(text: &str, width: usize) -> String {
     format!("…{}", kept.as_str())
 }
 
-/// Tells of one character after the other whether it still fits, each taken alone. A few are wider together,
-/// such as a sign and the selector that makes an emoji of it.
+/// Returns whether each next character still fits, measured alone. A few are wider in combination, such as a
+/// symbol and the selector that makes it an emoji.
 fn fits(room: usize) -> impl FnMut(&char) -> bool {
     let mut columns = 0;
     move |c| {
@@ -137,7 +135,7 @@ fn fits(room: usize) -> impl FnMut(&char) -> bool {
     }
 }
 
-/// Says how long ago something was.
+/// Formats how long ago something was.
 pub fn ago(elapsed_ms: i64) -> String {
     let seconds = elapsed_ms / 1000;
     let (count, unit) = match seconds {
@@ -154,7 +152,7 @@ pub fn ago(elapsed_ms: i64) -> String {
     format!("{count} {unit} ago")
 }
 
-/// Writes a count, in thousands or millions when it is long.
+/// Formats a count, in thousands or millions if it is long.
 pub fn short_count(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
@@ -164,7 +162,7 @@ pub fn short_count(count: u64) -> String {
 }
 
 const GAP: &str = "  ";
-/// No column is cut further than this.
+/// Smallest width of a truncated column.
 const CUT_COLUMNS_MIN: usize = 8;
 
 #[cfg(test)]
@@ -198,7 +196,7 @@ mod tests {
             None,
             "ID  N  TEXT\na   1  tab and line \\u{1b}[31mred\n",
         );
-        // What cannot be cut is left as it is.
+        // Columns that cannot be truncated are left as they are.
         check(&[["long enough", "1", "x"]], Some(5), "ID           N  TEXT\nlong enough  1  x\n");
         assert!(table(&COLUMNS, &[], None, true).starts_with("\u{1b}[2mID"));
     }
@@ -212,7 +210,7 @@ mod tests {
             ("ab", 1, "…", "…"),
             ("ab", 0, "…", "…"),
             ("日本語", 4, "日…", "…語"),
-            // An accent of its own takes no column, and a sign with a selector takes two.
+            // A combining accent takes no column, and a symbol with a selector takes two.
             ("e\u{301}e\u{301}e\u{301}", 2, "e\u{301}…", "…e\u{301}"),
             ("⚠\u{fe0f}⚠\u{fe0f}", 3, "⚠\u{fe0f}…", "…⚠\u{fe0f}"),
             ("👩\u{200d}🚀", 2, "👩\u{200d}🚀", "👩\u{200d}🚀"),
