@@ -1,7 +1,7 @@
-//! Why a turn failed: our causes and the names that the log has for them, in one table.
+//! Why a turn failed: our causes and their names in the log, in one table.
 //!
-//! The names of the reference are fewer than our causes, so a line of ours says both: its `codex_error_info` is
-//! for other programs, its `heddle_cause` reads back as the very cause.
+//! The reference has fewer names than we have causes, so our lines contain both: `codex_error_info` is for
+//! other programs, `heddle_cause` is read back as the exact cause.
 
 use protocol::error::ErrorClass::{
     ConnectionRefused, ContentPolicy, ContextFull, Credentials, Disconnected, Incomplete,
@@ -14,16 +14,16 @@ use serde_json::{Value, json};
 /// A row of the table.
 struct Row {
     cause: TurnErrorCause,
-    /// What we call it.
+    /// Our name.
     name: &'static str,
     info: Info,
 }
 
-/// What the reference calls it.
+/// The reference's name.
 #[derive(Clone, Copy, PartialEq)]
 enum Info {
     Plain(&'static str),
-    /// One that comes with an HTTP status.
+    /// With an HTTP status.
     Http(&'static str, Option<u16>),
 }
 
@@ -31,7 +31,7 @@ const fn row(cause: TurnErrorCause, name: &'static str, info: Info) -> Row {
     Row { cause, name, info }
 }
 
-/// Of several causes with the same name of the reference, the first is what that name reads back as.
+/// If several causes share a name of the reference, that name is read back as the first.
 const ROWS: &[Row] = &[
     row(Sample(ContextFull), "context_full", Info::Plain("context_window_exceeded")),
     row(Sample(UsageLimit), "usage_limit", Info::Plain("usage_limit_exceeded")),
@@ -62,10 +62,10 @@ const ROWS: &[Row] = &[
     row(Answer, "answer", Info::Plain(OTHER)),
 ];
 
-/// Stands for whatever the reference has no name for.
+/// The name for everything that the reference has no name for.
 pub const OTHER: &str = "other";
 
-/// Returns what a line says about `cause` to other programs, in the words of the log.
+/// Returns the name of `cause` for other programs.
 pub fn error_info(cause: TurnErrorCause) -> Value {
     match ROWS.iter().find(|row| row.cause == cause).map(|row| row.info) {
         Some(Info::Plain(name)) => json!(name),
@@ -79,7 +79,7 @@ pub fn cause_name(cause: TurnErrorCause) -> Option<&'static str> {
     ROWS.iter().find(|row| row.cause == cause).map(|row| row.name)
 }
 
-/// Reads a cause: by our own name for it, or else by what the reference says; none if neither is known.
+/// Parses a cause: by our own name, or else by the reference's; none if neither is known.
 pub fn cause(name: Option<&str>, info: &Value) -> Option<TurnErrorCause> {
     let named = name.and_then(|name| ROWS.iter().find(|row| row.name == name));
     let by_info = || {

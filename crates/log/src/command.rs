@@ -1,11 +1,10 @@
-//! What a call of the model runs, if it is one of a shell.
+//! The command that a shell call of the model runs.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::item::join;
 
-/// Returns the command in the arguments of a call.
 pub fn of_arguments(arguments: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Call<'a> {
@@ -19,7 +18,7 @@ pub fn of_arguments(arguments: &str) -> Option<String> {
     }
 }
 
-/// Returns the command of an item of the kind that older models used for a shell.
+/// Returns the command of the item kind that older models used for shell calls.
 pub fn of_local_shell_call(item: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Item<'a> {

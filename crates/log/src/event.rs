@@ -1,8 +1,7 @@
-//! What an `event_msg` line says happened.
+//! Payloads of `event_msg` lines.
 //!
-//! [`Open<LogEvent>`] reads and writes any such payload: a kind that is not known stays as it came, byte for byte.
-//! Fields that are missing, or not of the type that they have here, are empty: one odd field costs nothing but
-//! itself.
+//! [`Open<LogEvent>`] reads and writes any such payload: an unknown kind is kept byte for byte. Fields that
+//! are missing or of another type are empty, so that one odd field does not invalidate the line.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,31 +17,31 @@ use crate::cause;
 use crate::item::LoggedItem;
 use crate::line::lenient;
 
-/// Something that happened, of a kind that this build knows.
+/// An event of a known kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum LogEvent {
-    /// A turn began. Also written as `turn_started`.
+    /// A turn started. Also written as `turn_started`.
     TaskStarted(TaskStarted),
-    /// A turn ended by itself, well or not. Also written as `turn_complete`.
+    /// A turn ended by itself, successfully or not. Also written as `turn_complete`.
     TaskComplete(TaskComplete),
-    /// A turn was ended.
+    /// A turn was interrupted.
     TurnAborted(TurnAborted),
     /// An item is final.
     ItemCompleted(Box<ItemCompleted>),
-    /// What the user said, in files without ordinals.
+    /// A message of the user, in files without ordinals.
     UserMessage(UserMessage),
-    /// What the model said, in files without ordinals.
+    /// A message of the model, in files without ordinals.
     AgentMessage(AgentMessage),
     /// Tokens of the thread so far.
     TokenCount(TokenCount),
-    /// Turns were taken back.
+    /// Turns were rolled back.
     ThreadRolledBack(ThreadRolledBack),
-    /// What the thread runs with has changed.
+    /// The settings of the thread have changed.
     ThreadSettingsApplied(ThreadSettingsApplied),
 }
 
-/// The kind of an event. Readers match on this and read no more than they need.
+/// The kind of an event. Readers match on this and parse no more than they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "they are those of `LogEvent`")]
 pub enum EventKind {
@@ -55,12 +54,12 @@ pub enum EventKind {
     TokenCount,
     ThreadRolledBack,
     ThreadSettingsApplied,
-    /// One that this build does not know.
+    /// A kind that this build does not know.
     Unknown,
 }
 
 impl EventKind {
-    /// Finds the kind that is written as `name`, old or new.
+    /// Returns the kind for a name, old or new.
     pub fn from_name(name: &str) -> Self {
         match name {
             "task_started" | "turn_started" => Self::TaskStarted,
@@ -84,7 +83,7 @@ impl Kinds for LogEvent {
 }
 
 impl LogEvent {
-    /// Reads a payload whose kind is known; none if this build does not know it.
+    /// Parses a payload whose kind is given; none if this build does not know it.
     pub(crate) fn read_kind(kind: EventKind, json: &str) -> Option<serde_json::Result<Self>> {
         Some(match kind {
             EventKind::TaskStarted => serde_json::from_str(json).map(Self::TaskStarted),
@@ -103,7 +102,7 @@ impl LogEvent {
     }
 }
 
-/// A turn began. Times are seconds since 1970.
+/// A turn started. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
 pub struct TaskStarted {
@@ -142,17 +141,17 @@ pub struct TaskComplete {
 /// Why a turn failed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskError {
-    /// What a program of the reference branches on.
+    /// For programs that know the reference's names.
     pub codex_error_info: Value,
     /// Our own name of the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heddle_cause: Option<Cow<'static, str>>,
-    /// What a person reads.
+    /// The text for people.
     pub message: String,
 }
 
 impl TaskError {
-    /// Returns the cause, as far as the line tells.
+    /// Returns the cause, as far as the line says.
     pub fn cause(&self) -> Option<TurnErrorCause> {
         cause::cause(self.heddle_cause.as_deref(), &self.codex_error_info)
     }
@@ -160,7 +159,7 @@ impl TaskError {
     fn from_value(value: Value) -> Self {
         let mut fields = match value {
             Value::Object(fields) => fields,
-            // Something was wrong, and that is all that can be told.
+            // There was an error, and nothing more is known.
             value => serde_json::Map::from_iter([("message".to_owned(), value)]),
         };
         let mut text = |name: &str| match fields.remove(name) {
@@ -193,7 +192,7 @@ fn error<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TaskError>
     Ok(value.map(TaskError::from_value))
 }
 
-/// A turn was ended. Times are seconds since 1970.
+/// A turn was interrupted. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
 pub struct TurnAborted {
@@ -208,7 +207,7 @@ pub struct TurnAborted {
 }
 
 impl TurnAborted {
-    /// The reason of a turn that the user ended, or whose process ended.
+    /// The reason of a turn that the user interrupted, or whose process ended.
     pub const INTERRUPTED: &str = "interrupted";
 }
 
@@ -227,7 +226,7 @@ pub struct ItemCompleted {
     pub turn_id: Option<String>,
 }
 
-/// What the user said, in files without ordinals.
+/// A message of the user, in files without ordinals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
 pub struct UserMessage {
@@ -236,7 +235,7 @@ pub struct UserMessage {
     pub images: Vec<Raw>,
 }
 
-/// What the model said, in files without ordinals.
+/// A message of the model, in files without ordinals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
 pub struct AgentMessage {
@@ -256,23 +255,23 @@ pub struct TokenCount {
 /// Token counts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenInfo {
-    /// Those of the thread.
+    /// For the whole thread.
     pub total_token_usage: TotalledUsage,
-    /// Those of the last answer.
+    /// For the last answer.
     pub last_token_usage: TotalledUsage,
-    /// How many fit into the context window.
+    /// Size of the context window.
     #[serde(default, deserialize_with = "lenient")]
     pub model_context_window: Option<u64>,
 }
 
-/// Turns were taken back.
+/// Turns were rolled back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadRolledBack {
-    /// How many of those in which the user spoke.
+    /// The number of turns, counting only those with a message of the user.
     pub num_turns: u64,
 }
 
-/// What the thread runs with has changed.
+/// The settings of the thread have changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
 pub struct ThreadSettingsApplied {
@@ -281,7 +280,7 @@ pub struct ThreadSettingsApplied {
     pub thread_settings: ThreadSettings,
 }
 
-/// What a thread runs with, as far as a log needs it.
+/// Settings of a thread, as far as a log needs them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are those of the line, and say no more than it does")]
 pub struct ThreadSettings {

@@ -1,4 +1,4 @@
-//! Items of the history as lines hold them: told apart by how they begin, and read.
+//! Items of the history in lines: distinguishes them by how they begin, and parses them.
 
 use std::borrow::Cow;
 
@@ -6,27 +6,26 @@ use protocol::json;
 use protocol::open::{self, Kinds as _, Open};
 use protocol::responses::{KnownItem, KnownPart, Message};
 
-/// Why an item cannot be read.
+/// Why an item cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemError {
-    /// Its kind is not known.
+    /// Its kind is unknown.
     Unknown,
-    /// It is not what its kind should be.
+    /// It does not have the shape of its kind.
     Malformed,
-    /// Likewise, and it is reasoning.
+    /// The same, for reasoning.
     MalformedReasoning,
 }
 
-/// Returns the call of an output that is a text, has no other fields, and has them in the order in which
-/// they are sent. Nothing is read of it that needs not be: what is in the texts may still keep it from being
-/// JSON.
+/// Returns the call id of an output that is a text, has no other fields, and has them in the order in which
+/// they are sent. It parses as little as possible: the texts may still contain invalid JSON.
 pub fn plain_output(json: &str) -> Option<&str> {
     let rest = json
         .strip_prefix(r#"{"type":"function_call_output","call_id":""#)
         .or_else(|| json.strip_prefix(r#"{"type":"custom_tool_call_output","call_id":""#))?;
     let (call_id, rest) = rest.split_once('"')?;
     let text = rest.strip_prefix(r#","output":""#)?.strip_suffix("\"}")?;
-    // The text must not end before the object does.
+    // The text must end where the object does.
     let is_escaped = |at: usize| {
         let before = &text.as_bytes()[..at];
         before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
@@ -36,14 +35,14 @@ pub fn plain_output(json: &str) -> Option<&str> {
     (whole && !call_id.is_empty() && !call_id.contains('\\')).then_some(call_id)
 }
 
-/// Tells, by how an item begins, whether it is the model's, or else cannot be read.
+/// Guesses from how an item begins whether it is the model's; if so, it is, or cannot be parsed.
 pub fn is_models(json: &str) -> bool {
     let Some(rest) = json.strip_prefix(r#"{"type":""#) else { return false };
     let Some((kind, rest)) = rest.split_once("\",") else { return false };
     match kind {
         "message" => {
             let id = rest.strip_prefix(r#""id":""#).and_then(|rest| rest.split_once("\","));
-            // With an escape in it, the id may not have ended there.
+            // With an escape in it, the id may not end there.
             let rest = id.filter(|(id, _)| !id.contains('\\')).map_or(rest, |(_, rest)| rest);
             rest.starts_with(r#""role":"assistant","#)
         }
@@ -52,9 +51,9 @@ pub fn is_models(json: &str) -> bool {
     }
 }
 
-/// Reads an item. Text that is not JSON is malformed like any other.
+/// Parses an item. Text that is not JSON counts as malformed.
 pub fn read(json: &str) -> Result<KnownItem, ItemError> {
-    // Only where it is needed, as most items are read well.
+    // Only if necessary, as most items are valid.
     read_as_is(json).or_else(|error| match json::mend(json) {
         Cow::Borrowed(_) => Err(error),
         Cow::Owned(mended) => read_as_is(&mended),
@@ -62,7 +61,7 @@ pub fn read(json: &str) -> Result<KnownItem, ItemError> {
 }
 
 fn read_as_is(json: &str) -> Result<KnownItem, ItemError> {
-    // A list would pass for the fields of an object, in order.
+    // Serde would accept a list as the fields of an object, in order.
     let is_object = json.starts_with('{');
     let kind = match leading_kind(json) {
         Some(kind) => Cow::Borrowed(kind),
@@ -76,17 +75,16 @@ fn read_as_is(json: &str) -> Result<KnownItem, ItemError> {
     }
 }
 
-/// Returns the `type` of an object if that is its first field, without a look at the rest.
+/// Returns the `type` of an object if that is its first field, without parsing the rest.
 pub fn leading_kind(json: &str) -> Option<&str> {
     let rest = json.strip_prefix(r#"{"type":""#)?;
     let end = rest.bytes().take(KIND_BYTES_MAX).position(|byte| byte == b'"')?;
     Some(&rest[..end]).filter(|kind| !kind.contains('\\'))
 }
 
-/// No kind has a longer name.
+/// Longest name of a kind, in bytes.
 const KIND_BYTES_MAX: usize = 64;
 
-/// Returns the first text of a message.
 pub fn opening(message: &Message) -> &str {
     let text = message.content.0.iter().find_map(|part| match part {
         Open::Known(KnownPart::InputText { text } | KnownPart::OutputText { text }) => Some(text),
@@ -95,7 +93,7 @@ pub fn opening(message: &Message) -> &str {
     text.map_or("", |text| text.trim_start())
 }
 
-/// Returns the texts of a message, a line for each.
+/// Returns the texts of a message, one per line.
 pub fn texts(message: &Message) -> String {
     let texts = message.content.0.iter().filter_map(|part| match part {
         Open::Known(
@@ -108,7 +106,7 @@ pub fn texts(message: &Message) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The role of messages in the user's place.
+/// The role of user messages.
 pub const USER: &str = "user";
 /// The role of the model's messages.
 pub const ASSISTANT: &str = "assistant";
@@ -120,7 +118,7 @@ mod tests {
     #[track_caller]
     fn check(json: &str, want: Option<&str>) {
         assert_eq!(plain_output(json), want, "{json}");
-        // What is taken as it is must be what would have been written.
+        // The result must equal what would have been written.
         if want.is_some() {
             let item = read(json).expect("an output");
             assert_eq!(serde_json::to_string(&item).unwrap(), json);
@@ -163,7 +161,7 @@ mod tests {
         ] {
             check(json, None);
         }
-        // Text that is not JSON is none of these, or found out when it is parsed.
+        // Text that is not JSON does not match, or fails when it is parsed.
         let open = r#"{"type":"function_call_output","call_id":"c","output":""#;
         for json in ["", "{", "\"}", r#"{"type":"function_call_output","call_id":""#, open] {
             check(json, None);
@@ -191,11 +189,11 @@ mod tests {
         check(r#"{"type":"web_search_call","status":"completed"}"#, true);
         check(r#"{"type":"message","role":"assistant","content":[]}"#, true);
         check(r#"{"type":"message","id":"m","role":"assistant","content":[]}"#, true);
-        // These cannot be read.
+        // These cannot be parsed.
         check(r#"{"type":"message","role":"assistant","content":[],"role":"user"}"#, true);
         check(r#"{"type":"reasoning","type":"message","role":"user","content":[]}"#, true);
         check(r#"{"type":"function_call",}"#, true);
-        // Of these, it cannot be told before they are.
+        // These cannot be classified without parsing.
         check(r#"{"type":"message","role":"user","content":[]}"#, false);
         check(r#"{"type":"message","id":"\",","role":"assistant","content":[]}"#, false);
         check(r#"{"type":"message","id":"m","role":"user","content":[]}"#, false);

@@ -1,8 +1,8 @@
-//! Items of the log: from [`ItemBody`] to the form in which Codex clients keep items, and back.
+//! Items of the log: from [`ItemBody`] to the format in which Codex clients store items, and back.
 //!
-//! What an item was live, it is from disk. Where the form of the reference has no place for something of ours, a
-//! field whose name begins with `heddle_` keeps it; other programs pass it over. Two things are not kept: the list
-//! of steps, since the call that set it is in the history, and pictures that the user showed, likewise.
+//! An item is the same when read from disk as it was live. What the reference's format cannot express is
+//! stored in fields whose names begin with `heddle_`, which other programs ignore. Two things are not stored,
+//! since the history has them: the list of steps, and images from the user.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -22,41 +22,40 @@ use serde_json::{Map, Value, json};
 use crate::history_item::leading_kind;
 use crate::line::lenient;
 
-/// An item as a line of the log holds it.
+/// An item in a line of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoggedItem {
-    /// What it is called: see [`Item::name`].
+    /// Its id: see [`Item::name`].
     pub id: String,
-    /// What it is.
     pub body: LoggedBody,
     /// How long a command or a call took.
     pub duration: Option<Duration>,
-    /// Whether nothing came of it: see [`Item::stopped`].
+    /// Whether it had no result: see [`Item::stopped`].
     pub stopped: bool,
     /// Where the rest of a command's output is, if the item has only its beginning and its end.
     pub output_in_call: Option<OutputInCall>,
-    /// What the model thought, word for word. Only other programs write that.
+    /// The model's raw reasoning. Only other programs write it.
     pub raw_reasoning: Vec<String>,
 }
 
-/// What an item of the log is.
+/// The content of an item of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoggedBody {
-    /// What the user said, in parts: [`text_part`] makes one.
+    /// A message of the user, in parts: [`text_part`] creates one.
     UserMessage(Vec<Raw>),
-    /// What the engine told of.
+    /// An item of the engine.
     Item(ItemBody),
-    /// Something that this build has no words for, as it came.
+    /// Something that this build does not know, verbatim.
     Unknown(Raw),
 }
 
 impl LoggedItem {
-    /// Makes the item of a message of the user.
+    /// Creates the item of a message of the user.
     pub fn user_message(id: String, content: Vec<Raw>) -> Self {
         Self::new(id, LoggedBody::UserMessage(content))
     }
 
-    /// Makes an item of one that is final, in the turn `turn`, and that took as long as `duration`.
+    /// Creates an item from a final one, in the turn `turn`, that took `duration`.
     pub fn from_item(turn: &str, item: &Item, duration: Duration) -> Self {
         let is_timed = matches!(
             item.body,
@@ -69,7 +68,7 @@ impl LoggedItem {
         }
     }
 
-    /// Makes an item without anything that only some have.
+    /// Creates an item without the optional fields.
     pub fn new(id: String, body: LoggedBody) -> Self {
         Self {
             id,
@@ -81,15 +80,14 @@ impl LoggedItem {
         }
     }
 
-    /// Returns the texts of a message of the user, joined; none if it is something else.
+    /// Returns the texts of a message of the user, joined; none for other items.
     pub fn user_text(&self) -> Option<String> {
         let LoggedBody::UserMessage(content) = &self.body else { return None };
         let texts: Vec<_> = content.iter().filter_map(part_text).collect();
         Some(texts.join("\n"))
     }
 
-    /// Puts an output that was written with its call in the place of what the item has of it. Tells whether it
-    /// did.
+    /// Replaces an abbreviated output by the full one that was written with its call. Returns whether it did.
     pub fn restore_output(&mut self, call_output: &str) -> bool {
         let Some(in_call) = &self.output_in_call else { return false };
         let LoggedBody::Item(ItemBody::Command(command)) = &mut self.body else { return false };
@@ -100,14 +98,14 @@ impl LoggedItem {
     }
 }
 
-/// Where the output of a command is that its item does not repeat.
+/// Refers to the output of a command that its item does not repeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputInCall {
-    /// The call whose output has it.
+    /// The call whose output contains it.
     pub call_id: String,
-    /// At which byte of that it begins.
+    /// The byte at which it starts there.
     pub from: usize,
-    /// How many bytes of its middle the item leaves out.
+    /// How many bytes of its middle the item omits.
     pub left_out: usize,
 }
 
@@ -123,7 +121,7 @@ impl OutputInCall {
         Some((format!("{}{}{}", &output[..head], cut.mark(), &output[tail..]), cut))
     }
 
-    /// Finds the output of which `text` is what is left in that of its call.
+    /// Finds the full output of the abbreviated `text` in the output of its call.
     fn find<'a>(&self, text: &str, call_output: &'a str) -> Option<&'a str> {
         let length = text.len().checked_add(self.left_out)?.checked_sub(self.mark().len())?;
         let output = call_output.get(self.from..)?.get(..length)?;
@@ -137,10 +135,10 @@ impl OutputInCall {
     }
 }
 
-/// Bytes of an output that an item has in full although the model got them too.
+/// Longest output in bytes that an item repeats in full although the call has it, too.
 pub const OUTPUT_BYTES_MAX: usize = 600;
 
-/// Makes a part of what the user said.
+/// Creates a text part of a message of the user.
 pub fn text_part(text: &str) -> Raw {
     raw(&json!({"type": "text", "text": text, "text_elements": []}))
 }
@@ -153,13 +151,12 @@ fn part_text(part: &Raw) -> Option<String> {
     serde_json::from_str::<Part>(part.as_str()).ok().map(|part| part.text)
 }
 
-/// What can be told of an item without reading it.
+/// The fields of an item that can be read without parsing all of it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ItemHead<'a> {
-    /// What kind of item it is, in the words of the log.
+    /// The kind of item, by its name in the log.
     #[serde(rename = "type", borrow)]
     pub kind: Cow<'a, str>,
-    /// What it is called.
     #[serde(default, borrow)]
     pub id: Cow<'a, str>,
     #[serde(default, borrow)]
@@ -169,12 +166,11 @@ pub struct ItemHead<'a> {
 }
 
 impl ItemHead<'_> {
-    /// Tells whether this is what the user said.
     pub fn is_user_message(&self) -> bool {
         self.kind == USER_MESSAGE
     }
 
-    /// Tells whether this is a call that was refused, so that nothing was run for it.
+    /// Returns whether this is a refused call, for which nothing was run.
     pub fn is_refused(&self) -> bool {
         let status = self.status.as_deref().map(status);
         status == Some(Status::Declined)
@@ -183,7 +179,7 @@ impl ItemHead<'_> {
     }
 }
 
-// The forms of the reference, written and read by the same types.
+// The reference's formats, written and read by the same types.
 
 #[derive(Serialize, Deserialize)]
 struct UserMessage<'a> {
@@ -239,7 +235,7 @@ struct CommandExecution<'a> {
     exit_code: Option<i32>,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     duration: Option<Duration>,
-    /// The command as it was shown, if its words do not tell.
+    /// The command as it was shown, if its words do not determine it.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     heddle_command: Option<Cow<'a, str>>,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
@@ -260,7 +256,7 @@ struct FileChange<'a> {
     auto_approved: bool,
     #[serde(default, deserialize_with = "lenient")]
     stdout: Cow<'a, str>,
-    /// Why it was refused, among other things.
+    /// Contains, among other things, why it was refused.
     #[serde(default, deserialize_with = "lenient")]
     stderr: Cow<'a, str>,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "is_false")]
@@ -275,7 +271,7 @@ struct WebSearch<'a> {
     query: Cow<'a, str>,
     #[serde(default, deserialize_with = "lenient")]
     action: Option<WebSearchAction>,
-    /// What the provider calls it, if the item is called otherwise.
+    /// The provider's id, if the item has another one.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     heddle_call: Option<Cow<'a, str>>,
 }
@@ -298,7 +294,7 @@ struct McpToolCall<'a> {
     error: Option<CallError<'a>>,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     duration: Option<Duration>,
-    /// The arguments as the model wrote them, if the above does not tell.
+    /// The arguments as the model wrote them, if the field above does not determine them.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     heddle_arguments: Option<Cow<'a, str>>,
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "is_false")]
@@ -405,7 +401,7 @@ impl Serialize for LoggedItem {
                 let item = ContextCompaction { id, heddle_reason };
                 tagged(CONTEXT_COMPACTION, item, serializer)
             }
-            // The call that set the steps is in the history; nobody writes this.
+            // The call that set the steps is in the history; this is never written.
             ItemBody::TodoList { .. } => {
                 tagged("TodoList", UserMessage { id, content: Cow::default() }, serializer)
             }
@@ -459,7 +455,6 @@ impl LoggedItem {
         }
     }
 
-    /// Reads an item of the log.
     fn read(raw: &RawValue) -> serde_json::Result<Self> {
         let json = raw.get();
         let kind = match leading_kind(json) {
@@ -529,7 +524,7 @@ impl LoggedItem {
                 let reason = match read.heddle_reason {
                     Some(Reason::Requested) => CompactionReason::Requested,
                     Some(Reason::Refused) => CompactionReason::Refused,
-                    // Other programs do not say, and this is the usual one.
+                    // Other programs omit it, and this is the usual reason.
                     Some(Reason::NearlyFull) | None => CompactionReason::NearlyFull,
                 };
                 item(read.id, ItemBody::Compaction { reason })
@@ -570,12 +565,13 @@ impl<'de> Deserialize<'de> for LoggedItem {
     }
 }
 
-/// Returns the arguments of a call as JSON, and whether they read back as they are.
+/// Returns the arguments of a call as JSON, and whether they are read back unchanged.
 fn arguments_value(arguments: &str) -> (Raw, bool) {
     let Ok(json) = RawValue::from_string(arguments.to_owned()) else {
         return (raw(&arguments), true);
     };
-    // A line has no line breaks in it, and a text that is JSON must not be taken for one that is not.
+    // A line must not contain line breaks, and a text that is JSON must stay distinguishable from one that is
+    // not.
     let is_plain = json.get() == arguments && !arguments.contains(['\n', '\r']);
     if is_plain && !arguments.starts_with('"') {
         return (json.into(), true);
@@ -616,18 +612,18 @@ fn status(name: &str) -> Status {
         "in_progress" => Status::InProgress,
         "failed" => Status::Failed,
         "declined" => Status::Declined,
-        // What is in the log is over.
+        // Everything in the log has ended.
         _ => Status::Completed,
     }
 }
 
-/// Joins the words of a command as a shell would read them.
+/// Joins the words of a command with shell quoting.
 pub fn join(argv: &[String]) -> String {
     // A word with a NUL byte cannot be quoted.
     shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_else(|_| argv.join(" "))
 }
 
-/// Writes a path as a URL; what has a meaning in one is written by its number.
+/// Formats a path as a URL; reserved characters are percent-encoded.
 fn file_url(path: &str) -> String {
     let mut url = String::from("file://");
     for byte in path.bytes() {
@@ -640,7 +636,7 @@ fn file_url(path: &str) -> String {
     url
 }
 
-/// Reads a path that may be written as a URL.
+/// Parses a path that may be written as a URL.
 fn file_path(text: &str) -> String {
     let Some(path) = text.strip_prefix("file://") else { return text.to_owned() };
     let mut bytes = Vec::with_capacity(path.len());

@@ -1,16 +1,17 @@
 //! The log of a thread: its lines as types, written and read in one place.
 //!
-//! * [`line`]: the envelope of a line, and what its payload can be ([`Record`]);
-//! * [`event`]: what an `event_msg` line says happened ([`LogEvent`]);
-//! * [`item`]: completed items, from the form of the engine to that of the log and back;
-//! * [`cause`]: why a turn failed, our causes and the names of the log in one table;
-//! * [`Rollout`]: events of a turn, and what the engine wants kept, to lines;
-//! * [`Replay`]: lines to [`Step`]s, with the turns counted; every reader of logs goes through it;
-//! * [`history_item`], [`words`]: items of the history told apart, and what only looks like the user's;
-//! * [`command`]: what a call runs.
+//! * [`line`]: the envelope of a line, and its possible payloads ([`Record`]);
+//! * [`event`]: payloads of `event_msg` lines ([`LogEvent`]);
+//! * [`item`]: completed items, from the engine's format to the log's and back;
+//! * [`cause`]: why a turn failed, our causes and their names in the log in one table;
+//! * [`Rollout`]: converts the events of a turn, and what the engine persists, to lines;
+//! * [`Replay`]: converts lines to [`Step`]s and counts turns; every reader of logs uses it;
+//! * [`history_item`], [`words`]: classifies items of the history, and messages that only look like the
+//!   user's;
+//! * [`command`]: the command that a call runs.
 //!
-//! Both forms of logs are known: those whose lines have ordinals, and the older ones, in which messages are events
-//! and not items. Files are not opened here: `store` has them.
+//! Both formats of logs are supported: lines with ordinals, and the older format, in which messages are
+//! events and not items. This crate opens no files: `store` does.
 
 pub mod cause;
 pub mod command;

@@ -1,8 +1,8 @@
-//! Lines of a thread's log, in the rollout layout that Codex clients read and write.
+//! Lines of a thread's log, in the rollout format that Codex clients read and write.
 //!
-//! A line is `{"timestamp":…,"ordinal":…,"type":…,"payload":{…}}`; ours end in a checksum of all that
-//! stands before it (`"crc32c"`), which other readers skip. [`Line`] is what is read, with its payload
-//! untouched; [`Record`] is what is written, and what a line reads back as.
+//! A line is `{"timestamp":…,"ordinal":…,"type":…,"payload":{…}}`; ours end with a checksum of everything
+//! before it (`"crc32c"`), which other readers skip. [`Line`] is a line that was read, with its payload
+//! unparsed; [`Record`] is what is written, and what a line is parsed to.
 
 use std::borrow::Cow;
 
@@ -26,31 +26,30 @@ pub struct Line<'a> {
     /// Its number in the thread; lines of older files have none.
     #[serde(default)]
     pub ordinal: Option<u64>,
-    /// What the payload is: one of [`kind`], or something newer than this build.
+    /// The kind of the payload: one of [`kind`], or something newer than this build.
     #[serde(rename = "type", borrow)]
     pub kind: Cow<'a, str>,
-    /// The payload as it stands.
+    /// The unparsed payload.
     #[serde(borrow)]
     pub payload: Payload<'a>,
 }
 
-/// The payload of a line: JSON text, as it stands. A checksum can vouch for it in place of a parser, so it
-/// is not certain to be JSON.
+/// The payload of a line as JSON text. It may be accepted by its checksum without being parsed, so it is not
+/// certain to be valid JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload<'a>(&'a str);
 
 impl<'a> Payload<'a> {
-    /// Takes `text` for a payload.
+    /// Wraps `text`.
     pub fn new(text: &'a str) -> Self {
         Self(text)
     }
 
-    /// Returns the text.
     pub fn get(self) -> &'a str {
         self.0
     }
 
-    /// Returns it as JSON, if it is.
+    /// Converts it to JSON, if it is valid.
     pub fn to_raw(self) -> serde_json::Result<Raw> {
         serde_json::from_str(self.0)
     }
@@ -68,70 +67,66 @@ pub mod kind {
     pub const SESSION_META: &str = "session_meta";
     /// An item of the history: [`protocol::responses::ResponseItem`].
     pub const RESPONSE_ITEM: &str = "response_item";
-    /// What a turn runs with: [`super::TurnContext`].
+    /// The settings of a turn: [`super::TurnContext`].
     pub const TURN_CONTEXT: &str = "turn_context";
-    /// Something that happened: [`crate::event::LogEvent`].
+    /// An event: [`crate::event::LogEvent`].
     pub const EVENT_MSG: &str = "event_msg";
     /// Tokens of one answer: [`super::TokenUsage`].
     pub const TOKEN_USAGE: &str = "token_usage_record";
-    /// A history that replaces all before it: [`protocol::persist::Compacted`].
+    /// A history that replaces everything before it: [`protocol::persist::Compacted`].
     pub const COMPACTED: &str = "compacted";
-    /// The output of a call whose turn in the history has not come yet: [`protocol::persist::CallReturned`]. Ours
-    /// alone: it keeps an output that was shown from being lost with the process.
+    /// The output of a call that cannot enter the history yet: [`protocol::persist::CallReturned`]. Only we
+    /// write it: an output that was shown must not be lost with the process.
     pub const CALL_RETURNED: &str = "call_returned";
-    /// An item as it came, before the one that is sent in its place: [`protocol::responses::ResponseItem`]. Ours
-    /// alone: nothing that was said is lost because no endpoint would take it.
+    /// An original item, before the repaired one that is sent: [`protocol::responses::ResponseItem`]. Only we
+    /// write it: no message is lost because endpoints would refuse it.
     pub const ORIGINAL_ITEM: &str = "heddle_original_item";
-    /// The same in logs of before the rename.
+    /// The same in logs from before the rename.
     pub const ORIGINAL_ITEM_OLD: &str = "heddle_item_came";
-    /// Stands where a damaged line was: [`super::Tombstone`]. Ours alone.
+    /// Replaces a damaged line: [`super::Tombstone`]. Only we write it.
     pub const TOMBSTONE: &str = "heddle_tombstone";
 }
 
-/// The head of a file. Whatever is missing in a file of another program, or is not of the type that it has
-/// here, is empty: one odd field costs nothing but itself.
+/// The head of a file. Fields that are missing or of another type in a file of another program are empty, so
+/// that one odd field does not invalidate the line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionMeta {
-    /// The thread.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub id: Option<ThreadId>,
-    /// The thread again; what it was first called.
+    /// The thread's original id.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// The thread that this one was forked from.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub forked_from_id: Option<ThreadId>,
-    /// How many lines of it count.
+    /// How many of its lines belong to this thread.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub forked_from_ordinal_exclusive: Option<u64>,
-    /// When the thread was made: RFC 3339.
+    /// When the thread was created: RFC 3339.
     #[serde(default, deserialize_with = "lenient")]
     pub timestamp: String,
-    /// The working directory.
     #[serde(default, deserialize_with = "lenient")]
     pub cwd: String,
-    /// The program.
     #[serde(default, deserialize_with = "lenient")]
     pub originator: String,
-    /// Its version.
+    /// Version of the originator.
     #[serde(default, deserialize_with = "lenient")]
     pub cli_version: String,
-    /// What it was made through: `exec`, `cli`, or an object about a parent.
+    /// How it was created: `exec`, `cli`, or an object about a parent.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub source: Option<Raw>,
-    /// The provider.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub model_provider: Option<String>,
-    /// The base instructions that every request carries.
+    /// The base instructions of every request.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub base_instructions: Option<BaseInstructions>,
-    /// `paginated` if lines have ordinals; older files have none.
+    /// `paginated` if lines have ordinals; older files lack it.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub history_mode: Option<String>,
-    /// What this file continues, if it does not begin at nothing.
+    /// What this file continues, if anything.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub history_base: Option<HistoryBase>,
-    /// The commit and branch that the thread began at.
+    /// The commit and branch at the start of the thread.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub git: Option<Raw>,
 }
@@ -139,7 +134,7 @@ pub struct SessionMeta {
 /// The mode of files whose lines have ordinals.
 pub const PAGINATED: &str = "paginated";
 
-/// Reads a value, or nothing if it is not of the type that is wanted. Whatever it is, it must be JSON.
+/// Parses a value, or returns the default if it has another type. It must be JSON in any case.
 pub fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -149,32 +144,28 @@ where
     Ok(serde_json::from_str(value.get()).unwrap_or_default())
 }
 
-/// Base instructions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BaseInstructions {
-    /// The text.
     pub text: String,
 }
 
-/// The lines that stand before those of a file: a fork's are those of its source, a revert's those of
-/// the thread itself.
+/// The lines before those of a file: for a fork, those of its source; for a revert, those of the thread
+/// itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryBase {
     /// The thread they belong to.
     pub thread_id: ThreadId,
-    /// The first ordinal that does not count.
+    /// The first ordinal that is excluded.
     pub end_ordinal_exclusive: u64,
-    /// Where the last line that counts ends in its file.
+    /// Where the last included line ends in its file.
     pub end_byte_offset: u64,
 }
 
-/// What a turn runs with.
+/// The settings of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnContext {
-    /// The turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<String>,
-    /// The working directory.
     #[serde(default)]
     pub cwd: String,
     /// When a person is asked.
@@ -183,13 +174,10 @@ pub struct TurnContext {
     /// What commands may do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_policy: Option<Raw>,
-    /// The model.
     #[serde(default)]
     pub model: String,
-    /// The reasoning effort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
-    /// The reasoning summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
 }
@@ -197,77 +185,73 @@ pub struct TurnContext {
 /// Tokens of one answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenUsage {
-    /// The thread.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<ThreadId>,
-    /// The turn.
     #[serde(default, deserialize_with = "lenient")]
     pub turn_id: String,
-    /// Those of the answer.
+    /// For the answer.
     pub usage: TotalledUsage,
-    /// Those of the turn so far.
+    /// For the turn so far.
     #[serde(default, deserialize_with = "lenient")]
     pub turn_token_usage: TotalledUsage,
-    /// Those of the thread so far.
+    /// For the thread so far.
     pub thread_token_usage: TotalledUsage,
 }
 
-/// Stands where a damaged line was, so that nobody looks for it again.
+/// Replaces a damaged line, so that no one looks for it again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tombstone {
-    /// Where the bytes were put: the name of a file beside this one.
+    /// The file next to this one that contains the damaged bytes.
     pub set_aside: String,
-    /// What the line was, as far as could be seen.
+    /// The kind of the line, as far as it could be recognised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 }
 
-/// A line without what its place in the file decides: as it is to be written, or as it was.
+/// The content of a line, without timestamp, ordinal and checksum.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// The head of a file.
     SessionMeta(Box<SessionMeta>),
     /// An item of the history.
     ResponseItem(Raw),
-    /// What a turn runs with.
+    /// The settings of a turn.
     TurnContext(Box<TurnContext>),
-    /// Something that happened.
     EventMsg(Open<LogEvent>),
     /// Tokens of one answer.
     TokenUsageRecord(Box<TokenUsage>),
-    /// A history that replaces all before it.
+    /// A history that replaces everything before it.
     Compacted(Box<Compacted>),
     /// The output of a call, before it enters the history.
     CallReturned(Box<CallReturned>),
-    /// An item as it came, before the one that is sent in its place.
+    /// An original item, before the repaired one that is sent.
     OriginalItem(Raw),
-    /// Stands where a damaged line was.
+    /// Replaces a damaged line.
     Tombstone(Box<Tombstone>),
-    /// A line of a kind that this build does not know, or that is not what its kind should be.
+    /// A line of an unknown kind, or without the shape of its kind.
     Unknown {
-        /// The kind.
         kind: String,
-        /// The payload as it stands.
+        /// The unparsed payload.
         payload: Raw,
     },
 }
 
 impl Record {
-    /// Makes the line of an event.
+    /// Creates the record of an event.
     pub fn event(event: LogEvent) -> Self {
         Self::EventMsg(Open::Known(event))
     }
 
-    /// Makes the line of an event that is already written.
+    /// Creates the record of an event that is already serialized.
     pub fn raw_event(event: Raw) -> Self {
         Self::EventMsg(Open::Unknown(event))
     }
 
-    /// Reads a line; fails only if its payload is not JSON.
+    /// Parses a line; fails only if its payload is not JSON.
     pub fn from_line(line: &Line<'_>) -> serde_json::Result<Self> {
         let payload = line.payload.to_raw()?;
         let json = payload.as_str();
-        // A list would pass for the fields of an object, in order.
+        // Serde would accept a list as the fields of an object, in order.
         let kind = if json.starts_with('{') { &*line.kind } else { "" };
         let known = match kind {
             kind::SESSION_META => boxed(json, Self::SessionMeta),

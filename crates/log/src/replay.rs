@@ -1,8 +1,8 @@
-//! The lines of a thread, one after the other, as steps that a reader takes.
+//! Converts the lines of a thread to steps for readers.
 //!
-//! A [`Replay`] follows the turns of a thread: where they begin and end, what the user said in them, which of them a
-//! rollback takes back. Every reader of logs goes through one, so that all of them count alike. What a line holds
-//! is not read before somebody asks: a log is mostly outputs and items that a given reader does not want.
+//! A [`Replay`] tracks the turns of a thread: where they start and end, what the user said in them, which of
+//! them a rollback removes. Every reader of logs uses one, so that all of them count the same. Payloads are
+//! parsed only on demand: a log consists mostly of outputs and items that a given reader does not need.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -21,64 +21,62 @@ use crate::line::{Line, SessionMeta, TokenUsage, TurnContext, kind};
 use crate::turns::{TurnEnd, Turns};
 use crate::words::{self, Author};
 
-/// Follows the turns of a thread through its lines. Give it every line in order, those of files that this one
-/// continues first.
+/// Tracks the turns of a thread through its lines. Pass it every line in order, starting with those of files
+/// that this one continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
     turns: Turns,
-    /// The id of the turn that is open. Without one, what the user says begins a turn: older logs mark none.
+    /// The id of the open turn. Without one, a message of the user starts a turn: older logs mark none.
     open: Option<String>,
 }
 
-/// What a line comes to.
+/// The meaning of a line.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// The head of a file.
     Head(Unread<'a, SessionMeta>),
     /// An item of the history.
     Item(ItemStep<'a>),
-    /// An item as it came, before the one that is sent in its place.
+    /// An original item, before the repaired one that is sent.
     Original(&'a str),
-    /// What a turn runs with.
+    /// The settings of a turn.
     Context(Unread<'a, TurnContext>),
-    /// A turn began.
+    /// A turn started.
     TurnBegan {
         /// Its id; empty if the log does not name it.
         id: Cow<'a, str>,
-        /// The line.
         event: EventStep<'a>,
     },
-    /// The turn that was open ended.
+    /// The open turn ended.
     TurnEnded {
-        /// How.
+        /// How it ended.
         end: TurnEnd,
-        /// The line.
         event: EventStep<'a>,
     },
-    /// Turns were taken back: [`Replay::turns`] has those that are left.
+    /// Turns were rolled back: [`Replay::turns`] has the remaining ones.
     RolledBack {
-        /// How many, of those in which the user spoke.
+        /// The number of turns, counting only those with a message of the user.
         count: u64,
     },
-    /// Something else happened.
+    /// Any other event.
     Event(EventStep<'a>),
     /// Tokens of one answer.
     Usage(Unread<'a, TokenUsage>),
-    /// A history that replaces all before it.
+    /// A history that replaces everything before it.
     Compacted(Unread<'a, Compacted>),
     /// The output of a call, before it enters the history.
     Returned(Unread<'a, CallReturned>),
     /// A damaged line was here.
     Tombstone,
-    /// A line of a kind that this build does not know, or that makes no sense.
+    /// A line of an unknown kind, or an invalid one.
     Unknown,
 }
 
 impl Replay {
-    /// Takes the next line in.
+    /// Processes the next line.
     pub fn line<'a>(&mut self, line: &'a Line<'_>) -> Step<'a> {
         let json = line.payload.get();
-        // A list would pass for the fields of an object, in order.
+        // Serde would accept a list as the fields of an object, in order.
         if !json.starts_with('{') && line.kind != kind::RESPONSE_ITEM {
             return Step::Unknown;
         }
@@ -96,17 +94,16 @@ impl Replay {
         }
     }
 
-    /// Returns the turns so far, without those that were taken back.
+    /// Returns the turns so far, without those that were rolled back.
     pub fn turns(&self) -> &Turns {
         &self.turns
     }
 
-    /// Returns the turns.
     pub fn into_turns(self) -> Turns {
         self.turns
     }
 
-    /// Returns the id of the turn that has begun and not ended.
+    /// Returns the id of the open turn.
     pub fn open_turn(&self) -> Option<&str> {
         self.open.as_deref()
     }
@@ -114,7 +111,7 @@ impl Replay {
     fn item<'a>(&mut self, json: &'a str, ordinal: Option<u64>) -> ItemStep<'a> {
         let mut begins_turn = false;
         let content = match history_item::plain_output(json) {
-            // Outputs are most of what a log holds, and ours are already as they are sent.
+            // Outputs are most of a log, and ours are already in the form that is sent.
             Some(call_id) => ItemContent::PlainOutput { call_id },
             None if history_item::is_models(json) => ItemContent::Model,
             None => match history_item::read(json) {
@@ -133,9 +130,9 @@ impl Replay {
         ItemStep { json, content, begins_turn }
     }
 
-    /// Notes what the user said, and tells whether that begins a turn.
+    /// Records a message of the user, and returns whether it starts a turn.
     fn said(&mut self, text: &str, ordinal: Option<u64>) -> bool {
-        // A file without marks of turns, or something put in between them.
+        // A file without turn markers, or something inserted between turns.
         let begins = self.open.is_none();
         if begins {
             self.turns.begin("", ordinal, TurnEnd::Unknown);
@@ -177,7 +174,7 @@ impl Replay {
         }
     }
 
-    /// Writes down where the replay stands, for [`Replay::restored`].
+    /// Serializes the state for [`Replay::restored`].
     pub fn saved(&self) -> Vec<u8> {
         let mut saved = self.turns.saved();
         if let Some(open) = &self.open {
@@ -187,8 +184,8 @@ impl Replay {
         saved
     }
 
-    /// Goes on where another replay stood; none if what was written down makes no sense. Ids and words of the turns
-    /// before are not known any more, and counted all the same.
+    /// Continues from the state of another replay; none if that is invalid. Ids and words of earlier turns
+    /// are not known any more, but they are still counted.
     pub fn restored(saved: &[u8]) -> Option<Self> {
         let (mut turns, rest) = Turns::restored(saved)?;
         let open = match rest {
@@ -203,25 +200,22 @@ impl Replay {
     }
 }
 
-/// Stands before the id of the turn that is open.
+/// Precedes the id of the open turn.
 const OPEN: u8 = 1;
 
-/// Where a turn begins or ends.
+/// The start or the end of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnMark<'a> {
-    /// It begins.
     Began(Option<Cow<'a, str>>),
-    /// It ends.
     Ended {
         /// The turn, if the line names it.
         id: Option<Cow<'a, str>>,
-        /// How it ended.
         end: TurnEnd,
     },
 }
 
-/// Tells which turn the lines after this one belong to, if that changes here: the inner option is none where a turn
-/// ends. For whoever wants to name the turn of a line, and not to count turns.
+/// Returns the turn that the lines after this one belong to, if that changes here: the inner option is none
+/// where a turn ends. For naming the turn of a line without counting turns.
 pub fn turn_after<'a>(line: &'a Line<'_>) -> Option<Option<Cow<'a, str>>> {
     let json = line.payload.get();
     match &*line.kind {
@@ -237,7 +231,7 @@ pub fn turn_after<'a>(line: &'a Line<'_>) -> Option<Option<Cow<'a, str>>> {
     }
 }
 
-/// A payload that is read if somebody asks.
+/// A payload that is parsed on demand.
 #[derive(Debug)]
 pub struct Unread<'a, T> {
     json: &'a str,
@@ -249,18 +243,17 @@ impl<'a, T: DeserializeOwned> Unread<'a, T> {
         Self { json, read: PhantomData }
     }
 
-    /// Returns the text.
     pub fn json(&self) -> &'a str {
         self.json
     }
 
-    /// Reads it; none if it makes no sense.
+    /// Parses it; none if it is invalid.
     pub fn read(&self) -> Option<T> {
         read_mended(self.json)
     }
 }
 
-/// Reads a value, if need be after half surrogate pairs were put right.
+/// Parses a value, if necessary after repairing unpaired surrogates.
 fn read_mended<T: DeserializeOwned>(json: &str) -> Option<T> {
     serde_json::from_str(json).ok().or_else(|| match json::mend(json) {
         Cow::Borrowed(_) => None,
@@ -268,7 +261,7 @@ fn read_mended<T: DeserializeOwned>(json: &str) -> Option<T> {
     })
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub struct EventStep<'a> {
     json: &'a str,
@@ -276,17 +269,16 @@ pub struct EventStep<'a> {
 }
 
 impl<'a> EventStep<'a> {
-    /// Takes the payload of an `event_msg` line for one.
+    /// Wraps the payload of an `event_msg` line.
     pub fn new(json: &'a str) -> Self {
         Self { json, kind: kind_of(json) }
     }
 
-    /// Returns what happened.
     pub fn kind(&self) -> EventKind {
         self.kind
     }
 
-    /// Reads what the line says about it; none if its kind is not known, or it makes no sense.
+    /// Parses the event; none if its kind is unknown, or if it is invalid.
     pub fn read(&self) -> Option<LogEvent> {
         match LogEvent::read_kind(self.kind, self.json)? {
             Ok(event) => Some(event),
@@ -297,7 +289,7 @@ impl<'a> EventStep<'a> {
         }
     }
 
-    /// Tells which turn begins or ends here, and how.
+    /// Returns which turn starts or ends here, and how.
     pub fn turn_mark(&self) -> Option<TurnMark<'a>> {
         let end = match self.kind {
             EventKind::TaskStarted => None,
@@ -315,7 +307,7 @@ impl<'a> EventStep<'a> {
         })
     }
 
-    /// Returns what can be told of an item without reading it.
+    /// Returns the fields of an item that can be read without parsing all of it.
     pub fn item_head(&self) -> Option<ItemHead<'a>> {
         #[derive(Deserialize)]
         struct Completed<'a> {
@@ -326,7 +318,7 @@ impl<'a> EventStep<'a> {
         completed.filter(|_| self.kind == EventKind::ItemCompleted).map(|completed| completed.item)
     }
 
-    /// Returns how many tokens the thread has used, if the line counts them.
+    /// Returns how many tokens the thread has used, if the line says so.
     pub fn total_tokens(&self) -> Option<u64> {
         #[derive(Deserialize)]
         struct Count {
@@ -343,7 +335,7 @@ impl<'a> EventStep<'a> {
 }
 
 impl<'a> Unread<'a, TurnContext> {
-    /// Returns the working directory and the model, for whoever wants no more.
+    /// Returns the working directory and the model without parsing the rest.
     pub fn place(&self) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
         #[derive(Deserialize)]
         struct Place<'a> {
@@ -358,7 +350,7 @@ impl<'a> Unread<'a, TurnContext> {
 }
 
 impl Unread<'_, TokenUsage> {
-    /// Returns how many tokens the thread has used. Other programs leave out what else there is to read.
+    /// Returns how many tokens the thread has used. Other programs may omit the other fields.
     pub fn total_tokens(&self) -> Option<u64> {
         #[derive(Deserialize)]
         struct Usage {
@@ -383,7 +375,7 @@ struct Mark<'a> {
     error: Option<IgnoredAny>,
 }
 
-/// Finds out what an event is; ours say so first.
+/// Determines the kind of an event; ours have it first.
 fn kind_of(json: &str) -> EventKind {
     match history_item::leading_kind(json) {
         Some(name) => EventKind::from_name(name),
@@ -399,46 +391,44 @@ pub struct ItemStep<'a> {
     begins_turn: bool,
 }
 
-/// What is known of an item of the history once the turns were counted.
+/// What is known about an item of the history after counting turns.
 #[derive(Debug)]
 pub enum ItemContent<'a> {
-    /// The output of a call, as it is sent, if it is JSON at all: it has not been looked into.
+    /// The output of a call, as it is sent, if it is JSON at all: it has not been parsed.
     PlainOutput {
-        /// The call.
+        /// Id of the call.
         call_id: &'a str,
     },
-    /// Something of the model's, by how it begins.
+    /// An item of the model, judging by how it begins.
     Model,
-    /// A message in the user's place.
+    /// A user-role message.
     Message {
-        /// The message.
         message: Box<Message>,
-        /// Who wrote it.
+        /// Who wrote it, which need not be the user.
         author: Author,
     },
-    /// Any other item that can be read.
+    /// Any other valid item.
     Read(Box<KnownItem>),
-    /// One that cannot.
+    /// An invalid item.
     Unreadable(ItemError),
 }
 
 impl<'a> ItemStep<'a> {
-    /// Returns the item as it stands.
+    /// Returns the unparsed item.
     pub fn json(&self) -> &'a str {
         self.json
     }
 
-    /// Tells, by how it begins, whether it is what the model thought. That is long, and mostly encrypted.
+    /// Returns whether it is reasoning, judging by how it begins. That is long, and mostly encrypted.
     pub fn is_reasoning(&self) -> bool {
         self.json.starts_with(r#"{"type":"reasoning","#)
     }
 
-    /// Tells whether a turn begins with it that the log does not mark.
+    /// Returns whether it starts a turn that the log does not mark.
     pub fn begins_turn(&self) -> bool {
         self.begins_turn
     }
 
-    /// Returns what is known of it.
     pub fn into_content(self) -> ItemContent<'a> {
         self.content
     }
@@ -457,7 +447,7 @@ impl<'a> ItemStep<'a> {
         }
     }
 
-    /// Returns the message if the user said it.
+    /// Returns the message if it is from the user.
     pub fn said(&self) -> Option<&Message> {
         match &self.content {
             ItemContent::Message { message, author: Author::User } => Some(message),
@@ -465,7 +455,6 @@ impl<'a> ItemStep<'a> {
         }
     }
 
-    /// Reads it.
     pub fn read(self) -> Result<KnownItem, ItemError> {
         match self.content {
             ItemContent::PlainOutput { .. } | ItemContent::Model => history_item::read(self.json),

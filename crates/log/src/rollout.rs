@@ -1,8 +1,8 @@
-//! The writer: from the events of a turn, and what the engine wants kept, to lines.
+//! The writer: converts the events of a turn, and what the engine persists, to lines.
 //!
-//! What the model is sent is kept as items of the history; what a person would point at is kept once
-//! more, as completed items, in the form in which Codex clients keep them. An output that the model got
-//! in full is not written twice: the item has its beginning and its end.
+//! What the model is sent is stored as items of the history; what people see is stored again, as completed
+//! items, in the format of Codex clients. An output that the model got in full is not written twice: the item
+//! has its beginning and its end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ use crate::history_item;
 use crate::item::{LoggedBody, LoggedItem, OUTPUT_BYTES_MAX, OutputInCall, text_part};
 use crate::line::{Record, TokenUsage, TurnContext};
 
-/// Bytes that make a line a long one: longer than outputs are, which are written with their items.
+/// Size of a long line: longer than outputs, which are written with their items.
 const LONG_BYTES: usize = 2 * 1024 * 1024;
 
-/// Projects events and what is kept; one for a thread that is loaded.
+/// Converts events and persisted items of one loaded thread.
 #[derive(Debug)]
 pub struct Rollout {
     thread: ThreadId,
-    /// Whether the log is of the older kind, which keeps fewer and other events.
+    /// Whether the log has the older format, which contains fewer and other events.
     legacy: bool,
     turn: Turn,
     batch: Vec<Record>,
-    /// Tokens that fit into the context window.
+    /// Size of the context window in tokens.
     window: Option<u64>,
 }
 
@@ -46,27 +46,26 @@ struct Turn {
     context: TurnContext,
     started_ms: u64,
     last_message: Option<Arc<str>>,
-    /// Counts what the user said.
+    /// Number of the user's messages.
     said: u64,
     /// Tokens of the last answer, and of the thread.
     usage: Option<(TotalledUsage, TotalledUsage)>,
-    /// When the items began that have not ended.
+    /// When the unfinished items started.
     begun_ms: HashMap<ItemId, u64>,
 }
 
 impl Rollout {
-    /// Makes the projection for a thread.
     pub fn new(thread: ThreadId, legacy: bool, window: Option<u64>) -> Self {
         Self { thread, legacy, turn: Turn::default(), batch: Vec::new(), window }
     }
 
-    /// Notes what the turn that begins next runs with.
+    /// Sets the settings of the next turn.
     pub fn begin_turn(&mut self, id: String, context: TurnContext) {
         let context = TurnContext { turn_id: Some(id.clone()), ..context };
         self.turn = Turn { id, context, ..Turn::default() };
     }
 
-    /// Takes an event in that happened at `now_ms` since 1970.
+    /// Adds an event that happened at `now_ms` since 1970.
     pub fn event(&mut self, now_ms: u64, event: &Event) {
         match event {
             Event::TurnStarted => {
@@ -111,7 +110,7 @@ impl Rollout {
         }
     }
 
-    /// Takes in what the log must keep.
+    /// Adds something that the log must contain.
     pub fn keep(&mut self, now_ms: u64, keep: Persist) {
         let record = match keep {
             Persist::Item { wire, said } => {
@@ -130,7 +129,7 @@ impl Rollout {
         self.batch.push(record);
     }
 
-    /// Returns the lines of all that was taken in since the last time.
+    /// Returns the lines of everything added since the last call.
     pub fn take(&mut self) -> Vec<Record> {
         let mut batch = std::mem::take(&mut self.batch);
         let cuts: Vec<_> = batch
@@ -149,12 +148,12 @@ impl Rollout {
         batch
     }
 
-    /// Tells whether there is something to write.
+    /// Returns whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    /// Tells whether the last line is a long one, which had better be written before there are more.
+    /// Returns whether the last line is a long one, which is better written before there are more.
     pub fn is_long(&self) -> bool {
         let text = match self.batch.last() {
             Some(Record::ResponseItem(raw) | Record::OriginalItem(raw)) => raw.as_str(),
@@ -190,7 +189,7 @@ impl Rollout {
     }
 
     fn user_message(&mut self, now_ms: u64, parts: &[ContentPart]) {
-        // A picture itself is in the history.
+        // The image itself is in the history.
         let texts = parts.iter().filter_map(|part| match part {
             Open::Known(KnownPart::InputText { text }) => Some(text.as_str()),
             _ => None,
@@ -208,7 +207,7 @@ impl Rollout {
 
     fn usage(&mut self, answer: TotalledUsage, turn: TotalledUsage, thread: TotalledUsage) {
         self.turn.usage = Some((answer, thread));
-        // Older files have no lines of their own for this.
+        // Older files have no separate lines for this.
         if self.legacy {
             return;
         }
@@ -222,7 +221,7 @@ impl Rollout {
         self.batch.push(Record::TokenUsageRecord(Box::new(record)));
     }
 
-    /// Says once a turn how many tokens the thread has used; Codex goes on counting from there.
+    /// Writes the token count of the thread once per turn; Codex continues counting from there.
     fn count_tokens(&mut self) {
         let Some((answer, thread)) = self.turn.usage else { return };
         let info = TokenInfo {
@@ -279,13 +278,13 @@ fn item_mut(record: &mut Record) -> Option<&mut LoggedItem> {
     }
 }
 
-/// Shortens the item of a command whose output is written along with its call. None if it is not.
+/// Abbreviates the item of a command whose output is written along with its call. None if it is not.
 fn cut(record: &Record, batch: &[Record]) -> Option<(String, OutputInCall)> {
     let Record::EventMsg(Open::Known(LogEvent::ItemCompleted(completed))) = record else {
         return None;
     };
     let LoggedBody::Item(ItemBody::Command(command)) = &completed.item.body else { return None };
-    // Before the outputs are looked through, as most are short.
+    // Checked before searching the outputs, as most are short.
     if command.output.len() <= OUTPUT_BYTES_MAX {
         return None;
     }
@@ -296,7 +295,7 @@ fn cut(record: &Record, batch: &[Record]) -> Option<(String, OutputInCall)> {
     OutputInCall::cut(&command.output, &call_id, from)
 }
 
-/// Returns the call and the text of an output that is written.
+/// Returns the call and the text of an output record.
 fn output(record: &Record) -> Option<(String, String)> {
     match record {
         Record::ResponseItem(wire) => {
@@ -347,7 +346,7 @@ mod tests {
         Persist::Item { wire: serde_json::from_str(json).expect("JSON"), said }
     }
 
-    /// Lists lines by their kind and by what follows it.
+    /// Lists lines by their kind and the kind of their payload.
     fn brief(records: &[Record]) -> Vec<String> {
         let brief = |record: &Record| {
             let line = serde_json::to_value(record).expect("records serialise");

@@ -6,37 +6,35 @@ use std::fmt;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Turns {
     marks: Vec<Mark>,
-    /// How many there were before those.
+    /// Number of forgotten turns before those.
     forgotten: usize,
-    /// Ids and words of all of them, in order: one allocation instead of two for each.
+    /// Ids and words of all turns, in order: one allocation instead of two for each.
     text: String,
 }
 
-/// A turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn<'a> {
     /// Its id; empty if the log does not name it.
     pub id: &'a str,
-    /// The ordinal of the line that it begins with; lines of older files have none.
+    /// The ordinal of its first line; lines of older files have none.
     pub ordinal: Option<u64>,
-    /// The first words of what the user said.
+    /// The first words of the user's message.
     pub words: &'a str,
-    /// How it ended.
     pub end: TurnEnd,
 }
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnEnd {
-    /// It has not, or its process ended in it and nothing came after.
+    /// It has not ended, or its process died and nothing came after.
     Open,
     /// With an answer.
     Completed,
     /// With an error.
     Failed,
-    /// By the user's wish.
+    /// Interrupted by the user.
     Interrupted,
-    /// Its process ended in it.
+    /// Its process died.
     Lost,
     /// The log does not say.
     Unknown,
@@ -46,17 +44,17 @@ pub enum TurnEnd {
 struct Mark {
     /// [`NO_ORDINAL`] if there is none.
     ordinal: u64,
-    /// Where its id begins in the text.
+    /// Where its id starts in the text.
     at: u32,
     id_bytes: u8,
     words_bytes: u8,
-    /// Whether the user spoke in it.
+    /// Whether there was a message of the user.
     spoken: bool,
     end: TurnEnd,
 }
 
 impl Turns {
-    /// Returns how many there are, with those that were forgotten.
+    /// Returns how many there are, including forgotten ones.
     pub fn len(&self) -> usize {
         self.forgotten + self.marks.len()
     }
@@ -66,22 +64,21 @@ impl Turns {
         self.forgotten
     }
 
-    /// Tells whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns a turn by its place in the thread, from 0; none if it was forgotten.
+    /// Returns a turn by its index in the thread, from 0; none if it was forgotten.
     pub fn get(&self, index: usize) -> Option<Turn<'_>> {
         self.marks.get(index.checked_sub(self.forgotten)?).map(|mark| self.show(mark))
     }
 
-    /// Returns all that are remembered, in order.
+    /// Returns the remembered turns in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Turn<'_>> + ExactSizeIterator {
         self.marks.iter().map(|mark| self.show(mark))
     }
 
-    /// Returns how much memory they take.
+    /// Returns their memory usage.
     pub fn memory_bytes(&self) -> usize {
         self.text.capacity() + self.marks.capacity() * size_of::<Mark>()
     }
@@ -97,7 +94,7 @@ impl Turns {
         }
     }
 
-    /// Adds a turn. One that is still open can no longer end: its process must have.
+    /// Adds a turn. A turn that is still open can no longer end: its process must have died.
     pub(crate) fn begin(&mut self, id: &str, ordinal: Option<u64>, end: TurnEnd) {
         if let Some(last) = self.marks.last_mut().filter(|last| last.end == TurnEnd::Open) {
             last.end = TurnEnd::Lost;
@@ -118,7 +115,7 @@ impl Turns {
         });
     }
 
-    /// Notes what the user said in the last turn, the first time.
+    /// Records the user's first message in the last turn.
     pub(crate) fn said(&mut self, text: &str) {
         let Some(last) = self.marks.last_mut().filter(|last| last.words_bytes == 0) else { return };
         let line = text.trim_start().lines().next().unwrap_or_default();
@@ -128,14 +125,13 @@ impl Turns {
         self.text.push_str(words);
     }
 
-    /// Notes how the last turn ended.
     pub(crate) fn end(&mut self, end: TurnEnd) {
         if let Some(last) = self.marks.last_mut() {
             last.end = end;
         }
     }
 
-    /// Takes back the last `count` turns in which the user spoke, and all after them.
+    /// Removes the last `count` turns with a message of the user, and all after them.
     pub(crate) fn roll_back(&mut self, count: u64) {
         let mut left = count;
         while left > 0
@@ -144,11 +140,11 @@ impl Turns {
             self.text.truncate(mark.at as usize);
             left -= u64::from(mark.spoken);
         }
-        // Of what was forgotten it is not known in which the user spoke.
+        // It is not known which of the forgotten turns had a message of the user.
         self.forgotten = self.forgotten.saturating_sub(usize::try_from(left).unwrap_or(usize::MAX));
     }
 
-    /// Writes down how many there are, and in which the user spoke: a bit each.
+    /// Serializes how many there are, and which had a message of the user: one bit each.
     pub(crate) fn saved(&self) -> Vec<u8> {
         let mut saved = Vec::with_capacity(16 + self.marks.len().div_ceil(8));
         saved.extend_from_slice(&(self.forgotten as u64).to_le_bytes());
@@ -160,8 +156,8 @@ impl Turns {
         saved
     }
 
-    /// Reads what [`Turns::saved`] wrote, and returns what stands behind it. Which turns they were is not known
-    /// any more.
+    /// Parses what [`Turns::saved`] wrote, and returns the rest of the bytes. Ids and words of the turns are
+    /// lost.
     pub(crate) fn restored(saved: &[u8]) -> Option<(Self, &[u8])> {
         let (forgotten, rest) = saved.split_first_chunk()?;
         let (count, rest) = rest.split_first_chunk()?;
@@ -184,7 +180,7 @@ impl Turns {
         (count <= TURNS_MAX && forgotten.checked_add(count).is_some()).then_some((turns, rest))
     }
 
-    /// Gives back memory that is not needed.
+    /// Frees memory that is not needed.
     pub fn shrink(&mut self) {
         self.marks.shrink_to_fit();
         self.text.shrink_to_fit();
@@ -209,11 +205,11 @@ fn bounded(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// Turns that are remembered; of more, the oldest are forgotten.
+/// Most turns to remember; beyond that, the oldest are forgotten.
 pub const TURNS_MAX: usize = 65_536;
-/// Bytes of what the user said that are remembered of a turn.
+/// Most bytes of the user's message to remember per turn.
 pub const WORDS_BYTES_MAX: usize = 40;
-/// Bytes of an id that are remembered: a UUID has 36.
+/// Most bytes of an id to remember: a UUID has 36.
 const ID_BYTES_MAX: usize = 64;
 const NO_ORDINAL: u64 = u64::MAX;
 
@@ -248,7 +244,7 @@ mod tests {
         }
         assert_eq!((turns.len(), turns.iter().len()), (TURNS_MAX + 1, TURNS_MAX / 2 + 1));
         assert_eq!(turns.forgotten(), TURNS_MAX / 2);
-        // A place is that in the thread, whatever was forgotten.
+        // An index is that in the thread, whatever was forgotten.
         assert_eq!(turns.get(TURNS_MAX / 2 - 1), None);
         let first = turns.get(TURNS_MAX / 2).unwrap();
         assert_eq!((first.id, first.ordinal), ("32768", Some(32_768)));

@@ -1,64 +1,63 @@
-//! How messages begin that stand in the user's place and that no user wrote. Whoever writes such a
-//! message takes its first words from here, so that they are known again when the log is read; whoever counts
-//! what users said asks [`is_users`], so that all count the same.
+//! First words of user-role messages that no user wrote. Writers of such messages take the first words from
+//! here, so that readers of the log recognise them; readers that count the user's messages call [`is_users`],
+//! so that all count the same.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
-/// Who wrote a message that stands in the user's place.
+/// Who wrote a user-role message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
-    /// The user.
     User,
-    /// We did, before the user spoke: the environment, the rules of a project.
+    /// We did, before the user's first message: the environment, project rules.
     Setup,
-    /// We did, in the course of a turn: a summary, a notice.
+    /// We did, during a turn: a summary, a notice.
     Turn,
-    /// Not the user; which of the above it is, its place tells.
+    /// Not the user; its position determines which of the above it is.
     Program,
 }
 
-/// Opens what is said about the place of work.
+/// Begins the description of the environment.
 pub const ENVIRONMENT: &str = "<environment_context>";
-/// Opens the rules of a project.
+/// Begins the rules of a project.
 pub const AGENTS_MD: &str = "# AGENTS.md instructions";
-/// Opens the rules of a project in older files.
+/// Begins the rules of a project in older files.
 pub const USER_INSTRUCTIONS: &str = "<user_instructions>";
-/// Opens what the model is told about a turn that was interrupted.
+/// Begins the message to the model about an interrupted turn.
 pub const TURN_ABORTED: &str = "<turn_aborted>";
 
-/// Stands before a summary.
+/// Precedes a summary.
 pub const SUMMARY_PREFIX: &str = "\
 The earlier part of this conversation was replaced by the following summary of it. The work described as done \
 is done: continue from here and do not repeat it.";
 
-/// Stands in place of a summary that could not be had.
+/// Replaces a summary that could not be made.
 pub const SUMMARY_MISSING: &str = "\
 The earlier part of this conversation was dropped to make room, and no summary of it could be made. Look at the \
 workspace to see what has already been done before you continue.";
 
-/// How Codex opens a summary.
+/// How Codex begins a summary.
 const SUMMARY_OF_CODEX: &str = "Another language model started to solve this problem";
-/// How Codex opens a report about an agent that another one started.
+/// How Codex begins a report about a subagent.
 const NOTICE_OF_CODEX: &str = "<subagent_notification>";
 
-/// How Codex opens a command that the user ran beside the model.
+/// How Codex begins a command that the user ran directly.
 const COMMAND_OF_CODEX: &str = "<user_shell_command>";
 
-/// Tells whether a message that begins with this is a summary of what was said before it.
+/// Returns whether a message that begins with this is a summary.
 pub fn is_summary(text: &str) -> bool {
     let text = text.trim_start();
     text.starts_with(SUMMARY_PREFIX) || text.starts_with(SUMMARY_OF_CODEX)
 }
 
-/// Tells whether a message in the user's place is the user's own. `kinds` is what the log says about its
-/// parts, if anything: see [`kinds`].
+/// Returns whether a user-role message is the user's own. `kinds` is what the log says about its parts, if
+/// anything: see [`kinds`].
 pub fn is_users<S: AsRef<str>>(text: &str, kinds: &[S]) -> bool {
     author(text, kinds) == Author::User
 }
 
-/// Tells who wrote a message that begins with `text`. `kinds` is what the log says about its parts.
+/// Returns who wrote a message that begins with `text`. `kinds` is what the log says about its parts.
 pub fn author<S: AsRef<str>>(text: &str, kinds: &[S]) -> Author {
     let text = text.trim_start();
     let opens = |openings: &[&str]| openings.iter().any(|words| text.starts_with(words));
@@ -72,12 +71,12 @@ pub fn author<S: AsRef<str>>(text: &str, kinds: &[S]) -> Author {
     if opens(TURN) {
         return Author::Turn;
     }
-    // Parts that the writer of the log had no word for may be anybody's.
+    // Parts of unknown kind may be anyone's.
     let others = !kinds.is_empty() && !has(|kind| kind == "unknown");
     if others { Author::Program } else { Author::User }
 }
 
-/// Reads what a log says about the parts of a message, a word for each. Only newer files of Codex have that.
+/// Reads what a log says about the parts of a message, one word each. Only newer files of Codex have it.
 pub fn kinds(item: &str) -> Vec<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Item<'a> {
@@ -95,9 +94,9 @@ pub fn kinds(item: &str) -> Vec<Cow<'_, str>> {
     serde_json::from_str::<Item<'_>>(item).map_or(Vec::new(), |item| item.marks.content_item_kinds)
 }
 
-/// Openings of what was set up.
+/// First words of setup messages.
 const SETUP: &[&str] = &[ENVIRONMENT, AGENTS_MD, USER_INSTRUCTIONS];
-/// Openings of what came about in a turn.
+/// First words of messages during a turn.
 const TURN: &[&str] = &[
     SUMMARY_PREFIX,
     SUMMARY_MISSING,
@@ -122,7 +121,7 @@ mod tests {
         check("<turn_aborted>", &["unknown"], Author::Turn);
         check("<user_shell_command>ls", &[], Author::Turn);
         check("Another language model started to solve this problem and", &[], Author::Turn);
-        // The log knows better.
+        // What the log says takes precedence.
         check("<environment_context> is what I ask about", &["user.text"], Author::User);
         check("something", &["compaction.summary"], Author::Program);
         check("something", &["plugin.note", "user.image"], Author::User);

@@ -1,4 +1,4 @@
-//! Whatever is written reads back as the same value; what is not known, byte for byte.
+//! Everything that is written is read back as the same value; unknown content byte for byte.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -104,7 +104,7 @@ fn body() -> BoxedStrategy<ItemBody> {
             .prop_map(|(url, pattern)| WebSearchAction::FindInPage { url, pattern }),
         Just(WebSearchAction::Other),
     ];
-    // A call of a server with our own name that failed is one that we refused.
+    // A failed call of a server with our own name is one that we refused.
     let call = ("[a-g]{1,6}", text(), json_text(), text(), status()).prop_map(
         |(server, tool, arguments, output, status)| {
             ItemBody::EndpointCall(EndpointCall { server, tool, arguments, output, status })

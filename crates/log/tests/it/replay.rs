@@ -1,4 +1,4 @@
-//! Turns are counted alike however a log marks them.
+//! Turns are counted the same however a log marks them.
 
 use log::{EventKind, Line, LogEvent, Record, Replay, Step, TurnEnd};
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ fn event(payload: Value) -> (&'static str, Value) {
     ("event_msg", payload)
 }
 
-/// Plays lines, and again with the replay written down and restored after every line. Compares the turns that are
-/// left, each with its id and how it ended, and the one that is open.
+/// Replays lines, and again with the replay serialized and restored after every line. Compares the remaining
+/// turns, each with its id and how it ended, and the open turn.
 #[track_caller]
 fn check(lines: &[(&str, Value)], want: &[(&str, TurnEnd)], open: Option<&str>) {
     let (mut replay, mut restored) = (Replay::default(), Replay::default());
