@@ -1,6 +1,6 @@
 //! Threads that continue others: forks, and reverts of a thread to an earlier state of itself.
 //!
-//! Both refer to lines that stay where they are; nothing is copied or erased.
+//! Both refer to existing lines; nothing is copied or erased.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::part::Given;
 use crate::read::ReadReport;
 use crate::store::{NewThread, OpenError, Store, StoreError};
 
-/// Where the lines that count end.
+/// Where the included lines end.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cut {
     part: usize,
@@ -28,7 +28,7 @@ struct Cut {
 
 impl Cut {
     fn pass(&mut self, part: usize, given: &Given<'_>) {
-        // The head of a file that continues another adds nothing to what that one says.
+        // The head of a continued file adds nothing to the head of the file that continues it.
         if part > 0 && given.line.kind == kind::SESSION_META {
             return;
         }
@@ -36,8 +36,8 @@ impl Cut {
             (self.part, self.byte) = (part, 0);
         }
         self.ordinal = self.ordinal.max(given.line.ordinal);
-        // In a file whose lines are not in order this is not where the last one ends. A reader notices
-        // that and goes by ordinals.
+        // If the lines of a file are out of order, this is not where the last one ends. Readers detect that
+        // and go by ordinals.
         self.byte = self.byte.max(given.end);
     }
 
@@ -51,9 +51,9 @@ impl Cut {
 }
 
 impl Store {
-    /// Makes a thread that continues another: its lines, or those before an ordinal, and then its own.
-    /// Gives every line that counts to `sink`. Nobody needs to let go of the other thread for it. Base
-    /// instructions that the new head lacks are those of the other thread.
+    /// Creates a thread that continues another: all of its lines or those before an ordinal, and then its
+    /// own. Passes every included line to `sink`. The other thread may be open elsewhere. If the new head
+    /// lacks base instructions, it gets those of the other thread.
     pub fn fork(
         &self,
         id: ThreadId,
@@ -87,12 +87,12 @@ impl Store {
         meta.id.get_or_insert(new_id);
         meta.base_instructions = meta.base_instructions.or(instructions);
         meta.forked_from_id = Some(id);
-        // What was written after the fork is told by its time from what was there before.
+        // The timestamp distinguishes lines written after the fork from earlier ones.
         let latest = outcome.timestamp.parse().unwrap_or(Timestamp::UNIX_EPOCH);
         let pending =
             |meta, copied| Pending { home: self.home.clone(), id: new_id, meta, copied, latest };
         if !numbered {
-            // Lines without ordinals cannot be referred to, so they are copied, and stay what they are.
+            // Lines without ordinals cannot be referred to, so they are copied unchanged.
             meta.history_mode = None;
             return Ok((self.create_with(pending(meta, copied), None), report));
         }
@@ -105,8 +105,8 @@ impl Store {
         Ok((self.create_with(pending(meta, Vec::new()), Some(next)), report))
     }
 
-    /// Puts a thread back to where it was before an ordinal: a new file begins there, and the old ones
-    /// stay. Gives every line that counts to `sink`.
+    /// Reverts a thread to its state before an ordinal: a new file starts there, and the old files stay.
+    /// Passes every included line to `sink`.
     pub fn revert(
         &self,
         id: ThreadId,
@@ -166,13 +166,13 @@ impl Store {
         }
     }
 
-    /// Waits until the lines that are about to be referred to are on disk: a power cut must not leave the
-    /// reference and take them.
+    /// Waits until the lines that will be referred to are on disk: a power cut must not keep the reference
+    /// and lose the lines.
     fn settle(&self, chain: &Chain, cut: &Cut) -> Result<(), StoreError> {
         let part = &chain.parts[cut.part];
         let synced = part.open().and_then(|file| file.sync_data());
         synced.map_err(|source| match missing(&source) {
-            // Whoever deleted it did so while we read it.
+            // It was deleted while we read it.
             true => StoreError::NotFound(part.thread),
             false => StoreError::io(&part.path, source),
         })
@@ -187,7 +187,8 @@ impl Store {
         let mut name = name.ok_or_else(|| std::io::Error::other("not the name of a thread"))?;
         name.segment = Some(later_than(name.segment));
         let path = newest.with_file_name(name.file_name());
-        // Under another name until its head is on disk: a file without one would hide those before it.
+        // Under a temporary name until its head is on disk: a file without a head would hide the earlier
+        // ones.
         let hidden = newest.with_file_name(format!(".{}.new", name.file_name()));
         let file = self.disk.open(&hidden, Mode::Create)?;
         let done = append_all(&*file, head)
@@ -201,7 +202,7 @@ impl Store {
         Ok((path, file))
     }
 
-    /// Tells whether the lines of a thread have ordinals.
+    /// Returns whether the lines of a thread have ordinals.
     pub(crate) fn is_numbered(&self, chain: &Chain) -> Result<bool, StoreError> {
         let part = chain.parts.last().expect("a chain ends in the thread's own file");
         let head = part.open().and_then(|file| read_head(&*file));
@@ -210,7 +211,7 @@ impl Store {
     }
 }
 
-/// Makes an id for a file that comes after `before`, also if the clock was set back.
+/// Generates an id for a file that sorts after `before`, even if the clock was set back.
 fn later_than(before: Option<uuid::Uuid>) -> uuid::Uuid {
     let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
     let floor = before.and_then(|before| before.get_timestamp()).map_or(0, |time| {
@@ -223,7 +224,7 @@ fn later_than(before: Option<uuid::Uuid>) -> uuid::Uuid {
     uuid::Builder::from_unix_timestamp_millis(now.max(floor), &random).into_uuid()
 }
 
-/// The keys of hash maps are random, and there is nobody here to guess them.
+/// The random keys of hash maps are good enough: no one here tries to guess them.
 fn random_bits() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _, RandomState};
     RandomState::new().build_hasher().finish()

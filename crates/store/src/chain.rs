@@ -20,45 +20,45 @@ use crate::scan::{Body, scan};
 use crate::side::Known;
 use crate::store::{Store, StoreError};
 
-/// The files that make up a thread, oldest first, and what is missing of them.
+/// The files of a thread, oldest first, and what is missing of them.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     pub(crate) parts: Vec<Part>,
     pub(crate) damage: Vec<Damage>,
 }
 
-/// What a file begins with.
+/// What is known from the beginning of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     pub(crate) meta: Option<SessionMeta>,
-    /// What the file continues, also if its head is damaged or odd and still tells.
+    /// What the file continues, even if its head is damaged or odd but still says so.
     pub(crate) base: Option<HistoryBase>,
     /// The ordinal of its first line.
     pub(crate) first: Option<u64>,
     /// Whether it has lines without ordinals, as older programs wrote them.
     pub(crate) plain: bool,
-    /// When it was written, or a line after it if that cannot be told.
+    /// When it was written, or when a later line was if that is unknown.
     pub(crate) written: Option<jiff::Timestamp>,
-    /// Whether it has our checksum: then no line that was there before has a later time.
+    /// Whether it has our checksum: then no earlier line has a later timestamp.
     pub(crate) checked: bool,
 }
 
 /// What a file continues.
 #[derive(Debug)]
 pub(crate) struct Base {
-    /// The file, and how much of it counts.
+    /// The file, and how much of it is included.
     pub(crate) part: Part,
-    /// What is wrong with it, if it is not what it was when it was continued.
+    /// The problem, if it is not what it was when it was continued.
     pub(crate) damage: Option<Damage>,
 }
 
 impl Store {
-    /// Finds all files that a thread is made of.
+    /// Finds all files of a thread.
     pub(crate) fn chain(&self, files: &ThreadFiles) -> Result<Chain, StoreError> {
         let mut chain = Chain::default();
         let mut part = self.part(&files.path)?;
         part.own = true;
-        // Before the file is read, as its writer goes on meanwhile.
+        // Before the file is read, as its writer may continue meanwhile.
         part.end = End::read(&*self.disk, &self.home, &files.path);
         loop {
             let io = |source| StoreError::io(&part.path, source);
@@ -87,7 +87,7 @@ impl Store {
         Ok(chain)
     }
 
-    /// Stands in for what a file continues of which nothing can be read at all: everything before it.
+    /// A substitute for a continued file of which nothing can be read: everything before it.
     fn whole_before(
         &self,
         files: &ThreadFiles,
@@ -110,7 +110,7 @@ impl Store {
         }))
     }
 
-    /// Returns one file as a part that begins at nothing and counts to its end.
+    /// Returns one file as a part that continues nothing and is included completely.
     pub(crate) fn part(&self, path: &Path) -> Result<Part, StoreError> {
         let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
         let Some(name) = name else {
@@ -131,10 +131,10 @@ impl Store {
         })
     }
 
-    /// Finds the file that `base` is about, for the file `above` with this head. Several files of a thread
-    /// can have the same ordinals; the right one is that in which the last line that counts ends where
-    /// `base` says. If there is none, what was continued is not there any more as it was, and of what is
-    /// there now nothing counts that was written later.
+    /// Finds the file that `base` refers to, for the file `above` with this head. Several files of a thread
+    /// can have the same ordinals; the right one is that in which the last included line ends where `base`
+    /// says. If there is none, the continued file has changed, and of its lines only those count that were
+    /// not written later.
     pub(crate) fn base_part(
         &self,
         base: &HistoryBase,
@@ -146,7 +146,7 @@ impl Store {
         let used = |path: &PathBuf| {
             **path == *above.path || chain.parts.iter().any(|part| *part.path == **path)
         };
-        // Newest first, and nothing newer than what continues it.
+        // Newest first, and nothing newer than the file that continues it.
         let mut candidates = Vec::new();
         for path in files.segments.iter().rev().filter(|path| !used(path)) {
             candidates.push(self.part(path)?);
@@ -154,7 +154,7 @@ impl Store {
         if above.thread == base.thread_id {
             candidates.retain(|part| segment(&part.path) < segment(&above.path));
         }
-        // What was begun later can only be meant if nothing else fits.
+        // A file that was created later is only considered if nothing else matches.
         candidates.sort_by_key(|part| head.written < begun(&part.path));
         let end = base.end_ordinal_exclusive;
         for part in &candidates {
@@ -190,7 +190,7 @@ impl Store {
             let missing = (own.first.is_some() && from < end).then_some(from..end);
             let known = Known::read(&*self.disk, &part.path).map_err(io)?;
             let missing = missing.filter(|missing| !known.gave_up(missing));
-            // A head that could not be read is a damage of its own, and tells no place to look at.
+            // An unreadable head is reported as damage of its own, and names no place to look at.
             let named = head.meta.is_some() || missing.is_some();
             part.short = missing.is_some();
             let damage = named.then(|| about_base(above, missing, DamageKind::Changed));
@@ -200,12 +200,12 @@ impl Store {
     }
 }
 
-/// Says that what a file continues is missing.
+/// Creates the damage of a missing continued file.
 pub(crate) fn missing_base(part: &Part) -> Damage {
     about_base(part, (part.start > 0).then_some(0..part.start), DamageKind::Base)
 }
 
-/// Says what is wrong with what a file continues, and which lines are not there because of it.
+/// Creates the damage of a continued file, with the lines that are missing because of it.
 fn about_base(part: &Part, missing: Option<Range<u64>>, what: DamageKind) -> Damage {
     Damage {
         file: Arc::clone(&part.path),
@@ -219,16 +219,16 @@ fn about_base(part: &Part, missing: Option<Range<u64>>, what: DamageKind) -> Dam
     }
 }
 
-/// What is left of a base that is not what it was.
+/// What remains of a continued file that has changed.
 #[derive(Debug, Default)]
 struct Left {
-    /// The ordinal after the highest that counts.
+    /// The ordinal after the highest included one.
     next: u64,
-    /// Where the first line begins that was written later, under an ordinal that counted.
+    /// Where the first line starts that was written later under an included ordinal.
     later: Option<u64>,
 }
 
-/// Looks how much of a file was there when it was continued.
+/// Finds how much of a file existed when it was continued.
 fn left(file: &dyn DiskFile, end: u64, written: Option<jiff::Timestamp>) -> io::Result<Left> {
     let mut left = Left::default();
     scan(file, 0..u64::MAX, &mut |piece| {
@@ -247,15 +247,14 @@ fn left(file: &dyn DiskFile, end: u64, written: Option<jiff::Timestamp>) -> io::
     Ok(left)
 }
 
-/// Tells whether a line was written after `written`. What a repair puts in the place of another line has
-/// the time of the repair.
+/// Returns whether a line was written after `written`. A line that a repair wrote has the time of the repair.
 fn is_later(line: &Line<'_>, written: Option<jiff::Timestamp>) -> bool {
     let stands_in = matches!(&*line.kind, kind::TOMBSTONE | kind::SESSION_META);
     let time = || line.timestamp.parse::<jiff::Timestamp>().ok();
     !stands_in && written.is_some_and(|written| time().is_some_and(|time| time > written))
 }
 
-/// Reads what a file begins with. Only a file whose head is not at its beginning is read further.
+/// Reads the head of a file. Only if the head is not the first line, more is read.
 pub(crate) fn read_head_line(file: &dyn DiskFile) -> io::Result<Option<SessionMeta>> {
     let mut meta = None;
     scan(file, 0..HEAD_BYTES_MAX, &mut |piece| {
@@ -272,7 +271,7 @@ pub(crate) fn read_head_line(file: &dyn DiskFile) -> io::Result<Option<SessionMe
     Ok(meta)
 }
 
-/// Bytes of a file in which its head has to stand, for a file that does not say by its name what it is.
+/// How many bytes are searched for the head, for a file whose name does not say what it is.
 const HEAD_BYTES_MAX: u64 = 4 << 20;
 
 pub(crate) fn read_head(file: &dyn DiskFile) -> io::Result<Head> {
@@ -287,7 +286,7 @@ pub(crate) fn read_head(file: &dyn DiskFile) -> io::Result<Head> {
                 }
                 head.plain |= line.ordinal.is_none();
                 if !is_head(line) {
-                    // Not before the head was, at least.
+                    // Not earlier than the head, at least.
                     head.written = head.written.or_else(|| line.timestamp.parse().ok());
                 } else {
                     head.meta = serde_json::from_str(line.payload.get()).ok();
@@ -312,8 +311,8 @@ pub(crate) fn read_head(file: &dyn DiskFile) -> io::Result<Head> {
     Ok(head)
 }
 
-/// Returns what a head says that it continues. One that says so in a way that makes no sense still has an
-/// ordinal, and names the thread that it was forked from.
+/// Returns what a head says that it continues. Even an invalid reference has an ordinal, and the head names
+/// the thread that it was forked from.
 fn said_base(meta: &SessionMeta, line: &Line<'_>) -> Option<HistoryBase> {
     #[derive(Deserialize)]
     struct Says {
@@ -344,18 +343,18 @@ fn said_base(meta: &SessionMeta, line: &Line<'_>) -> Option<HistoryBase> {
     })
 }
 
-/// Looks for what a damaged head says about what it continues.
+/// Searches a damaged head for what it continues.
 fn fish_base(bytes: &[u8]) -> Option<HistoryBase> {
     let at = memchr::memmem::find(bytes, BASE_KEY)? + BASE_KEY.len();
     let values = serde_json::Deserializer::from_slice(&bytes[at..]).into_iter::<HistoryBase>();
     values.into_iter().next()?.ok()
 }
 
-/// A later file of a thread always continues an earlier one; its first ordinal tells how far.
+/// A later file of a thread always continues an earlier one; its first ordinal says how far.
 pub(crate) fn guess_base(path: &Path, head: &Head) -> Option<HistoryBase> {
     let name = Name::parse(path.file_name()?.to_str()?)?;
     name.segment.filter(|_| head.meta.is_none())?;
-    // The first line that can be read comes after the head.
+    // The first readable line comes after the head.
     let end = head.first?.saturating_sub(1);
     Some(HistoryBase { thread_id: name.id, end_ordinal_exclusive: end, end_byte_offset: u64::MAX })
 }
@@ -364,7 +363,7 @@ fn segment(path: &Path) -> Option<uuid::Uuid> {
     Name::parse(path.file_name()?.to_str()?)?.segment
 }
 
-/// Returns when a later file of a thread was begun, as its name tells.
+/// Returns when a later file of a thread was started, from its name.
 pub(crate) fn begun(path: &Path) -> Option<jiff::Timestamp> {
     segment(path).and_then(time_of)
 }
@@ -374,19 +373,19 @@ fn time_of(segment: uuid::Uuid) -> Option<jiff::Timestamp> {
     jiff::Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanoseconds).ok()?).ok()
 }
 
-/// Returns where the last line that counts ends in this file, if it is there.
+/// Returns where the last included line ends in this file, if it exists.
 fn ends_at(file: &dyn DiskFile, base: &HistoryBase, head: &Head) -> io::Result<Option<u64>> {
     let end = base.end_byte_offset;
     if end == 0 || end == u64::MAX {
         return Ok(None);
     }
-    // The clock of another program may have been a little behind.
+    // The clock of another program may have been slightly behind.
     let slack = if head.checked { jiff::SignedDuration::ZERO } else { CLOCK_SLACK };
     let written = head.written.and_then(|written| written.checked_add(slack).ok());
     if ends_in(file, end, base, written)? {
         return Ok(Some(end));
     }
-    // A head that a repair put before everything has moved all of it.
+    // If a repair inserted a head at the start, everything has moved.
     let moved = first_line(file)?.and_then(|length| end.checked_add(length));
     match moved {
         Some(moved) if ends_in(file, moved, base, written)? => Ok(Some(moved)),
@@ -394,7 +393,7 @@ fn ends_at(file: &dyn DiskFile, base: &HistoryBase, head: &Head) -> io::Result<O
     }
 }
 
-/// Returns how long the first line of a file is, with its end.
+/// Returns the length of the first line of a file, including its line break.
 fn first_line(file: &dyn DiskFile) -> io::Result<Option<u64>> {
     let mut length = None;
     scan(file, 0..u64::MAX, &mut |piece| {
@@ -405,7 +404,7 @@ fn first_line(file: &dyn DiskFile) -> io::Result<Option<u64>> {
     Ok(length)
 }
 
-/// Tells whether the last line that `base` is about ends at `end`.
+/// Returns whether the last line that `base` refers to ends at `end`.
 fn ends_in(
     file: &dyn DiskFile,
     end: u64,
@@ -434,16 +433,16 @@ fn ends_in(
                 let last = decoded.line.ordinal.is_some_and(is_last);
                 last && !is_later(&decoded.line, written)
             }
-            // A line that is damaged, or was and is blank now, ends where it always did.
+            // A line that is damaged, or was and is blank now, still ends at the same place.
             None => hint(line).ordinal.is_none_or(is_last),
         });
     }
 }
 
 const BASE_KEY: &[u8] = b"\"history_base\":";
-/// How many files a thread may be made of.
+/// Most files that a thread may consist of.
 pub const DEPTH_MAX: usize = 1024;
-/// How much of the end of a base is read first to find its last line.
+/// How much of the end of a continued file is read first to find its last line.
 const END_BYTES: u64 = 64 << 10;
-/// How much later a line may seem to be written than the file that continues it.
+/// How much later than the continuing file a line may appear to be written.
 const CLOCK_SLACK: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);

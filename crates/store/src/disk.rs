@@ -1,6 +1,6 @@
-//! The disk as the store uses it: every file operation of the log goes through here.
+//! The disk as the store uses it: all file operations of the log go through here.
 //!
-//! Behind a trait, so that tests can put a disk under the store that fails, tears and forgets.
+//! A trait, so that tests can replace the disk by one that fails, tears writes and loses data.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -10,107 +10,99 @@ use std::sync::Arc;
 
 use files::{FileError, Holder};
 
-/// A disk.
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// Opens a file.
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn DiskFile>>;
-    /// Gives a file another place, over whatever is there.
+    /// Renames a file, replacing whatever has the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file the owner, as far as that is allowed, and the mode of another.
+    /// Copies the mode of a file and, if permitted, its owner to another file.
     fn copy_mode(&self, from: &Path, to: &Path) -> io::Result<()> {
         let (_, _) = (from, to);
         Ok(())
     }
-    /// Tells whether two paths lead to the same file.
+    /// Returns whether two paths refer to the same file.
     fn is_same(&self, one: &Path, other: &Path) -> bool {
         one == other
     }
-    /// Returns the one path of what a path leads to, through whatever links.
+    /// Returns the canonical path, with all links resolved.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_owned())
     }
-    /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Makes one directory.
+    /// Creates one directory.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
-    /// Waits until the names in a directory are on disk.
+    /// Waits until the entries of a directory are on disk.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Lists a directory, in no order.
+    /// Lists a directory, in no particular order.
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
-    /// Returns what is at a path.
     fn metadata(&self, path: &Path) -> io::Result<Metadata>;
 }
 
-/// A file that is open.
+/// An open file.
 pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Reads at `offset`; 0 bytes mean the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes at the end, in one call; fewer bytes than were given may get there.
+    /// Appends with one system call; may write fewer bytes than given.
     fn append(&self, bytes: &[u8]) -> io::Result<usize>;
-    /// Writes at `offset`; not for files that were opened to append.
+    /// Writes at `offset`; not for files opened for appending.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
-    /// Cuts the file.
     fn truncate(&self, length: u64) -> io::Result<()>;
-    /// Waits until the bytes of the file are on disk.
+    /// Waits until the content of the file is on disk.
     fn sync_data(&self) -> io::Result<()>;
-    /// Returns what the file is now.
     fn metadata(&self) -> io::Result<Metadata>;
-    /// Takes the lock of the file, which nobody else can have until the file is closed; false if
-    /// somebody has it.
+    /// Takes the exclusive lock of the file, which is held until the file is closed; false if another process
+    /// has it.
     fn try_lock(&self) -> io::Result<bool>;
-    /// Returns who has the lock, where the system says so.
+    /// Returns which process holds the lock, if the system can tell.
     fn holder(&self) -> Option<Holder> {
         None
     }
 }
 
-/// What a file is opened for.
+/// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// To read what exists.
+    /// Read an existing file.
     Read,
-    /// To read what exists and write anywhere in it.
+    /// Read and write anywhere in an existing file.
     Edit,
-    /// To write at the end of what exists.
+    /// Append to an existing file.
     Append,
-    /// To write at the end of what may exist.
+    /// Append to a file, creating it if necessary.
     AppendOrCreate,
-    /// To write at the end of what must not exist yet.
+    /// Append to a new file; it must not exist yet.
     Create,
-    /// To lock: to read and write what may exist.
+    /// For locking: read and write, creating it if necessary.
     Lock,
 }
 
-/// A name in a directory.
+/// A directory entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The name; names that are not Unicode are none of ours and not listed.
+    /// The name; names that are not Unicode are not ours and not listed.
     pub name: String,
-    /// What it names; of a link, what that leads to.
+    /// The type of the file; for a link, of its target.
     pub kind: EntryKind,
     /// Whether it is a link.
     pub linked: bool,
 }
 
-/// What a name in a directory names.
+/// The type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A file that has bytes.
+    /// A regular file.
     File,
-    /// A directory.
     Folder,
-    /// A pipe, a socket, a device, or a link to nothing.
+    /// A pipe, a socket, a device, or a dangling link.
     Other,
 }
 
-/// What a file is.
+/// File metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// Its length in bytes.
     pub length: u64,
-    /// How many names it has; none once it was removed.
+    /// The number of hard links; zero once it was removed.
     pub links: u64,
-    /// Whether it is a directory.
     pub is_dir: bool,
 }
 
@@ -145,7 +137,7 @@ impl Disk for RealDisk {
         #[cfg(unix)]
         {
             use std::os::unix::fs::{MetadataExt as _, chown};
-            // Only the superuser may; then it is theirs and not ours.
+            // Only root may change the owner; for others the file stays theirs.
             let _ = chown(to, Some(metadata.uid()), Some(metadata.gid()));
         }
         fs::set_permissions(to, metadata.permissions())
@@ -240,7 +232,7 @@ impl DiskFile for RealFile {
         Ok(summary(&self.0.metadata()?))
     }
 
-    // On Unix this is flock(LOCK_EX | LOCK_NB), which is what other programs use on these files.
+    // On Unix this is flock(LOCK_EX | LOCK_NB), which other programs use on these files.
     fn try_lock(&self) -> io::Result<bool> {
         match self.0.try_lock() {
             Ok(()) => Ok(true),
@@ -254,8 +246,8 @@ impl DiskFile for RealFile {
     }
 }
 
-/// Opens a file that has bytes. Anything else of that name is refused: a pipe would keep us waiting for
-/// whoever is at its other end.
+/// Opens a regular file. Anything else of that name is refused: opening a pipe would block until its other
+/// end is opened.
 pub(crate) fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     match files::open_with(options, path) {
         Err(FileError::NotAFile(_)) => {
@@ -265,7 +257,7 @@ pub(crate) fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<Fi
     }
 }
 
-/// Files that are made are for their owner only: what is said in a thread is private.
+/// New files are readable by their owner only: threads are private.
 fn private(options: &mut OpenOptions) {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
@@ -281,7 +273,7 @@ fn summary(metadata: &fs::Metadata) -> Metadata {
     Metadata { length: metadata.len(), links, is_dir: metadata.is_dir() }
 }
 
-/// Reads `length` bytes at `offset`, zeros where the disk cannot; fewer if the file ends before.
+/// Reads `length` bytes at `offset`, with zeros for unreadable blocks; fewer if the file ends before.
 pub(crate) fn read_range(file: &dyn DiskFile, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     let mut filled = 0;
@@ -295,8 +287,8 @@ pub(crate) fn read_range(file: &dyn DiskFile, offset: u64, length: usize) -> io:
     Ok(bytes)
 }
 
-/// Reads at `offset` as a file does, but reads zeros where the disk cannot: no line has any, so whatever
-/// lay there shows as damage, and all around it can be had.
+/// Reads at `offset` like a file, but returns zeros for unreadable blocks: no line contains any, so they show
+/// up as damage, and everything around them can be read.
 pub(crate) fn read_past_errors(
     file: &dyn DiskFile,
     buffer: &mut [u8],
@@ -310,7 +302,7 @@ pub(crate) fn read_past_errors(
             Err(error) if is_bad_block(&error) => error,
             done => return done,
         };
-        // Up to the end of this block, to leave out no more than must be.
+        // Up to the end of this block, to skip no more than necessary.
         let to_end = BLOCK_BYTES - offset % BLOCK_BYTES;
         let block = usize::try_from(to_end).unwrap_or(length);
         length = length.min(block);
@@ -338,9 +330,9 @@ fn is_bad_block(_: &io::Error) -> bool {
     false
 }
 
-/// What a disk reads and fails to read at once.
+/// The unit in which a disk reads and fails to read.
 const BLOCK_BYTES: u64 = 4096;
-/// How often a block is tried again.
+/// How often a block is retried.
 const BLOCK_TRIES: usize = 2;
 
 /// Appends all of `bytes`.
@@ -376,7 +368,7 @@ pub(crate) fn write_all_at(
     Ok(())
 }
 
-/// Makes `path` and what is missing above it.
+/// Creates `path` and its missing parents.
 pub(crate) fn create_dirs(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     let mut missing = Vec::new();
     let mut at = path;
@@ -397,8 +389,8 @@ pub(crate) fn create_dirs(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns `folder` and all above it, up to `home`. Whoever made them may have died before they were on
-/// disk, so a new file has them all synced.
+/// Returns `folder` and its parents up to `home`. Their creator may have died before they were on disk, so a
+/// new file syncs them all.
 pub(crate) fn up_to_home(home: &Path, folder: &Path) -> Vec<PathBuf> {
     let inside = |folder: &&Path| folder.starts_with(home);
     folder.ancestors().take_while(inside).map(Path::to_owned).collect()

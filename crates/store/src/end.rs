@@ -1,9 +1,9 @@
-//! Where a log ended when it was last known to be on disk.
+//! Records where a log ended when it was last synced.
 //!
-//! A file that was cut off where a line ends looks like any other. So the end that was synced is noted
-//! elsewhere: `thread-ends/NAME.end`, one line of a fixed length, written after a sync of the log has
-//! succeeded. The note itself is never synced: a power cut can leave an old one, or one that cannot be
-//! read and then says nothing, but none that claims more than is on disk.
+//! A file that was truncated at the end of a line looks intact. So the synced end is recorded elsewhere:
+//! `thread-ends/NAME.end`, one line of a fixed length, written after a sync of the log has succeeded. The
+//! note itself is never synced: a power cut can leave an old or unreadable note, which is ignored, but none
+//! that claims more than is on disk.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,15 +15,15 @@ use crate::open::file_name;
 /// The end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
-    /// How long the file is.
+    /// The length of the file.
     pub(crate) bytes: u64,
-    /// The first ordinal that was not used; none if lines have no ordinals.
+    /// The first unused ordinal; none if lines have no ordinals.
     pub(crate) next: Option<u64>,
     /// The checksum of the last line, without its line break.
     pub(crate) last: Option<u32>,
 }
 
-/// The note of where a log ends; the writer of the log keeps it up to date.
+/// The note with the end of a log; the writer of the log updates it.
 #[derive(Debug)]
 pub(crate) struct EndNote {
     path: PathBuf,
@@ -36,7 +36,7 @@ impl EndNote {
         Self { path: path(home, log), file: None, written: None }
     }
 
-    /// Writes the note. Without it nothing is lost but a warning, so a disk that refuses is no failure.
+    /// Writes the note. Without it only a warning is lost, so a write error is ignored.
     pub(crate) fn write(&mut self, disk: &dyn Disk, end: End) {
         if self.written == Some(end) || self.try_write(disk, end).is_err() {
             return;
@@ -64,14 +64,13 @@ impl EndNote {
 }
 
 impl End {
-    /// Reads the note about a log. One that is not there, or is not whole, says nothing.
+    /// Reads the note about a log. A missing or incomplete one is ignored.
     pub(crate) fn read(disk: &dyn Disk, home: &Path, log: &Path) -> Option<Self> {
         let file = disk.open(&path(home, log), Mode::Read).ok()?;
         decode(&read_range(&*file, 0, NOTE_BYTES).ok()?)
     }
 }
 
-/// Removes the note about a log.
 pub(crate) fn forget(disk: &dyn Disk, home: &Path, log: &Path) -> io::Result<()> {
     match disk.remove(&path(home, log)) {
         Err(error) if !crate::files::missing(&error) => Err(error),
@@ -80,7 +79,7 @@ pub(crate) fn forget(disk: &dyn Disk, home: &Path, log: &Path) -> io::Result<()>
 }
 
 fn path(home: &Path, log: &Path) -> PathBuf {
-    // Under another name than the log's, so that a search for logs in a home does not find it.
+    // With another extension than the log's, so that a search for logs in a home does not find it.
     home.join(FOLDER).join(file_name(&log.with_extension("end")))
 }
 
@@ -107,7 +106,7 @@ fn decode(bytes: &[u8]) -> Option<End> {
 }
 
 const FOLDER: &str = "thread-ends";
-/// Two numbers of up to 20 digits, two checksums, and what is between and after them.
+/// Two numbers of up to 20 digits, two checksums, and separators.
 const NOTE_BYTES: usize = 20 + 1 + 20 + 1 + 8 + 1 + 8 + 1;
 
 #[cfg(test)]

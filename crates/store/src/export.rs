@@ -1,4 +1,4 @@
-//! Threads that leave this home.
+//! Exports threads.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::read::ReadReport;
 use crate::scan::{Body, scan};
 use crate::store::{Store, StoreError};
 
-/// A line with what others put beside its payload.
+/// A line with the fields that other programs add next to its payload.
 #[derive(Deserialize)]
 struct Whole<'a> {
     #[serde(borrow, default)]
@@ -29,8 +29,8 @@ struct Whole<'a> {
 }
 
 impl Store {
-    /// Writes a thread as one file that needs no other: with all that it continues, numbered anew,
-    /// without what is damaged.
+    /// Writes a thread as one self-contained file: with all that it continues, renumbered, without damaged
+    /// lines.
     pub fn export(&self, id: ThreadId, out: &mut dyn Write) -> Result<ReadReport, StoreError> {
         let files = self.files(id)?.ok_or(StoreError::NotFound(id))?;
         let chain = self.chain(&files)?;
@@ -74,7 +74,7 @@ impl Store {
             if dropped || done.is_err() {
                 return;
             }
-            // It was read as a line before, with less in it.
+            // It was already parsed as a line, with fewer fields.
             if let Ok(whole) = serde_json::from_slice(given.bytes) {
                 bytes.clear();
                 put(&whole, &mut next, &mut bytes);
@@ -86,10 +86,10 @@ impl Store {
     }
 }
 
-/// Appends a line under the next ordinal.
+/// Appends a line with the next ordinal.
 fn put(line: &Whole<'_>, next: &mut Option<u64>, out: &mut Vec<u8>) {
     let quoted = |text: &str| serde_json::to_string(text).expect("text can be quoted");
-    // Another program may have put anything there.
+    // Another program may have written anything there.
     let timestamp = quoted(&line.timestamp);
     let start = begin(&timestamp[1..timestamp.len() - 1], *next, out);
     // Writing to memory cannot fail.
@@ -101,7 +101,7 @@ fn put(line: &Whole<'_>, next: &mut Option<u64>, out: &mut Vec<u8>) {
     *next = next.map(|next| next + 1);
 }
 
-/// Takes out of a head what refers to other files.
+/// Removes references to other files from a head.
 fn standing_alone(payload: &str) -> Box<RawValue> {
     let head = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(payload);
     let mut head = head.unwrap_or_default();

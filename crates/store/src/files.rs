@@ -1,4 +1,4 @@
-//! The files of threads: their names, and where they are.
+//! The files of threads: their names and locations.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,21 +14,19 @@ use crate::store::{Store, StoreError};
 /// The files of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadFiles {
-    /// The thread.
     pub id: ThreadId,
     /// Its newest file, which is the one that is written.
     pub path: PathBuf,
     /// All of its files, oldest first: the last one is [`ThreadFiles::path`].
     pub segments: Vec<PathBuf>,
-    /// Files of the same names in other places: what a move that was cut short leaves, say.
+    /// Files with the same names in other places, for example after an interrupted move.
     pub copies: Vec<PathBuf>,
-    /// Whether it is archived.
     pub archived: bool,
-    /// When it was made, in local time, as its files are named: `2026-01-31T23-59-58`.
+    /// When it was created, in local time, as in its file names: `2026-01-31T23-59-58`.
     pub stamp: String,
 }
 
-/// What the name of a file says.
+/// The parts of a file name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
     pub(crate) id: ThreadId,
@@ -50,13 +48,13 @@ impl Name {
         }
     }
 
-    /// Returns the directory of a thread's day, below that of all threads.
+    /// Returns the directory of a thread's day, relative to the directory of all threads.
     pub(crate) fn day(&self) -> PathBuf {
         let day: Vec<&str> = self.stamp[..10].split('-').collect();
         day.iter().collect()
     }
 
-    /// Returns when the thread was made: RFC 3339.
+    /// Returns when the thread was created: RFC 3339.
     pub(crate) fn made(&self) -> String {
         let from_id = Uuid::parse_str(&self.id.to_string()).ok().and_then(|id| id.get_timestamp());
         let from_id = from_id.and_then(|time| {
@@ -74,12 +72,12 @@ impl Name {
     }
 }
 
-/// Writes a time as it stands in names.
+/// Formats a time as in file names.
 pub(crate) fn stamp(time: &jiff::Zoned) -> String {
     time.strftime("%Y-%m-%dT%H-%M-%S").to_string()
 }
 
-/// Takes apart `rollout-STAMP-ID.jsonl` or `rollout-STAMP-ID_SEGMENT.jsonl`.
+/// Parses `rollout-STAMP-ID.jsonl` or `rollout-STAMP-ID_SEGMENT.jsonl`.
 pub(crate) fn take_apart(name: &str) -> Option<(&str, ThreadId, Option<Uuid>)> {
     let rest = name.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
     let (stamp, rest) = rest.split_at_checked(STAMP_BYTES)?;
@@ -92,7 +90,7 @@ pub(crate) fn take_apart(name: &str) -> Option<(&str, ThreadId, Option<Uuid>)> {
         Some((id, segment)) => (id, Some(segment)),
         None => (rest, None),
     };
-    // Other spellings of a UUID are not names that anybody writes.
+    // Other spellings of a UUID do not occur in names.
     let plain = id.len() == ID_BYTES && segment.is_none_or(|segment| segment.len() == ID_BYTES);
     let segment = match segment {
         Some(segment) => Some(Uuid::try_parse(segment).ok()?),
@@ -102,7 +100,7 @@ pub(crate) fn take_apart(name: &str) -> Option<(&str, ThreadId, Option<Uuid>)> {
 }
 
 impl Store {
-    /// Returns all threads, in the order of their ids. No file is opened.
+    /// Returns all threads, ordered by id. No file is opened.
     pub fn threads(&self) -> Result<std::vec::IntoIter<ThreadFiles>, StoreError> {
         let mut threads = BTreeMap::new();
         self.each_folder(&mut |folder, archived| {
@@ -111,14 +109,14 @@ impl Store {
         Ok(finish(threads).into_iter())
     }
 
-    /// Returns the files of one thread.
     pub fn files(&self, id: ThreadId) -> Result<Option<ThreadFiles>, StoreError> {
         let mut threads = BTreeMap::new();
-        // An id tells its time, and that tells the directory, but for the time zone of whoever made it.
+        // An id contains its time, and that determines the directory, except for the time zone of its
+        // creator.
         for folder in likely_days(id) {
             self.gather(&self.sessions().join(folder), false, Some(id), &mut threads)?;
         }
-        // A move that was cut short leaves files in both places, and the newest one counts.
+        // An interrupted move leaves files in both places, and the newest one counts.
         self.gather(&self.archive_folder(), true, Some(id), &mut threads)?;
         // A thread whose first file is elsewhere was moved by hand.
         let whole = |found: &Found| found.keys().next() == Some(&None);
@@ -130,7 +128,7 @@ impl Store {
         Ok(finish(threads).pop())
     }
 
-    /// Returns the files of one thread wherever they are, with all copies.
+    /// Returns the files of one thread in all places, with all copies.
     pub(crate) fn files_everywhere(&self, id: ThreadId) -> Result<Option<ThreadFiles>, StoreError> {
         let mut threads = BTreeMap::new();
         self.each_folder(&mut |folder, archived| {
@@ -139,7 +137,8 @@ impl Store {
         Ok(finish(threads).pop())
     }
 
-    /// Returns what has the name of a thread's file and is none, with its thread and whether it is archived.
+    /// Returns entries that are named like a thread's file but are not regular files, with the thread and
+    /// whether it is archived.
     pub(crate) fn not_files(
         &self,
         only: Option<ThreadId>,
@@ -168,7 +167,7 @@ impl Store {
             let mut below = Vec::new();
             for folder in &level {
                 let entries = match self.list(folder) {
-                    // A directory that is closed to us hides what is in it, and nothing else.
+                    // An inaccessible directory hides only its own content.
                     Err(StoreError::Io { source, .. })
                         if *folder != self.sessions() && unusable(&source) =>
                     {
@@ -207,7 +206,7 @@ impl Store {
                         let copies = Vec::new();
                         place.insert(FoundFile { path, stamp: name.stamp, archived, copies });
                     }
-                    // A file that is in both places is in use. One that links lead to twice is one.
+                    // A file that is in both places is in use. If links lead to it twice, it is one file.
                     Entry::Occupied(mut place) => {
                         let found = place.get_mut();
                         let known =
@@ -227,7 +226,7 @@ impl Store {
     }
 }
 
-/// Lists a directory that need not exist.
+/// Lists a directory that may not exist.
 pub(crate) fn list(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<crate::disk::Entry>> {
     match disk.list(folder) {
         Err(error) if missing(&error) => Ok(Vec::new()),
@@ -235,17 +234,17 @@ pub(crate) fn list(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<crate::disk
     }
 }
 
-/// Tells whether an error says that there is no such file.
+/// Returns whether an error means that there is no such file.
 pub(crate) fn missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Tells whether an error says that a file is as good as missing: it is, or it is not for us to read.
+/// Returns whether a file is missing or must not be read by us.
 pub(crate) fn unusable(error: &io::Error) -> bool {
     missing(error) || error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// By thread: its files by segment.
+/// Files by thread and segment.
 type Threads = BTreeMap<ThreadId, Found>;
 type Found = BTreeMap<Option<Uuid>, FoundFile>;
 
@@ -272,7 +271,7 @@ fn finish(threads: Threads) -> Vec<ThreadFiles> {
     threads.into_iter().filter_map(thread).collect()
 }
 
-/// Returns the days that a thread can be filed under: that of its id, and those around it.
+/// Returns the days that a thread can be filed under: the day of its id, and those around it.
 fn likely_days(id: ThreadId) -> Vec<PathBuf> {
     let stamp = Name { id, segment: None, stamp: String::new() };
     let version = Uuid::parse_str(&id.to_string()).ok().map(|id| id.get_version_num());

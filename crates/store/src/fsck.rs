@@ -1,4 +1,4 @@
-//! Checking files, and repairing them without moving a byte that can be read.
+//! Checks files, and repairs them without moving a readable byte.
 
 use std::collections::HashSet;
 use std::io;
@@ -24,39 +24,37 @@ use crate::scan::{Body, scan};
 use crate::side::{Known, set_aside, side_path};
 use crate::store::{Store, StoreError};
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The files, in the order of threads.
+    /// The files, ordered by thread.
     pub files: Vec<FileReport>,
 }
 
-/// What a check of one file came to.
+/// The result of checking one file.
 #[derive(Debug)]
 pub struct FileReport {
     /// The thread that it belongs to.
     pub thread: ThreadId,
-    /// The file.
     pub path: PathBuf,
-    /// Whether it is archived.
     pub archived: bool,
-    /// Lines that can be read.
+    /// Number of readable lines.
     pub lines: u64,
-    /// Bytes that it is long.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// Whether it begins with its head.
+    /// Whether it starts with its head.
     pub headed: bool,
     /// The thread that it continues.
     pub base: Option<ThreadId>,
-    /// Who has the thread open, in words.
+    /// A description of the process that has the thread open.
     pub held: Option<String>,
-    /// What is damaged, after repairs: the first [`crate::DAMAGE_MAX`] of it.
+    /// Damage that remains after repairs: the first [`crate::DAMAGE_MAX`].
     pub damage: Vec<Damage>,
-    /// How much more there is of that.
+    /// The number of further ones.
     pub damage_more: u64,
-    /// What was damaged, and is not any more: the first [`crate::DAMAGE_MAX`] of it.
+    /// Repaired damage: the first [`crate::DAMAGE_MAX`].
     pub repaired: Vec<Damage>,
-    /// How much more there is of that.
+    /// The number of further ones.
     pub repaired_more: u64,
     /// Why it could not be checked or repaired.
     pub error: Option<StoreError>,
@@ -83,15 +81,15 @@ impl FileReport {
 }
 
 impl Report {
-    /// Tells whether nothing is damaged and everything could be checked.
+    /// Returns whether nothing is damaged and everything could be checked.
     pub fn is_clean(&self) -> bool {
         self.files.iter().all(|file| file.damage.is_empty() && file.error.is_none())
     }
 }
 
 impl Store {
-    /// Checks one thread, or all of them, and repairs what can be. Calls `progress` with how many files
-    /// were done, of how many.
+    /// Checks one thread, or all of them, and with `repair` repairs what is possible. Calls `progress` with
+    /// the number of finished files and the total.
     pub fn fsck(
         &self,
         only: Option<ThreadId>,
@@ -149,7 +147,7 @@ impl Store {
                 report.held = Some(holder.to_string());
                 None
             }
-            // What is sound needs no repair.
+            // An intact file needs no repair.
             Err(error) => {
                 unable = Some(error);
                 None
@@ -160,10 +158,10 @@ impl Store {
             return Err(StoreError::io(&self.home, error));
         }
         let before = report.damage.clone();
-        // A repair can show what was hidden behind the damage: a head that is not the first line, say.
+        // A repair can reveal what the damage was hiding, such as a head that is not the first line.
         for _ in 0..REPAIR_ROUNDS {
             let done = report.damage.iter().all(|damage| damage.what.is_elsewhere());
-            // Whoever has the thread open is in the middle of writing it.
+            // A process that has the thread open is in the middle of writing it.
             if lock.is_none() || done {
                 break;
             }
@@ -195,7 +193,7 @@ impl Store {
             }
         }
         let mut outcome = part.read(&mut None, &mut |_| {}).map_err(io)?;
-        // Lines out of order are no loss to us, but other programs look for the head in the first one.
+        // We can read lines out of order, but other programs expect the head in the first one.
         let headed = part.open().and_then(|file| begins_with_head(&*file)).map_err(io)?;
         if outcome.headed && !headed {
             outcome.headed = false;
@@ -222,14 +220,14 @@ impl Store {
         Ok((part, outcome))
     }
 
-    /// Repairs a file, after everything that is written over was put aside.
+    /// Repairs a file, after everything that will be overwritten was saved to another file.
     fn repair(&self, part: &Part, outcome: &Outcome, damage: &[Damage]) -> io::Result<()> {
         let path = &part.path;
         let own: Vec<&Damage> = damage.iter().filter(|d| !d.what.is_elsewhere()).collect();
         let file = self.disk.open(path, Mode::Edit)?;
         set_aside(&*self.disk, path, &*file, &own, true)?;
         let mut headless = !outcome.headed;
-        // Before anything of what it is made from is written over.
+        // Before anything that it is made from is overwritten.
         let head = match headless {
             true => Some(self.head_for(part, &*file, outcome.next.is_some())?),
             false => None,
@@ -253,7 +251,7 @@ impl Store {
             write_stretch(&*file, damage.offset, damage.length, lead, stand_in)?;
         }
         file.sync_data()?;
-        // The end: cut, closed, and with a head if nothing else is left.
+        // The end: truncated, terminated, and with a head if nothing else is left.
         let (opened, _) = self.make_whole(part, outcome, None)?;
         opened.file.sync_data()?;
         headless &= outcome.torn_at != Some(0) && opened.length > 0 && outcome.bytes > 0;
@@ -263,7 +261,8 @@ impl Store {
         }
     }
 
-    /// Returns the head that a file should have, and when it was begun, which tells what it can continue.
+    /// Returns the head that a file should have, and when it was started, which determines what it can
+    /// continue.
     fn head_for(
         &self,
         part: &Part,
@@ -279,7 +278,7 @@ impl Store {
         Ok((begun.unwrap_or_else(|| part.made.clone()), Record::SessionMeta(Box::new(meta))))
     }
 
-    /// Writes the file anew beside itself, with a head before everything else.
+    /// Rewrites the file with a head at the start, through a temporary file.
     fn put_head(
         &self,
         part: &Part,
@@ -325,7 +324,6 @@ fn original(copy: &Path, segments: &[PathBuf]) -> Option<PathBuf> {
     segments.iter().find(|path| segment(path) == segment(copy)).cloned()
 }
 
-/// Tells whether the first line of a file is its head.
 fn begins_with_head(file: &dyn DiskFile) -> io::Result<bool> {
     let mut found = false;
     scan(file, 0..u64::MAX, &mut |piece| {
@@ -335,7 +333,7 @@ fn begins_with_head(file: &dyn DiskFile) -> io::Result<bool> {
     Ok(found)
 }
 
-/// Writes a line over a stretch of a file, or nothing but space; the stretch ends in the end of a line.
+/// Overwrites a range of a file with a line, or with blanks; the range ends with a line break.
 fn write_stretch(
     file: &dyn DiskFile,
     offset: u64,
@@ -364,7 +362,7 @@ fn write_stretch(
     Ok(())
 }
 
-/// Returns what stands in for a damaged line, if it is known which one it was and there is room.
+/// Returns the replacement for a damaged line, if its ordinal is known and there is room.
 fn tombstone(
     path: &Path,
     room: usize,
@@ -373,7 +371,7 @@ fn tombstone(
     outcome: &Outcome,
 ) -> Option<Vec<u8>> {
     let ordinal = damage.missing.as_ref().map(|missing| missing.start);
-    // A line without an ordinal would be one too many in a file where all have one.
+    // A line without an ordinal does not belong in a file where all have one.
     if outcome.next.is_some() && ordinal.is_none() {
         return None;
     }
@@ -383,7 +381,7 @@ fn tombstone(
         .find_map(|tombstone| padded(room, lead, ordinal, &Record::Tombstone(Box::new(tombstone))))
 }
 
-/// Returns a line that is exactly as long as the room there is, if that is enough.
+/// Returns a line that is padded to exactly `room` bytes, if it fits.
 fn padded(room: usize, lead: bool, ordinal: Option<u64>, record: &Record) -> Option<Vec<u8>> {
     if room > STAND_IN_BYTES_MAX {
         return None;
@@ -403,5 +401,6 @@ fn padded(room: usize, lead: bool, ordinal: Option<u64>, record: &Record) -> Opt
 /// How often a file is repaired at most.
 const REPAIR_ROUNDS: usize = 3;
 const COPY_BYTES: usize = 1 << 20;
-/// A longer stretch is blanked: nobody needs a line of that length that says nothing.
+/// Longest range that gets a replacement line; a longer one is blanked, since a line of that length is of no
+/// use.
 const STAND_IN_BYTES_MAX: usize = 16 << 20;

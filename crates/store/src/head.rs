@@ -1,4 +1,4 @@
-//! The head of a file: what it is known by, and what stands in for one that is lost.
+//! The head of a file, and the replacement for a lost one.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -10,14 +10,14 @@ use crate::part::Part;
 use crate::scan::{Body, scan};
 
 impl Part {
-    /// Makes up a head from what the rest of the file, which is open, says.
+    /// Reconstructs a head from the rest of the open file.
     pub(crate) fn made_up(&self, file: &dyn DiskFile, numbered: bool) -> io::Result<SessionMeta> {
         let mut cwd = None;
         let mut said = SessionMeta::default();
         let mut at_start = true;
         scan(file, 0..self.end_byte, &mut |piece| {
             match &piece.body {
-                // What a checksum does not vouch for any more may still be read.
+                // A line with a wrong checksum may still be readable.
                 Body::Broken { bytes, .. } if at_start => said = damaged_head(bytes),
                 Body::Line { decoded, .. } if decoded.line.kind == kind::TURN_CONTEXT => {
                     let context = serde_json::from_str::<TurnContext>(decoded.line.payload.get());
@@ -30,7 +30,7 @@ impl Part {
             if done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
-        // A head without a directory is refused by other programs.
+        // Other programs refuse a head without a directory.
         let cwd = cwd.unwrap_or_else(|| "/".to_owned());
         let forked_from = self.base.as_ref().map(|base| base.thread_id);
         Ok(SessionMeta {
@@ -53,13 +53,13 @@ impl Part {
     }
 }
 
-/// Tells whether a line can be the head of a file.
+/// Returns whether a line can be the head of a file.
 pub(crate) fn is_head(line: &Line<'_>) -> bool {
     line.kind == kind::SESSION_META
         && serde_json::from_str::<SessionMeta>(line.payload.get()).is_ok()
 }
 
-/// Reads the fields of a head that is damaged and still JSON.
+/// Reads the fields of a head that is damaged but still JSON.
 fn damaged_head(bytes: &[u8]) -> SessionMeta {
     let line = serde_json::from_slice::<Line<'_>>(bytes).ok();
     let line = line.filter(|line| line.kind == kind::SESSION_META);

@@ -1,4 +1,4 @@
-//! Threads that come into this home.
+//! Imports threads.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,51 +17,49 @@ use crate::read::Damage;
 use crate::side::side_path;
 use crate::store::{Store, StoreError};
 
-/// A file that was to be imported.
+/// The result for one file of an import.
 #[derive(Debug)]
 pub struct Imported {
-    /// The file.
     pub from: PathBuf,
     /// The thread that it belongs to.
     pub id: Option<ThreadId>,
-    /// What became of it.
     pub outcome: ImportOutcome,
-    /// What is wrong with what it continues, if it is in this home now.
+    /// The problem with what it continues, if it is in this home now.
     pub damage: Option<Damage>,
 }
 
-/// What became of a file that was to be imported.
+/// What happened to a file of an import.
 #[derive(Debug)]
 pub enum ImportOutcome {
     /// It is in this home now.
     Copied(PathBuf),
-    /// An older version of it was in this home: it began as this one does, and goes on as this one now.
+    /// An older version was in this home: a prefix of this file, which was extended.
     Extended(PathBuf),
-    /// It was in this home before, as it is or with more behind it; or another file that was imported
-    /// says as much or more.
+    /// It was already in this home, identical or with more lines; or another imported file contains as much
+    /// or more.
     Present,
-    /// It differs from this file of the same thread, which is in this home and was left as it is.
+    /// It differs from this file of the same thread, which is in this home and was not changed.
     Conflict(PathBuf),
-    /// An older version of it is in this home, and somebody has that open; who, in words.
+    /// An older version is in this home and open in another process; the text describes that.
     Held(String),
     /// Neither its name, `rollout-…-ID.jsonl`, nor its first line is that of a thread's file.
     NotAThread,
-    /// It is a thread's file that was packed: `rollout-…-ID.jsonl.zst`.
+    /// It is a compressed thread file: `rollout-…-ID.jsonl.zst`.
     Packed,
-    /// It is a directory that was named, and there is nothing of a thread in it.
+    /// It is a directory that was named, without any thread in it.
     Empty,
     /// It could not be read or written.
     Failed(io::Error),
 }
 
-/// Files that were found, before any of them is taken in.
+/// The files that were found, before any of them is imported.
 #[derive(Debug, Default)]
 struct Gathered {
-    /// Those of threads.
+    /// The thread files.
     files: Vec<(PathBuf, Name)>,
-    /// What became of everything else.
+    /// The results for everything else.
     others: Vec<Imported>,
-    /// What was looked at, with links resolved, since they can lead in circles; and for which of the paths.
+    /// Visited paths, with links resolved, since links can form cycles; and the argument that led there.
     seen: HashMap<PathBuf, usize>,
 }
 
@@ -71,21 +69,21 @@ impl Gathered {
     }
 }
 
-/// The files of this home while others come in.
+/// The files of this home during an import.
 #[derive(Debug)]
 struct Here {
     files: BTreeMap<FileKey, PathBuf>,
     /// The newest file that each thread had before.
     newest: HashMap<ThreadId, Option<Uuid>>,
-    /// The files that are known to have nothing that the ones to be imported lack.
+    /// Files that contain nothing that the imported ones lack.
     covered: HashSet<FileKey>,
 }
 
 type FileKey = (ThreadId, Option<Uuid>);
 
 impl Store {
-    /// Takes files, or all files below directories, into this home, together with what they continue. What
-    /// is here is never written over by anything that does not begin with all of it.
+    /// Imports files, or all files below directories, together with what they continue. An existing file is
+    /// only replaced by one that starts with all of it.
     pub fn import(&self, paths: &[PathBuf]) -> Result<Vec<Imported>, StoreError> {
         let mut gathered = Gathered::default();
         for (number, path) in paths.iter().enumerate() {
@@ -94,17 +92,17 @@ impl Store {
                 gathered.other(path.clone(), ImportOutcome::Empty);
             }
         }
-        // What the files continue; the list grows while it is gone through.
+        // What the files continue; the list grows during the loop.
         let mut at = 0;
         while let Some((from, _)) = gathered.files.get(at) {
-            // A file that cannot be read is told of when its turn comes.
+            // An unreadable file is reported when its turn comes.
             for path in self.continued_by(from).unwrap_or_default() {
                 self.gather_from(&path, paths.len(), &mut gathered);
             }
             at += 1;
         }
         let Gathered { mut files, others: mut imported, .. } = gathered;
-        // Older files of a thread first: what is newer must go on from what is here.
+        // Older files of a thread first: a newer one must continue what is here.
         files.sort_by_key(|(_, name)| (name.id, name.segment));
         let mut here = self.here()?;
         for (from, name) in files {
@@ -121,7 +119,7 @@ impl Store {
         Ok(imported)
     }
 
-    /// Finds the files of threads at a path, or below it. Tells whether there is anything to say of it.
+    /// Finds the thread files at a path, or below it. Returns whether there is anything to report.
     fn gather_from(&self, path: &Path, number: usize, gathered: &mut Gathered) -> bool {
         let before = gathered.files.len() + gathered.others.len();
         let mut elsewhere = false;
@@ -152,23 +150,23 @@ impl Store {
             }
             let text = file_name(&from);
             let unpacked = text.strip_suffix(".zst").and_then(Name::parse);
-            // What a person names may be called anything: its head says what it is.
+            // A file named by a person may have any name: its head says what it is.
             let by_head = || if from == path { self.name_by_head(&from) } else { None };
             match Name::parse(&text).or_else(by_head) {
                 Some(name) => gathered.files.push((from, name)),
                 None if unpacked.is_some() => gathered.other(from, ImportOutcome::Packed),
                 None if from == path => gathered.other(from, ImportOutcome::NotAThread),
-                // Directories have other files, too.
+                // Directories contain other files, too.
                 None => {}
             }
         }
         elsewhere || gathered.files.len() + gathered.others.len() > before
     }
 
-    /// Returns the name that a file should have by its first line; none if that is not of a thread.
+    /// Returns the name that a file should have according to its first line; none if that is not a thread's.
     fn name_by_head(&self, path: &Path) -> Option<Name> {
         let file = self.disk.open(path, Mode::Read).ok()?;
-        // A file that is something else is not gone through in search of a head.
+        // Other files are not searched for a head beyond their start.
         let meta = read_head_line(&*file).ok()??;
         let time: jiff::Timestamp = meta.timestamp.parse().ok()?;
         let zoned = time.to_zoned(jiff::tz::TimeZone::system());
@@ -190,11 +188,11 @@ impl Store {
         Ok(Here { files, newest, covered: HashSet::new() })
     }
 
-    /// Copies a file into this home, unless one is there that says as much or more.
+    /// Copies a file into this home, unless one is there that contains as much or more.
     fn take_in(&self, from: &Path, name: &Name, here: &mut Here) -> io::Result<ImportOutcome> {
         let key = (name.id, name.segment);
         let source = self.disk.open(from, Mode::Read)?;
-        // The same file may be here under another time, or in the other place.
+        // The same file may be here under another time, or in the archive.
         let Some(to) = here.files.get(&key).cloned() else {
             if let Some(ours) = self.stands_against(name, here)? {
                 return Ok(ImportOutcome::Conflict(ours));
@@ -217,11 +215,11 @@ impl Store {
                     Taken::Ours(lock) => lock,
                     Taken::Held(holder) => return Ok(ImportOutcome::Held(holder.to_string())),
                 };
-                // It may have gone on until we had the lock.
+                // It may have grown before we had the lock.
                 match likeness()? {
                     Likeness::Longer => {
                         self.copy_with_side(from, &*source, &to)?;
-                        // What this import has brought itself is no older version.
+                        // A file that this import itself brought is not an older version.
                         match here.newest.contains_key(&name.id) {
                             true => ImportOutcome::Extended(to),
                             false => ImportOutcome::Copied(to),
@@ -235,16 +233,16 @@ impl Store {
         Ok(outcome)
     }
 
-    /// Returns the file of a thread that is here because of which another of its files cannot come in.
+    /// Returns the existing file of a thread that prevents another of its files from being imported.
     fn stands_against(&self, name: &Name, here: &Here) -> io::Result<Option<PathBuf>> {
         let Some(newest) = here.newest.get(&name.id) else { return Ok(None) };
         let Some(ours) = here.files.get(&(name.id, *newest)) else { return Ok(None) };
-        // A newer file hides what is in the older ones: those must have nothing that it does not know.
+        // A newer file hides the older ones: they must contain nothing that it does not know.
         if name.segment > *newest {
             let covered = here.covered.contains(&(name.id, *newest));
             return Ok((!covered).then(|| ours.clone()));
         }
-        // An older one is wanted only where one is missing.
+        // An older file is only wanted where one is missing.
         let of_thread = (name.id, None)..=(name.id, Some(Uuid::max()));
         for (_, path) in here.files.range(of_thread) {
             let damage = self.base_damage(path).map_err(|error| match error {
@@ -258,7 +256,7 @@ impl Store {
         Ok(Some(ours.clone()))
     }
 
-    /// Says what is wrong with what a file of this home continues.
+    /// Returns the problem with what a file of this home continues.
     fn base_damage(&self, path: &Path) -> Result<Option<Damage>, StoreError> {
         let mut part = self.part(path)?;
         let head = part.open().and_then(|file| read_head(&*file));
@@ -269,7 +267,7 @@ impl Store {
         Ok(found.map_or_else(|| Some(missing_base(&part)), |found| found.damage))
     }
 
-    /// Copies a file, and what was set aside of it.
+    /// Copies a file, and the file with its damaged lines.
     fn copy_with_side(&self, from: &Path, source: &dyn DiskFile, to: &Path) -> io::Result<()> {
         let aside = side_path(to);
         match self.disk.open(&side_path(from), Mode::Read) {
@@ -319,8 +317,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the files that a file may continue: those of the thread itself beside it, and those of
-    /// another.
+    /// Returns the files that a file may continue: those of the same thread next to it, and those of another.
     fn continued_by(&self, from: &Path) -> io::Result<Vec<PathBuf>> {
         let name = from.file_name().and_then(|name| Name::parse(name.to_str()?));
         let mut others = Vec::new();
@@ -346,9 +343,9 @@ impl Store {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Likeness {
     Same,
-    /// The other one begins with it.
+    /// It is a prefix of the other one.
     Shorter,
-    /// It begins with the other one.
+    /// The other one is a prefix of it.
     Longer,
     Different,
 }
@@ -371,7 +368,7 @@ pub(crate) fn compare(one: &dyn DiskFile, other: &dyn DiskFile) -> io::Result<Li
     }
 }
 
-/// Returns the home that a file lies in.
+/// Returns the home that contains a file.
 fn home_of(path: &Path) -> Option<PathBuf> {
     let is_home_of = |folder: &&Path| {
         let name = folder.file_name().and_then(|name| name.to_str());

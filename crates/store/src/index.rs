@@ -1,8 +1,8 @@
-//! The index of threads: what a list or a search needs, kept in a database that can be thrown away.
+//! The index of threads: what lists and searches need, in a disposable database.
 //!
-//! Everything in it is read from the logs. It is brought up to date before each question, so nobody who
-//! writes a log has to know of it. Missing, damaged, locked or of another version, it is made again; and
-//! if it cannot be kept on disk at all, it is made in memory.
+//! Everything in it is read from the logs. It is updated before each query, so writers of logs need not know
+//! about it. If it is missing, damaged, locked or of another version, it is rebuilt; and if it cannot be
+//! stored on disk at all, it is built in memory.
 
 mod db;
 mod letters;
@@ -32,17 +32,17 @@ pub use query::{
 };
 pub use scan::Role;
 
-/// What bringing the index up to date comes to.
+/// Progress of updating the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Logs are read.
+    /// Logs are being read.
     Reading {
-        /// Threads that were read.
+        /// Number of threads that were read.
         done: usize,
-        /// Threads that there are to read.
+        /// Number of threads to read.
         total: usize,
     },
-    /// The index cannot be kept on disk this time, and is made in memory; the text says why.
+    /// The index cannot be stored on disk this time, and is built in memory; the text says why.
     InMemory(String),
 }
 
@@ -51,7 +51,7 @@ pub struct Index {
     home: PathBuf,
     db: Connection,
     on_disk: bool,
-    /// How often it was made again.
+    /// How often it was rebuilt.
     restarts: usize,
     progress: Box<dyn FnMut(Progress)>,
 }
@@ -62,38 +62,38 @@ impl fmt::Debug for Index {
     }
 }
 
-/// How closely files are looked at before a question.
+/// Which files are checked before a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Care {
     /// All of them.
     Every,
-    /// Those that somebody may have written to, if all were looked at a moment ago.
+    /// Those that may have been written to, if all were checked a moment ago.
     Likely,
 }
 
 /// The index could not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// The expression to look for is not one.
+    /// The search expression is invalid.
     #[error("the search expression cannot be understood: {0}; without --raw, words are only words")]
     Expression(String),
-    /// There is more to look for than is looked for at once.
+    /// The search expression is too long.
     #[error(
         "there are too many words to look for; {EXPRESSION_BYTES_MAX} bytes are looked for at once"
     )]
     TooLong,
-    /// The place in a list belongs to a list in another order.
+    /// The cursor belongs to a list in another order.
     #[error("the cursor belongs to a list in another order; give the same --sort and direction")]
     Order,
-    /// Not even an index in memory could be made.
+    /// Not even an index in memory could be built.
     #[error("the index of threads cannot be made")]
     Failed(#[from] rusqlite::Error),
 }
 
-/// No one thread is meant.
+/// A text does not identify one thread.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// There is none of that id or name.
+    /// No thread has that id or name.
     #[error(
         "there is no thread `{0}`; `heddle threads list --all` shows those that there are (an id, its \
          first four or more digits, or a name)"
@@ -102,9 +102,9 @@ pub enum ResolveError {
     /// There are several.
     #[error("`{text}` may mean several threads; give one of these ids: {}", ids(.candidates))]
     Ambiguous {
-        /// What was given.
+        /// The given text.
         text: String,
-        /// Some that it may mean.
+        /// Some possible threads.
         candidates: Vec<Summary>,
     },
     /// The index could not answer.
@@ -118,7 +118,7 @@ fn ids(candidates: &[Summary]) -> String {
 }
 
 impl Index {
-    /// Opens the index of `home`, or makes an empty one. `progress` is told how far reading has come.
+    /// Opens the index of `home`, or creates an empty one. `progress` is called while logs are read.
     pub fn open(
         home: impl Into<PathBuf>,
         progress: impl FnMut(Progress) + 'static,
@@ -135,7 +135,7 @@ impl Index {
         let (db, on_disk) = match opened {
             Ok(db) => (db, true),
             Err(error) => {
-                // Without a home there are no threads either, and nothing to tell.
+                // Without a home there are no threads, and nothing to report.
                 if home.exists() {
                     progress(Progress::InMemory(error.to_string()));
                 }
@@ -145,17 +145,17 @@ impl Index {
         Ok(Self { home, db, on_disk, restarts: 0, progress: Box::new(progress) })
     }
 
-    /// Tells whether the index is kept for the next time.
+    /// Returns whether the index is stored for the next time.
     pub fn is_on_disk(&self) -> bool {
         self.on_disk
     }
 
-    /// Brings the index up to what is on disk. The questions below do this themselves.
+    /// Updates the index from the disk. The queries below do this themselves.
     pub fn sync(&mut self) -> Result<(), IndexError> {
         self.sync_to(Care::Every)
     }
 
-    /// Brings the index up to what is on disk, and leaves nothing in its files of what is gone.
+    /// Updates the index from the disk, and erases deleted text from its files.
     pub fn forget(&mut self) -> Result<(), IndexError> {
         self.sync()?;
         loop {
@@ -173,7 +173,6 @@ impl Index {
         Ok(())
     }
 
-    /// Lists threads.
     pub fn list(&mut self, list: &List) -> Result<Page, IndexError> {
         if list.cursor.is_some_and(|cursor| cursor.order() != (list.sort, list.direction)) {
             return Err(IndexError::Order);
@@ -186,11 +185,11 @@ impl Index {
         if page.threads.iter().all(fresh) {
             return Ok(page);
         }
-        // What is shown must be right, whoever wrote it.
+        // A list must be correct, no matter which program wrote the logs.
         self.ask(Care::Every, |db| query::list(db, list))
     }
 
-    /// Looks for words in what users and agents said, and in commands.
+    /// Searches messages of users and agents, and commands.
     pub fn search(&mut self, search: &Search) -> Result<Vec<Hit>, IndexError> {
         if search.words.len() > EXPRESSION_BYTES_MAX {
             return Err(IndexError::TooLong);
@@ -210,12 +209,11 @@ impl Index {
         self.ask(Care::Every, |db| query::search(db, search))
     }
 
-    /// Returns what is known of a thread.
     pub fn get(&mut self, id: ThreadId) -> Result<Option<Summary>, IndexError> {
         self.ask(Care::Every, |db| query::get(db, id))
     }
 
-    /// Returns the thread that was last written to, of those made in `cwd` or of all.
+    /// Returns the most recently written thread, of those created in `cwd` or of all.
     pub fn last(&mut self, cwd: Option<&str>) -> Result<Option<Summary>, IndexError> {
         let list = List {
             filter: Filter { cwd: cwd.map(str::to_owned), ..Filter::default() },
@@ -227,7 +225,7 @@ impl Index {
         Ok(self.list(&list)?.threads.pop())
     }
 
-    /// Returns the one thread that is meant by an id, the beginning of one, or a name.
+    /// Returns the one thread with this id, prefix of an id, or name.
     pub fn resolve(&mut self, text: &str) -> Result<ThreadId, ResolveError> {
         if let Ok(id) = text.parse() {
             return Ok(id);
@@ -240,7 +238,7 @@ impl Index {
         }
     }
 
-    /// Asks the database once it is up to date, and again if it had to be made again.
+    /// Queries the database after an update, and again if it had to be rebuilt.
     fn ask<T>(
         &mut self,
         care: Care,
@@ -260,7 +258,7 @@ impl Index {
         let mut left = usize::MAX;
         loop {
             let known = sync::known(&self.db)?;
-            // Looked at before the files: whoever comes in between is noticed next time.
+            // Checked before the files: a writer that starts in between is noticed next time.
             let (locks, held) = walk::locks(&self.home);
             let sweep = Sweep::now(locks);
             let last = sync::last_sweep(&self.db)?;
@@ -280,7 +278,8 @@ impl Index {
             });
             match done {
                 Err(error) if db::remedy(&error) == Remedy::Wait => {
-                    // Somebody else is at it. As long as they get on, there is no need to do it twice.
+                    // Another process is updating it. As long as that makes progress, there is no need to do
+                    // it twice.
                     if plan.len() < left {
                         (left, patience) = (plan.len(), PATIENCE);
                     } else if patience == 0 {
@@ -294,14 +293,14 @@ impl Index {
         }
     }
 
-    /// Makes the index again after a failure, at the last in memory.
+    /// Rebuilds the index after a failure, finally in memory.
     fn recover(&mut self, error: rusqlite::Error) -> Result<(), IndexError> {
         self.restarts += 1;
         if !self.on_disk || self.restarts > RESTARTS_MAX {
             return Err(error.into());
         }
         let path = db::path(&self.home);
-        // The damaged one is closed before it is removed.
+        // The damaged database is closed before it is removed.
         self.db = db::open_in_memory()?;
         self.on_disk = false;
         if db::remedy(&error) == Remedy::ThrowAway
@@ -319,8 +318,8 @@ impl Index {
     }
 }
 
-/// Returns the thread that was last written to, of those made in `cwd` or of all; without an index if
-/// there can be none.
+/// Returns the most recently written thread, of those created in `cwd` or of all; without an index if there
+/// can be none.
 pub fn last(home: &Path, cwd: Option<&str>) -> Option<ThreadId> {
     let found = Index::open(home, |_| {}).and_then(|mut index| index.last(cwd));
     match found {
@@ -329,7 +328,7 @@ pub fn last(home: &Path, cwd: Option<&str>) -> Option<ThreadId> {
     }
 }
 
-/// Goes through the files, the one that was last written to first.
+/// Searches the files, most recently written first.
 fn last_by_files(home: &Path, cwd: Option<&str>) -> Option<ThreadId> {
     let seen = walk::walk(home, &Folders::new(), Look::All);
     let folders = seen.iter().filter(|(path, _)| !path.starts_with(ARCHIVE));
@@ -350,7 +349,7 @@ fn last_by_files(home: &Path, cwd: Option<&str>) -> Option<ThreadId> {
     })
 }
 
-/// Returns the directory that the thread of a file was made in.
+/// Returns the directory in which the thread of a file was created.
 fn made_in(path: &Path) -> Option<String> {
     let mut summary = scan::Summary::default();
     let file = open_file(fs::File::options().read(true), path).ok()?;
@@ -359,9 +358,9 @@ fn made_in(path: &Path) -> Option<String> {
     Some(summary.cwd)
 }
 
-/// How often somebody else may keep the database locked without getting on, half a second each.
+/// How often another process may keep the database locked without progress, half a second each.
 const PATIENCE: usize = 1;
-/// How often the index is made again before a failure counts; the last time in memory.
+/// How often the index is rebuilt before giving up; the last time in memory.
 const RESTARTS_MAX: usize = 3;
-/// Where the head of a file ends at the latest when it is looked for without an index.
+/// How many bytes are searched for the head of a file without an index.
 const HEAD_BYTES_MAX: u64 = 1024 * 1024;

@@ -1,6 +1,6 @@
-//! Threads on disk: an append-only log each, and an index that can be thrown away.
+//! Threads on disk: an append-only log each, and a disposable index.
 //!
-//! The log is the truth. What is in it is what happened; everything else is made from it.
+//! The log is the source of truth; everything else is derived from it.
 
 mod branch;
 mod chain;

@@ -6,16 +6,15 @@ use std::sync::LazyLock;
 use log::{Line, Payload, Record};
 use memchr::memmem::Finder;
 
-/// A line that was believed.
+/// A line that was accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoded<'a> {
-    /// The line.
     pub(crate) line: Line<'a>,
-    /// Whether its checksum said so; lines of other programs have none.
+    /// Whether its checksum matched; lines of other programs have none.
     pub(crate) checked: bool,
 }
 
-/// What the beginning of a line says, whatever became of the rest of it.
+/// What the beginning of a line says, even if the rest is damaged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hint {
     pub(crate) ordinal: Option<u64>,
@@ -34,7 +33,7 @@ pub fn encode(timestamp: &str, ordinal: Option<u64>, record: &Record, out: &mut 
     seal(start, out);
 }
 
-/// Begins a line, up to and with the comma before the rest of it. Returns where it begins.
+/// Starts a line, up to and including the comma before the rest of it. Returns where it starts.
 pub(crate) fn begin(timestamp: &str, ordinal: Option<u64>, out: &mut Vec<u8>) -> usize {
     let start = out.len();
     // Writing to memory cannot fail.
@@ -45,16 +44,16 @@ pub(crate) fn begin(timestamp: &str, ordinal: Option<u64>, out: &mut Vec<u8>) ->
     start
 }
 
-/// Ends the line that begins at `start` with its checksum.
+/// Ends the line that starts at `start` with its checksum.
 pub(crate) fn seal(start: usize, out: &mut Vec<u8>) {
     let checksum = crc32c::crc32c(&out[start..]);
     let _ = writeln!(out, "{TRAILER}{checksum:08x}\"}}");
 }
 
-/// Reads a line, given without its end. A line with our checksum must match it, and then its payload is
-/// not parsed; one without is believed if it can be read.
+/// Parses a line, given without its line break. A line with our checksum must match it, and then its payload
+/// is not parsed; one without is accepted if it can be parsed.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Decoded<'_>> {
-    // Space behind a line changes nothing of it.
+    // Trailing space does not change a line.
     let bytes = bytes.trim_ascii_end();
     let body = match checksum(bytes) {
         Some((body, checksum)) if crc32c::crc32c(body) == checksum => Some(body.len()),
@@ -70,14 +69,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Decoded<'_>> {
     Some(Decoded { line, checked: body.is_some() })
 }
 
-/// Takes apart what stands before the checksum of a line, if it is just as [`encode`] writes it. What the
-/// payload holds is not looked at, so only a checksum that matches makes it worth believing.
+/// Splits the part of a line before its checksum, if it is exactly as [`encode`] writes it. The payload is
+/// not parsed, so this is only valid with a matching checksum.
 fn envelope(body: &str) -> Option<Line<'_>> {
     let (timestamp, rest) = plain_text(body.strip_prefix(START)?)?;
     let (ordinal, rest) = match rest.strip_prefix(",\"ordinal\":") {
         Some(number) => {
             let (digits, rest) = number.split_at(number.find(',')?);
-            // A sign, or a zero before other digits, is no number of JSON's.
+            // A sign, or a leading zero, is not a valid JSON number.
             let plain = digits.bytes().all(|digit| digit.is_ascii_digit());
             let plain = plain && (digits == "0" || !digits.starts_with('0'));
             (Some(digits.parse().ok().filter(|_| plain)?), rest)
@@ -87,7 +86,8 @@ fn envelope(body: &str) -> Option<Line<'_>> {
     let (kind, rest) = plain_text(rest.strip_prefix(",\"type\":\"")?)?;
     let payload = rest.strip_prefix(",\"payload\":")?;
     let is_object = payload.starts_with('{') && payload.ends_with('}');
-    // What is exported keeps what others put behind the payload. In a text, the quotes would be escaped.
+    // An export keeps what other programs put after the payload. Inside a string, the quotes would be
+    // escaped.
     if !is_object || METADATA.find(payload.as_bytes()).is_some() {
         return None;
     }
@@ -95,30 +95,30 @@ fn envelope(body: &str) -> Option<Line<'_>> {
     Some(Line { timestamp, ordinal, kind, payload: Payload::new(payload) })
 }
 
-/// Splits what stands behind the quote that opens a text at the one that closes it; none if there is
-/// anything in it that JSON does not take as it is.
+/// Splits the text after an opening quote at the closing one; none if it contains anything that needs escapes
+/// in JSON.
 fn plain_text(text: &str) -> Option<(&str, &str)> {
     let (text, rest) = text.split_once('"')?;
     text.bytes().all(|byte| byte >= b' ' && byte != b'\\').then_some((text, rest))
 }
 
-/// Takes a line apart into what the checksum covers and the checksum; none if it has none.
+/// Splits a line into the part that the checksum covers and the checksum; none if it has none.
 pub(crate) fn checksum(bytes: &[u8]) -> Option<(&[u8], u32)> {
     let (body, trailer) = bytes.split_at(bytes.len().checked_sub(TRAILER_BYTES)?);
     let digits = trailer.strip_prefix(TRAILER.as_bytes())?.strip_suffix(b"\"}")?;
     let digits = std::str::from_utf8(digits).ok()?;
-    // A sign would be taken for part of a number.
+    // A sign would be parsed as part of a number.
     let plain = digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     plain.then(|| u32::from_str_radix(digits, 16).ok()).flatten().map(|sum| (body, sum))
 }
 
-/// Tells whether a line ends in what may have been a checksum before it was damaged. Other programs end
-/// theirs with a payload, and so with two braces.
+/// Returns whether a line ends in what may have been a checksum before it was damaged. Lines of other
+/// programs end with a payload, and so with two braces.
 fn was_checksum(bytes: &[u8]) -> bool {
     let Some(at) = bytes.len().checked_sub(TRAILER_BYTES) else { return false };
     let fixed = |byte: u8| !byte.is_ascii_alphanumeric();
     let likeness = TRAILER.bytes().zip(&bytes[at..]).all(|(ours, theirs)| {
-        // The letters of the key may have changed, but not what is around them.
+        // The letters of the key may have changed, but not the characters around them.
         !fixed(ours) || ours == *theirs
     });
     likeness && bytes.ends_with(b"\"}")
@@ -134,7 +134,7 @@ pub(crate) fn hint(bytes: &[u8]) -> Hint {
     let mut rest = &rest[end + 1..];
     if let Some(number) = rest.strip_prefix(b",\"ordinal\":") {
         let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        // Digits that nothing follows may have gone on.
+        // Digits at the end may be incomplete.
         if number.get(digits) == Some(&b',') {
             let text = std::str::from_utf8(&number[..digits]).unwrap_or_default();
             hint.ordinal = text.parse().ok();
@@ -147,7 +147,7 @@ pub(crate) fn hint(bytes: &[u8]) -> Hint {
     hint
 }
 
-/// Reads the time of a line that is damaged further on.
+/// Reads the timestamp of a line that is damaged further on.
 pub(crate) fn written(bytes: &[u8]) -> Option<jiff::Timestamp> {
     let rest = bytes.strip_prefix(START.as_bytes())?;
     let end = memchr::memchr(b'"', &rest[..rest.len().min(TIMESTAMP_BYTES_MAX)])?;
@@ -165,18 +165,18 @@ fn text_after(bytes: &[u8], key: &[u8]) -> Option<String> {
     plain.then(|| text.to_owned())
 }
 
-/// What every line begins with.
+/// How every line starts.
 pub(crate) const START: &str = "{\"timestamp\":\"";
-/// What stands before the checksum.
+/// Precedes the checksum.
 pub(crate) const TRAILER: &str = ",\"crc32c\":\"";
 /// The whole end of a line: the above, eight digits, a quote and a brace.
 pub(crate) const TRAILER_BYTES: usize = TRAILER.len() + 10;
-/// How far into a damaged line is looked for what it was.
+/// How far a damaged line is searched for what it was.
 const HINT_BYTES_MAX: usize = 64 << 10;
-/// Longer words are not the name of anything.
+/// Longest plausible name, in bytes.
 const HINT_TEXT_BYTES_MAX: usize = 64;
 const TIMESTAMP_BYTES_MAX: usize = 64;
-/// What an object is followed by if another stands beside it under this key.
+/// Follows an object if another one is next to it under this key.
 static METADATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("},\"metadata\":"));
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Encodes a line, changes it and says what became of it.
+    /// Encodes a line, changes it and checks how it is decoded.
     #[track_caller]
     fn check(change: impl Fn(&mut String), want: Option<bool>) {
         let raw: Raw = serde_json::from_str(r#"{"type":"message","text":"ü {\"a\":1}"}"#).unwrap();
@@ -225,7 +225,7 @@ mod tests {
         check(replace("\"type\":\"response_item\",", ""), None);
     }
 
-    /// What a line says, whichever way it was read.
+    /// The content of a line, however it was parsed.
     fn parts<'a>(line: &'a Line<'_>) -> (&'a str, Option<u64>, &'a str, &'a str) {
         (&line.timestamp, line.ordinal, &line.kind, line.payload.get())
     }
@@ -237,7 +237,7 @@ mod tests {
         bytes
     }
 
-    /// Checks whether `body` is taken apart by hand, and that it comes to what a parser makes of it.
+    /// Checks whether `body` is split without a parser, and that the result is the same as a parser's.
     #[track_caller]
     fn check_envelope(body: &str, by_hand: bool) {
         assert_eq!(envelope(body).is_some(), by_hand, "{body}");
@@ -279,7 +279,7 @@ mod tests {
             (r#"{"a":"}"}"#, " {}", false),
             (r#"{"a":"}"}"#, "{} ", false),
             (r#"{"a":"}"}"#, "", false),
-            // What stands beside the payload is no part of it.
+            // What is next to the payload is not part of it.
             (r#"{"a":"}"}"#, r#"{"a":1},"metadata":{"b":2}"#, false),
             (r#"{"a":"}"}"#, r#"{},"metadata":{}"#, false),
             (r#"{"a":"}"}"#, r#"{},"metadata":null"#, false),
@@ -320,7 +320,7 @@ mod tests {
             .prop_map(|fields| serde_json::Value::Object(fields.into_iter().collect()))
     }
 
-    /// Makes texts of pieces of lines, in any order.
+    /// Generates texts from pieces of lines, in any order.
     fn scraps() -> impl Strategy<Value = String> {
         let keys =
             [START, ",\"ordinal\":", ",\"type\":\"", ",\"payload\":", ",\"metadata\":", TRAILER];

@@ -1,8 +1,8 @@
-//! Who writes a thread: one program at a time, ours or another that knows the same files.
+//! Locks threads for writing: one program at a time, ours or another that knows the same files.
 //!
-//! A thread is held by an exclusive lock (`flock` on Unix) on `thread-writer-locks/ID.lock`. That file
-//! comes and goes under the lock of `.coordination.lock`, so that nobody holds a file that has just
-//! been removed. A lock ends with its process; the file it leaves behind then means nothing.
+//! A thread is locked by an exclusive lock (`flock` on Unix) on `thread-writer-locks/ID.lock`. That file is
+//! created and removed under the lock of `.coordination.lock`, so that no one holds a file that has just been
+//! removed. A lock ends with its process; the file it leaves behind then means nothing.
 
 use std::fmt;
 use std::io;
@@ -20,29 +20,28 @@ use crate::disk::{Disk, DiskFile, Mode, create_dirs, read_range, write_all_at};
 pub(crate) struct Lock {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// None once it was let go of.
+    /// None once it was released.
     file: Option<Arc<dyn DiskFile>>,
 }
 
-/// What came of trying.
+/// The result of trying to lock.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// It is ours.
     Ours(Lock),
-    /// Somebody has it.
+    /// Another process has it.
     Held(Holder),
 }
 
 /// Who has a lock.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// The process, if it said so.
+    /// The process, if known.
     pid: Option<i32>,
     name: String,
 }
 
 impl Holder {
-    /// Tells whether the process that took the lock is no more.
+    /// Returns whether the process that took the lock has ended.
     #[cfg(unix)]
     fn is_gone(&self) -> bool {
         use rustix::process::{Pid, test_kill_process};
@@ -66,11 +65,11 @@ impl fmt::Display for Holder {
 }
 
 impl Lock {
-    /// Takes the lock of a thread, if nobody has it.
+    /// Takes the lock of a thread, if it is free.
     pub(crate) fn take(disk: &Arc<dyn Disk>, home: &Path, id: ThreadId) -> io::Result<Taken> {
         for _ in 0..LINGER_TRIES {
             match Self::try_take(disk, home, id)? {
-                // What a killed process was just starting has its files for a moment longer.
+                // Child processes that a killed process was just starting keep its files open for a moment.
                 Taken::Held(holder) if holder.is_gone() => thread::sleep(LINGER_PAUSE),
                 taken => return Ok(taken),
             }
@@ -88,14 +87,14 @@ impl Lock {
             return Ok(Taken::Held(holder(&*file)));
         }
         let lock = Self { disk: Arc::clone(disk), path, file: Some(file) };
-        // Only to name us; a disk that is full does not keep anybody from reading on.
+        // Only for messages of other processes; a full disk must not prevent reading.
         let file = lock.file.as_ref().expect("was just put there");
         let _ = file.truncate(0);
         let _ = write_all_at(&**file, format!("{} heddle\n", std::process::id()).as_bytes(), 0);
         Ok(Taken::Ours(lock))
     }
 
-    /// Returns who has the lock of a thread, if anybody has. Makes nothing.
+    /// Returns which process has the lock of a thread, if any. Creates nothing.
     pub(crate) fn holder(disk: &dyn Disk, home: &Path, id: ThreadId) -> io::Result<Option<Holder>> {
         let path = home.join(FOLDER).join(format!("{id}.lock"));
         let file = match disk.open(&path, Mode::Read) {
@@ -108,7 +107,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Without the other lock the file has to stay; whoever comes next takes it over.
+        // Without the coordination lock the file has to stay; the next process reuses it.
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let coordination = coordinate(&*self.disk, folder);
         drop(self.file.take());
@@ -118,15 +117,15 @@ impl Drop for Lock {
     }
 }
 
-/// Takes the lock that references to other threads are made under, and threads are deleted: nothing that is
-/// about to be referred to can go meanwhile. It is held until what is returned is dropped.
+/// Takes the lock under which references to other threads are created, and threads are deleted: nothing that
+/// is about to be referred to can be deleted meanwhile. It is held until the returned value is dropped.
 pub(crate) fn branching(disk: &dyn Disk, home: &Path) -> io::Result<Arc<dyn DiskFile>> {
     let folder = home.join(FOLDER);
     create_dirs(disk, &folder)?;
     wait_for(disk, &folder.join(BRANCHING), BRANCHING_TRIES)
 }
 
-/// Takes the lock that lock files come and go under. Nobody has it for long.
+/// Takes the lock under which lock files are created and removed. It is only held briefly.
 fn coordinate(disk: &dyn Disk, folder: &Path) -> io::Result<Arc<dyn DiskFile>> {
     wait_for(disk, &folder.join(COORDINATION), COORDINATION_TRIES)
 }
@@ -146,8 +145,8 @@ fn wait_for(disk: &dyn Disk, path: &Path, tries: u32) -> io::Result<Arc<dyn Disk
     ))
 }
 
-/// Says who has a lock: as the system knows it, or else by what is in the file. Other programs leave that
-/// empty, and a process that was killed leaves its own name there.
+/// Returns who has a lock: according to the system, or else to the content of the file. Other programs leave
+/// that empty, and a killed process leaves its own id there.
 fn holder(file: &dyn DiskFile) -> Holder {
     let known = file.holder();
     let bytes = read_range(file, 0, HOLDER_BYTES_MAX).unwrap_or_default();
@@ -172,11 +171,11 @@ fn holder(file: &dyn DiskFile) -> Holder {
     }
 }
 
-/// Where the locks of threads are, in the home. Whoever can open a file there can keep others from writing.
+/// The directory with the locks of threads, in the home. Access to it lets a process block writers.
 pub const FOLDER: &str = "thread-writer-locks";
 const COORDINATION: &str = ".coordination.lock";
 const BRANCHING: &str = ".branching.lock";
-/// Half a minute; whoever deletes looks at the heads of all threads under it.
+/// Half a minute; a deletion reads the heads of all threads under this lock.
 const BRANCHING_TRIES: u32 = 6000;
 /// Two seconds; the lock is held for a few system calls.
 const COORDINATION_TRIES: u32 = 400;

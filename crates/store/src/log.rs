@@ -15,49 +15,48 @@ use crate::line::encode;
 use crate::lock::{Lock, Taken, branching};
 use crate::store::{Store, StoreError};
 
-/// The log of one thread, open for writing. Nobody else writes it meanwhile.
+/// The log of one thread, open for writing, with exclusive access.
 #[derive(Debug)]
 pub struct Log {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// What there is to do before the first lines; none once it was done.
+    /// What to do before the first lines; none once it was done.
     pending: Option<Box<Pending>>,
     lock: Option<Lock>,
     shared: Arc<Shared>,
-    /// The ordinal of the next line; none in files of the older kind.
+    /// The ordinal of the next line; none in files of the older format.
     next: Option<u64>,
-    /// How long the file is, up to the last whole line.
+    /// The length of the file, up to the last complete line.
     length: u64,
-    /// Whether there may be something behind that.
+    /// Whether there may be incomplete data after that.
     uncut: bool,
-    /// The time of the last line, which no line goes behind.
+    /// The timestamp of the last line; later lines are never earlier.
     latest: Timestamp,
 }
 
-/// A file that comes into being with its first lines.
+/// A file that is created with its first lines.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) home: PathBuf,
     pub(crate) id: ThreadId,
     pub(crate) meta: SessionMeta,
-    /// Lines that are copied in behind the head.
+    /// Lines that are copied after the head.
     pub(crate) copied: Vec<u8>,
-    /// The time of the last line before, which no line goes behind.
+    /// The timestamp of the last line before; later lines are never earlier.
     pub(crate) latest: Timestamp,
 }
 
-/// A file that exists.
 #[derive(Debug)]
 pub(crate) struct OpenLogFile {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) lock: Option<Lock>,
     pub(crate) length: u64,
     pub(crate) latest: Timestamp,
-    /// Directories that got new names in them.
+    /// Directories with new entries.
     pub(crate) folders: Vec<PathBuf>,
 }
 
-/// Makes what was appended durable. Can be used from another thread while the log goes on.
+/// Makes appended lines durable. Can be used from another thread while the log is written.
 #[derive(Clone, Debug)]
 pub struct Syncer {
     shared: Arc<Shared>,
@@ -68,41 +67,36 @@ struct Shared {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     file: Mutex<Option<Arc<dyn DiskFile>>>,
-    /// Directories whose names are not on disk yet.
+    /// Directories whose entries are not on disk yet.
     folders: Mutex<Vec<PathBuf>>,
-    /// Where the last line that was appended ends; none before the first one.
+    /// Where the last appended line ends; none before the first one.
     end: Mutex<Option<End>>,
-    /// Where the last line that was synced ends.
+    /// Where the last synced line ends.
     note: Mutex<EndNote>,
     broken: AtomicBool,
 }
 
-/// The log could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("the log {} could not be written: {}", path.display(), kind.describe())]
 pub struct WriteError {
-    /// The file.
     pub path: PathBuf,
-    /// What to do about it.
     pub kind: WriteErrorKind,
-    /// Why.
     pub source: io::Error,
 }
 
-/// What can be done about a log that could not be written.
+/// Kinds of write errors, by what can be done about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteErrorKind {
-    /// The disk is full; the same can be tried again.
+    /// The disk is full; the write can be retried.
     Full,
-    /// Nobody may write there.
+    /// The location is not writable.
     ReadOnly,
     /// The file was removed.
     Gone,
-    /// The thread that this one was to continue was deleted.
+    /// The thread that this one continues was deleted.
     Orphaned,
-    /// The disk once failed to keep what it was given; nothing is written to this log any more.
+    /// The disk lost data that it had accepted; nothing is written to this log any more.
     Broken,
-    /// Something else.
     Other,
 }
 
@@ -155,7 +149,7 @@ impl From<WriteError> for io::Error {
 }
 
 impl Log {
-    /// A log whose file does not exist yet.
+    /// Creates a log whose file does not exist yet.
     pub(crate) fn pending(
         disk: Arc<dyn Disk>,
         path: PathBuf,
@@ -177,7 +171,7 @@ impl Log {
         }
     }
 
-    /// A log that goes on.
+    /// Creates a log that continues an existing file.
     pub(crate) fn opened(
         disk: Arc<dyn Disk>,
         home: &Path,
@@ -190,9 +184,9 @@ impl Log {
         Self { disk, path, pending: None, lock, shared, next, length, uncut: false, latest }
     }
 
-    /// Appends lines in one write. They are in the file when this returns, so they outlive our process;
-    /// they are on disk once a [`Syncer`] that was called after this has returned. If this fails, none
-    /// of them is in the file.
+    /// Appends lines in one write. They are in the file when this returns, so they survive our process; they
+    /// are on disk once a [`Syncer`] that was called after this has returned. If this fails, none of them is
+    /// in the file.
     pub fn append(&mut self, records: &[Record]) -> Result<(), WriteError> {
         if self.shared.broken.load(Ordering::Acquire) {
             return Err(self.shared.refusal());
@@ -216,7 +210,7 @@ impl Log {
         let file = self.file().map_err(|source| WriteError::new(&self.path, source))?;
         let mut length = self.length;
         let written = records.iter().try_for_each(|record| {
-            // Long lines are not gathered; what comes last stays, as it is looked at below.
+            // Long lines are not batched; the last one stays, as it is needed below.
             if bytes.len() > GATHERED_BYTES_MAX {
                 self.write(&*file, &bytes)?;
                 length += bytes.len() as u64;
@@ -239,26 +233,25 @@ impl Log {
         Ok(())
     }
 
-    /// Returns what makes appended lines durable.
+    /// Returns the handle that makes appended lines durable.
     pub fn syncer(&self) -> Syncer {
         Syncer { shared: Arc::clone(&self.shared) }
     }
 
-    /// Tells whether the lines of this file have no ordinals, as older programs wrote them.
+    /// Returns whether the lines of this file have no ordinals, as older programs wrote them.
     pub fn is_legacy(&self) -> bool {
         self.next.is_none()
     }
 
-    /// Returns where it is, or where it will be once it has lines.
+    /// Returns its path, also if it is not created yet.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Lets go of the thread.
+    /// Releases the thread.
     pub fn close(self) {}
 
-    /// Makes sure that the thread that is about to be referred to is there, and stays until what this
-    /// returns is dropped.
+    /// Makes sure that the continued thread exists, and stays until the returned value is dropped.
     fn hold_base(&self) -> Result<Option<Arc<dyn DiskFile>>, WriteError> {
         let pending = self.pending.as_ref();
         let Some((pending, base)) =
@@ -281,7 +274,7 @@ impl Log {
         }
     }
 
-    /// Returns the file, and makes it if this is the first time that it is needed.
+    /// Returns the file, and creates it on first use.
     fn file(&mut self) -> io::Result<Arc<dyn DiskFile>> {
         if let Some(file) = &*lock(&self.shared.file) {
             return Ok(Arc::clone(file));
@@ -321,17 +314,17 @@ impl Log {
                 Err(error) => return Err(error),
             }
         }
-        // One cheap call, or a whole turn would go into a file that nobody can find.
+        // One cheap call; otherwise a whole turn could be written to a deleted file.
         if file.metadata()?.links == 0 {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(())
     }
 
-    /// Takes back what a failed write has left.
+    /// Removes what a failed write has left.
     fn undo(&mut self, file: &dyn DiskFile) {
         if self.pending.is_some() {
-            // A file without a head would be taken for a damaged thread.
+            // A file without a head would look like a damaged thread.
             *lock(&self.shared.file) = None;
             let _ = file.truncate(0);
             let _ = self.disk.remove(&self.path);
@@ -341,7 +334,7 @@ impl Log {
     }
 }
 
-/// Bytes of lines that are written together.
+/// Most bytes of lines that are written together.
 const GATHERED_BYTES_MAX: usize = 1024 * 1024;
 
 impl Shared {
@@ -374,7 +367,7 @@ impl Shared {
         }
         let Some(file) = lock(&self.file).clone() else { return Ok(()) };
         self.sync_file(&*file).map_err(|source| {
-            // The kernel forgets what it could not write: asking again would say that all is well.
+            // The kernel drops what it could not write: a second sync would report success.
             self.broken.store(true, Ordering::Release);
             let mut error = WriteError::new(&self.path, source);
             if error.kind != WriteErrorKind::Gone {
@@ -385,7 +378,7 @@ impl Shared {
     }
 
     fn sync_file(&self, file: &dyn DiskFile) -> io::Result<()> {
-        // Before the sync: what is appended meanwhile need not be on disk after it.
+        // Before the sync: lines appended meanwhile may not be on disk after it.
         let end = *lock(&self.end);
         file.sync_data()?;
         if file.metadata()?.links == 0 {
@@ -404,19 +397,19 @@ impl Shared {
 }
 
 impl Syncer {
-    /// Waits until everything that was appended before is on disk. Once this has failed, it always
-    /// does, and nothing can be appended any more; the error holds a [`WriteError`].
+    /// Waits until everything that was appended before is on disk. Once this has failed, it always does, and
+    /// nothing can be appended any more; the error contains a [`WriteError`].
     pub fn sync(&self) -> io::Result<()> {
         Ok(self.shared.sync()?)
     }
 }
 
-/// Writes a time as logs have it: RFC 3339 in UTC, with milliseconds.
+/// Formats a time as in logs: RFC 3339 in UTC, with milliseconds.
 pub(crate) fn format_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// Nothing that is done under these locks can leave them half done.
+/// A poisoned lock is fine: no operation under it can be left half done.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

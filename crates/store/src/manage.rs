@@ -1,4 +1,4 @@
-//! Threads as files: put away, taken back, deleted, named.
+//! Archives, restores, deletes and names threads.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,18 +17,16 @@ use crate::names::{NAMES_BYTES_MAX, NAMES_FILE, lines_about, read_names};
 use crate::side::side_path;
 use crate::store::{Store, StoreError};
 
-/// Something could not be done with a thread.
 #[derive(Debug, thiserror::Error)]
 pub enum ManageError {
     /// It could not be found, read or moved.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Somebody has it open.
+    /// Another process has it open.
     #[error("the thread {id} is in use by {holder}; wait until that is done")]
     Held {
-        /// The thread.
         id: ThreadId,
-        /// Who has it, in words.
+        /// A description of the process.
         holder: String,
     },
     /// A fork needs it.
@@ -37,21 +35,19 @@ pub enum ManageError {
          that first, or archive this one instead"
     )]
     Referenced {
-        /// The thread.
         id: ThreadId,
-        /// The fork.
+        /// The fork that needs it.
         fork: ThreadId,
     },
-    /// It cannot be told whether a file needs it.
+    /// It is unknown whether a file needs it.
     #[error(
         "the thread {id} cannot be deleted: {} may be a fork of it, and its head cannot be read; make it \
          readable, put it right with `heddle threads fsck --repair`, or move it away",
         path.display()
     )]
     Unclear {
-        /// The thread.
         id: ThreadId,
-        /// The file.
+        /// The file with the unreadable head.
         path: PathBuf,
     },
 }
@@ -72,26 +68,26 @@ struct NameLine {
 }
 
 impl Store {
-    /// Puts a thread into the archive. One that is there already stays.
+    /// Archives a thread. An archived one stays.
     pub fn archive(&self, id: ThreadId) -> Result<(), ManageError> {
-        // Here and below, the newest file is never in the archive while an older one is not: programs
-        // that look at one place after the other would take that for the whole thread.
+        // Here and below, the newest file is never in the archive while an older one is not: programs that
+        // check one place after the other would mistake that for the whole thread.
         self.move_files(id, Order::OldestFirst, |_| self.archive_folder())
     }
 
-    /// Takes a thread back from the archive. One that is not there stays.
+    /// Restores a thread from the archive. One that is not there stays.
     pub fn unarchive(&self, id: ThreadId) -> Result<(), ManageError> {
         self.move_files(id, Order::NewestFirst, |name| self.sessions().join(name.day()))
     }
 
-    /// Deletes a thread with all of its files. Refuses while a fork needs it, or anybody has it open.
+    /// Deletes a thread with all of its files. Refuses while a fork needs it or another process has it open.
     pub fn delete(&self, id: ThreadId) -> Result<(), ManageError> {
         let (files, _lock) = self.held_files(id)?;
-        // A fork that is being made is there before we look, or finds the thread gone.
+        // A fork that is being created either exists before we check, or finds the thread gone.
         let _branching = branching(&*self.disk, &self.home)
             .map_err(|source| StoreError::io(&self.home, source))?;
         self.refuse_if_continued(id)?;
-        // Newest first: what is left of a deletion that was cut short is a thread, and not a hole.
+        // Newest first: an interrupted deletion leaves a valid thread, not one with a hole.
         for path in files.copies.iter().chain(files.segments.iter().rev()) {
             for path in [side_path(path), path.clone()] {
                 match self.disk.remove(&path) {
@@ -106,7 +102,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes space over the names that a thread had. The file is not made anew: others append to it.
+    /// Overwrites the names of a thread with blanks. The file is not rewritten: other programs append to it.
     fn blank_names(&self, id: ThreadId) -> Result<(), StoreError> {
         let path = self.names_path();
         let io = |source| StoreError::io(&path, source);
@@ -117,7 +113,7 @@ impl Store {
         };
         let file = match self.disk.open(&path, Mode::Read) {
             Err(error) if missing(&error) => return Ok(()),
-            // What is no file has no names in it.
+            // Something other than a regular file contains no names.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(()),
             done => done.map_err(io)?,
         };
@@ -132,7 +128,7 @@ impl Store {
         file.sync_data().map_err(io)
     }
 
-    /// Returns the names that threads were given, the latest of each.
+    /// Returns the latest name of each thread.
     pub fn names(&self) -> Result<BTreeMap<ThreadId, String>, StoreError> {
         let path = self.names_path();
         let io = |source| StoreError::io(&path, source);
@@ -145,7 +141,7 @@ impl Store {
         Ok(read_names(&bytes))
     }
 
-    /// Gives a thread a name; an empty one takes it away.
+    /// Names a thread; an empty name removes it.
     pub fn set_name(&self, id: ThreadId, name: &str) -> Result<(), StoreError> {
         self.files(id)?.ok_or(StoreError::NotFound(id))?;
         let updated_at = crate::log::format_time(jiff::Timestamp::now());
@@ -156,7 +152,7 @@ impl Store {
         text.push(b'\n');
         let file = self.disk.open(&path, Mode::AppendOrCreate).map_err(io)?;
         let length = file.metadata().map_err(io)?.length;
-        // A torn last line must not take this one with it.
+        // A torn last line must not swallow this one.
         if length > 0 && read_range(&*file, length - 1, 1).map_err(io)? != b"\n" {
             text.insert(0, b'\n');
         }
@@ -204,7 +200,7 @@ impl Store {
         if order == Order::NewestFirst {
             files.segments.reverse();
         }
-        // A copy comes after its file: it is gone once the file is in its place.
+        // A copy comes after its file: it is removed once the file is in its place.
         for path in files.segments.iter().chain(&files.copies) {
             let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
             let Some(name) = name else { continue };
@@ -240,7 +236,7 @@ impl Store {
         Ok(())
     }
 
-    /// Tells whether a file says what another one does, and is another one.
+    /// Returns whether a file has the same content as another one, and is not the same file.
     fn is_copy(&self, path: &Path, other: &Path) -> io::Result<bool> {
         let (file, like) = (self.disk.open(path, Mode::Read)?, self.disk.open(other, Mode::Read)?);
         Ok(!self.disk.is_same(path, other) && compare(&*file, &*like)? == Likeness::Same)
@@ -269,8 +265,8 @@ impl Store {
     }
 }
 
-/// Tells whether a file without a head that says so may still continue another thread. A later file of a
-/// thread continues that, and the first lines of one that continues nothing have the first ordinals.
+/// Returns whether a file may continue another thread although its head does not say so. A later file of a
+/// thread continues that thread; the first lines of a file that continues nothing have the first ordinals.
 fn may_continue(path: &Path, head: &Head) -> bool {
     let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
     let later = name.is_some_and(|name| name.segment.is_some());

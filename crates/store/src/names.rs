@@ -1,4 +1,4 @@
-//! The names that threads were given: `session_index.jsonl`, which other programs write, too.
+//! The names of threads: `session_index.jsonl`, which other programs write, too.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use protocol::id::ThreadId;
 use serde::Deserialize;
 use stdx::visible;
 
-/// Returns where the lines about a thread are in the file, without their ends.
+/// Returns the ranges of the lines about a thread, without their line breaks.
 pub(crate) fn lines_about(bytes: &[u8], id: ThreadId) -> Vec<std::ops::Range<usize>> {
     #[derive(Deserialize)]
     struct About {
@@ -23,7 +23,7 @@ pub(crate) fn lines_about(bytes: &[u8], id: ThreadId) -> Vec<std::ops::Range<usi
     found
 }
 
-/// Reads the names, the latest of each thread. A line that makes no sense is not ours to judge.
+/// Reads the latest name of each thread. Invalid lines are ignored.
 pub(crate) fn read_names(bytes: &[u8]) -> BTreeMap<ThreadId, String> {
     #[derive(Deserialize)]
     struct NameLine {
@@ -42,8 +42,8 @@ pub(crate) fn read_names(bytes: &[u8]) -> BTreeMap<ThreadId, String> {
     names
 }
 
-/// Returns a name as it is shown: not too long, on one line, and without what nobody can see. Whoever looks
-/// for a name means this one.
+/// Returns a name as it is shown: not too long, on one line, and without invisible characters. Searches
+/// compare with this form.
 pub fn shown(name: &str) -> String {
     let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
     let mut shown = String::with_capacity(name.len());
@@ -59,27 +59,27 @@ pub fn shown(name: &str) -> String {
     shown.trim().to_owned()
 }
 
-/// Returns a name as it is compared where upper and lower case are the same.
+/// Returns a name for case-insensitive comparison.
 pub(crate) fn folded(name: &str) -> String {
     name.to_lowercase()
 }
 
-/// Tells whether a character has no width, or changes the direction of those around it. Line breaks and
-/// the like become blanks, and the mark that makes a picture of a sign stays with it.
+/// Returns whether a character has no width, or changes the text direction. Line breaks become blanks, and a
+/// variation selector stays with its emoji.
 fn is_invisible(c: char) -> bool {
     visible::is_hidden(c) && !c.is_control() && c != PICTURE_MARK
 }
 
-/// Tells whether a character can be part of a picture that is joined of several.
+/// Returns whether a character can be part of a joined emoji.
 fn is_picture(c: char) -> bool {
     matches!(u32::from(c), 0x2190..=0x2bff | 0xfe0f | 0x1f000..=0x1faff)
 }
 
 const PICTURE_MARK: char = '\u{fe0f}';
-/// Makes one picture of two.
+/// Joins two emojis into one.
 const JOINER: char = '\u{200d}';
 pub(crate) const NAMES_FILE: &str = "session_index.jsonl";
-/// More than this was not written by giving names to threads.
+/// Largest names file that is read, far more than naming threads ever writes.
 pub(crate) const NAMES_BYTES_MAX: u64 = 64 << 20;
 const NAME_BYTES_MAX: usize = 512;
 

@@ -1,4 +1,4 @@
-//! Opening a thread for writing: the lock, the lines, and a whole end to go on from.
+//! Opens a thread for writing: takes the lock, reads the lines, and repairs the end.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::side::{set_aside, side_path};
 use crate::store::{OpenError, Store, StoreError};
 
 impl Store {
-    /// Opens a thread for writing, gives every line of it to `sink`, and repairs its end.
+    /// Opens a thread for writing, passes every line of it to `sink`, and repairs its end.
     pub fn open(
         &self,
         id: ThreadId,
@@ -34,7 +34,7 @@ impl Store {
     ) -> Result<(Log, ReadReport), OpenError> {
         self.files(id)?.ok_or(StoreError::NotFound(id))?;
         let lock = self.hold(id)?;
-        // Before we had the lock, somebody could still begin another file.
+        // Before we had the lock, another process could have started another file.
         let files = self.files(id)?.ok_or(StoreError::NotFound(id))?;
         let chain = self.chain(&files)?;
         let (report, outcome) = self.read_chain(&chain, sink)?;
@@ -52,7 +52,7 @@ impl Store {
         }
     }
 
-    /// Takes the lock of a thread. A disk that does not let us is no reason not to read the thread.
+    /// Takes the lock of a thread. If the disk does not allow locking, the thread can still be read.
     pub(crate) fn hold(&self, id: ThreadId) -> Result<io::Result<Lock>, OpenError> {
         match Lock::take(&self.disk, &self.home, id) {
             Ok(Taken::Ours(lock)) => Ok(Ok(lock)),
@@ -61,8 +61,8 @@ impl Store {
         }
     }
 
-    /// Cuts off a torn end, after keeping it aside, so that the next line begins on a line of its own.
-    /// Returns the file to go on with and the next ordinal.
+    /// Truncates a torn end, after saving it to another file, so that the next line starts on its own line.
+    /// Returns the file to continue and the next ordinal.
     pub(crate) fn make_whole(
         &self,
         part: &Part,
@@ -70,7 +70,7 @@ impl Store {
         lock: Option<Lock>,
     ) -> io::Result<(OpenLogFile, Option<u64>)> {
         let file = self.disk.open(&part.path, Mode::Append)?;
-        // What is there twice is not lost.
+        // Duplicates are no loss.
         let is_lost = |damage: &&Damage| damage.length > 0 && damage.what != DamageKind::Repeated;
         let damage: Vec<&Damage> = outcome.damage.iter().filter(is_lost).collect();
         set_aside(&*self.disk, &part.path, &*file, &damage, false)?;
@@ -93,21 +93,21 @@ impl Store {
         } else if let Some(damage) = torn(outcome)
             && let Some(ordinal) = next.and_then(|next| next.checked_sub(1))
         {
-            // Its ordinal is the last one that was used, whatever it says itself.
-            // What stands in its place says where its bytes are, and that nobody looks for it again.
+            // Its ordinal is the last one that was used, whatever it says itself. The replacement names the
+            // file with its bytes, so that no one looks for it again.
             let set_aside = file_name(&side_path(&part.path));
             let tombstone = Tombstone { set_aside, kind: damage.kind.clone() };
             encode(&now, Some(ordinal), &Record::Tombstone(Box::new(tombstone)), &mut ending);
         }
         if let Err(error) = append_all(&*file, &ending) {
-            // Half an ending would be damage again.
+            // A partial ending would be damage again.
             let _ = file.truncate(length);
             return Err(error);
         }
         length += ending.len() as u64;
         if let Some(end) = part.end {
-            // What was cut off here has been named, and is not missed a second time. Nothing is claimed that
-            // was not before: what was just written is not on disk yet.
+            // The truncated part has been reported and must not be reported as missing again. Nothing new is
+            // claimed: what was just written is not on disk yet.
             let end = End { bytes: end.bytes.min(length), next: end.next, last: None };
             EndNote::new(&self.home, &part.path).write(&*self.disk, end);
         }
@@ -115,7 +115,6 @@ impl Store {
     }
 }
 
-/// Returns the damage at the torn end.
 fn torn(outcome: &Outcome) -> Option<&Damage> {
     let torn_at = outcome.torn_at?;
     outcome.damage.iter().find(|damage| damage.offset == torn_at && damage.length > 0)

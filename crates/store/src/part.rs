@@ -1,8 +1,8 @@
-//! Reading one file of a thread: order, gaps, and what is broken.
+//! Reads one file of a thread: order, gaps, and damage.
 //!
-//! A file in which every ordinal follows the one before is given out as it is read. At the first one that
-//! does not, the whole file is surveyed, so that lines come out in their order and once, whatever order
-//! the disk left them in.
+//! A file in which every ordinal follows the previous one is streamed. At the first one that does not, the
+//! whole file is surveyed, so that lines are returned once and in order, whatever order the disk left them
+//! in.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,69 +20,68 @@ use crate::line::{Decoded, Hint, decode, encode, hint};
 use crate::read::{DAMAGE_MAX, Damage, DamageKind};
 use crate::scan::{Body, Piece, scan};
 
-/// One file of a thread, and how much of it counts.
+/// One file of a thread, and how much of it is included.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) path: Arc<Path>,
     pub(crate) disk: Arc<dyn Disk>,
     /// The thread that the file belongs to.
     pub(crate) thread: ThreadId,
-    /// When the thread was made, as its name tells.
+    /// When the thread was created, from its file name.
     pub(crate) made: String,
     /// The ordinal of its head.
     pub(crate) start: u64,
-    /// What it continues.
     pub(crate) base: Option<HistoryBase>,
-    /// Where what counts ends.
+    /// Where the included part ends.
     pub(crate) end_byte: u64,
-    /// The first ordinal that does not count.
+    /// The first ordinal that is excluded.
     pub(crate) end_ordinal: Option<u64>,
-    /// Whether it is known that it does not go as far as that, and was said.
+    /// Whether it is known, and was reported, that the file ends earlier.
     pub(crate) short: bool,
     /// Whether it is the newest file of the thread that is read, and not one that it continues.
     pub(crate) own: bool,
-    /// Where it ended when it was last known to be on disk.
+    /// Where it ended when it was last synced.
     pub(crate) end: Option<End>,
 }
 
-/// A line that is given out.
+/// A line that is passed to the sink.
 #[derive(Debug)]
 pub(crate) struct Given<'a> {
     pub(crate) line: &'a Line<'a>,
-    /// Its text, without its end.
+    /// Its text, without the line break.
     pub(crate) bytes: &'a [u8],
     /// Where it ends in its file.
     pub(crate) end: u64,
 }
 
-/// What reading a file came to.
+/// The result of reading a file.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) damage: Vec<Damage>,
     pub(crate) lines: u64,
-    /// How long the file is.
+    /// The length of the file.
     pub(crate) bytes: u64,
     /// The first ordinal that was never used; none if lines have no ordinals.
     pub(crate) next: Option<u64>,
-    /// Whether the end of the last line is missing.
+    /// Whether the line break of the last line is missing.
     pub(crate) open: bool,
-    /// Where a torn end begins.
+    /// Where a torn end starts.
     pub(crate) torn_at: Option<u64>,
-    /// Whether the first line is the head that it should be.
+    /// Whether the first line is a valid head.
     pub(crate) headed: bool,
-    /// The time of the last line.
+    /// The timestamp of the last line.
     pub(crate) timestamp: String,
 }
 
 pub(crate) type Sink<'s> = &'s mut dyn FnMut(&Given<'_>);
 
 impl Part {
-    /// Opens the file. Threads can have very many, so none is kept open for longer than it is read.
+    /// Opens the file. Threads can have very many, so each is only open while it is read.
     pub(crate) fn open(&self) -> io::Result<Arc<dyn DiskFile>> {
         self.disk.open(&self.path, Mode::Read)
     }
 
-    /// Gives out every line that counts.
+    /// Passes every included line to `sink`.
     pub(crate) fn read(&self, turn: &mut Option<String>, sink: Sink<'_>) -> io::Result<Outcome> {
         let file = &*self.open()?;
         let mut giver = Giver {
@@ -147,7 +146,7 @@ impl Part {
                 }
                 in_order &= ordinal.is_none() || highest < ordinal;
                 highest = highest.max(ordinal);
-                // Only a checksum vouches for an ordinal; other lines stay behind their neighbour.
+                // Only a checksum makes an ordinal trustworthy; other lines stay after their neighbour.
                 let before = entries.last().map_or(0, |entry| entry.key);
                 let key = ordinal.filter(|_| decoded.checked).unwrap_or(before);
                 entries.push(Entry {
@@ -184,7 +183,7 @@ impl Part {
             if !self.short && order.expected < end && (order.numbered || !order.plain) {
                 order.gaps.push(order.expected..end);
             }
-            // What comes after the end is no concern of whoever continues this file.
+            // Damage after the end does not affect the file that continues this one.
             track
                 .broken
                 .retain(|broken| broken.before.is_none_or(|before| before.saturating_add(1) < end));
@@ -193,8 +192,8 @@ impl Part {
         let mut next = order.expected;
         let plain = order.plain && !order.numbered;
         if self.own && !plain {
-            // Whatever is broken at the end was a line, and its ordinal is not used again. It may say so
-            // itself, but not claim more lines than there is room for.
+            // Whatever is broken at the end was a line, and its ordinal is not reused. The line may state it,
+            // but not claim more lines than there is room for.
             let tail = &track.broken[track.unfollowed..];
             let bytes: u64 = tail.iter().map(|broken| broken.length).sum();
             let lines: u64 = tail.iter().map(|broken| broken.lines).sum();
@@ -210,7 +209,7 @@ impl Part {
         if let Some(Cut { missing: Some(missing) }) = &cut {
             next = missing.end;
         }
-        // A line that says it is one that cannot be there is not believed.
+        // An ordinal that cannot be there is not believed.
         let believable = self.start..next.max(self.end_ordinal.unwrap_or(0));
         for broken in &mut track.broken {
             broken.hint.ordinal = broken.hint.ordinal.filter(|hint| believable.contains(hint));
@@ -248,8 +247,8 @@ impl Part {
         }
     }
 
-    /// Tells what is missing of what is known to have been on disk. `next` is the first ordinal that the file
-    /// itself knows nothing of.
+    /// Returns what is missing of what was synced. `next` is the first ordinal that the file itself does not
+    /// know.
     fn cut(&self, track: &Track, order: &Order, next: u64, plain: bool) -> Option<Cut> {
         let end = self.end.filter(|_| self.own)?;
         if let Some(synced) = end.next.filter(|_| !plain)
@@ -257,14 +256,14 @@ impl Part {
         {
             return Some(Cut { missing: Some(next..synced) });
         }
-        // Another program may also have gone on from a file that was cut, and used the same ordinals. What is
-        // broken explains by itself why a line is not there.
+        // Another program may also have continued a truncated file, and used the same ordinals. Damage
+        // explains by itself why a line is missing.
         let sound = track.broken.is_empty() && order.gaps.is_empty();
         let gone = track.end < end.bytes || (end.last.is_some() && !track.met);
         (sound && gone).then_some(Cut { missing: None })
     }
 
-    /// Puts what is broken and what is missing together: a damage names the ordinals that it cost.
+    /// Combines damage and gaps: each damage names the ordinals that are missing because of it.
     fn name(&self, broken: Vec<Broken>, gaps: &[Range<u64>]) -> Vec<Damage> {
         let gap_of = |broken: &Broken| {
             let at = |ordinal: u64| {
@@ -277,7 +276,7 @@ impl Part {
             hinted.or_else(|| after().and_then(at)).or_else(|| behind().and_then(at))
         };
         let claims: Vec<Option<usize>> = broken.iter().map(gap_of).collect();
-        // From which ordinal of its gap on each of them counts; the next one of the same gap says up to where.
+        // The first ordinal of a gap that each damage covers; the next damage in the same gap limits it.
         let mut from: Vec<u64> = gaps.iter().map(|gap| gap.start).collect();
         let mut last: Vec<Option<usize>> = vec![None; gaps.len()];
         let mut damage: Vec<Damage> = Vec::with_capacity(broken.len());
@@ -290,7 +289,7 @@ impl Part {
                 let gap = &gaps[index];
                 let hinted = broken.hint.ordinal.filter(|hint| *hint >= from[index]);
                 let begin = match last[index] {
-                    // The first one has to answer for whatever is missing before it, too.
+                    // The first one also covers everything missing before it.
                     None => gap.start,
                     Some(_) => hinted.unwrap_or(from[index]).min(gap.end),
                 };
@@ -328,7 +327,7 @@ impl Part {
     }
 }
 
-/// Gives lines out, the head first.
+/// Passes lines to the sink, the head first.
 struct Giver<'p, 's> {
     part: &'p Part,
     file: &'p dyn DiskFile,
@@ -358,15 +357,15 @@ impl Giver<'_, '_> {
         Ok(())
     }
 
-    /// Tells whether a line is the head once more. Where lines have no ordinals, nothing else tells that a log was
-    /// appended to itself.
+    /// Returns whether a line repeats the head. Without ordinals, nothing else shows that a log was appended
+    /// to itself.
     fn is_head_again(&self, line: &Line<'_>, bytes: &[u8]) -> bool {
         line.ordinal.is_none()
             && line.kind == kind::SESSION_META
             && self.head.is_some_and(|head| head == crc32c::crc32c(bytes))
     }
 
-    /// Gives out the lines from `given_until` on, in the order of the file.
+    /// Passes on the lines from `given_until`, in the order of the file.
     fn rest(&mut self, given_until: u64, repeated: &[Repeated]) -> io::Result<()> {
         let part = self.part;
         let is_repeated = |offset: u64| {
@@ -387,7 +386,7 @@ impl Giver<'_, '_> {
         failed
     }
 
-    /// Gives out lines in the order of their ordinals; of several that are the same, the first.
+    /// Passes on lines in the order of their ordinals; of duplicates, the first.
     fn sorted(&mut self, entries: &[Entry], given_until: u64) -> io::Result<()> {
         let mut seen = HashSet::new();
         let mut key = None;
@@ -402,7 +401,7 @@ impl Giver<'_, '_> {
                 continue;
             }
             let bytes = read_range(self.file, entry.offset, entry.text)?;
-            // It could be read a moment ago; if not any more, the disk is failing under us.
+            // It could be read a moment ago; if not any more, the disk is failing.
             let Some(Decoded { line, .. }) = decode(&bytes) else {
                 return Err(io::Error::other("the file changes while it is read"));
             };
@@ -411,7 +410,7 @@ impl Giver<'_, '_> {
         Ok(())
     }
 
-    /// Makes up a head if there was nothing to give.
+    /// Makes up a head if there were no lines.
     fn close(&mut self) -> io::Result<()> {
         if self.headed.is_none() {
             self.make_up(true)?;
@@ -420,7 +419,7 @@ impl Giver<'_, '_> {
     }
 
     fn make_up(&mut self, numbered: bool) -> io::Result<()> {
-        // Whoever continues a file brings a head of its own.
+        // The file that continues this one has its own head.
         if !self.part.own {
             return Ok(());
         }
@@ -435,7 +434,7 @@ impl Giver<'_, '_> {
     }
 }
 
-/// What is expected next.
+/// The expected next ordinal.
 #[derive(Debug)]
 struct Order {
     expected: u64,
@@ -450,7 +449,7 @@ impl Order {
         Self { expected: start, gaps: Vec::new(), plain: false, numbered: false }
     }
 
-    /// Takes the next line of a file in; false if it is not the one that was expected.
+    /// Processes the next line of a file; false if it is not the expected one.
     fn follows(&mut self, ordinal: Option<u64>) -> bool {
         let Some(ordinal) = ordinal else {
             self.plain |= !self.numbered;
@@ -463,7 +462,7 @@ impl Order {
         true
     }
 
-    /// Takes the next ordinal in, in order.
+    /// Processes the next ordinal, in order.
     fn pass(&mut self, ordinal: u64) {
         if self.plain && !self.numbered {
             self.expected = self.expected.max(ordinal);
@@ -476,14 +475,14 @@ impl Order {
     }
 }
 
-/// Lines that are gone from the end of a file.
+/// Lines that are missing at the end of a file.
 #[derive(Debug)]
 struct Cut {
-    /// Their ordinals, if they are missing and were not used again.
+    /// Their ordinals, if they are missing and were not reused.
     missing: Option<Range<u64>>,
 }
 
-/// What is noticed on the way through a file.
+/// What is observed while reading a file.
 #[derive(Debug, Default)]
 struct Track {
     turn: Option<String>,
@@ -495,12 +494,12 @@ struct Track {
     unfollowed: usize,
     open: bool,
     end: u64,
-    /// The line that was last in the file when that was synced, and whether it has come.
+    /// The last synced line, until it was found.
     awaited: Option<End>,
     met: bool,
 }
 
-/// Something that is not a line, and what is around it.
+/// A broken range, and what is around it.
 #[derive(Debug)]
 struct Broken {
     offset: u64,
@@ -508,7 +507,7 @@ struct Broken {
     torn: bool,
     /// How many lines it may have been.
     lines: u64,
-    /// What the first of them says, and the highest ordinal that one says.
+    /// What the first of them says, and the highest ordinal stated.
     hint: Hint,
     highest: Option<u64>,
     turn: Option<String>,
@@ -539,8 +538,8 @@ impl Track {
             Body::Broken { bytes, torn } => {
                 self.open = *torn;
                 let hint = hint(bytes);
-                // One stretch for what is broken in one place, unless a line in it still says which one it
-                // was. A file that is nothing else must not cost many times its length.
+                // Adjacent broken ranges are merged, unless a line in them still says which one it was. A
+                // file of nothing else must not cost many times its length.
                 let plain = hint == Hint::default() || self.broken.len() >= DAMAGE_MAX;
                 if let Some(last) = self.broken.last_mut()
                     && self.joins
@@ -575,33 +574,33 @@ impl Track {
     }
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug)]
 struct Survey {
     /// Its lines, in order.
     entries: Vec<Entry>,
-    /// Copies of the file in itself.
+    /// Copies of the file within itself.
     repeated: Vec<Repeated>,
     in_order: bool,
     track: Track,
     order: Order,
 }
 
-/// Where a line is.
+/// The location of a line.
 #[derive(Debug)]
 struct Entry {
     key: u64,
     ordinal: Option<u64>,
     offset: u64,
-    /// How long it is without its end, and with it.
+    /// Its length without the line break, and with it.
     text: usize,
     length: u64,
     sum: u32,
-    /// Whether it says that it is the head of a file.
+    /// Whether it claims to be the head of a file.
     head: bool,
 }
 
-/// A stretch of lines that stand in a file a second time, byte for byte.
+/// A range of lines that are repeated in a file, byte for byte.
 #[derive(Debug)]
 struct Repeated {
     bytes: Range<u64>,
@@ -610,14 +609,14 @@ struct Repeated {
     lines: u64,
 }
 
-/// Finds copies of the file in itself: the head once more, and for as long as lines come that were there before. A
-/// single line that a disk has left twice is no damage. Lines without ordinals can be alike by chance, so they must
-/// come in the same order, too.
+/// Finds copies of the file within itself: the head again, and the following lines as long as they are
+/// repeated. A single line that a disk has left twice is no damage. Lines without ordinals can be equal by
+/// chance, so they must also come in the same order.
 fn repeated(entries: &[Entry]) -> Vec<Repeated> {
     let mut found: Vec<Repeated> = Vec::new();
     let mut seen = HashSet::new();
     let mut in_copy = false;
-    // The line that comes next in a copy, where lines have no ordinals.
+    // The next line of a copy, where lines have no ordinals.
     let mut next = None;
     for (at, entry) in entries.iter().enumerate() {
         let is_like = |other: &Entry| (other.text, other.sum) == (entry.text, entry.sum);
@@ -649,5 +648,5 @@ fn repeated(entries: &[Entry]) -> Vec<Repeated> {
     found
 }
 
-/// No line is shorter, but for those that nobody writes.
+/// Shortest realistic line, in bytes.
 const PLAIN_LINE_BYTES: u64 = 64;

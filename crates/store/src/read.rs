@@ -1,45 +1,42 @@
-//! Reading a log, whatever state it is in.
+//! Reports of reading a log, whatever state it is in.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What reading a thread came upon.
+/// The result of reading a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadReport {
-    /// What could not be read: the first [`DAMAGE_MAX`] of it.
+    /// What could not be read: the first [`DAMAGE_MAX`].
     pub damage: Vec<Damage>,
-    /// How much more there is of that.
+    /// The number of further ones.
     pub damage_more: u64,
-    /// Lines that were read.
+    /// Number of lines read.
     pub lines: u64,
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub bytes: u64,
 }
 
-/// Something that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The file.
     pub file: Arc<Path>,
-    /// Where it begins.
+    /// Where it starts.
     pub offset: u64,
-    /// How many bytes it is.
+    /// Its length in bytes.
     pub length: u64,
-    /// The ordinal of the line, as far as can be told; the first one if it is about several.
+    /// The ordinal of the line, if known; the first one if there are several.
     pub ordinal: Option<u64>,
-    /// The ordinals that are missing because of it, as far as can be told.
+    /// The ordinals that are missing because of it, if known.
     pub missing: Option<Range<u64>>,
-    /// The kind of the line, as far as can be told.
+    /// The kind of the line, if known.
     pub kind: Option<String>,
-    /// The turn that it belongs to, as far as can be told.
+    /// The turn that it belongs to, if known.
     pub turn: Option<String>,
-    /// What is wrong.
     pub what: DamageKind,
 }
 
-/// What is wrong.
+/// The kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DamageKind {
     /// The file ends in the middle of a line.
@@ -48,39 +45,39 @@ pub enum DamageKind {
     Line,
     /// Lines are missing.
     Gap,
-    /// Lines that were on disk are missing at the end, which is otherwise whole.
+    /// Lines that were on disk are missing at the end, which is otherwise intact.
     Cut,
-    /// The head of the file is missing or damaged; it was made up from the rest.
+    /// The head of the file is missing or damaged; it was reconstructed from the rest.
     Head,
     /// The file that this one continues is missing.
     Base,
-    /// The file that this one continues is not what it was when that began: lines of it are gone, or are
-    /// others, and those that were written later are left out.
+    /// The file that this one continues has changed since: lines of it are gone or different, and lines that
+    /// were written later are excluded.
     Changed,
-    /// Lines are there a second time, as if a file had been appended to itself. They are passed over.
+    /// Lines are repeated, as if a file had been appended to itself. They are skipped.
     Repeated,
 }
 
 impl DamageKind {
-    /// Tells whether lines are gone without a trace but their numbers.
+    /// Returns whether lines are gone, with only their numbers known.
     pub(crate) fn is_missing(self) -> bool {
         matches!(self, Self::Gap | Self::Cut)
     }
 
-    /// Tells whether this is about another file, so that no repair of this one can help.
+    /// Returns whether the damage is in another file, so that no repair of this one can help.
     pub(crate) fn is_elsewhere(self) -> bool {
         matches!(self, Self::Base | Self::Changed)
     }
 }
 
-/// Cuts a list to what is reported, and returns how much more there was.
+/// Truncates a list to what is reported, and returns how many more there were.
 pub(crate) fn bound(damage: &mut Vec<Damage>) -> u64 {
     let more = damage.len().saturating_sub(DAMAGE_MAX);
     damage.truncate(DAMAGE_MAX);
     more as u64
 }
 
-/// How many damages a report names.
+/// Most damages that a report names.
 pub const DAMAGE_MAX: usize = 1000;
 
 impl fmt::Display for Damage {

@@ -1,7 +1,7 @@
-//! Cutting a file into lines, whatever is in it.
+//! Splits a file into lines, whatever is in it.
 //!
-//! Every byte ends up in exactly one piece: a line, a blank, or something broken. The cost is linear in
-//! the file, and no more of it is held than its longest line, up to [`LINE_BYTES_MAX`], and a few blocks.
+//! Every byte ends up in exactly one piece: a line, a blank, or something broken. The cost is linear in the
+//! file, and memory holds at most its longest line, up to [`LINE_BYTES_MAX`], and a few blocks.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -11,34 +11,33 @@ use std::thread;
 use crate::disk::{DiskFile, Metadata, read_past_errors};
 use crate::line::{Decoded, START, TRAILER, TRAILER_BYTES, checksum, decode};
 
-/// The longest line that is read; a longer one counts as damage.
+/// Longest line that is read; a longer one counts as damage.
 pub const LINE_BYTES_MAX: usize = 256 << 20;
 
-/// A stretch of a file.
+/// A range of a file.
 #[derive(Debug)]
 pub(crate) struct Piece<'a> {
     pub(crate) offset: u64,
-    /// With the end of the line, if it has one.
+    /// Including the line break, if there is one.
     pub(crate) length: u64,
     pub(crate) body: Body<'a>,
 }
 
-/// What a stretch of a file is.
+/// The content of a range.
 #[derive(Debug)]
 pub(crate) enum Body<'a> {
-    /// A line.
     Line {
         decoded: Decoded<'a>,
-        /// Its text, without its end.
+        /// Its text, without the line break.
         bytes: &'a [u8],
-        /// Whether the end is missing.
+        /// Whether the line break is missing.
         open: bool,
     },
-    /// Nothing but space.
+    /// Only whitespace.
     Blank,
-    /// Something that is not a line.
+    /// Not a line.
     Broken {
-        /// What there is of it in memory.
+        /// The part of it that is in memory.
         bytes: &'a [u8],
         /// Whether the file ends in it, in the middle of a line.
         torn: bool,
@@ -47,7 +46,7 @@ pub(crate) enum Body<'a> {
 
 pub(crate) type Each<'e> = &'e mut dyn FnMut(Piece<'_>) -> ControlFlow<()>;
 
-/// Cuts the bytes of `file` in `range` into pieces, in order. Stops early if `each` says so.
+/// Splits the bytes of `file` in `range` into pieces, in order. Stops early if `each` breaks.
 pub(crate) fn scan(file: &dyn DiskFile, range: Range<u64>, each: Each<'_>) -> io::Result<()> {
     scan_bounded(file, range, LINE_BYTES_MAX, each)
 }
@@ -61,9 +60,9 @@ fn scan_bounded(
     thread::scope(|scope| {
         let mut source = Source::Here(Reader { file, at: range.start, end: range.end });
         let mut held = Block::default();
-        // Where the next line begins in what is held and in the file, and up to where no end of it was found.
+        // Where the next line starts in memory and in the file, and up to where its end was searched for.
         let (mut start, mut offset, mut searched) = (0, range.start, 0);
-        // Where an overlong line begins that is let go of, and what it begins with.
+        // Where an overlong line starts that is discarded, and how it begins.
         let mut skipped: Option<(u64, Vec<u8>)> = None;
         loop {
             while let Some(found) = memchr::memchr(b'\n', &held.bytes[searched..held.filled]) {
@@ -107,10 +106,10 @@ fn scan_bounded(
     })
 }
 
-/// A stretch of a file in memory, with room before it for the line that it goes on with.
+/// A block of a file in memory, with room before it for the start of its first line.
 #[derive(Debug, Default)]
 struct Block {
-    /// What was read is behind the room, up to `filled`.
+    /// The data is after the room, up to `filled`.
     bytes: Vec<u8>,
     filled: usize,
 }
@@ -120,8 +119,8 @@ impl Block {
         self.filled <= ROOM_BYTES
     }
 
-    /// Puts `next` behind what is left of this one from `start` on. Returns the one that is not needed
-    /// any more.
+    /// Appends `next` to what is left of this one from `start` on. Returns the block that is no longer
+    /// needed.
     fn join(&mut self, mut next: Self, start: &mut usize) -> Self {
         let rest = &self.bytes[*start..self.filled];
         if let Some(at) = ROOM_BYTES.checked_sub(rest.len()) {
@@ -138,7 +137,6 @@ impl Block {
     }
 }
 
-/// Reads a file block by block.
 #[derive(Clone, Copy, Debug)]
 struct Reader<'f> {
     file: &'f dyn DiskFile,
@@ -147,7 +145,7 @@ struct Reader<'f> {
 }
 
 impl Reader<'_> {
-    /// Fills a block with what comes next; one that stays empty says that this is all.
+    /// Fills a block with the next bytes; an empty block means the end.
     fn fill(&mut self, mut block: Block) -> io::Result<Block> {
         let bytes = if self.at == 0 { FIRST_BYTES } else { BLOCK_BYTES };
         let left = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
@@ -161,9 +159,9 @@ impl Reader<'_> {
 
 /// Where blocks come from.
 enum Source<'f> {
-    /// Read when they are wanted, as for most files.
+    /// Read on demand, for most files.
     Here(Reader<'f>),
-    /// Read by another thread while the ones before are worked on, as for long files.
+    /// Read ahead by another thread, for long files.
     Ahead { blocks: mpsc::Receiver<io::Result<Block>>, used: mpsc::Sender<Block> },
 }
 
@@ -194,7 +192,7 @@ impl<'f> Source<'f> {
             loop {
                 let block = reader.fill(reuse.try_recv().unwrap_or_default());
                 let last = block.as_ref().map_or(true, Block::is_empty);
-                // Nobody listens any more when enough was seen.
+                // The receiver is gone if enough was seen.
                 if send.send(block).is_err() || last {
                     return;
                 }
@@ -204,7 +202,7 @@ impl<'f> Source<'f> {
     }
 
     fn reuse(&self, block: Block) {
-        // A block that grew with a long line is let go of.
+        // A block that grew with a long line is freed.
         if let Self::Ahead { used, .. } = self
             && block.bytes.capacity() <= 2 * BLOCK_BYTES
         {
@@ -217,29 +215,27 @@ fn head_of(line: &[u8]) -> &[u8] {
     &line[..line.len().min(HEAD_BYTES)]
 }
 
-/// A stretch of bytes, and what a reader makes of it.
+/// A range of bytes, and how a reader interprets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Where it is.
     pub range: Range<u64>,
-    /// What it is.
     pub what: Reading,
 }
 
-/// What a reader makes of a stretch of bytes.
+/// How a reader interprets a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// A line whose checksum matches.
     Checked,
     /// A line without a checksum.
     Believed,
-    /// Nothing but space.
+    /// Only whitespace.
     Blank,
     /// Damage.
     Broken,
 }
 
-/// Says what a reader makes of the bytes of a file; the stretches cover all of them, in order.
+/// Returns how a reader interprets the bytes of a file; the ranges cover all of them, in order.
 pub fn stretches(bytes: &[u8]) -> Vec<Stretch> {
     stretches_bounded(bytes, LINE_BYTES_MAX)
 }
@@ -265,7 +261,7 @@ fn overlong(offset: u64, length: u64, head: &[u8], torn: bool) -> Piece<'_> {
     Piece { offset, length, body: Body::Broken { bytes: head, torn } }
 }
 
-/// Gives out a line with its end, or what can be had of it.
+/// Passes on a line with its line break, or what can be recovered of it.
 fn line(raw: &[u8], offset: u64, each: Each<'_>) -> ControlFlow<()> {
     let (text, open) = match raw.strip_suffix(b"\n") {
         Some(text) => (text, false),
@@ -288,7 +284,7 @@ fn line(raw: &[u8], offset: u64, each: Each<'_>) -> ControlFlow<()> {
             each(Piece { offset: offset + at as u64, length, body })?;
         }
         let bytes = &raw[found.clone()];
-        // The end of the line belongs to the last line on it.
+        // The line break belongs to the last line found.
         at = if found.end == text.len() { raw.len() } else { found.end };
         let decoded = decode(bytes).expect("what is salvaged was decoded before");
         each(Piece {
@@ -305,13 +301,13 @@ fn line(raw: &[u8], offset: u64, each: Each<'_>) -> ControlFlow<()> {
     each(Piece { offset: offset + at as u64, length: bytes.len() as u64, body })
 }
 
-/// Finds whole lines inside of something that is none, as when the end of a line became another byte.
+/// Finds complete lines inside a broken one, as when a line break became another byte.
 fn salvage(text: &[u8]) -> Vec<Range<usize>> {
     let checked = checked_lines(text);
     let mut found = Vec::new();
     let mut at = 0;
     for line in checked {
-        // What lies between lines with a checksum may be one without.
+        // Between lines with a checksum there may be one without.
         plain_lines(text, at..line.start, &mut found);
         at = line.end;
         found.push(line);
@@ -320,12 +316,12 @@ fn salvage(text: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// Finds lines whose checksum matches. Each end is tried with the nearest few beginnings before it,
-/// the outermost first; their checksums are carried along, so that the cost is linear.
+/// Finds lines whose checksum matches. Each end is tried with the nearest few starts before it, the outermost
+/// first; their checksums are computed incrementally, so that the cost is linear.
 fn checked_lines(text: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut starts = memchr::memmem::find_iter(text, START).peekable();
-    // Beginnings, each with the checksum of what follows up to a place.
+    // Starts, each with the checksum of what follows up to a position.
     let mut open: Vec<(usize, u32, usize)> = Vec::new();
     let mut done = 0;
     for trailer in memchr::memmem::find_iter(text, TRAILER) {
@@ -353,8 +349,8 @@ fn checked_lines(text: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// Finds lines without a checksum: one after the other with at most a byte between them, or up to the
-/// end of the stretch. Those are tried from a few beginnings only, so that the cost is linear.
+/// Finds lines without a checksum: one after the other with at most a byte between them, or up to the end of
+/// the range. The latter are tried from a few starts only, so that the cost is linear.
 fn plain_lines(text: &[u8], within: Range<usize>, found: &mut Vec<Range<usize>>) {
     let mut at = within.start;
     for _ in 0..PLAIN_TRIES {
@@ -366,7 +362,7 @@ fn plain_lines(text: &[u8], within: Range<usize>, found: &mut Vec<Range<usize>>)
         let after = &text[at + length..within.end];
         let close =
             memchr::memmem::find(&after[..after.len().min(START.len() + 1)], START.as_bytes());
-        // A value that goes on is a piece of one that begins elsewhere.
+        // A value that continues is a part of one that starts elsewhere.
         let ends = !after.first().is_some_and(|next| b",:]}\"".contains(next));
         if length > 0 && ((orderly && ends) || after.len() <= 1 || close.is_some()) {
             found.push(at..at + length);
@@ -377,7 +373,7 @@ fn plain_lines(text: &[u8], within: Range<usize>, found: &mut Vec<Range<usize>>)
     }
 }
 
-/// Returns the length of the line without a checksum that begins here.
+/// Returns the length of the line without a checksum that starts here.
 fn plain_line(text: &[u8]) -> Option<usize> {
     let mut values =
         serde_json::Deserializer::from_slice(text).into_iter::<&serde_json::value::RawValue>();
@@ -387,7 +383,7 @@ fn plain_line(text: &[u8]) -> Option<usize> {
     (checksum(line).is_none() && decode(line).is_some_and(is_object)).then_some(length)
 }
 
-/// Bytes in memory, to be read like a file.
+/// Bytes in memory, read like a file.
 #[derive(Debug)]
 struct Memory(Vec<u8>);
 
@@ -428,16 +424,16 @@ impl DiskFile for Memory {
 const FIRST_BYTES: usize = 32 << 10;
 /// How much is read at once after that, unless a line is longer.
 const BLOCK_BYTES: usize = 256 << 10;
-/// How much of a line can go on in the next block without being copied into a longer one.
+/// How much of a line can continue in the next block without being copied into a longer one.
 const ROOM_BYTES: usize = 64 << 10;
-/// From where on blocks are read ahead, and how many.
+/// From which length on blocks are read ahead, and how many.
 const AHEAD_FROM_BYTES: u64 = 2 << 20;
 const BLOCKS_AHEAD: usize = 4;
-/// How much of an overlong line is kept to tell what it was.
+/// How much of an overlong line is kept to identify it.
 const HEAD_BYTES: usize = 4 << 10;
-/// How many beginnings are tried with an end. A line has one, but objects in it may look like more.
+/// How many starts are tried with an end. A line has one, but objects in it may look like more.
 const OPEN_MAX: usize = 8;
-/// How many beginnings of lines without a checksum are tried.
+/// How many starts of lines without a checksum are tried.
 const PLAIN_TRIES: usize = 64;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The side file of a log: what could not be read, kept beside it.
+//! The side file of a log: keeps what could not be read, next to the log.
 //!
-//! `rollout-….jsonl.damaged` has a line for every stretch of bytes that was found damaged. Nothing is
-//! cut off or written over before it is there and on disk.
+//! `rollout-….jsonl.damaged` has a line for every damaged range of bytes. Nothing is truncated or overwritten
+//! before it is there and on disk.
 
 use std::collections::HashSet;
 use std::io;
@@ -16,7 +16,6 @@ use crate::disk::{Disk, DiskFile, Mode, append_all, read_range};
 use crate::files::missing;
 use crate::read::Damage;
 
-/// A line of the side file.
 #[derive(Debug, Serialize, Deserialize)]
 struct SideLine {
     offset: u64,
@@ -29,7 +28,7 @@ struct SideLine {
     turn: Option<String>,
     /// When it was found: RFC 3339.
     time: String,
-    /// The checksum of the bytes, by which they are known again.
+    /// The checksum of the bytes, to recognise them.
     crc32c: u32,
     /// The first and the last ordinal that were given up with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,25 +37,25 @@ struct SideLine {
     bytes: String,
 }
 
-/// Returns the side file of a log.
+/// Returns the path of the side file of a log.
 pub(crate) fn side_path(log: &Path) -> PathBuf {
     let mut name = log.as_os_str().to_owned();
     name.push(".damaged");
     name.into()
 }
 
-/// What a side file says already.
+/// The content of a side file.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     stretches: HashSet<(u64, u64, u32)>,
-    /// The ordinals that were given up: ranges in order that do not touch.
+    /// The ordinals that were given up: sorted ranges that do not touch.
     given_up: Vec<Range<u64>>,
-    /// Whether its last line has no end.
+    /// Whether its last line has no line break.
     open: bool,
 }
 
 impl Known {
-    /// Reads the side file of a log, if it has one.
+    /// Reads the side file of a log, if it exists.
     pub(crate) fn read(disk: &dyn Disk, log: &Path) -> io::Result<Self> {
         let mut known = Self::default();
         let file = match disk.open(&side_path(log), Mode::Read) {
@@ -102,7 +101,7 @@ impl Known {
         }
     }
 
-    /// Tells whether ordinals were given up before.
+    /// Returns whether ordinals were already given up.
     pub(crate) fn gave_up(&self, missing: &Range<u64>) -> bool {
         let at = self.given_up.partition_point(|range| range.end <= missing.start);
         let found = self.given_up.get(at);
@@ -110,8 +109,8 @@ impl Known {
     }
 }
 
-/// Puts what is damaged in `file`, the log at `log`, into its side file, unless it is there already, and
-/// waits until it is on disk. With `give_up` the ordinals that are missing are not missed any more.
+/// Copies damage in `file`, the log at `log`, to its side file, unless it is already there, and waits until
+/// it is on disk. With `give_up`, missing ordinals are no longer reported.
 pub(crate) fn set_aside(
     disk: &dyn Disk,
     log: &Path,
@@ -127,7 +126,7 @@ pub(crate) fn set_aside(
         let mut given_up = given_up.map(|missing| (missing.start, missing.end - 1));
         let mut at = damage.offset;
         let end = damage.offset + damage.length;
-        // A long stretch is kept in pieces, so that no more than one is in memory.
+        // A long range is stored in pieces, so that only one is in memory.
         while at < end || given_up.is_some() {
             let length = usize::try_from(end - at).unwrap_or(usize::MAX).min(CHUNK_BYTES);
             let bytes = read_range(file, at, length)?;
@@ -169,7 +168,7 @@ pub(crate) fn set_aside(
     Ok(())
 }
 
-/// How much of a long stretch goes into one line.
+/// How much of a long range goes into one line.
 const CHUNK_BYTES: usize = 1 << 20;
-/// No line of ours is longer.
+/// Longest line that we write.
 const LINE_BYTES_MAX: usize = 4 << 20;

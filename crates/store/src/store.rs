@@ -21,19 +21,16 @@ pub struct Store {
     pub(crate) disk: Arc<dyn Disk>,
 }
 
-/// Where a thread is.
+/// The location of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its newest file.
     pub path: PathBuf,
-    /// Whether it is archived.
     pub archived: bool,
 }
 
-/// A thread that is to be made.
+/// A thread to be created.
 #[derive(Clone, Debug)]
 pub struct NewThread {
-    /// Its id.
     pub id: ThreadId,
     /// The head of its file.
     pub meta: SessionMeta,
@@ -42,7 +39,6 @@ pub struct NewThread {
 /// A thread could not be found or read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no such thread.
     #[error("there is no thread {0}; `heddle threads list --all` shows those that there are")]
     NotFound(ThreadId),
     /// A file of a thread is in two places.
@@ -53,12 +49,12 @@ pub enum StoreError {
         other.display()
     )]
     Twice {
-        /// The one that does not count.
+        /// The one that is ignored.
         path: PathBuf,
-        /// The one that does.
+        /// The one that counts.
         other: PathBuf,
     },
-    /// What has the name of a thread's file is none.
+    /// Something other than a regular file has the name of a thread's file.
     #[error(
         "{} has the name of a thread's file, and is a pipe, a device, a directory or a link to nothing; \
          move it away, and put the file back if you have it",
@@ -68,12 +64,11 @@ pub enum StoreError {
         /// The pipe, device, directory or link.
         path: PathBuf,
     },
-    /// The disk refused.
+    /// A disk operation failed.
     #[error("{} could not be used{}", path.display(), advice(source))]
     Io {
-        /// What could not be used.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
 }
@@ -84,33 +79,30 @@ pub enum OpenError {
     /// It could not be found or read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Somebody else has it.
+    /// Another process has it open.
     #[error(
         "the thread {id} is in use by {holder}; wait until that is done, or go on in a copy: \
          `heddle exec fork {id}`"
     )]
     Held {
-        /// The thread.
         id: ThreadId,
-        /// Who has it, in words.
+        /// A description of the process.
         holder: String,
     },
-    /// It was read, all of its lines were given out, but it cannot be continued.
+    /// It was read, all of its lines were passed on, but it cannot be continued.
     #[error("the thread {id} can be read but not continued")]
     Unwritable {
-        /// The thread.
         id: ThreadId,
-        /// What reading it came upon.
+        /// What was found while reading it.
         report: Box<ReadReport>,
-        /// Why it cannot be continued.
         source: WriteError,
     },
-    /// Its lines have no ordinals, so that no place in it can be named.
+    /// Its lines have no ordinals, so that no position in it can be named.
     #[error("the thread {0} was made by an older program and cannot be reverted; fork it instead")]
     Legacy(ThreadId),
 }
 
-/// Says what can be done about a disk that refuses: nothing, or words to put behind the error.
+/// Returns advice for a disk error, to append to the message; may be empty.
 pub fn advice(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind as Kind;
     match error.kind() {
@@ -132,7 +124,7 @@ impl StoreError {
 }
 
 impl Store {
-    /// Returns the threads below `home`. Nothing is touched yet.
+    /// Returns the threads below `home`. Accesses nothing yet.
     pub fn new(home: impl Into<PathBuf>) -> Self {
         Self::with_disk(home, Arc::new(RealDisk))
     }
@@ -142,14 +134,13 @@ impl Store {
         Self { home: home.into(), disk }
     }
 
-    /// Looks for a thread.
     pub fn find(&self, id: ThreadId) -> Result<Option<Found>, StoreError> {
         let found = self.files(id)?;
         Ok(found.map(|files| Found { path: files.path, archived: files.archived }))
     }
 
-    /// Reads a thread, with what it continues, and gives every line to `sink`. The last head among them
-    /// is the thread's own.
+    /// Reads a thread, with what it continues, and passes every line to `sink`. The last head among them is
+    /// the thread's own.
     pub fn read(
         &self,
         id: ThreadId,
@@ -160,7 +151,7 @@ impl Store {
         Ok(self.read_chain(&chain, &mut |_, given| sink(given.line))?.0)
     }
 
-    /// Makes a thread. Its file comes into being with the first lines.
+    /// Creates a thread. Its file is created with the first lines.
     pub fn create(&self, new: NewThread) -> Result<Log, OpenError> {
         let NewThread { id, mut meta } = new;
         meta.id.get_or_insert(id);
@@ -190,8 +181,8 @@ impl Store {
         self.home.join("archived_sessions")
     }
 
-    /// Gives out every line of a chain, each with the number of its part. Returns also what the last
-    /// part came to.
+    /// Passes on every line of a chain, each with the number of its part. Also returns the outcome of the
+    /// last part.
     pub(crate) fn read_chain(
         &self,
         chain: &Chain,
@@ -206,7 +197,7 @@ impl Store {
             report.lines += outcome.lines;
             report.bytes += outcome.bytes;
             let is_gap = |damage: &Damage| damage.what.is_missing();
-            // A repair that gave lines up has said so.
+            // A repair that gave lines up has reported them.
             let known = match outcome.damage.iter().any(is_gap) {
                 true => Known::read(&*self.disk, &part.path).map_err(io)?,
                 false => Known::default(),

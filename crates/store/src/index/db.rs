@@ -1,4 +1,4 @@
-//! The database: its schema, how it is opened, and what its failures mean.
+//! The database: its schema, how it is opened, and how failures are classified.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
-/// What a failure of the database calls for.
+/// How to react to a failure of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// Somebody else is writing: look again.
+    /// Another process is writing: try again.
     Wait,
-    /// It is not what was written: throw it away.
+    /// It is damaged: delete it.
     ThrowAway,
-    /// It cannot be used here: do without a file.
+    /// It cannot be used here: work without a file.
     DoWithout,
 }
 
-/// Tells what to do about `error`.
+/// Classifies `error`.
 pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Remedy::Wait,
@@ -31,59 +31,59 @@ pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
             | ErrorCode::NoLargeFileSupport
             | ErrorCode::OutOfMemory,
         ) => Remedy::DoWithout,
-        // A table that is missing or a value of the wrong type is damage as much as a broken page is.
+        // A missing table or a value of the wrong type is as much damage as a broken page.
         _ => Remedy::ThrowAway,
     }
 }
 
-/// Returns where the database of a home is: in a directory of its own, so that a sandbox can close it with the
-/// files that SQLite keeps beside it. Whoever can read those can lock them.
+/// Returns the path of the database of a home: in a separate directory, so that a sandbox can hide it
+/// together with SQLite's auxiliary files. A process that can read those can lock them.
 pub(super) fn path(home: &Path) -> PathBuf {
     home.join(FOLDER).join(FILE_NAME)
 }
 
-/// Opens the database at `path`, and makes its tables if they are not those of this build.
+/// Opens the database at `path`, and recreates its tables if they have another version.
 pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
     make_folder(path);
     make_private(path);
     let mut db = Connection::open(path)?;
     db.busy_timeout(BUSY_WAIT)?;
     db.pragma_update(None, "synchronous", "NORMAL")?;
-    // What is deleted is written over.
+    // Overwrites deleted content.
     db.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     let before = version(&db)?;
     if before != SCHEMA_VERSION {
-        // What is known of directories is read each time; large pages make that fewer reads. This is for
-        // a file that is empty, and does nothing to another.
+        // The directory table is read each time; large pages make that fewer reads. This only affects an
+        // empty database.
         db.pragma_update(None, "page_size", PAGE_BYTES)?;
-        // Whoever comes second waits for the first, and finds the tables made.
+        // A second process waits for the first, and finds the tables created.
         db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         make_tables(&mut db)?;
         if before != 0 {
-            // An older build left what was deleted in pages that nobody uses. If somebody else is at it,
-            // whatever comes to be there is written over as it is used.
+            // An older build left deleted content in free pages. If another process is writing, this fails,
+            // and the pages are overwritten as they are reused.
             let _ = db.execute_batch("VACUUM");
         }
     }
     Ok(db)
 }
 
-/// Makes the directory, and removes what older builds kept in the home itself.
+/// Creates the directory, and removes the database that older builds had in the home itself.
 fn make_folder(path: &Path) {
     use std::os::unix::fs::DirBuilderExt as _;
     let Some(folder) = path.parent() else { return };
-    // If this fails, opening the database says why.
+    // If this fails, opening the database reports why.
     let _ = fs::DirBuilder::new().mode(0o700).create(folder);
     if let Some(home) = folder.parent() {
         remove(&home.join(OLD_FILE_NAME));
     }
 }
 
-/// Makes the file, or the one that is there, and those that belong to it, one that only its owner can
-/// read: what is said in threads is in it. SQLite gives the files beside it the same mode.
+/// Creates the database file, and makes it and its auxiliary files readable by the owner only: it contains
+/// text of threads. SQLite gives new auxiliary files the same mode.
 fn make_private(path: &Path) {
     use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-    // If this fails, opening the database says why.
+    // If this fails, opening the database reports why.
     let _ = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     for path in with_its_own(path) {
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
@@ -94,13 +94,12 @@ fn make_private(path: &Path) {
     }
 }
 
-/// Writes everything that is kept beside the database into it, so that nothing of what was deleted is left
-/// there either.
+/// Writes the write-ahead log into the database, so that no deleted content is left there either.
 pub(super) fn checkpoint(db: &Connection) -> rusqlite::Result<()> {
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
-/// Returns the path of a database, and those of the files that SQLite keeps beside it.
+/// Returns the path of a database, and those of SQLite's auxiliary files.
 fn with_its_own(path: &Path) -> impl Iterator<Item = PathBuf> {
     ["", "-wal", "-shm", "-journal"].into_iter().map(|suffix| {
         let mut name = path.as_os_str().to_owned();
@@ -109,14 +108,13 @@ fn with_its_own(path: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Makes a database that lives and dies with the process.
 pub(super) fn open_in_memory() -> rusqlite::Result<Connection> {
     let mut db = Connection::open_in_memory()?;
     make_tables(&mut db)?;
     Ok(db)
 }
 
-/// Removes the database at `path`; tells whether nothing is left of it.
+/// Removes the database at `path`; returns whether nothing is left of it.
 pub(super) fn remove(path: &Path) -> bool {
     let mut gone = true;
     for path in with_its_own(path) {
@@ -141,7 +139,7 @@ fn make_tables(db: &mut Connection) -> rusqlite::Result<()> {
             )?
             .query_map([], |row| row.get(0))?
             .collect::<Result<_, _>>()?;
-        // A table of words takes those that it is made of along.
+        // Dropping a full-text table also drops its auxiliary tables.
         let (words, rest): (Vec<_>, Vec<_>) = old.into_iter().partition(|name| name == "words");
         for name in words.iter().chain(&rest) {
             let name = name.replace('"', "\"\"");
@@ -156,12 +154,12 @@ fn make_tables(db: &mut Connection) -> rusqlite::Result<()> {
 /// The directory in the home, and the file in it.
 pub const FOLDER: &str = "thread-index";
 const FILE_NAME: &str = "index.sqlite";
-/// Where it was before.
+/// The previous location.
 const OLD_FILE_NAME: &str = "heddle_index.sqlite";
 /// A database of another version is emptied and filled again.
 pub(super) const SCHEMA_VERSION: i64 = 3;
 const PAGE_BYTES: u32 = 16 * 1024;
-/// How long one attempt to write waits for another writer.
+/// How long one write attempt waits for another writer.
 const BUSY_WAIT: Duration = Duration::from_millis(500);
 
 const SCHEMA: &str = "

@@ -1,14 +1,14 @@
-//! Letters of scripts that put no space between words: each of them is looked for as a word of its own.
+//! Scripts without spaces between words: each of their letters is indexed as a word.
 //!
-//! What is indexed gets a mark between such letters that no text has, and what is looked for does, too. What
-//! is shown has none.
+//! Indexed text and search terms get a separator between such letters that no text contains. Displayed text
+//! has none.
 
 use std::borrow::Cow;
 
-/// Stands between letters. Texts have no control characters in the index.
+/// The separator. Text in the index contains no control characters.
 const MARK: char = '\u{4}';
 
-/// Puts marks between the letters of a text.
+/// Inserts separators between the letters of a text.
 pub(super) fn apart(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || !text.chars().any(is_alone) {
         return Cow::Borrowed(text);
@@ -26,13 +26,12 @@ pub(super) fn apart(text: &str) -> Cow<'_, str> {
     Cow::Owned(marked)
 }
 
-/// Takes the marks out again.
+/// Removes the separators.
 pub(super) fn together(text: &str) -> String {
     text.replace(MARK, "")
 }
 
-/// Puts words of such letters into quotes, in an expression in which other words stand for themselves: only
-/// there can marks be between them.
+/// Quotes words of such letters in an expression: separators can only be in quotes.
 pub(super) fn in_expression(expression: &str) -> Cow<'_, str> {
     if expression.is_ascii() || !expression.chars().any(is_alone) {
         return Cow::Borrowed(expression);
@@ -41,7 +40,7 @@ pub(super) fn in_expression(expression: &str) -> Cow<'_, str> {
     let mut rest = expression;
     while let Some(first) = rest.chars().next() {
         if first == '"' {
-            // A quote in a text is two, so the next text begins where this one seems to end.
+            // A quote inside a quoted text is doubled, so the next text starts where this one seems to end.
             let end = rest[1..].find('"').map_or(rest.len(), |at| at + 2);
             marked.push_str(&apart(&rest[..end]));
             rest = &rest[end..];
@@ -58,12 +57,12 @@ pub(super) fn in_expression(expression: &str) -> Cow<'_, str> {
     Cow::Owned(marked)
 }
 
-/// Tells whether a character can be in a word of an expression that is not in quotes.
+/// Returns whether a character can be in an unquoted word of an expression.
 fn is_bare(c: char) -> bool {
     !c.is_ascii() || c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Tells whether a letter is of a script without spaces.
+/// Returns whether a letter belongs to a script without spaces.
 fn is_alone(c: char) -> bool {
     matches!(u32::from(c),
         // Thai, Lao, Myanmar, Khmer.

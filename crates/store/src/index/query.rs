@@ -1,4 +1,4 @@
-//! Questions to the index.
+//! Queries of the index.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,75 +12,69 @@ use super::letters;
 use super::scan::Role;
 use crate::names::{folded, shown};
 
-/// A thread as the index knows it.
+/// A thread in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Its id.
     pub id: ThreadId,
-    /// Its newest file, below the home.
+    /// Its newest file, relative to the home.
     pub path: PathBuf,
-    /// Whether it is archived.
     pub archived: bool,
-    /// The name that somebody gave it.
+    /// The name that the user gave it.
     pub name: Option<String>,
-    /// The beginning of what the user first said, on one line.
+    /// The beginning of the user's first message, on one line.
     pub preview: String,
-    /// The directory it was made in.
+    /// The directory it was created in.
     pub cwd: String,
-    /// The provider.
     pub provider: String,
     /// The model of the last turn.
     pub model: String,
-    /// What it was made through.
+    /// How it was created.
     pub source: String,
-    /// The branch it was made on.
+    /// The branch it was created on.
     pub branch: Option<String>,
     /// The thread that it was forked from.
     pub forked_from: Option<ThreadId>,
-    /// When it was made, in milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub created_ms: i64,
     /// When its last line was written.
     pub updated_ms: i64,
-    /// How many turns it has.
     pub turns: u64,
-    /// How many tokens it has used.
+    /// Number of tokens used.
     pub tokens: u64,
-    /// How large its newest file is.
+    /// Size of its newest file.
     pub bytes: u64,
 }
 
-/// What a list is in the order of.
+/// Sort order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
-    /// When the last line was written.
+    /// By the time of the last line.
     #[default]
     Updated,
-    /// When the thread was made.
+    /// By the time of creation.
     Created,
 }
 
-/// Which end of the order comes first.
+/// Direction of the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// The newest first.
     #[default]
     Newest,
-    /// The oldest first.
     Oldest,
 }
 
-/// Which threads a list is about.
+/// Filter of a list.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only those made in this directory.
+    /// Only threads created in this directory.
     pub cwd: Option<String>,
-    /// Only those of this provider.
+    /// Only threads of this provider.
     pub provider: Option<String>,
-    /// Only those whose name has this in it, whatever the case.
+    /// Only threads whose name contains this, ignoring case.
     pub name: Option<String>,
-    /// The archived ones instead of the others.
+    /// Archived threads instead of the others.
     pub archived: bool,
-    /// Not before this time, in milliseconds; of the kind that the list is in the order of.
+    /// Not before this time, in milliseconds; compares the timestamp that the list is sorted by.
     pub since_ms: Option<i64>,
     /// Before this time.
     pub until_ms: Option<i64>,
@@ -89,14 +83,13 @@ pub struct Filter {
 /// One page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The threads.
     pub threads: Vec<Summary>,
-    /// Where the next page begins, if there is one.
+    /// Where the next page starts, if there is one.
     pub next: Option<Cursor>,
 }
 
-/// A place in a list. It stays right when threads come and go: it names the last thread that was seen
-/// and not how many there were.
+/// A position in a list. It stays valid when threads are added or removed: it refers to the last thread of
+/// the previous page, not to a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     sort: Sort,
@@ -145,63 +138,56 @@ impl FromStr for Cursor {
 }
 
 impl Cursor {
-    /// Returns the order of the list that it is a place in.
+    /// Returns the order of the list that it belongs to.
     pub fn order(&self) -> (Sort, Direction) {
         (self.sort, self.direction)
     }
 }
 
-/// A question for a list.
+/// A query for a list.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// Which threads.
     pub filter: Filter,
-    /// In which order.
     pub sort: Sort,
-    /// From which end.
     pub direction: Direction,
-    /// How many at most.
     pub limit: usize,
-    /// From where on. It must be of the same order.
+    /// Where to continue. It must have the same order.
     pub cursor: Option<Cursor>,
 }
 
-/// A question for words.
+/// A full-text query.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// What to look for.
     pub words: String,
-    /// Whether `words` is an expression of SQLite's FTS5. Otherwise all words in it must be there.
+    /// Whether `words` is an FTS5 expression of SQLite. Otherwise all words must occur.
     pub raw: bool,
-    /// Only threads made in this directory.
+    /// Only threads created in this directory.
     pub cwd: Option<String>,
-    /// In the archived ones instead of the others.
+    /// Archived threads instead of the others.
     pub archived: bool,
-    /// How many hits at most.
+    /// Most hits to return.
     pub limit: usize,
 }
 
-/// A place where words were found.
+/// A search result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// The thread.
     pub thread: Summary,
     /// The turn, from 1; 0 before the first.
     pub turn: u64,
     /// The ordinal of the line, if lines have one.
     pub ordinal: Option<u64>,
-    /// Who said it.
+    /// Who wrote it.
     pub role: Role,
-    /// The text around it.
+    /// The surrounding text.
     pub snippet: Vec<Piece>,
 }
 
 /// A piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The text.
     pub text: String,
-    /// Whether it is what was looked for.
+    /// Whether it matches the query.
     pub hit: bool,
 }
 
@@ -266,7 +252,7 @@ pub(super) fn search(db: &Connection, search: &Search) -> rusqlite::Result<Vec<H
     let mut clauses = Clauses::new(search.archived);
     clauses.equal("t.cwd", search.cwd.as_deref());
     clauses.and("words MATCH ?", [expression.into()]);
-    // The words are found first and in order, so that only those shown are cut out.
+    // Matches are found and sorted first, so that snippets are made only for those shown.
     let sql = format!(
         "SELECT {COLUMNS}, i.turn, i.ordinal, i.role, \
          snippet(words, 0, char(2), char(3), '…', {SNIPPET_WORDS}) \
@@ -294,7 +280,7 @@ pub(super) fn search(db: &Connection, search: &Search) -> rusqlite::Result<Vec<H
     rows.collect()
 }
 
-/// Finds out whether `expression` is one, without looking for it in anything.
+/// Checks whether `expression` is valid, without searching.
 pub(super) fn understands(db: &Connection, expression: &str) -> rusqlite::Result<()> {
     let sql = "SELECT rowid FROM words WHERE words MATCH ? AND rowid < 0 LIMIT 1";
     db.query_row(sql, [&*letters::in_expression(expression)], |_| Ok(())).optional().map(|_| ())
@@ -306,7 +292,7 @@ pub(super) fn get(db: &Connection, id: ThreadId) -> rusqlite::Result<Option<Summ
     db.query_row(&sql, [id.to_string()], summary).optional()
 }
 
-/// Finds threads by a name, or by how their ids begin.
+/// Finds threads by name, or by a prefix of their ids.
 pub(super) fn called(db: &Connection, text: &str) -> rusqlite::Result<Vec<Summary>> {
     let base = format!("SELECT {COLUMNS} FROM threads t LEFT JOIN names n ON n.id = t.id WHERE");
     let tail = format!("ORDER BY t.updated DESC, t.id DESC LIMIT {CANDIDATES_MAX}");
@@ -315,7 +301,7 @@ pub(super) fn called(db: &Connection, text: &str) -> rusqlite::Result<Vec<Summar
         .query_map([shown(text)], summary)?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let Some(prefix) = id_prefix(text) else { return Ok(found) };
-    // `g` comes right after the last digit. What is a name and the beginning of an id may mean either.
+    // `g` comes right after the last hex digit. A text can be both a name and a prefix of an id.
     let mut begun = db.prepare(&format!("{base} t.id >= ?1 AND t.id < ?1 || 'g' {tail}"))?;
     for thread in begun.query_map([prefix], summary)? {
         let thread = thread?;
@@ -326,12 +312,12 @@ pub(super) fn called(db: &Connection, text: &str) -> rusqlite::Result<Vec<Summar
     Ok(found)
 }
 
-/// Tells whether a text can stand for threads whose ids begin with it.
+/// Returns whether a text can be the prefix of an id.
 pub fn is_id_beginning(text: &str) -> bool {
     id_prefix(text).is_some()
 }
 
-/// Spells the beginning of an id as ids are spelled; none if it is too short or not one.
+/// Normalises the prefix of an id; none if it is too short or invalid.
 fn id_prefix(text: &str) -> Option<String> {
     let digits: String = text.chars().filter(|&c| c != '-').collect();
     let fits = (PREFIX_DIGITS_MIN..=32).contains(&digits.len())
@@ -348,7 +334,7 @@ fn id_prefix(text: &str) -> Option<String> {
     })
 }
 
-/// Makes an expression of words that has no other meaning than these words.
+/// Quotes words so that the expression means just these words.
 fn quoted(words: &str) -> String {
     let mut expression = String::new();
     let spaces = |c: char| c.is_whitespace() || c.is_control();
@@ -382,7 +368,7 @@ fn pieces(snippet: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Conditions and their values.
+/// SQL conditions and their values.
 struct Clauses {
     text: String,
     values: Vec<Value>,
@@ -438,13 +424,13 @@ fn count(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
 const COLUMNS: &str = "t.id, t.path, t.archived, n.name, t.preview, t.cwd, t.provider, t.model, \
      t.source, t.branch, t.forked_from, t.created, t.updated, t.turns, t.tokens, t.size";
 const COLUMN_COUNT: usize = 16;
-/// The most that one page or search returns.
+/// Most results of one page or search.
 pub const LIMIT_MAX: usize = 10_000;
-/// How many threads are named when a name or the beginning of an id is not clear.
+/// Most threads that are named when a name or a prefix is ambiguous.
 pub(super) const CANDIDATES_MAX: usize = 8;
-/// How much of an id must be given.
+/// Shortest prefix of an id, in digits.
 const PREFIX_DIGITS_MIN: usize = 4;
-/// How much is looked for at once, in bytes.
+/// Longest search expression, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 4096;
 const SNIPPET_WORDS: usize = 24;
 

@@ -1,7 +1,7 @@
-//! What the index keeps of a thread, read from the lines of its file.
+//! What the index stores about a thread, read from the lines of its file.
 //!
-//! A [`Summary`] goes on where it stopped, so a file that has grown is read from there. Lines that make
-//! no sense are passed over: what is wrong with a file is for `fsck` to say.
+//! A [`Summary`] can be continued, so only the new part of a file that has grown is read. Invalid lines are
+//! skipped: `fsck` reports problems of files.
 
 use std::io::{self, Read};
 
@@ -12,10 +12,10 @@ use protocol::id::ThreadId;
 use protocol::responses::KnownItem;
 use serde::Deserialize;
 
-/// What a thread comes to.
+/// The data of a thread in the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Summary {
-    /// When it was made, in milliseconds.
+    /// When it was created, in milliseconds.
     pub(super) created: Option<i64>,
     /// When its last line was written.
     pub(super) updated: Option<i64>,
@@ -25,20 +25,19 @@ pub(super) struct Summary {
     pub(super) source: String,
     pub(super) branch: Option<String>,
     pub(super) forked_from: Option<ThreadId>,
-    /// The beginning of what the user first said.
+    /// The beginning of the user's first message.
     pub(super) preview: String,
-    /// Whether that was marked as the user's, and not only taken for it.
+    /// Whether that was marked as the user's, and not only assumed to be.
     pub(super) preview_sure: bool,
-    /// The turns.
     pub(super) replay: Replay,
     pub(super) tokens: u64,
     /// Whether the head of the file was read.
     pub(super) head: bool,
-    /// The time of the line that was read last, not yet taken apart.
+    /// The unparsed timestamp of the last line.
     pub(super) written: String,
 }
 
-/// Something that can be searched for.
+/// A searchable text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     /// The ordinal of its line, if lines have one.
@@ -49,19 +48,18 @@ pub(super) struct Item {
     pub(super) text: String,
 }
 
-/// Who said or did something.
+/// Who wrote or ran something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The user said it.
+    /// A message of the user.
     User,
-    /// The agent said it.
+    /// A message of the agent.
     Agent,
-    /// The agent ran it.
+    /// A command that the agent ran.
     Command,
 }
 
 impl Role {
-    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -72,18 +70,17 @@ impl Role {
 }
 
 impl Summary {
-    /// Returns how many turns there are.
     pub(super) fn turns(&self) -> u64 {
         self.replay.turns().len() as u64
     }
 
-    /// Takes the time that a thread was made from another head of it, if that is earlier.
+    /// Takes the creation time of another head of the thread, if that is earlier.
     pub(super) fn made_by(&mut self, head: &SessionMeta) {
         let made = milliseconds(&head.timestamp);
         self.created = self.created.into_iter().chain(made).min();
     }
 
-    /// Takes the head of a file in.
+    /// Reads the head of a file.
     fn take_head(&mut self, head: &SessionMeta) {
         #[derive(Deserialize)]
         struct Git {
@@ -103,12 +100,12 @@ impl Summary {
         self.branch = git.map(|git| bounded(&git.branch, WORD_BYTES_MAX).to_owned());
     }
 
-    /// Ends a stretch of lines.
+    /// Finishes a sequence of lines.
     pub(super) fn settle(&mut self) {
         self.updated = milliseconds(&std::mem::take(&mut self.written)).or(self.updated);
     }
 
-    /// Takes the next line in, and gives what can be searched for to `sink`.
+    /// Processes the next line, and passes searchable texts to `sink`.
     pub(super) fn line(&mut self, line: &Line<'_>, sink: &mut dyn FnMut(Item)) {
         self.written.clear();
         self.written.push_str(bounded(&line.timestamp, TIME_BYTES_MAX));
@@ -207,7 +204,7 @@ impl Summary {
     }
 }
 
-/// Reads whole lines from `file`, which stands at `offset`, and returns where the last one ended.
+/// Reads complete lines from `file`, positioned at `offset`, and returns where the last one ended.
 pub(super) fn read_lines(
     file: &mut impl Read,
     mut offset: u64,
@@ -215,7 +212,7 @@ pub(super) fn read_lines(
 ) -> io::Result<u64> {
     let mut buffer = Vec::new();
     let mut filled = 0;
-    // Bytes of a line that is too long to be kept, and does not end in the buffer.
+    // Skipping a line that is too long to be stored and does not end in the buffer.
     let mut skipping = false;
     loop {
         if buffer.len() - filled < READ_BYTES / 2 {
@@ -226,7 +223,7 @@ pub(super) fn read_lines(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        // What was there before this read has no end of a line in it.
+        // There is no line break in what was read before.
         let mut from = filled;
         filled += count;
         let mut start = 0;
@@ -241,7 +238,7 @@ pub(super) fn read_lines(
             from = start;
         }
         if count == 0 {
-            // A last line without an end is whole if it parses.
+            // A last line without a line break is complete if it parses.
             if !skipping && let Ok(line) = serde_json::from_slice(&buffer[start..filled]) {
                 each(&line);
                 offset += (filled - start) as u64;
@@ -258,19 +255,19 @@ pub(super) fn read_lines(
     }
 }
 
-/// Reads a time as milliseconds.
+/// Parses a timestamp as milliseconds.
 pub(super) fn milliseconds(text: &str) -> Option<i64> {
     text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
 }
 
-/// Reads the local time in the name of a file.
+/// Parses the local time in the name of a file.
 pub(super) fn made_milliseconds(made: &str) -> Option<i64> {
     let time = jiff::civil::DateTime::strptime("%Y-%m-%dT%H-%M-%S", made).ok()?;
     let zoned = time.to_zoned(jiff::tz::TimeZone::system()).ok()?;
     Some(zoned.timestamp().as_millisecond())
 }
 
-/// Names what a thread was made through: a word, or the key of an object.
+/// Returns how a thread was created: a word, or the key of an object.
 fn source_name(json: &str) -> String {
     let name = serde_json::from_str::<String>(json).ok().or_else(|| {
         let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).ok()?;
@@ -279,7 +276,7 @@ fn source_name(json: &str) -> String {
     bounded(&name.unwrap_or_default(), WORD_BYTES_MAX).to_owned()
 }
 
-/// Takes out what could drive a terminal or be taken for the marks of a hit.
+/// Removes control characters, which could affect a terminal or imitate the markers of a hit.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }
@@ -288,11 +285,11 @@ fn bounded(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// Characters of a preview.
+/// Longest preview, in characters.
 pub(super) const PREVIEW_CHARS_MAX: usize = 200;
-/// Bytes of one item that can be searched for.
+/// Most bytes of one item that are searchable.
 pub(super) const ITEM_BYTES_MAX: usize = 16 * 1024;
-/// A line that is longer is passed over. It holds images, not words.
+/// Longest line that is read. Longer ones contain images, not words.
 pub(super) const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 const TIME_BYTES_MAX: usize = 64;
 const READ_BYTES: usize = 128 * 1024;

@@ -1,7 +1,7 @@
-//! Brings the index up to what is in the directories.
+//! Updates the index from the directories.
 //!
-//! What was seen last is kept per directory. Whatever differs now leads to threads, and those are read
-//! again: from where the last reading stopped if their file has only grown, else from its beginning.
+//! The last seen state is stored per directory. Every difference leads to threads, and those are read again:
+//! from where the last reading stopped if their file has only grown, else from its start.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -26,21 +26,21 @@ use crate::Store;
 use crate::disk::open_file;
 use crate::names::{NAMES_BYTES_MAX, NAMES_FILE, folded, read_names};
 
-/// What must be done.
+/// The work of an update.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Threads to read, with where they are now.
     work: Vec<(ThreadId, Option<Place>)>,
-    /// Directories to note.
+    /// Directories to update.
     changed: Vec<String>,
-    /// Directories to forget.
+    /// Directories to remove.
     gone: Vec<String>,
 }
 
-/// Where a thread is.
+/// The location of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
-    /// Its newest file, below the home.
+    /// Its newest file, relative to the home.
     path: String,
     made: String,
     archived: bool,
@@ -48,15 +48,15 @@ struct Place {
 }
 
 impl Place {
-    /// Tells whether this is the file to read, and not `other`: the newest segment counts, and of two
-    /// copies the one that is not archived.
+    /// Returns whether this file takes precedence over `other`: the newest segment counts, and of two copies
+    /// the one that is not archived.
     fn is_over(&self, other: &Self) -> bool {
         (self.segment, !self.archived) > (other.segment, !other.archived)
     }
 }
 
 impl Plan {
-    /// Compares what was seen with what is known.
+    /// Compares the current state with the stored one.
     pub(super) fn new(known: &Folders, seen: &Folders) -> Self {
         let mut plan = Self::default();
         let mut affected = HashSet::new();
@@ -83,13 +83,13 @@ impl Plan {
         self.work.is_empty() && self.changed.is_empty() && self.gone.is_empty()
     }
 
-    /// Tells how much is to be done.
+    /// Returns the amount of work.
     pub(super) fn len(&self) -> usize {
         self.work.len()
     }
 }
 
-/// Collects the threads of files that came, went or changed.
+/// Collects the threads of files that were added, removed or changed.
 fn differing(before: &[File], now: &[File], affected: &mut HashSet<ThreadId>) {
     let mut old: HashMap<&str, Stamp> =
         before.iter().map(|file| (file.name.as_str(), file.stamp)).collect();
@@ -99,7 +99,7 @@ fn differing(before: &[File], now: &[File], affected: &mut HashSet<ThreadId>) {
     affected.extend(ids.map(|named| named.id));
 }
 
-/// Finds where threads are now. Those that were made last come first.
+/// Finds where threads are now. The most recently created come first.
 fn places(affected: HashSet<ThreadId>, seen: &Folders) -> Vec<(ThreadId, Option<Place>)> {
     let mut places: HashMap<ThreadId, Option<Place>> =
         affected.into_iter().map(|id| (id, None)).collect();
@@ -123,20 +123,20 @@ fn places(affected: HashSet<ThreadId>, seen: &Folders) -> Vec<(ThreadId, Option<
     places
 }
 
-/// Reads what is known about directories.
+/// Reads the stored state of directories.
 pub(super) fn known(db: &Connection) -> rusqlite::Result<Folders> {
     let mut statement = db.prepare("SELECT path, changed, files FROM folders")?;
     let rows = statement.query_map([], |row| {
         let path: String = row.get(0)?;
         let folder = Folder::decode(row.get(1)?, row.get_ref(2)?.as_blob()?);
-        // What makes no sense is looked at again.
+        // Invalid data is treated as changed.
         Ok((path, Arc::new(folder.unwrap_or_default())))
     })?;
     rows.collect()
 }
 
-/// Does what `plan` says, in steps that each are whole, so that it can be broken off and others get
-/// their turn.
+/// Carries out `plan` in separate transactions, so that it can be interrupted and other processes get their
+/// turn.
 pub(super) fn apply(
     db: &mut Connection,
     home: &Path,
@@ -180,7 +180,7 @@ fn note(change: &Transaction<'_>, plan: &Plan, seen: &Folders) -> rusqlite::Resu
     Ok(())
 }
 
-/// When all files were last looked at.
+/// When all files were last checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sweep {
     /// The time of the locks before it.
@@ -190,33 +190,33 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Returns one that takes place now.
+    /// Returns a sweep at the current time.
     pub(super) fn now(locks: i64) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self { locks, at: i64::try_from(now.as_nanos()).unwrap_or(0) }
     }
 
-    /// Tells whether `last` still tells enough: nobody who takes a lock has come or gone since, and for
-    /// those who take none it was not long ago.
+    /// Returns whether `last` is recent enough: no process has taken or released a lock since, and for
+    /// programs without locks it was not long ago.
     pub(super) fn is_spared_by(&self, last: &Self) -> bool {
         let age = Duration::from_nanos(u64::try_from(self.at - last.at).unwrap_or(u64::MAX));
         self.locks != 0 && self.locks == last.locks && age < SWEEP_EVERY
     }
 }
 
-/// Reads when all files were last looked at.
+/// Reads when all files were last checked.
 pub(super) fn last_sweep(db: &Connection) -> rusqlite::Result<Option<Sweep>> {
     let sql = "SELECT size, mtime FROM state WHERE key = 'sweep'";
     db.query_row(sql, [], |row| Ok(Sweep { locks: row.get(0)?, at: row.get(1)? })).optional()
 }
 
-/// Notes that all files were looked at.
+/// Records that all files were checked.
 pub(super) fn swept(db: &Connection, sweep: Sweep) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO state VALUES ('sweep', ?, ?, 0)";
     db.execute(sql, (sweep.locks, sweep.at)).map(|_| ())
 }
 
-/// Takes over the names of threads if they have changed.
+/// Updates the names of threads if they have changed.
 pub(super) fn names(db: &mut Connection, home: &Path) -> rusqlite::Result<()> {
     let file = open_file(fs::File::options().read(true), &home.join(NAMES_FILE)).ok();
     let stamp = file.as_ref().and_then(|file| Stamp::from_file(file).ok()).unwrap_or_default();
@@ -231,7 +231,7 @@ pub(super) fn names(db: &mut Connection, home: &Path) -> rusqlite::Result<()> {
     }
     let mut bytes = Vec::new();
     if let Some(file) = file {
-        // A file that breaks off is read as far as it goes.
+        // A file with a read error is read as far as possible.
         let _ = file.take(NAMES_BYTES_MAX).read_to_end(&mut bytes);
     }
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -258,7 +258,7 @@ struct Writer<'a> {
     forget: [Statement<'a>; 3],
 }
 
-/// A thread as it was written.
+/// A thread in the database.
 struct Written {
     key: i64,
     path: String,
@@ -292,13 +292,13 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Brings one thread up to date, and returns how many bytes were read for it.
+    /// Updates one thread, and returns how many bytes were read for it.
     fn thread(&mut self, id: ThreadId, place: Option<&Place>) -> rusqlite::Result<u64> {
         let written = self.find.query_row([id.to_string()], written).optional()?;
         let opened = place.and_then(|place| {
             let path = self.home.join(&place.path);
             let opened = open_file(fs::File::options().read(true), &path);
-            // One that is there and cannot be read is still shown, by its name alone.
+            // A file that exists but cannot be read is still listed, by its name alone.
             opened.map_or_else(
                 |error| (error.kind() != std::io::ErrorKind::NotFound).then_some((place, None)),
                 |file| Some((place, Some(file))),
@@ -346,7 +346,7 @@ impl<'a> Writer<'a> {
         Ok(stamp.size)
     }
 
-    /// Forgets everything about a thread.
+    /// Deletes everything about a thread.
     fn clear(&mut self, key: i64) -> rusqlite::Result<()> {
         self.forget.iter_mut().try_for_each(|statement| statement.execute([key]).map(|_| ()))
     }
@@ -377,7 +377,7 @@ impl<'a> Writer<'a> {
                     read_base(store, id, line, summary, &mut sink);
                 }
             });
-            // A file that breaks off is read again from the start when it changes.
+            // A file with a read error is read again from the start when it changes.
             end = read.unwrap_or(offset);
         }
         summary.settle();
@@ -419,8 +419,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Takes in the lines that stand before those of a fork's or a revert's file. What was said in another
-/// thread is found there and not here.
+/// Reads the lines that a fork or a revert continues. Messages of another thread are found there and not
+/// here.
 fn read_base(
     store: &Store,
     id: ThreadId,
@@ -435,7 +435,7 @@ fn read_base(
     };
     let elsewhere = (base.thread_id != id).then_some(base.end_ordinal_exclusive);
     let own_from = elsewhere.or(fork).unwrap_or(0);
-    // What cannot be read is for `fsck` to name.
+    // `fsck` reports what cannot be read.
     let _ = store.read(id, &mut |line| {
         let Some(ordinal) = line.ordinal.filter(|&ordinal| ordinal < base.end_ordinal_exclusive)
         else {
@@ -445,7 +445,7 @@ fn read_base(
             && line.kind == kind::SESSION_META
             && let Ok(head) = serde_json::from_str(line.payload.get())
         {
-            // A revert has a head of its own; the thread is as old as the first.
+            // A revert has its own head; the thread is as old as the first one.
             summary.made_by(&head);
         }
         summary.line(line, &mut |item| {
@@ -468,7 +468,7 @@ fn put(
         Role::Agent => 1,
         Role::Command => 2,
     };
-    // The text is kept as it is indexed, so that what was found can be marked in it.
+    // The text is stored as it is indexed, so that matches can be marked in it.
     let text = letters::apart(text);
     let key = put_item.insert((thread, ordinal.map(signed), signed(*turn), role, &text))?;
     put_words.execute((key, &text))?;
@@ -477,7 +477,7 @@ fn put(
 
 fn written(row: &Row<'_>) -> rusqlite::Result<Written> {
     let forked_from: Option<String> = row.get("forked_from")?;
-    // What makes no sense is damage, and made again.
+    // Invalid data is damage, and rebuilt.
     let replay = Replay::restored(row.get_ref("marks")?.as_blob()?);
     Ok(Written {
         key: row.get("key")?,
@@ -516,7 +516,7 @@ fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Sums up the bytes before `offset`, to see later whether they are still the same.
+/// Hashes the bytes before `offset`, to detect later whether they have changed.
 fn mark_before(file: &fs::File, offset: u64) -> i64 {
     let mut bytes = [0; MARK_BYTES];
     let length = usize::try_from(offset).unwrap_or(MARK_BYTES).min(MARK_BYTES);
@@ -535,10 +535,10 @@ INSERT OR REPLACE INTO threads (
     :provider, :model, :source, :branch, :forked_from, :preview, :preview_sure, :marks, :turns,
     :tokens, :head
 )";
-/// What one transaction takes in at most, give or take one thread.
+/// Most bytes read in one transaction, give or take one thread.
 const STEP_BYTES: u64 = 64 * 1024 * 1024;
 const STEP_THREADS: usize = 1000;
 const MARK_BYTES: usize = 256;
-/// How long a file may have grown unnoticed by a list that does not show it, if it was written by a
-/// program that takes no lock.
+/// How long a file may have grown unnoticed by a list that does not show it, if it was written by a program
+/// that takes no lock.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);

@@ -1,8 +1,8 @@
-//! What lies in the directories of threads, found out as cheaply as can be.
+//! Finds the files in the directories of threads, as cheaply as possible.
 //!
-//! A directory whose time has not changed has the same names in it, so only new and changed ones are
-//! listed. Every file is looked at, as its size tells whether it has grown, or only those that somebody
-//! may have written to.
+//! A directory whose modification time has not changed has the same names in it, so only new and changed ones
+//! are listed. Either every file is checked, as its size shows whether it has grown, or only those that may
+//! have been written to.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
@@ -17,42 +17,38 @@ use uuid::Uuid;
 
 use crate::files::take_apart;
 
-/// The directories that hold threads, with what they were when somebody last looked.
+/// The directories with threads, and their last seen state.
 pub(super) type Folders = HashMap<String, Arc<Folder>>;
 
 /// A directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Folder {
-    /// When a name in it last came or went; 0 if that was too recent to rely on.
+    /// When a name in it was last added or removed; 0 if that was too recent to rely on.
     pub(super) changed: i64,
-    /// Its directories.
+    /// Its subdirectories.
     pub(super) folders: Vec<String>,
-    /// The files of threads in it.
+    /// The thread files in it.
     pub(super) files: Vec<File>,
 }
 
-/// A file of a thread.
+/// A thread file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct File {
-    /// Its name.
     pub(super) name: String,
-    /// Its state.
     pub(super) stamp: Stamp,
 }
 
-/// What tells whether a file is still what it was.
+/// Metadata that shows whether a file has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// Its length.
     pub(super) size: u64,
     /// When it was last written, in nanoseconds.
     pub(super) mtime: i64,
-    /// Its number in the file system.
+    /// Its inode number.
     pub(super) inode: u64,
 }
 
 impl Stamp {
-    /// Reads the stamp of an open file.
     pub(super) fn from_file(file: impl AsFd) -> std::io::Result<Self> {
         Ok(Self::from_stat(&fstat(file)?))
     }
@@ -66,35 +62,34 @@ impl Stamp {
     }
 }
 
-/// What the name of a file says.
+/// The parts of a file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named<'a> {
-    /// When the thread was made, in local time: `2026-11-16T03-37-16`.
+    /// When the thread was created, in local time: `2026-11-16T03-37-16`.
     pub(super) made: &'a str,
-    /// The thread.
     pub(super) id: ThreadId,
-    /// The segment, in the files that reverting a thread makes. The newest is the greatest.
+    /// The segment, in the files that reverting a thread creates. The newest is the greatest.
     pub(super) segment: Option<Uuid>,
 }
 
 impl<'a> Named<'a> {
-    /// Takes a name apart; none if it is not that of a thread's file.
+    /// Parses a name; none if it is not that of a thread's file.
     pub(super) fn parse(name: &'a str) -> Option<Self> {
         let (made, id, segment) = take_apart(name)?;
         Some(Self { made, id, segment })
     }
 }
 
-/// Which files of directories that have not changed are looked at.
+/// Which files of unchanged directories are checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Look<'a> {
     /// All of them.
     All,
-    /// Those of these threads, and those that were written last.
+    /// Those of these threads, and the most recently written ones.
     Likely(&'a HashSet<ThreadId>),
 }
 
-/// Looks at what is below `home`. What cannot be read is as if it were not there.
+/// Walks the directories below `home`. What cannot be read counts as missing.
 pub(super) fn walk(home: &Path, known: &Folders, look: Look<'_>) -> Folders {
     let mut found = Vec::new();
     let Ok(home) = open(CWD, home) else { return Folders::new() };
@@ -112,11 +107,11 @@ pub(super) fn walk(home: &Path, known: &Folders, look: Look<'_>) -> Folders {
 struct Listed {
     path: String,
     folder: Arc<Folder>,
-    /// Whether its names were read now, and its files have no stamps yet.
+    /// Whether its names were just read, and its files have no stamps yet.
     fresh: bool,
 }
 
-/// Lists one directory, by its names from before if it has not changed since.
+/// Lists one directory, reusing its known names if it has not changed since.
 fn list(home: &OwnedFd, path: String, depth: usize, known: &Folders, found: &mut Vec<Listed>) {
     let Ok(stat) = statat(home, &*path, AtFlags::empty()) else { return };
     let changed = reliable(time(&stat));
@@ -142,7 +137,7 @@ fn names(opened: &OwnedFd, depth: usize) -> Folder {
         if name.starts_with('.') {
             continue;
         }
-        // Files are only where the programs that know threads look for them.
+        // Files only count where programs that know threads look for them.
         if depth == 0 {
             if Named::parse(name).is_some() {
                 folder.files.push(File { name: name.to_owned(), stamp: Stamp::default() });
@@ -157,19 +152,19 @@ fn names(opened: &OwnedFd, depth: usize) -> Folder {
 fn is_folder(opened: &OwnedFd, told: FileType, name: &str) -> bool {
     match told {
         FileType::Directory => true,
-        // Some file systems do not tell, and a link may lead to one.
+        // Some file systems do not report the type, and a link may lead to a file.
         FileType::Unknown | FileType::Symlink => statat(opened, name, AtFlags::empty())
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
         _ => false,
     }
 }
 
-/// Looks at every file. This is what most of the time goes into, so all processors have a part in it.
+/// Checks every file. This takes most of the time, so it runs on all processors.
 fn look_at_all(home: &OwnedFd, found: &mut [Listed]) {
     let files: usize = found.iter().map(|listed| listed.folder.files.len()).sum();
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get).min(WORKERS_MAX);
     let share = files.div_ceil(workers).max(SHARE_MIN);
-    // Whole directories may be of very different sizes, so shares are cut through them.
+    // Directories may differ greatly in size, so shares are cut through them.
     let mut shares: Vec<Vec<(&str, &mut [File])>> = vec![Vec::new()];
     let mut room = share;
     for Listed { path, folder, .. } in found.iter_mut().filter(|it| !it.folder.files.is_empty()) {
@@ -201,7 +196,7 @@ fn look_at_all(home: &OwnedFd, found: &mut [Listed]) {
     }
 }
 
-/// Looks at the files of new and changed directories, those of `threads`, and those written last.
+/// Checks the files of new and changed directories, those of `threads`, and the most recently written ones.
 fn look_at_likely(home: &OwnedFd, found: &mut [Listed], threads: &HashSet<ThreadId>) {
     let kept = found.iter().filter(|listed| !listed.fresh);
     let mut times: Vec<i64> =
@@ -228,7 +223,7 @@ fn look_at_likely(home: &OwnedFd, found: &mut [Listed], threads: &HashSet<Thread
             }
         }
         files.retain(|file| file.stamp != Stamp::default());
-        // What has not changed stays the same object, which is quickly told.
+        // An unchanged directory stays the same object, which is quick to compare.
         if files != folder.files {
             Arc::make_mut(folder).files = files;
         }
@@ -238,7 +233,7 @@ fn look_at_likely(home: &OwnedFd, found: &mut [Listed], threads: &HashSet<Thread
 fn look_into(home: &OwnedFd, path: &str, files: &mut [File]) {
     let opened = (!files.is_empty()).then(|| open(home, path));
     for file in files {
-        // What is not a file, or is gone again, is left without a stamp.
+        // A file that is gone, or is not regular, has no stamp.
         file.stamp = match &opened {
             Some(Ok(opened)) => match statat(opened, &*file.name, AtFlags::empty()) {
                 Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
@@ -260,8 +255,8 @@ fn time(stat: &Stat) -> i64 {
     (stat.st_mtime as i64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec as i64)
 }
 
-/// Looks at the locks that whoever writes a thread holds: when one of them last came or went, and whose
-/// they are. Programs that are gone may have left theirs.
+/// Reads the locks that writers of threads hold: when one was last added or removed, and for which threads.
+/// Programs that are gone may have left theirs.
 pub(super) fn locks(home: &Path) -> (i64, HashSet<ThreadId>) {
     let Ok(opened) = open(CWD, home.join(LOCKS)) else { return (NO_LOCKS, HashSet::new()) };
     let Ok(stat) = fstat(&opened) else { return (0, HashSet::new()) };
@@ -271,7 +266,7 @@ pub(super) fn locks(home: &Path) -> (i64, HashSet<ThreadId>) {
     (reliable(time(&stat)), ids.collect())
 }
 
-/// Returns 0 for a time that is so recent that a later change could carry the same.
+/// Returns 0 for a time that is so recent that a later change could have the same one.
 fn reliable(time: i64) -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let limit = now.saturating_sub(TIME_GRAIN).as_nanos();
@@ -279,11 +274,11 @@ fn reliable(time: i64) -> i64 {
 }
 
 impl Folder {
-    /// Writes the names and stamps down.
+    /// Serializes the names and stamps.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + self.files.len() * 128);
         let text = |bytes: &mut Vec<u8>, text: &str| {
-            // Names of files are shorter than 256 bytes everywhere.
+            // File names are shorter than 256 bytes everywhere.
             let length = u16::try_from(text.len()).unwrap_or(0);
             bytes.extend(length.to_le_bytes());
             bytes.extend(&text.as_bytes()[..usize::from(length)]);
@@ -302,7 +297,7 @@ impl Folder {
         bytes
     }
 
-    /// Reads them back; none if this is not what was written.
+    /// Parses them; none if the data is invalid.
     pub(super) fn decode(changed: i64, mut bytes: &[u8]) -> Option<Self> {
         let mut folder = Self { changed, ..Self::default() };
         while !bytes.is_empty() {
@@ -335,14 +330,14 @@ pub(super) const ARCHIVE: &str = "archived_sessions";
 /// Where threads are, and how many levels of directories are below: year, month and day.
 const TOPS: [(&str, usize); 2] = [("sessions", 3), (ARCHIVE, 0)];
 const LOCKS: &str = "thread-writer-locks";
-/// Stands for the time of locks where there have never been any.
+/// The time of locks if there have never been any.
 const NO_LOCKS: i64 = -1;
-/// The coarsest clock of a file system that is in use.
+/// The coarsest timestamp resolution of file systems in use.
 const TIME_GRAIN: Duration = Duration::from_secs(2);
 const WORKERS_MAX: usize = 4;
-/// Files that are not worth starting a thread for.
+/// Number of files that are not worth starting a thread for.
 const SHARE_MIN: usize = 500;
-/// Files that are always looked at, those that were written last.
+/// Number of most recently written files that are always checked.
 const RECENT_FILES: usize = 300;
 
 #[cfg(test)]
@@ -396,7 +391,7 @@ mod tests {
         let bytes = folder.encode();
         assert_eq!(Folder::decode(5, &bytes), Some(folder));
         for cut in 1..bytes.len() {
-            // Garbage is noticed or read as something else; it is never a panic.
+            // Garbage is detected or parsed as something else; it never panics.
             let _ = Folder::decode(5, &bytes[cut..]);
             let _ = Folder::decode(5, &bytes[..cut]);
         }

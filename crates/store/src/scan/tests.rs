@@ -1,4 +1,4 @@
-//! Files cut into pieces, however strange they are.
+//! Files split into pieces, however strange they are.
 
 use log::Record;
 use protocol::open::Raw;
@@ -6,7 +6,7 @@ use protocol::open::Raw;
 use super::*;
 use crate::line::encode;
 
-/// Makes a line of ours.
+/// Creates a line of ours.
 fn ours(ordinal: u64, payload: &str) -> Vec<u8> {
     let raw: Raw = serde_json::from_str(payload).unwrap();
     let mut line = Vec::new();
@@ -14,13 +14,13 @@ fn ours(ordinal: u64, payload: &str) -> Vec<u8> {
     line
 }
 
-/// Makes a line of another program.
+/// Creates a line of another program.
 fn theirs(ordinal: u64) -> Vec<u8> {
     let line = r#"{"timestamp":"t","ordinal":ORDINAL,"type":"x","payload":{"a":[1]}}"#;
     format!("{}\n", line.replace("ORDINAL", &ordinal.to_string())).into_bytes()
 }
 
-/// Compares the pieces of a file, written as a letter each and, for what is broken, its length.
+/// Compares the pieces of a file, written as one letter each and, for broken ones, the length.
 #[track_caller]
 fn check(parts: &[&[u8]], line_bytes_max: usize, want: &str) {
     let bytes = parts.concat();
@@ -52,7 +52,7 @@ fn pieces() {
     check(&[b"\n", &one, b" \r\n\t\n", &two], max, "_c__c");
     check(&[&one, b"x\n", &two], max, "c2c");
     check(&[&one, &two[..40]], max, "c40");
-    // Ends of lines that became something else.
+    // Line breaks that became something else.
     check(&[&cut(&one), b"\0", &two], max, "c1c");
     check(&[&cut(&one), &two], max, "cc");
     check(&[&cut(&other), b"!", &other], max, "b1b");
@@ -61,11 +61,11 @@ fn pieces() {
     check(&[b"{\"timestamp\":\"", &one], max, "14c");
     check(&[&other[..30], &other], max, "30b");
     check(&[&other[..30], &one[..30], &other[..50], b"garbage\n"], max, "118");
-    // Objects that look like the beginning of a line.
+    // Objects that look like the start of a line.
     let nested = ours(4, r#"{"a":{"timestamp":"x"},"b":{"timestamp":"y"}}"#);
     check(&[&nested], max, "c");
     check(&[b"\0", &nested, &one], max, "1cc");
-    // A beginning too many still leaves all the bytes accounted for.
+    // With too many starts, all bytes are still accounted for.
     let deep = ours(5, &format!("[{}1]", r#"{"timestamp":"x"},"#.repeat(20)));
     check(&[b"\0", &deep, &one], max, &format!("{}c", deep.len() + 1));
 }
@@ -82,8 +82,8 @@ fn long_lines_are_skipped_and_not_held() {
     check(&[&vec![b'x'; 1023], b"\n", &one], 1024, "1024c");
 }
 
-/// Files made of lines, pieces of lines and noise: whatever was not touched is found, and all bytes are
-/// accounted for.
+/// Files made of lines, pieces of lines and noise: everything intact is found, and all bytes are accounted
+/// for.
 #[test]
 fn any_mixture_is_accounted_for() {
     let mut state = 7_u64;
@@ -125,8 +125,8 @@ fn any_mixture_is_accounted_for() {
 
 #[test]
 fn long_files_are_read_ahead_with_the_same_result() {
-    // Lines of every length around those of a block and of the room before it, and one that is longer
-    // than several blocks.
+    // Lines of every length around that of a block and of the room before it, and one that is longer than
+    // several blocks.
     let lengths =
         [10, 300, ROOM_BYTES - 1, ROOM_BYTES, ROOM_BYTES + 1, BLOCK_BYTES, 3 * BLOCK_BYTES];
     let mut bytes = Vec::new();
@@ -140,7 +140,7 @@ fn long_files_are_read_ahead_with_the_same_result() {
         count += 1;
     }
     assert!(stretches(&bytes) == want);
-    // Whoever has seen enough far behind that place stops it.
+    // Breaking far behind that place stops it.
     let (mut seen, half) = (0, count / 2);
     let file = Memory(bytes);
     let scanned = scan(&file, 0..u64::MAX, &mut |_| {

@@ -1,4 +1,4 @@
-//! What threads continue: heads that are odd, bases that are not what they were, and bases that go.
+//! Continued threads: odd heads, changed bases, and missing bases.
 
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -26,13 +26,13 @@ fn damages(store: &Store, only: Option<protocol::id::ThreadId>) -> Vec<DamageKin
     report.files.iter().flat_map(|file| file.damage.iter().map(|damage| damage.what)).collect()
 }
 
-/// A thread says `a b cc`, and another goes on from there with `d`. Then something happens to the first.
+/// A thread says `a b cc`, and another continues it with `d`. Then something happens to the first.
 #[track_caller]
 fn check_changed(harm: impl Fn(&MemDisk, &[u8]), want: &str, found: &[DamageKind]) {
     let disk = empty_home();
     begin(&disk, id(), "a b cc");
     fork(&disk, id(), other(1), None, "d");
-    // Times are told apart by the millisecond.
+    // Timestamps have a resolution of one millisecond.
     sleep(Duration::from_millis(3));
     let bytes = disk.bytes(path(&disk, id())).unwrap();
     harm(&disk, &bytes);
@@ -47,7 +47,7 @@ fn check_changed(harm: impl Fn(&MemDisk, &[u8]), want: &str, found: &[DamageKind
     }
 }
 
-/// Nothing that was written later gets into a fork, and both its readers and a check say what is gone.
+/// Nothing that was written later gets into a fork, and both readers and a check report what is gone.
 #[test]
 fn bases_that_changed() {
     use DamageKind::Changed;
@@ -72,7 +72,7 @@ fn bases_that_changed() {
         go_on(disk, "x y z");
     };
     check_changed(replaced, "a, d, Changed Some(2..4)", &[Changed]);
-    // The right numbers and times in another file.
+    // The right ordinals and timestamps in another file.
     let rewritten = |disk: &MemDisk, bytes: &[u8]| {
         let text = String::from_utf8(bytes.to_vec()).unwrap().replace("\n", " \n");
         disk.put(path(disk, id()), text.as_bytes());
@@ -80,7 +80,7 @@ fn bases_that_changed() {
     check_changed(rewritten, "a, b, cc, d, Changed None", &[Changed]);
 }
 
-/// What a repair does to a thread changes nothing for its forks.
+/// Repairing a thread changes nothing for its forks.
 #[test]
 fn bases_that_were_repaired() {
     let check = |harm: &dyn Fn(&mut Vec<u8>), before: &str, after: &str| {
@@ -100,7 +100,7 @@ fn bases_that_were_repaired() {
         assert_eq!(damages(&store, None), []);
     };
     let last = |bytes: &[u8]| shorter(bytes).len();
-    // The head is blank, so one is put before everything.
+    // The head is blank, so one is inserted at the start.
     let blank_head = |bytes: &mut Vec<u8>| {
         let end = bytes.iter().position(|byte| *byte == b'\n').unwrap();
         bytes[..end].fill(b' ');
@@ -118,7 +118,7 @@ fn bases_that_were_repaired() {
     check(&no_end, "a, b, d, Line Some(3..4)", "a, b, d");
 }
 
-/// One field that is not of its type costs nothing but itself.
+/// A field of the wrong type costs only itself.
 #[test]
 fn odd_heads() {
     let check = |change: &dyn Fn(&mut Value), want: &str| {
@@ -168,7 +168,7 @@ fn odd_heads() {
             check(&|head| head[field] = value.clone(), "a, b, c");
         }
     }
-    // What it continues is told by the rest of the head, but not to the byte.
+    // The rest of the head says what it continues, but not to the byte.
     let unsure = "a, b, c, Changed None";
     for value in &odd {
         check(&|head| head["history_base"] = value.clone(), unsure);
@@ -181,7 +181,7 @@ fn odd_heads() {
     }
 }
 
-/// A head that is damaged and can still be read keeps all that it says when it is repaired.
+/// A damaged head that can still be read keeps all its fields when it is repaired.
 #[test]
 fn damaged_heads_keep_their_fields() {
     let disk = empty_home();
@@ -202,7 +202,7 @@ fn damaged_heads_keep_their_fields() {
     assert_eq!(texts(&store(&disk), other(1)), "a, b, c");
 }
 
-/// A thread is not deleted while it cannot be told whether another needs it.
+/// A thread is not deleted while it is unknown whether another needs it.
 #[test]
 fn unclear_forks() {
     let check = |harm: &dyn Fn(&MemDisk, PathBuf, Vec<u8>), clear: bool| {
@@ -227,12 +227,12 @@ fn unclear_forks() {
     check(&|disk, path, bytes| disk.put(path, &blank(bytes)), false);
     check(&|disk, path, _| disk.put(path, b"garbage\n"), false);
     check(&|disk, path, _| disk.close(path), false);
-    // Whoever has nothing needs nothing.
+    // An empty file needs nothing.
     check(&|disk, path, _| disk.put(path, b""), true);
     check(&|disk, path, _| store::disk::Disk::remove(disk, &path).unwrap(), true);
 }
 
-/// A thread that is deleted while it is being forked leaves no fork without a past.
+/// Deleting a thread while it is being forked leaves no fork without its base.
 #[test]
 fn deleted_while_it_is_forked() {
     let disk = empty_home();
@@ -265,7 +265,7 @@ fn what_is_referred_to_is_on_disk() {
         log.append(&[]).unwrap();
         log.syncer().sync().unwrap();
         drop(log);
-        // The names of the first one, which is another matter.
+        // The directory entries of the first one, which are a separate matter.
         let folder = path(&disk, id());
         store::disk::Disk::sync_dir(&disk, folder.parent().unwrap()).unwrap();
         let after = disk.reboot(seed);

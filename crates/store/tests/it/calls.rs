@@ -1,5 +1,4 @@
-//! A disk that fails at any one of its calls: an error with a type, no panic, and no line lost that was
-//! said to be on disk.
+//! A disk that fails at any one call: a typed error, no panic, and no synced line lost.
 
 use std::path::PathBuf;
 
@@ -11,11 +10,11 @@ use store::{DamageKind, OpenError, Store, WriteErrorKind};
 use crate::disk::{EIO, ENOSPC, EROFS, Fault, MemDisk, What};
 use crate::record::{empty_home, id, message, new_thread, store};
 
-/// Something that is done with a store. Notes every message that is said to be on disk.
+/// An operation on a store. Records every message that was reported as synced.
 type Deed = fn(&Store, &mut Vec<String>);
 
-/// Runs a deed once for every call that it makes, each time with that call failing, and looks at what
-/// is left: on the disk as it is, and after a power cut.
+/// Runs an operation once for every disk call that it makes, each time with that call failing, and checks
+/// what is left: on the disk as it is, and after a power cut.
 fn check(name: &str, prepare: fn(&MemDisk) -> Vec<String>, deed: Deed) {
     let disk = empty_home();
     prepare(&disk);
@@ -41,7 +40,7 @@ fn check(name: &str, prepare: fn(&MemDisk) -> Vec<String>, deed: Deed) {
             for thread in store.threads().unwrap() {
                 let report = store.read(thread.id, &mut |line| found.push(text(line))).unwrap();
                 let missing: Vec<_> = report.damage.iter().map(|damage| damage.what).collect();
-                // A write that failed leaves nothing, once the disk lets us take it back.
+                // A failed write leaves nothing, once the disk allows undoing it.
                 let whole = stays || when == "reboot" || !["create", "open"].contains(&name);
                 assert!(whole || missing.is_empty(), "{name}, {fault:?}: {missing:?}");
                 assert!(
@@ -56,7 +55,7 @@ fn check(name: &str, prepare: fn(&MemDisk) -> Vec<String>, deed: Deed) {
             for line in &durable {
                 assert!(found.contains(line), "{name}, {fault:?}, {when}: lost: {line}");
             }
-            // And it goes on.
+            // And it can be continued.
             if let Ok(Some(_)) = store.find(id()) {
                 let (mut log, _) = store.open(id(), &mut |_| {}).unwrap();
                 log.append(&[message("later")]).unwrap();
@@ -66,7 +65,7 @@ fn check(name: &str, prepare: fn(&MemDisk) -> Vec<String>, deed: Deed) {
     }
 }
 
-/// Tells whether the damaged line is in the log still, or beside it.
+/// Returns whether the damaged line is still in the log, or in its side file.
 fn is_kept(disk: &MemDisk) -> bool {
     disk.paths().iter().any(|path| {
         let text = String::from_utf8_lossy(&disk.bytes(path).unwrap()).into_owned();
@@ -126,7 +125,7 @@ fn write(store: &Store, id: ThreadId, lines: &[&str]) {
     log.syncer().sync().unwrap();
 }
 
-/// Appends lines, syncs each, and notes those that are on disk then.
+/// Appends lines, syncs each, and records the synced ones.
 fn go_on(log: &mut store::Log, durable: &mut Vec<String>) {
     let mut waiting = Vec::new();
     let mut broken = false;
@@ -156,7 +155,7 @@ fn create() {
     });
 }
 
-/// Long lines are written one after the other, and are taken back together.
+/// Long lines are written one after the other, and undone together.
 #[test]
 fn long_lines() {
     check("create", nothing, |store, durable| {
@@ -195,7 +194,7 @@ fn branch() {
                 durable.retain(|line| line != "two");
                 go_on(&mut log, durable);
             }
-            // It may have been done all the same.
+            // It may have succeeded nevertheless.
             Err(_) => durable.retain(|line| line != "two"),
         }
     });

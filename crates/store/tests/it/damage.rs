@@ -1,5 +1,5 @@
-//! Files cut, torn, zeroed, flipped and shuffled: whatever is left is given out, whatever is not is
-//! named, and the thread goes on.
+//! Files truncated, torn, zeroed, flipped and shuffled: everything intact is returned, the rest is reported,
+//! and the thread can be continued.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -13,18 +13,18 @@ use crate::record::{Item, Sample, id, message, ours, store, theirs};
 /// A way to damage a file.
 struct Harm {
     bytes: Vec<u8>,
-    /// The stretches of the sample that are not what they were, or not where.
+    /// The ranges of the sample that were changed or moved.
     touched: Vec<Range<usize>>,
-    /// Where the sample was cut: nobody can tell what came after.
+    /// Where the sample was truncated: what came after is unknown.
     cut: Option<usize>,
     /// Whole lines were moved; none is damaged.
     moved: bool,
 }
 
-/// What was given out: kind and payload of every line, with its ordinal.
+/// The lines returned: kind and payload, with the ordinal.
 type Given = Vec<(Option<u64>, String, String)>;
 
-/// Damages a sample, and sees to it that nothing else is lost by it.
+/// Damages a sample, and checks that nothing else is lost.
 #[track_caller]
 fn check(sample: &Sample, harm: &Harm, what: &dyn Fn() -> String) {
     let disk = MemDisk::default();
@@ -40,7 +40,7 @@ fn check(sample: &Sample, harm: &Harm, what: &dyn Fn() -> String) {
     log.close();
     let mut second = Given::new();
     let again = store.read(sample.id, &mut |line| note(&mut second, line)).unwrap();
-    // Nothing that was given out before is gone, and the new lines are behind it.
+    // Nothing that was returned before is gone, and the new lines are after it.
     let mut rest = second.iter();
     for line in &first {
         let kept = rest.any(|other| other.1 == line.1 && other.2 == line.2);
@@ -51,7 +51,7 @@ fn check(sample: &Sample, harm: &Harm, what: &dyn Fn() -> String) {
     let ordinals = added.iter().filter_map(|line| line.0);
     let before = first.iter().filter_map(|line| line.0).max();
     assert!(ordinals.min() > before, "{}: an ordinal was used again", what());
-    // What is damaged now was so before, and was put aside.
+    // What is damaged now was damaged before, and is in the side file.
     for damage in &again.damage {
         let known = report.damage.iter().any(|before| {
             let same = before.offset == damage.offset && before.length == damage.length;
@@ -83,7 +83,7 @@ fn compare(
     }
     let mut order = lines.iter();
     for item in &sample.items {
-        // The end of a line may be lost without the line.
+        // A line break may be lost without the line.
         let text = item.start..item.end - 1;
         let hit = |touched: &Range<usize>| touched.start < text.end && text.start < touched.end;
         let whole = !harm.touched.iter().any(hit) && harm.cut.is_none_or(|cut| text.end <= cut);
@@ -93,7 +93,7 @@ fn compare(
             let in_order = order.any(|line| line.1 == item.kind && line.2 == item.payload);
             assert!(in_order || (harm.moved && !sample.checked), "{}: {item:?}", what());
         } else if given == 0 && harm.cut.is_none_or(|cut| item.start < cut) {
-            // What no checksum covers can be changed without anybody noticing.
+            // Without a checksum, a change can go unnoticed.
             let changed = !sample.checked && lines.iter().any(|line| line.0 == item.ordinal);
             assert!(named(item, report) || changed, "{}: {item:?}\n{report:?}", what());
         }
@@ -112,7 +112,7 @@ fn compare(
     }
 }
 
-/// Tells whether a report says that an item is missing.
+/// Returns whether a report says that an item is missing.
 fn named(item: &Item, report: &ReadReport) -> bool {
     report.damage.iter().any(|damage| {
         let range = damage.offset..damage.offset + damage.length;
@@ -123,7 +123,7 @@ fn named(item: &Item, report: &ReadReport) -> bool {
     })
 }
 
-/// Shares cases between two threads.
+/// Splits cases between two threads.
 fn share(count: usize, case: impl Fn(usize) + Sync) {
     thread::scope(|scope| {
         for half in 0..2 {
@@ -234,7 +234,7 @@ fn shuffled() {
             bytes[a..a + 512].copy_from_slice(&sample.bytes[b..b + 512]);
             bytes[b..b + 512].copy_from_slice(&sample.bytes[a..a + 512]);
             let touched = if a == b { vec![] } else { vec![a..a + 512, b..b + 512] };
-            // A sector can hold a whole line, which then is undamaged, if elsewhere.
+            // A sector can contain a whole line, which then is intact in another place.
             let harm = Harm { bytes, touched, cut: None, moved: true };
             check(&sample, &harm, &|| format!("sectors at {a} and {b}"));
         });
@@ -254,7 +254,7 @@ fn shuffled() {
             };
             let bytes = order.iter().flat_map(line).collect();
             let harm = Harm { bytes, touched: Vec::new(), cut: None, moved: true };
-            // Only a checksum tells that a line is a copy, or where it belongs.
+            // Only a checksum shows that a line is a copy, or where it belongs.
             if sample.checked {
                 check(&sample, &harm, &|| format!("lines {order:?}"));
             }

@@ -1,4 +1,4 @@
-//! A disk in memory: it fails when told to, and forgets what was not synced when the power goes.
+//! A disk in memory: it fails on demand, and loses what was not synced in a power cut.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,25 +9,25 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use store::disk::{Disk, DiskFile, Entry, EntryKind, Metadata, Mode};
 
-/// A disk in memory. Clones are the same disk.
+/// A disk in memory. Clones share the same disk.
 #[derive(Clone, Default)]
 pub(crate) struct MemDisk(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     names: BTreeMap<PathBuf, Node>,
-    /// What a power cut leaves of the names.
+    /// The directory entries that survive a power cut.
     durable: BTreeMap<PathBuf, Node>,
     inodes: Vec<Inode>,
     calls: u64,
     fault: Option<Fault>,
     handles: u64,
-    /// How many files are open, and how many were at most.
+    /// How many files are open, and the maximum so far.
     open: usize,
     open_max: usize,
-    /// What nobody may open or list.
+    /// Paths that cannot be opened or listed.
     closed: Vec<PathBuf>,
-    /// What cannot be read of any file.
+    /// The unreadable range of every file.
     bad: Option<Range<u64>>,
 }
 
@@ -41,7 +41,7 @@ enum Node {
 struct Inode {
     now: Vec<u8>,
     durable: Vec<u8>,
-    /// What was done since.
+    /// Operations since the last sync.
     unsynced: Vec<Op>,
     locked_by: Option<u64>,
 }
@@ -51,23 +51,23 @@ enum Op {
     Truncate(usize),
 }
 
-/// What goes wrong, and when.
+/// What fails, and when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     /// The number of the call, from 1.
     pub(crate) at: u64,
     pub(crate) what: What,
-    /// Whether all calls from there on fail.
+    /// Whether all later calls fail, too.
     pub(crate) stays: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
-    /// An error of the system.
+    /// A system error.
     Errno(i32),
-    /// A write takes only half of its bytes, then it goes on.
+    /// A write accepts only half of its bytes, then it continues.
     Short,
-    /// A write takes only half of its bytes, and the next call fails.
+    /// A write accepts only half of its bytes, and the next call fails.
     Half(i32),
 }
 
@@ -86,7 +86,7 @@ impl MemDisk {
         self.0.lock().unwrap()
     }
 
-    /// Puts a file there as if it had always been.
+    /// Adds a file as if it had always existed.
     pub(crate) fn put(&self, path: impl AsRef<Path>, bytes: &[u8]) {
         let mut state = self.state();
         let path = path.as_ref();
@@ -132,28 +132,28 @@ impl MemDisk {
         settled
     }
 
-    /// Lets nobody open a file or list a directory any more.
+    /// Makes a file or a directory inaccessible.
     pub(crate) fn close(&self, path: impl Into<PathBuf>) {
         self.state().closed.push(path.into());
     }
 
-    /// Makes bytes of all files unreadable.
+    /// Makes a range of all files unreadable.
     pub(crate) fn spoil(&self, bad: Range<u64>) {
         self.state().bad = Some(bad);
     }
 
-    /// Returns how many files were open at once, at most.
+    /// Returns the maximum number of files open at once.
     pub(crate) fn open_max(&self) -> usize {
         self.state().open_max
     }
 
-    /// Returns how many calls there were since the last fault was set.
+    /// Returns the number of calls since the last fault was set.
     pub(crate) fn calls(&self) -> u64 {
         self.state().calls
     }
 
-    /// Cuts the power: returns what is there afterwards. What was not synced is there, is not, or is
-    /// there in part, as the seed says.
+    /// Cuts the power: returns what is there afterwards. What was not synced survives completely, partially
+    /// or not at all, depending on the seed.
     pub(crate) fn reboot(&self, seed: u64) -> Self {
         let state = self.state();
         let mut random = Random(seed);
@@ -170,7 +170,7 @@ impl MemDisk {
                 names.insert(path.clone(), *node);
             }
         }
-        // Renaming is one step for the journals of real file systems: one of the names stays.
+        // Renaming is atomic in the journals of real file systems: one of the names stays.
         for (path, node) in &state.durable {
             let renamed = matches!(node, Node::File(_))
                 && state.names.values().any(|now| now == node)
@@ -396,7 +396,7 @@ impl DiskFile for MemFile {
         };
         let inode = &mut step.state.inodes[self.inode];
         if failed {
-            // A real kernel lets go of pages that it could not write: the next sync says that all is well.
+            // A real kernel drops pages that it could not write: the next sync reports success.
             inode.unsynced.clear();
         } else {
             inode.unsynced.clear();
@@ -430,7 +430,7 @@ impl Drop for MemFile {
     }
 }
 
-/// Numbers from a seed (xorshift64*).
+/// Random numbers from a seed (xorshift64*).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

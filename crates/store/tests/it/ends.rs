@@ -1,4 +1,4 @@
-//! Ends that are missing without a trace in the file: what was synced is known from elsewhere.
+//! Ends that are missing without a trace in the file: the note about the last sync reveals them.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::disk::MemDisk;
 use crate::record::{empty_home, id, message, new_thread, store, theirs};
 use crate::threads::{fork, other, revert, texts};
 
-/// Makes a thread of nine lines, the head and `a` to `h`, each of them synced; returns its file.
+/// Creates a thread of nine lines, the head and `a` to `h`, each of them synced; returns its file.
 fn nine_lines(disk: &MemDisk) -> PathBuf {
     let mut log = store(disk).create(new_thread(id())).unwrap();
     for word in ["a", "b", "c", "d", "e", "f", "g", "h"] {
@@ -18,7 +18,7 @@ fn nine_lines(disk: &MemDisk) -> PathBuf {
     log.path().to_owned()
 }
 
-/// Cuts a file where a line ends, so that so many lines are left.
+/// Truncates a file after this many lines.
 fn cut(disk: &MemDisk, path: &PathBuf, lines: usize) {
     let bytes = disk.bytes(path).unwrap();
     let kept: Vec<u8> =
@@ -43,7 +43,7 @@ fn a_missing_end_is_named_wherever_it_was_cut() {
         let named = format!("Cut Some({lines}..9)");
         assert!(texts(&store, id()).ends_with(&named), "{lines}: {}", texts(&store, id()));
 
-        // It stays named when the thread goes on, and no ordinal is used again.
+        // It stays reported when the thread continues, and no ordinal is reused.
         let (mut log, report) = store.open(id(), &mut |_| {}).unwrap();
         let damage = report.damage.last().unwrap();
         assert_eq!((damage.what, damage.missing.clone()), (DamageKind::Cut, Some(lines as u64..9)));
@@ -55,12 +55,12 @@ fn a_missing_end_is_named_wherever_it_was_cut() {
         let again = store.read(id(), &mut |line| last = line.ordinal).unwrap();
         assert_eq!(last, Some(9), "{lines} left");
         let gap = again.damage.last().map(|damage| damage.missing.clone());
-        // Nothing at all was left of the file: the head that it gets is a line of its own.
+        // Nothing was left of the file: the head that it gets is an extra line.
         let first = if lines == 0 { 1 } else { lines as u64 };
         let gap = gap.unwrap_or_else(|| panic!("{lines} left: {again:?}"));
         assert_eq!(gap, Some(first..9), "{lines} left: {again:?}");
 
-        // Until somebody says that it is given up.
+        // Until it is given up.
         store.fsck(Some(id()), true, &mut |_, _| {}).unwrap();
         assert_eq!(found(&store), [], "{lines} left, repaired");
     }
@@ -124,7 +124,7 @@ fn another_program_that_goes_on_from_an_older_copy_is_noticed() {
     }
     disk.put(&path, &bytes);
     assert_eq!(found(&store(&disk)), [DamageKind::Cut]);
-    // One that goes on from all of it is none.
+    // A file that continues all of it is not truncated.
     let more = b"{\"timestamp\":\"2026-11-16T04:00:00.000Z\",\"ordinal\":9,\"type\":\"event_msg\",\"payload\":{\"type\":\"other\"}}\n";
     disk.put(&path, &[&whole[..], more].concat());
     assert_eq!(found(&store(&disk)), []);

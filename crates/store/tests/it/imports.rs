@@ -1,4 +1,4 @@
-//! Threads that come into a home: what is there is never lost to what comes.
+//! Imports: an import never destroys what is already there.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::disk::{EIO, Fault, MemDisk, What};
 use crate::record::{empty_home, id, new_thread, store};
 use crate::threads::{begin, fork, other, revert, say, texts};
 
-/// Imports, and says what became of each file with a letter.
+/// Imports, and returns a letter for the result of each file.
 fn import(disk: &MemDisk, paths: &[PathBuf]) -> String {
     let imported = store(disk).import(paths).unwrap();
     let letter = |file: &store::Imported| match &file.outcome {
@@ -38,7 +38,7 @@ fn go_on(disk: &MemDisk, words: &str) {
     say(&mut store(disk).open(id(), &mut |_| {}).unwrap().0, words);
 }
 
-/// Several files of one thread in one import: none is written over by one that does not go on from it.
+/// Several files of one thread in one import: none is overwritten by one that does not continue it.
 #[test]
 fn imports_of_the_same_thread() {
     let check = |files: &[(&str, &str)], outcomes: &str, kept: &str| {
@@ -67,7 +67,7 @@ fn imports_of_the_same_thread() {
     check(&[(one, "abc"), (later, "abd")], "cx", "abc");
     check(&[(one, "abc"), (archived, "abcd")], "cc", "abcd");
 
-    // What was set aside comes along.
+    // Side files are copied, too.
     let disk = empty_home();
     let from = format!("/from/{one}-{}.jsonl", id());
     disk.put(&from, b"abc");
@@ -77,11 +77,11 @@ fn imports_of_the_same_thread() {
     assert_eq!(disk.bytes(format!("{}.damaged", path.display())).unwrap(), b"{}\n");
 }
 
-/// A thread that is here already is compared with the one that comes.
+/// An existing thread is compared with the imported one.
 #[test]
 fn imports_of_what_is_here() {
     let check = |ours: &[&str], theirs: &[&str], outcomes: &str, want: &str| {
-        // Both have the same thread, and then go on by themselves.
+        // Both have the same thread, and then continue it separately.
         let here = empty_home();
         begin(&here, id(), "a b");
         let there = here.settled();
@@ -100,7 +100,7 @@ fn imports_of_what_is_here() {
         let paths = [PathBuf::from("/from")];
         assert_eq!(import(&here, &paths), outcomes, "{ours:?} {theirs:?}");
         assert_eq!(texts(&store(&here), id()), want, "{ours:?} {theirs:?}");
-        // Whatever was there is still there, or the beginning of what is.
+        // Every file is unchanged, or a prefix of what is there now.
         let after: Vec<_> = here.paths().iter().map(|path| here.bytes(path).unwrap()).collect();
         for bytes in before {
             assert!(after.iter().any(|after| after.starts_with(&bytes)), "{ours:?} {theirs:?}");
@@ -111,7 +111,7 @@ fn imports_of_what_is_here() {
     check(&["c"], &[], "p", "a, b, c");
     check(&[], &["c", "d e"], "e", "a, b, c, d, e");
     check(&["x"], &["c"], "x", "a, b, x");
-    // Files that a revert made.
+    // Files created by a revert.
     check(&[], &["<c"], "pc", "a, c");
     check(&[], &["c", "<d", "<e"], "ecc", "a, e");
     check(&["<c"], &[], "p", "a, c");
@@ -120,7 +120,7 @@ fn imports_of_what_is_here() {
     check(&["<x"], &["<c"], "px", "a, x");
 }
 
-/// A fork brings a newer version of what it continues along; without that, somebody is told.
+/// A fork imports a newer version of what it continues; without one, that is reported.
 #[test]
 fn imports_of_forks() {
     let here = empty_home();
@@ -142,7 +142,7 @@ fn imports_of_forks() {
     assert_eq!((damage.what, damage.missing.clone()), (DamageKind::Changed, Some(3..4)));
 }
 
-/// A thread that somebody has open is not made to go on under their hands.
+/// A thread that is open is not extended by an import.
 #[test]
 fn imports_of_what_is_open() {
     let here = empty_home();
@@ -156,7 +156,7 @@ fn imports_of_what_is_open() {
     assert_eq!(import(&here, &["/from".into()]), "e");
 }
 
-/// An import that fails at any call leaves the thread as it was, or as it comes.
+/// An import that fails at any call leaves the old thread or the new one.
 #[test]
 fn imports_cut_short() {
     for at in 1.. {

@@ -1,4 +1,4 @@
-//! The index of threads: it says what the files say, whatever was done to them or to it.
+//! The index of threads: it agrees with the files, whatever was done to them or to it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use store::index::{Cursor, Direction, IndexError, List, ResolveError, Role, Sear
 
 use crate::index_home::{Home, Script, all, append, id, say, scan, script, shown};
 
-/// Lists a home and compares with its files, twice: what was just indexed is there afterwards, too.
+/// Lists a home and compares with its files, twice: what was just indexed must also be stored.
 #[track_caller]
 fn check(home: &Home, what: &str) {
     for round in ["first", "second"] {
@@ -69,7 +69,7 @@ fn files_that_come_grow_change_move_and_go_are_noticed() {
     archived.filter.archived = true;
     let found = home.index().list(&archived).unwrap().threads;
     assert_eq!((found.len(), found[0].id, found[0].archived), (1, id(100), true));
-    // The newest file of a thread says where it is, also if a move was cut short.
+    // The newest file of a thread determines its location, even after an interrupted move.
     let older = home.write(&script(9));
     let newer = older.file_stem().unwrap().to_str().unwrap();
     let newer = archive.join(format!("{newer}_01a1e26e-392c-7690-abfb-eb0dc0cda447.jsonl"));
@@ -86,8 +86,8 @@ fn a_file_that_grew_is_read_from_where_it_ended() {
     let home = Home::new();
     let path = home.write(&script(1));
     home.list();
-    // What was read is not read again, even if it makes no sense any more: all but the last bytes of it,
-    // which are looked at to tell growth from change.
+    // Indexed data is not read again, even if it was damaged since: except for the last bytes, which
+    // distinguish growth from change.
     let mut bytes = fs::read(&path).unwrap();
     let spoilt = bytes.len() - 400;
     bytes[..spoilt].fill(b'x');
@@ -97,13 +97,13 @@ fn a_file_that_grew_is_read_from_where_it_ended() {
     assert_eq!((row.turns, row.preview.as_str()), (2, "question 1 of the user"));
 }
 
-/// With many files, a list soon after another looks at a part of them only: those written last, those
-/// that it shows, and those that somebody has open.
+/// With many files, a second list soon after the first checks only some of them: the most recently written,
+/// those that it shows, and those that are open.
 #[test]
 fn a_list_soon_after_another_notices_what_it_must() {
     let home = Home::new();
     let paths: Vec<_> = (0..700).map(|number| home.write(&script(number))).collect();
-    // Old enough that the times of directories count, and of an order.
+    // Old enough for directory times to be reliable, and with a defined order.
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(100_000);
     for (number, path) in (0..).zip(&paths) {
         let file = fs::File::options().append(true).open(path).unwrap();
@@ -115,7 +115,7 @@ fn a_list_soon_after_another_notices_what_it_must() {
     assert_eq!(listed(), id(699));
     say(&paths[690], 1_890_000_000, 50, "recent");
     assert_eq!(listed(), id(690), "one of the last");
-    // One that is old: a list does not see it, but does once somebody has come or gone; others see it.
+    // An old one: a list does not see the change until a lock was taken or released; others see it.
     say(&paths[3], 1_890_000_060, 50, "hidden");
     assert_eq!(listed(), id(690));
     assert_eq!(home.index().search(&search("hidden")).unwrap().len(), 2);
@@ -132,7 +132,7 @@ fn a_list_soon_after_another_notices_what_it_must() {
     assert_eq!(listed(), id(5), "somebody is there");
     say(&paths[6], 1_890_000_240, 50, "unlocked");
     assert_eq!(listed(), id(5));
-    // What is shown is right in any case.
+    // What is shown is always correct.
     let oldest = List { direction: Direction::Oldest, ..few.clone() };
     let first = home.index().list(&oldest).unwrap().threads[0].id;
     let path =
@@ -249,7 +249,7 @@ fn somebody_who_keeps_it_locked_is_waited_for_and_then_done_without() {
     check(&home, "afterwards");
 }
 
-/// What older builds kept in the home itself goes away.
+/// The index of older builds in the home itself is removed.
 #[test]
 fn an_older_index_is_removed() {
     let home = Home::new();
@@ -282,7 +282,7 @@ fn many_at_once_agree() {
         }
         scope.spawn(|| {
             for _ in 0..10 {
-                // Whoever has it open goes on with what was there, or makes it again.
+                // A process that has it open continues with the old content, or rebuilds it.
                 let _ = fs::remove_file(home.database());
                 std::thread::yield_now();
             }
@@ -302,7 +302,7 @@ fn pages_stay_right_while_threads_come_and_go() {
     for (sort, direction) in orders {
         let home = Home::new();
         for number in 0..30 {
-            // Every second one has the time of the one before it.
+            // Every second one has the same time as the previous one.
             let mut thread = script(number);
             thread.made = script(number / 2 * 2).made;
             home.write(&thread);
@@ -316,7 +316,7 @@ fn pages_stay_right_while_threads_come_and_go() {
         for round in 0.. {
             let page = index.list(&List { cursor, ..whole.clone() }).unwrap();
             got.extend(page.threads.into_iter().map(|thread| thread.id));
-            // New ones on both ends, and the last one that was shown goes.
+            // New ones at both ends, and the last one shown is removed.
             let mut first = script(1000 + round);
             first.made += 1_000_000;
             home.write(&first);
@@ -483,7 +483,7 @@ fn no_words_mean_anything_else() {
         let fine = words.is_empty() && got.is_ok();
         assert!(fine || matches!(got, Err(IndexError::Expression(_))), "{words:?} {got:?}");
     }
-    // What is not looked for is not left out in silence.
+    // What is not searched for is not ignored silently.
     for words in ["x".repeat(5000), "word ".repeat(1000)] {
         for raw in [false, true] {
             let got = index.search(&Search { raw, ..search(&words) });
@@ -537,7 +537,7 @@ fn the_files_are_for_their_owner_only() {
     home.write(&script(1));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let check = || {
-        // It is open, so that all of its files are there.
+        // It is open, so that all of its files exist.
         let mut index = home.index();
         index.sync().unwrap();
         for entry in fs::read_dir(home.path()).unwrap() {
@@ -576,7 +576,7 @@ fn nothing_is_left_of_what_was_deleted() {
     assert_eq!(index.resolve("third").unwrap(), id(3));
 }
 
-/// Counts the files below a home that have a text in them.
+/// Counts the files below a home that contain a text.
 fn found(home: &Home, text: &str) -> usize {
     let mut queue = vec![home.path().to_owned()];
     let mut count = 0;
@@ -670,7 +670,7 @@ fn odd_files_are_shown_as_far_as_can_be_told() {
         assert_eq!((row.cwd.as_str(), row.turns), (cwd, turns), "{number}");
         assert!(row.created_ms > 1_700_000_000_000, "{number} {row:?}");
     }
-    // A directory by the name of a thread, and files that are none.
+    // A directory with the name of a thread, and files that are not thread files.
     let folder = home.write(&script(7));
     fs::remove_file(&folder).unwrap();
     fs::create_dir(&folder).unwrap();
@@ -729,7 +729,7 @@ fn a_fork_begins_with_what_it_was_forked_from() {
         ..Default::default()
     };
     let new = store::NewThread { id: id(2), meta };
-    // The second turn begins at 12.
+    // The second turn starts at 12.
     let (mut log, _) = threads.fork(id(1), new, Some(12), &mut |_| {}).unwrap();
     let said = json!({
         "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "another way" }],
@@ -743,7 +743,7 @@ fn a_fork_begins_with_what_it_was_forked_from() {
     assert_eq!((fork.preview.as_str(), fork.turns), ("a common start", 2));
     assert_eq!((fork.forked_from, fork.cwd.as_str()), (Some(id(1)), "/fork"));
     assert_eq!(fork.created_ms, 1_798_761_600_000);
-    // What was said before is found once, where it was said.
+    // Earlier messages are found once, in their own thread.
     for (words, want) in [("common start", id(1)), ("left behind", id(1)), ("another way", id(2))] {
         let hits = home.index().search(&search(words)).unwrap();
         assert!(
@@ -753,7 +753,7 @@ fn a_fork_begins_with_what_it_was_forked_from() {
     }
 }
 
-/// Threads come, grow and go as a seed says; the index follows.
+/// Threads are added, extended and removed at random; the index follows.
 #[test]
 fn a_list_equals_a_scan() {
     for seed in 0..12_u64 {

@@ -1,4 +1,4 @@
-//! A home with threads in it, written line by line, and a list of them made the simple way.
+//! A home with threads, written line by line, and a list of them made the simple way.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use store::index::{Direction, Filter, Index, List, Sort, Summary};
 use tempfile::TempDir;
 
-/// A home.
 pub(crate) struct Home {
     dir: TempDir,
 }
@@ -20,20 +19,20 @@ pub(crate) struct Script {
     pub(crate) id: ThreadId,
     pub(crate) cwd: &'static str,
     pub(crate) provider: &'static str,
-    /// When it was made, in seconds.
+    /// When it was created, in seconds.
     pub(crate) made: i64,
-    /// What the user said, a turn each, a minute apart; the agent repeats it.
+    /// The user's messages, one per turn, a minute apart; the agent repeats them.
     pub(crate) said: Vec<String>,
 }
 
-/// Makes the id of thread number `number`.
+/// Creates the id of thread number `number`.
 pub(crate) fn id(number: u64) -> ThreadId {
     let mut random = [0; 10];
     random[2..].copy_from_slice(&number.to_be_bytes());
     ThreadId::new(1_790_000_000_000 + number * 1000, random)
 }
 
-/// Makes a small thread.
+/// Creates a small thread.
 pub(crate) fn script(number: u64) -> Script {
     Script {
         id: id(number),
@@ -57,7 +56,7 @@ impl Home {
         self.path().join("thread-index/index.sqlite")
     }
 
-    /// Writes a thread whole, and returns its file.
+    /// Writes a complete thread, and returns its file.
     pub(crate) fn write(&self, script: &Script) -> PathBuf {
         let made = jiff::Timestamp::from_second(script.made).unwrap();
         let folder = self.path().join(made.strftime("sessions/%Y/%m/%d").to_string());
@@ -83,14 +82,14 @@ impl Home {
         Index::open(self.path(), |_| {}).unwrap()
     }
 
-    /// Lists everything that is not archived, the newest first.
+    /// Lists everything that is not archived, newest first.
     #[track_caller]
     pub(crate) fn list(&self) -> Vec<Summary> {
         self.index().list(&all()).unwrap().threads
     }
 }
 
-/// Asks for everything that is not archived.
+/// Queries everything that is not archived.
 pub(crate) fn all() -> List {
     List {
         filter: Filter::default(),
@@ -143,7 +142,7 @@ fn message(role: &str, text: &str) -> Value {
 /// What a list shows of a thread.
 pub(crate) type Shown = (ThreadId, i64, i64, String, u64);
 
-/// Reads every file of the home from its beginning, and lists what is in them the newest first.
+/// Reads every file of the home from its start, and lists the content, newest first.
 pub(crate) fn scan(home: &Path) -> Vec<Shown> {
     let mut shown = Vec::new();
     let mut folders = vec![home.join("sessions")];

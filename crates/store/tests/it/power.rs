@@ -1,9 +1,9 @@
-//! Power cuts: what a sync has said to be on disk is there afterwards.
+//! Power cuts: what was synced is there afterwards.
 
 use crate::disk::Random;
 use crate::record::{empty_home, id, message, new_thread, store};
 
-/// Writes, syncs and reopens as the seed says, and cuts the power somewhere.
+/// Writes, syncs and reopens depending on the seed, and cuts the power somewhere.
 #[track_caller]
 fn check(seed: u64) {
     let mut random = Random(seed);

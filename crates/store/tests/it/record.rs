@@ -12,7 +12,7 @@ use crate::disk::{MemDisk, Random};
 /// A file of a thread, with its lines.
 pub(crate) struct Sample {
     pub(crate) id: ThreadId,
-    /// Below the home.
+    /// Relative to the home.
     pub(crate) path: &'static str,
     pub(crate) bytes: Vec<u8>,
     pub(crate) items: Vec<Item>,
@@ -24,7 +24,7 @@ pub(crate) struct Sample {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     pub(crate) start: usize,
-    /// Behind the end of the line.
+    /// After the line break.
     pub(crate) end: usize,
     pub(crate) ordinal: Option<u64>,
     pub(crate) kind: String,
@@ -66,14 +66,14 @@ pub(crate) fn store(disk: &MemDisk) -> Store {
     Store::with_disk(HOME, Arc::new(disk.clone()))
 }
 
-/// Makes a disk with an empty home.
+/// Creates a disk with an empty home.
 pub(crate) fn empty_home() -> MemDisk {
     let disk = MemDisk::default();
     disk.put("/h/config.toml", b"");
     disk
 }
 
-/// Makes a thread of ours, `turns` long.
+/// Creates a thread of ours with `turns` turns.
 pub(crate) fn ours(turns: usize) -> Sample {
     let disk = empty_home();
     let mut log = store(&disk).create(new_thread(id())).unwrap();
@@ -97,7 +97,7 @@ pub(crate) fn ours(turns: usize) -> Sample {
     sample(disk.bytes(path).unwrap(), true)
 }
 
-/// Returns a thread that the reference wrote, with its long texts cut short.
+/// Returns a thread that the reference wrote, with its long texts shortened.
 pub(crate) fn theirs() -> Sample {
     sample(include_bytes!("../data/reference.jsonl").to_vec(), false)
 }

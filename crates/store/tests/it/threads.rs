@@ -1,4 +1,4 @@
-//! Threads as a whole: forks, reverts, moves, names, locks, and files that come and go.
+//! Whole threads: forks, reverts, moves, names, locks, and files that are added or removed.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -34,8 +34,7 @@ pub(crate) fn say(log: &mut store::Log, words: &str) {
     words.split(' ').for_each(|word| log.append(&[message(word)]).unwrap());
 }
 
-/// Makes a thread that says the words.
-/// An id of today, as whoever begins a thread makes one: its file is looked for under that day first.
+/// Returns an id with today's date, like a new thread's: its file is looked up under that day first.
 fn todays_id() -> ThreadId {
     static ID: LazyLock<ThreadId> = LazyLock::new(|| {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
@@ -65,13 +64,13 @@ fn forks_and_reverts() {
     begin(&disk, id(), "a b c");
     fork(&disk, id(), other(1), None, "d e");
     assert_eq!(texts(&store, other(1)), "a, b, c, d, e");
-    // Inside of what it has from the first one.
+    // Within what it has from the first one.
     fork(&disk, other(1), other(2), Some(3), "f");
     assert_eq!(texts(&store, other(2)), "a, b, f");
     say(&mut store.open(id(), &mut |_| {}).unwrap().0, "g");
     assert_eq!(texts(&store, id()), "a, b, c, g");
     assert_eq!(texts(&store, other(1)), "a, b, c, d, e");
-    // Several files with the same ordinals; the fork means one of them.
+    // Several files with the same ordinals; the fork refers to one of them.
     revert(&disk, id(), 3, "hh i j");
     assert_eq!(texts(&store, id()), "a, b, hh, i, j");
     fork(&disk, id(), other(3), None, "k");
@@ -80,7 +79,7 @@ fn forks_and_reverts() {
     assert_eq!(texts(&store, id()), "a, b, l, o");
     assert_eq!(texts(&store, other(3)), "a, b, hh, i, j, k");
     assert_eq!(texts(&store, other(1)), "a, b, c, d, e");
-    // A fork that is reverted to before it began.
+    // A fork that is reverted to before it started.
     revert(&disk, other(1), 2, "p");
     assert_eq!(texts(&store, other(1)), "a, p");
     assert_eq!(store.files(id()).unwrap().unwrap().segments.len(), 4);
@@ -90,7 +89,7 @@ fn forks_and_reverts() {
     let report = store.fsck(None, false, &mut |_, _| {}).unwrap();
     assert!(report.is_clean(), "{report:?}");
 
-    // One file that needs no other.
+    // One self-contained file.
     let mut out = Vec::new();
     store.export(other(3), &mut out).unwrap();
     let ordinals = String::from_utf8(out.clone()).unwrap();
@@ -109,7 +108,7 @@ fn forks_and_reverts() {
     let again = fresh.import(&[PathBuf::from("/elsewhere")]).unwrap();
     assert!(matches!(again[0].outcome, store::ImportOutcome::Present), "{again:?}");
 
-    // A file brings along what it continues.
+    // A file is imported with what it continues.
     let fresh = Store::with_disk("/second", std::sync::Arc::new(disk.clone()));
     let path = store.find(other(1)).unwrap().unwrap().path;
     fresh.import(&[path]).unwrap();
@@ -180,8 +179,8 @@ fn moved_and_named() {
     assert_eq!(store.find(id()).unwrap(), None);
 }
 
-/// Moves that fail at any call, or are ended by a power cut, leave the thread what it was: what was
-/// reverted stays so.
+/// Moves that fail at any call, or are interrupted by a power cut, do not change the thread: reverts stay
+/// reverted.
 #[test]
 fn moves_cut_short() {
     let check = |prepare: fn(&Store), deed: fn(&Store) -> Result<(), ManageError>| {
@@ -199,14 +198,14 @@ fn moves_cut_short() {
                 let store = store(&disk);
                 assert_eq!(texts(&store, todays_id()), "d", "{at}: {:?}", disk.paths());
                 assert_eq!(store.files(todays_id()).unwrap().unwrap().segments.len(), 3, "{at}");
-                // One place after the other, as other programs look.
+                // One place after the other, as other programs search.
                 let archived = |path: &&PathBuf| path.starts_with("/h/archived_sessions");
                 let logs: Vec<_> = disk.paths();
                 let logs = || logs.iter().filter(|path| path.extension() == Some("jsonl".as_ref()));
                 let newest = logs().max_by_key(|path| path.file_name()).unwrap();
                 let active = logs().filter(|path| !archived(path)).max_by_key(|p| p.file_name());
                 assert!(active.is_none_or(|p| p.file_name() == newest.file_name()), "{at}");
-                // And it can be done again, also with a file in both places.
+                // And it can be repeated, even with a file in both places.
                 deed(&store).unwrap();
                 assert_eq!(texts(&store, todays_id()), "d", "{at}");
                 let report = store.fsck(None, false, &mut |_, _| {}).unwrap();
@@ -221,7 +220,7 @@ fn moves_cut_short() {
     check(|store| store.archive(todays_id()).unwrap(), |store| store.unarchive(todays_id()));
 }
 
-/// Files with a great many broken places: a report names some of them, a repair gets them all.
+/// Files with a great many broken ranges: a report names some of them, a repair fixes them all.
 #[test]
 fn much_damage() {
     let check = |between: &str, count: usize, want: (usize, u64)| {
@@ -256,7 +255,7 @@ fn much_damage() {
     );
 }
 
-/// A torn end that says it is a line that cannot be there does not change how lines are numbered.
+/// A torn end that claims an impossible ordinal does not change how lines are numbered.
 #[test]
 fn wild_ordinals() {
     for (wild, want) in [(2, 3), (3, 3), (0, 3), (1 << 40, 3), (u64::MAX, 3)] {
@@ -295,7 +294,7 @@ fn many_reverts() {
     assert!(disk.open_max() <= 4, "{}", disk.open_max());
 }
 
-/// What is closed to us is missing, and costs nothing else.
+/// Inaccessible files count as missing, and cost nothing else.
 #[test]
 fn closed_files_and_directories() {
     let disk = empty_home();
@@ -316,7 +315,7 @@ fn closed_files_and_directories() {
     assert!(matches!(error, ManageError::Unclear { .. }), "{error}");
 }
 
-/// A place that the disk cannot read costs the lines in its blocks, and nothing else.
+/// An unreadable block costs the lines in it, and nothing else.
 #[test]
 fn bad_blocks() {
     let disk = empty_home();
@@ -337,7 +336,7 @@ fn bad_blocks() {
     say(&mut log, "more");
 }
 
-/// What only has the name of a thread's file is passed over, and nobody waits for it.
+/// Something that only has the name of a thread's file is skipped, and not waited for.
 #[test]
 fn names_without_files() {
     use std::os::unix::fs::symlink;
@@ -376,7 +375,7 @@ fn names_without_files() {
     store.set_name(id(), "x").unwrap_err();
     let mut index = store::index::Index::open(home.path(), |_| {}).unwrap();
     assert!(index.get(id()).unwrap().is_some());
-    // Links to directories are followed, in circles once.
+    // Links to directories are followed, cycles only once.
     let day = path.parent().unwrap();
     let moved = home.path().join("moved");
     std::fs::rename(day, &moved).unwrap();
@@ -392,7 +391,7 @@ fn names_without_files() {
     assert_eq!(imported.len(), 3, "{imported:?}");
 }
 
-/// Files that are made are private; one that is written anew keeps its mode.
+/// New files are private; a rewritten one keeps its mode.
 #[test]
 fn modes() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -417,7 +416,7 @@ fn modes() {
     assert_eq!(mode(side.as_ref()), 0o600);
 }
 
-/// The same file in several places: named by a check, and gone with its thread.
+/// The same file in several places: reported by a check, and deleted with its thread.
 #[test]
 fn copies() {
     let check = |place: &str, change: &[u8], archives: bool| {
@@ -449,7 +448,7 @@ fn held() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::new(home.path());
     let mut log = store.create(new_thread(id())).unwrap();
-    // Nothing is there before the first lines.
+    // Nothing exists before the first lines.
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
     say(&mut log, "a");
     log.syncer().sync().unwrap();
@@ -466,7 +465,7 @@ fn held() {
     log.close();
     let lock = home.path().join(format!("thread-writer-locks/{}.lock", id()));
     assert!(!lock.exists());
-    // A file that a dead process has left means nothing.
+    // A file left by a dead process means nothing.
     std::fs::write(&lock, "1 heddle\n").unwrap();
     let (log, _) = store.open(id(), &mut |_| {}).unwrap();
     drop(log);
@@ -480,12 +479,12 @@ fn held() {
     };
     assert!(error.to_string().contains(&named), "{error}");
     assert!(error.to_string().contains("heddle exec fork"), "{error}");
-    // What a process has left in it that was killed says nothing about who has it now.
+    // The content left by a killed process does not say who has it now.
     std::fs::write(&lock, "1 heddle\n").unwrap();
     let error = store.open(id(), &mut |_| {}).unwrap_err();
     assert!(!cfg!(target_os = "linux") || error.to_string().contains(&named), "{error}");
     drop(file);
-    // The other lock is waited for, but not for ever.
+    // The other lock is waited for, but not forever.
     let coordination = home.path().join("thread-writer-locks/.coordination.lock");
     let file = std::fs::File::create(&coordination).unwrap();
     file.lock().unwrap();
@@ -576,7 +575,7 @@ fn strange_files() {
     check(format!("{head}{one}\n{two}\n").as_bytes(), 3, &[]);
     check(format!("{head}\n{one}\n").replacen("{\"times", "", 1).as_bytes(), 1, &[Head]);
     check(format!("{head}\n{}\n", line(u64::MAX)).as_bytes(), 2, &[Gap]);
-    // Appended to itself, with and without ordinals; what is written afterwards still counts.
+    // Appended to itself, with and without ordinals; lines written afterwards still count.
     let twice = format!("{head}\n{one}\n{two}\n").repeat(2);
     check(twice.as_bytes(), 3, &[Repeated]);
     check(format!("{twice}{}\n", line(3)).as_bytes(), 4, &[Repeated]);
@@ -589,7 +588,7 @@ fn strange_files() {
     check(format!("{head}\n{one}\n{head}\n{two}\n").as_bytes(), 3, &[Repeated]);
 }
 
-/// A home that cannot be written to can be checked, and says why nothing else can be done.
+/// A read-only home can be checked, and errors say why nothing else is possible.
 #[test]
 fn homes_that_cannot_be_written() {
     let home = tempfile::tempdir().unwrap();
@@ -616,7 +615,7 @@ fn homes_that_cannot_be_written() {
     }
 }
 
-/// The disk of this machine, to read only.
+/// The disk of this machine, read-only.
 #[derive(Debug)]
 struct ReadOnly(PathBuf);
 
