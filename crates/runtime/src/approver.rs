@@ -1,4 +1,4 @@
-//! Whoever questions are put to.
+//! The interface for answering questions.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,14 +6,13 @@ use std::pin::Pin;
 use engine::Question;
 use protocol::approval::Answer;
 
-/// Puts questions to a person, or to a program that answers for one.
+/// Asks a person, or a program that answers for one.
 ///
-/// Several may be open at once. Each is kept open for [`Question::timeout`] by the driver.
+/// Several questions may be open at once. The driver enforces [`Question::timeout`] for each.
 pub trait Approver: Send + Sync {
-    /// Asks, and waits for the answer. The future is dropped when nobody needs it any more: the
-    /// question is withdrawn then.
+    /// Asks, and waits for the answer. If the future is dropped, the question is withdrawn.
     fn ask(&self, question: Question) -> ApprovalFuture<'_>;
 }
 
-/// An answer that is waited for.
+/// A pending answer.
 pub type ApprovalFuture<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;

@@ -1,4 +1,4 @@
-//! The decoder that fits what an endpoint speaks. All have one face, so the driver knows no API.
+//! Chooses the decoder for an endpoint. All have the same interface, so the driver knows no API.
 
 use protocol::chat::Tool;
 use protocol::responses::{StreamEvent, ToolSpec};
@@ -9,14 +9,14 @@ use stream::{chat, responses};
 
 use crate::thread::TextDialect;
 
-/// How the answers of an endpoint are read.
+/// How the answers of an endpoint are decoded.
 #[derive(Debug)]
 pub(crate) enum Reader {
     Responses,
     Chat(chat::Setup),
 }
 
-/// Reads one answer.
+/// Decodes one answer.
 #[derive(Debug)]
 pub(crate) enum Decoder {
     Responses(Box<responses::Decoder>),
@@ -41,7 +41,7 @@ impl Reader {
         }
     }
 
-    /// Makes a decoder for one answer.
+    /// Creates a decoder for one answer.
     pub(crate) fn decoder(&self) -> Decoder {
         match self {
             Self::Responses => Decoder::Responses(Box::default()),
@@ -84,7 +84,7 @@ impl Decoder {
     }
 }
 
-/// Returns the tools as the endpoint is told of them: dialects take types from their schemas.
+/// Returns the tools as the endpoint knows them: dialects take types from their schemas.
 fn schemas(tools: &[ToolSpec]) -> Tools {
     let tools: Vec<_> = tools.iter().filter_map(Tool::from_spec).collect();
     let list = serde_json::to_value(tools).expect("tools are plain data with string keys");

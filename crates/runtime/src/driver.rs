@@ -1,4 +1,4 @@
-//! The driver of a turn: waits for whatever comes first, tells the engine, does what it says.
+//! The driver of a turn: waits for whatever comes first, tells the engine, performs its actions.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, pending};
@@ -27,9 +27,9 @@ use crate::thread::{ThreadParts, ThreadState};
 /// What the user does while a turn runs.
 #[derive(Clone, Debug)]
 pub enum Control {
-    /// Say something more.
+    /// Add input.
     Steer(Vec<KnownItem>),
-    /// End the turn.
+    /// Interrupt the turn.
     Interrupt,
 }
 
@@ -46,10 +46,10 @@ enum Wake {
     Answer(Option<Result<AnswerPart, SampleError>>),
 }
 
-/// After how long a person is told that nothing has come; again when twice as long has passed.
+/// After how long the user is told that nothing has arrived; again whenever twice as long has passed.
 const SILENCE_TOLD_AFTER: Duration = Duration::from_secs(10);
 
-/// How often the stream may come first before the others are asked.
+/// How often the stream may come first in a row before other sources are polled.
 const STREAM_IN_A_ROW_MAX: u32 = 64;
 
 /// Where the answer comes from.
@@ -59,17 +59,17 @@ enum Source<'a> {
     Open(AnswerStream),
 }
 
-/// A request of whose answer nothing has come yet.
+/// A request without any response so far.
 struct Silence {
     since: Instant,
-    /// After how long to say so the next time.
+    /// After how long to report it the next time.
     told_after: Duration,
     timer: Pin<Box<Sleep>>,
 }
 
-/// A sync that is under way.
+/// A sync in progress.
 struct Syncing {
-    /// The write up to which it counts.
+    /// The last write that it covers.
     written: u64,
     sync: JoinHandle<std::io::Result<()>>,
 }
@@ -80,8 +80,8 @@ type OpenQuestion<'a> = Pin<Box<dyn Future<Output = Option<(ApprovalId, Answer)>
 
 /// Drives a turn to its end.
 ///
-/// Dropping the future interrupts the turn: what it had begun is stopped, its end is written down, and the thread has
-/// its history back.
+/// Dropping the future interrupts the turn: everything it started is stopped, its end is logged, and the
+/// thread gets its history back.
 pub(crate) async fn drive(
     parts: &ThreadParts,
     state: &mut ThreadState,
@@ -119,7 +119,7 @@ pub(crate) async fn drive(
             return outcome;
         }
         let wake = match driver.finished {
-            // What has ended only waits for the disk.
+            // The turn has ended and only waits for the disk.
             Some(_) => synced(&mut driver.syncing).await,
             None => driver.wake(control, &mut reports).await,
         };
@@ -129,7 +129,7 @@ pub(crate) async fn drive(
         }
         let answer = driver.answer;
         for input in driver.inputs(wake) {
-            // The rest of an answer that the turn has closed is nobody's.
+            // The rest of a closed answer is dropped.
             let of_answer = matches!(
                 input,
                 Input::Bytes(_) | Input::Stream(_) | Input::Silence(_) | Input::SampleFailed(_)
@@ -143,31 +143,29 @@ pub(crate) async fn drive(
     }
 }
 
-/// Takes events; breaks off when nobody can see them any more.
+/// Takes events; breaks when no one can see them any more.
 pub(crate) type Sink<'s> = dyn FnMut(Event) -> ControlFlow<()> + Send + 's;
 
 struct Driver<'a> {
     parts: &'a ThreadParts,
     state: &'a mut ThreadState,
     turn: Turn,
-    /// Events on their way out.
     outbox: Outbox,
     syncing: Option<Syncing>,
-    /// How the turn ended.
     finished: Option<Outcome>,
     progress: ProgressSender,
     source: Source<'a>,
-    /// Counts the answers that were closed.
+    /// Number of answers that were closed.
     answer: u64,
-    /// How often the stream came first since something else did.
+    /// How often the stream came first in a row.
     in_a_row: u32,
     calls: FuturesUnordered<RunningCall<'a>>,
     handles: HashMap<CallKey, AbortHandle>,
-    /// Calls that are done, and whose reports go first.
+    /// Calls that have returned, and whose reports go first.
     done: VecDeque<(CallKey, OutputBody)>,
     questions: FuturesUnordered<OpenQuestion<'a>>,
     withdrawals: HashMap<ApprovalId, AbortHandle>,
-    /// Where the answers go that calls wait for.
+    /// Where to send the answers that calls wait for.
     replies: HashMap<CallKey, Reply>,
     timer: Option<Pin<Box<Sleep>>>,
     silence: Option<Silence>,
@@ -180,12 +178,12 @@ impl Driver<'_> {
         self.turn.handle(now_ms, input).expect("the driver reports only what the engine asked for");
     }
 
-    /// Does everything the turn wants done now.
+    /// Performs all pending actions of the turn.
     fn perform(&mut self, sink: &mut Sink<'_>) {
         while let Some(action) = self.turn.poll() {
             let performs = !matches!(action, Action::Emit(_) | Action::Persist(_));
             if performs && !self.write() {
-                // Nothing more is begun, and what is begun is stopped when the turn is over.
+                // Nothing more is started, and what runs is stopped at the end of the turn.
                 if matches!(action, Action::Finish(_)) {
                     self.finished = Some(Outcome::Failed(TurnErrorCause::Storage));
                 }
@@ -245,7 +243,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Puts an event on its way out, behind what must be on disk before it is seen.
+    /// Queues an event, behind what must be on disk before it is shown.
     fn tell(&mut self, event: Event) {
         let written = match &mut self.state.journal {
             Some(journal) => {
@@ -257,7 +255,7 @@ impl Driver<'_> {
         self.outbox.push(event, written);
     }
 
-    /// Writes down what was gathered. If that fails the turn is told, and false is returned.
+    /// Writes the batch to the log. If that fails the turn is told, and false is returned.
     fn write(&mut self) -> bool {
         let Some(journal) = &mut self.state.journal else { return true };
         let Err(why) = journal.flush() else { return true };
@@ -265,15 +263,15 @@ impl Driver<'_> {
         false
     }
 
-    /// Writes down at once what is too long to be gathered with more.
+    /// Writes the batch immediately if it is too long to wait for more.
     fn write_long(&mut self) {
         if self.state.journal.as_ref().is_some_and(Journal::is_long) {
-            // If it fails the turn is told, and what it does about that is the next action.
+            // If it fails the turn is told, and its reaction is the next action.
             self.write();
         }
     }
 
-    /// Ends the turn, because what happens in it cannot be kept.
+    /// Ends the turn, because it cannot be logged.
     fn give_up(&mut self, why: String) {
         self.outbox.fail(&why);
         if let Some(outcome) = &mut self.finished {
@@ -283,7 +281,7 @@ impl Driver<'_> {
         self.handle(Input::StoreFailed(why));
     }
 
-    /// Shows what may be seen, and has the rest synced.
+    /// Shows the events that may be shown, and starts a sync for the rest.
     fn show(&mut self, sink: &mut Sink<'_>) {
         let mut unseen = false;
         while let Some(event) = self.outbox.pop() {
@@ -305,7 +303,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Goes on after a sync.
+    /// Continues after a sync.
     fn synced(&mut self, sink: &mut Sink<'_>, written: u64, synced: std::io::Result<()>) {
         match (synced, &mut self.state.journal) {
             (Err(error), Some(journal)) => {
@@ -329,7 +327,7 @@ impl Driver<'_> {
         self.calls.push(Box::pin(async move { running.await.ok().map(|output| (key, output)) }));
     }
 
-    /// Puts a question; it stays open beside everything else, for as long as it may.
+    /// Asks a question; it stays open, up to its time-out, while everything else continues.
     fn ask(&mut self, question: Question) {
         let (id, patience) = (question.id, question.timeout);
         let approver = self.parts.approver.as_deref();
@@ -353,8 +351,8 @@ impl Driver<'_> {
         control: &mut mpsc::Receiver<Control>,
         reports: &mut mpsc::Receiver<(CallKey, Progress)>,
     ) -> Wake {
-        // What has come of the answer goes before what calls do, so that items appear in the order in
-        // which the model made them; but a stream that never pauses must not starve the others.
+        // The answer has priority over calls, so that items appear in the order in which the model made them;
+        // but a stream that never pauses must not starve the others.
         if self.in_a_row >= STREAM_IN_A_ROW_MAX {
             self.in_a_row = 0;
             if let Ok((key, progress)) = reports.try_recv() {
@@ -369,7 +367,7 @@ impl Driver<'_> {
             }
         }
         loop {
-            // A call may show something and return in one breath; what it shows comes before its end.
+            // A call may report something and return at once; its report comes before its end.
             if !self.done.is_empty() {
                 if let Ok((key, progress)) = reports.try_recv() {
                     return Wake::Progress(key, progress);
@@ -392,13 +390,13 @@ impl Driver<'_> {
                 }
                 Some(answered) = self.questions.next(), if !self.questions.is_empty() => {
                     self.in_a_row = 0;
-                    // One that was withdrawn has no answer.
+                    // A withdrawn question has no answer.
                     let Some((id, answer)) = answered else { continue };
                     self.withdrawals.remove(&id);
                     return Wake::Answered(id, answer);
                 }
                 Some(returned) = self.calls.next(), if !self.calls.is_empty() => {
-                    // One that was stopped has nothing to return.
+                    // A stopped call returns nothing.
                     self.done.extend(returned);
                 }
                 told_after = silent(&mut self.silence) => return Wake::Silence(told_after),
@@ -417,7 +415,7 @@ impl Driver<'_> {
         Wake::Returned(key, output)
     }
 
-    /// Translates what happened into what the engine understands.
+    /// Translates what happened into inputs of the engine.
     fn inputs(&mut self, wake: Wake) -> Vec<Input> {
         match wake {
             Wake::Control(Control::Steer(said)) => vec![Input::Steer(said)],
@@ -449,7 +447,7 @@ impl Driver<'_> {
     fn reported(&mut self, key: CallKey, progress: Progress) -> Vec<Input> {
         match progress {
             Progress::Report(report) => vec![Input::Reported(key, report)],
-            // A call that asks twice at once is told that nobody hears its second question.
+            // A second question of a call while the first is open counts as unanswered.
             Progress::Asked(..)
                 if self.replies.contains_key(&key) || !self.handles.contains_key(&key) =>
             {
@@ -468,7 +466,7 @@ impl Driver<'_> {
 }
 
 impl Source<'_> {
-    /// Waits for the next step of the answer; for ever while there is none to come.
+    /// Waits for the next part of the answer; forever while there is none.
     async fn next(&mut self) -> Wake {
         match self {
             Self::Closed => pending().await,
@@ -488,11 +486,11 @@ impl Drop for Driver<'_> {
 }
 
 impl Driver<'_> {
-    /// Ends a turn that nobody waits for any more, as an interruption would. Everything is done at once, as nothing can
-    /// be waited for.
+    /// Ends an abandoned turn, as an interruption would. Everything is done synchronously, as nothing can be
+    /// awaited.
     fn abandon(&mut self) {
         let now_ms = self.now_ms();
-        // It is refused only by a turn that is over, and then there is nothing to end.
+        // Only a turn that is over refuses this, and then there is nothing to end.
         let _ = self.turn.handle(now_ms, Input::Interrupt);
         while let Some(action) = self.turn.poll() {
             match (action, &mut self.state.journal) {
@@ -504,7 +502,7 @@ impl Driver<'_> {
             }
         }
         let Some(journal) = &mut self.state.journal else { return };
-        // If it cannot be written, the next who opens the thread finds that the turn has no end.
+        // If this fails, the next process that opens the thread finds a turn without an end.
         if journal.flush().is_ok() && tokio::runtime::Handle::try_current().is_ok() {
             let (syncer, _) = journal.syncer();
             drop(tokio::task::spawn_blocking(move || syncer.sync()));
@@ -512,7 +510,7 @@ impl Driver<'_> {
     }
 }
 
-/// Waits for the sync that is under way; for ever while there is none.
+/// Waits for the sync in progress; forever while there is none.
 async fn synced(syncing: &mut Option<Syncing>) -> Wake {
     let Some(Syncing { written, sync }) = syncing else { return pending().await };
     let synced = sync.await.unwrap_or_else(|ended| Err(std::io::Error::other(ended)));
@@ -528,7 +526,7 @@ impl Silence {
     }
 }
 
-/// Waits until a silence has lasted long enough to be told; for ever while there is none.
+/// Waits until a silence has lasted long enough to be reported; forever while there is none.
 async fn silent(silence: &mut Option<Silence>) -> Duration {
     let Some(Silence { since, told_after, timer }) = silence else { return pending().await };
     timer.as_mut().await;

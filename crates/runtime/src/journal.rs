@@ -1,8 +1,8 @@
 //! The log of a thread, as the driver writes it.
 //!
-//! What the engine wants kept is gathered, and goes into the file in one write before anything that
-//! follows is performed: a command never runs that the log does not know of. Syncs happen beside the
-//! turn; one serves everything that was written before it began.
+//! What the engine persists is batched, and written at once before any following action is performed: no
+//! command ever runs that the log does not know of. Syncs run concurrently with the turn; one sync covers
+//! everything that was written before it started.
 
 use log::{Rollout, TurnContext};
 use protocol::event::Event;
@@ -17,20 +17,20 @@ pub struct Journal {
     log: Log,
     rollout: Rollout,
     syncer: Syncer,
-    /// Counts the writes.
+    /// Number of writes.
     written: u64,
     /// Why nothing can be written any more.
     broken: Option<String>,
 }
 
 impl Journal {
-    /// Begins to write `log`.
+    /// Starts writing `log`.
     pub fn new(log: Log, rollout: Rollout) -> Self {
         let syncer = log.syncer();
         Self { log, rollout, syncer, written: 0, broken: None }
     }
 
-    /// Notes what the next turn runs with.
+    /// Sets the settings of the next turn.
     pub(crate) fn begin_turn(&mut self, id: String, context: TurnContext) {
         self.rollout.begin_turn(id, context);
     }
@@ -47,7 +47,7 @@ impl Journal {
         }
     }
 
-    /// Writes what was gathered; the error says why that cannot be done, once.
+    /// Writes the batch; the error says once why that is impossible.
     pub(crate) fn flush(&mut self) -> Result<(), String> {
         if self.rollout.is_empty() || self.broken.is_some() {
             return Ok(());
@@ -62,22 +62,22 @@ impl Journal {
         }
     }
 
-    /// Tells whether what came last is too long to be held any longer than it must.
+    /// Returns whether the last record is too long to be held in memory longer than necessary.
     pub(crate) fn is_long(&self) -> bool {
         self.broken.is_none() && self.rollout.is_long()
     }
 
-    /// Returns the number of the write that what is gathered now goes into.
+    /// Returns the number of the write that will contain the current batch.
     pub(crate) fn next_write(&self) -> u64 {
         match self.broken {
-            // Nothing will be: whoever waits would wait for ever.
+            // Nothing will be written: waiting for it would never end.
             Some(_) => 0,
             None if self.rollout.is_empty() => self.written,
             None => self.written + 1,
         }
     }
 
-    /// Returns what syncs, and the number of the write up to which it will have.
+    /// Returns a syncer, and the number of the last write that it covers.
     pub(crate) fn syncer(&self) -> (Syncer, u64) {
         (self.syncer.clone(), self.written)
     }
@@ -87,7 +87,7 @@ impl Journal {
         self.broken.get_or_insert(why).clone()
     }
 
-    /// Lets go of the log.
+    /// Releases the log.
     pub(crate) fn close(self) {
         self.log.close();
     }

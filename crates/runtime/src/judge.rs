@@ -1,4 +1,4 @@
-//! Judges as values: several made into one.
+//! Judges as values: combines several into one.
 //!
 //! ```text
 //! first_match   the first that has an opinion, asked one after the other
@@ -7,8 +7,8 @@
 //! with_fallback the second is asked only if the first has no opinion
 //! ```
 //!
-//! What comes of it is given to a [`tools::Gate`], which lets it make the policy of the thread stricter
-//! and never milder.
+//! The result is given to a [`tools::Gate`], which lets it make the policy of the thread stricter but never
+//! milder.
 
 use futures_util::future::join_all;
 use policy::{Decision, Effect};
@@ -34,7 +34,7 @@ pub fn with_fallback(judge: Box<dyn Judge>, fallback: Box<dyn Judge>) -> impl Ju
     FirstMatch(vec![judge, fallback])
 }
 
-/// Makes a judge of a function that answers at once.
+/// Creates a judge from a synchronous function.
 pub fn judge_fn(judge: impl Fn(&Effect) -> Option<Decision> + Send + Sync) -> impl Judge {
     Function(judge)
 }
@@ -86,8 +86,8 @@ mod tests {
 
     use super::{all_of, any_of, first_match, judge_fn, with_fallback};
 
-    /// Makes the judges that `letters` name: `o` runs outside, `s` in the sandbox, `a` asks, `r`
-    /// refuses, `-` has no opinion.
+    /// Creates the judges that `letters` name: `o` runs outside, `s` in the sandbox, `a` asks, `r` refuses,
+    /// `-` has no opinion.
     fn judges(letters: &str) -> Vec<Box<dyn Judge>> {
         let one = |letter: char| -> Box<dyn Judge> {
             Box::new(judge_fn(move |_| {

@@ -1,8 +1,8 @@
-//! Performs what the engine asks.
+//! Performs the actions of the engine.
 //!
-//! A [`Thread`] holds what outlives a turn: the history, the tools and their sessions, the client of
-//! the endpoint. [`Thread::run_turn`] drives one [`engine::Turn`] to its end. Everything that can
-//! wake the driver is one enum; what to do about it is decided in `engine`.
+//! A [`Thread`] holds what outlives a turn: the history, the tools and their sessions, the client of the
+//! endpoint. [`Thread::run_turn`] drives one [`engine::Turn`] to its end. Everything that can wake the driver
+//! is one enum; `engine` decides what to do about it.
 
 mod approver;
 mod decoder;

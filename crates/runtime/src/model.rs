@@ -1,6 +1,6 @@
-//! The seam to a model: one request goes out, one answer comes in.
+//! The interface to a model: one request out, one answer in.
 //!
-//! [`EndpointModel`] is the one that talks to endpoints. A program that hosts a thread can bring its own: the driver
+//! [`EndpointModel`] is the implementation for endpoints. A host program can provide its own: the driver
 //! knows no API, only the events of an answer.
 
 use std::future::Future;
@@ -15,32 +15,31 @@ use providers::{ByteStream, Client};
 use crate::decoder::{Decoder, Reader};
 use crate::thread::TextDialect;
 
-/// Answers requests. Retries are not its concern: it makes one attempt and says what became of it.
+/// Answers requests. It makes one attempt and reports the result; retries are done elsewhere.
 pub trait Model: Send + Sync {
-    /// Is told that a new turn begins, so that what belongs to the last one is forgotten.
+    /// Called when a new turn starts, to drop state of the last one.
     fn begin_turn(&self) {}
 
-    /// Makes one attempt at a request. What it needs of the request it takes before it returns.
+    /// Makes one attempt at a request. It must copy what it needs from the request before it returns.
     ///
-    /// Dropping the future, or the answer, ends the attempt.
+    /// Dropping the future, or the answer, cancels the attempt.
     fn sample(&self, request: &Request<'_>) -> SampleFuture<'_>;
 }
 
-/// An attempt whose answer has not begun.
+/// An attempt whose answer has not started.
 pub type SampleFuture<'a> =
     Pin<Box<dyn Future<Output = Result<AnswerStream, SampleError>> + Send + 'a>>;
 
-/// An answer, as it comes. It is whole when [`StreamEvent::Completed`] was in it; nothing after that is read.
+/// A streamed answer. It is complete after [`StreamEvent::Completed`]; nothing after that is read.
 pub type AnswerStream = Pin<Box<dyn Stream<Item = Result<AnswerPart, SampleError>> + Send>>;
 
-/// What has come of an answer since the last part.
+/// What has arrived of an answer since the last part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AnswerPart {
-    /// How many bytes it took, which count against the bound of an answer.
+    /// Number of bytes received, which count towards the limit of an answer.
     pub bytes: u64,
-    /// Whether anything was said, be it only that the connection is alive.
+    /// Whether anything arrived, even if only a keep-alive.
     pub heard: bool,
-    /// What the answer says.
     pub events: Vec<StreamEvent>,
 }
 
@@ -58,7 +57,8 @@ pub struct EndpointModel {
 }
 
 impl EndpointModel {
-    /// Prepares for requests that offer these tools; `dialect` says how the model writes calls into text, if it does.
+    /// Prepares for requests that offer these tools; `dialect` says how the model writes calls as text, if it
+    /// does.
     pub fn new(client: Client, dialect: Option<&TextDialect>, tools: &[ToolSpec]) -> Self {
         let reader = Reader::new(client.wire_api(), dialect, tools);
         Self { client, reader }
@@ -81,10 +81,10 @@ impl Model for EndpointModel {
     }
 }
 
-/// How far an answer has been read.
+/// The state of reading an answer.
 enum Reading {
     Open(Box<Open>),
-    /// It has broken off, and what was held back has been given out.
+    /// It broke off, and buffered events have been emitted.
     Broken(SampleError),
     Over,
 }
@@ -131,7 +131,7 @@ impl Reading {
     }
 }
 
-/// Says that an answer ended before it was whole.
+/// The error of an answer that ended early.
 pub(crate) fn cut_short(unreadable: u64) -> SampleError {
     let more = match unreadable {
         0 => String::new(),

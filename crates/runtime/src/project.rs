@@ -1,18 +1,18 @@
-//! What the directory around a thread says: the repository it is in, and the rules for agents.
+//! Reads the repository around a thread's directory, and the rules for agents in it.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// The files that hold a project's rules for agents; the first that is there counts.
+/// Files with a project's rules for agents; the first that exists counts.
 const RULES: [&str; 2] = ["AGENTS.override.md", "AGENTS.md"];
-/// Bytes that such a file may have; one that is longer is not meant for a model.
+/// Largest such file in bytes; a longer one is not meant for a model.
 const RULES_BYTES_MAX: u64 = 1024 * 1024;
-/// Bytes of a file of git that is looked at.
+/// Largest git file that is read, in bytes.
 const GIT_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// The mode of directories that the sandbox makes to keep a name.
+/// The mode of placeholder directories that the sandbox creates.
 const STAND_IN_MODE: u32 = 0o555;
 
-/// Finds the repository that `directory` is in: the nearest parent with a `.git`.
+/// Finds the repository that contains `directory`: the nearest parent with a `.git`.
 pub fn repository(directory: &Path) -> Option<&Path> {
     directory.ancestors().find(|parent| {
         let git = parent.join(".git");
@@ -20,8 +20,8 @@ pub fn repository(directory: &Path) -> Option<&Path> {
     })
 }
 
-/// Tells whether a directory only keeps its name while a command of a model runs somewhere below: one
-/// that is empty and that not even its owner may write.
+/// Returns whether a directory is a placeholder that exists while a model's command runs somewhere below:
+/// empty, and not writable even by its owner.
 fn is_stand_in(path: &Path) -> bool {
     let closed = path
         .symlink_metadata()
@@ -29,12 +29,12 @@ fn is_stand_in(path: &Path) -> bool {
     closed && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// Reads the rules that hold for `directory`: those of `home` first, then from the top of its
-/// repository down. Each directory gives one file: the usual one, or the first of `fallbacks`.
+/// Reads the rules that apply to `directory`: those of `home` first, then from the root of its repository
+/// down. Each directory contributes one file: the usual one, or the first of `fallbacks`.
 ///
-/// A file that cannot be read is left out; a project must not be unusable because of it. So is one of the
-/// project that is a link out of it: a repository from elsewhere could have any file of the user sent to the
-/// endpoint that way. The names of those are returned too.
+/// An unreadable file is skipped; a project must not be unusable because of it. So is a file of the project
+/// that is a link out of it: a repository from elsewhere could have any file of the user sent to the endpoint
+/// that way. The names of those links are returned, too.
 pub fn rules(home: &Path, directory: &Path, fallbacks: &[String]) -> Rules {
     let top = repository(directory).unwrap_or(directory);
     let mut leads_out = Vec::new();
@@ -62,13 +62,13 @@ pub fn rules(home: &Path, directory: &Path, fallbacks: &[String]) -> Rules {
 /// Rules for agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// The files and what is in them, the most general first.
+    /// The files and their content, the most general first.
     pub files: Vec<(String, String)>,
     /// Files of the project that are links out of it, which are not read.
     pub leads_out: Vec<PathBuf>,
 }
 
-/// Tells whether a file is in a directory, links followed.
+/// Returns whether a file is in a directory, with links resolved.
 fn is_within(path: &Path, top: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     real(path).zip(real(top)).is_some_and(|(path, top)| path.starts_with(top))
@@ -79,23 +79,21 @@ fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What a repository has checked out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GitHead {
-    /// The commit.
     pub commit: Option<String>,
-    /// The branch; none if no branch is checked out.
+    /// The branch; none if the head is detached.
     pub branch: Option<String>,
 }
 
-/// Reads what the repository around `directory` has checked out. No git is started for it.
+/// Reads what the repository around `directory` has checked out, without running git.
 pub fn git_head(directory: &Path) -> Option<GitHead> {
     let text = |path: &Path| {
         let bytes = files::read(path, GIT_BYTES_MAX).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     };
     let mut git = repository(directory)?.join(".git");
-    // Work trees and submodules have a file there that says where the directory is.
+    // Work trees and submodules have a file there with the path of the directory.
     if let Some(elsewhere) = text(&git) {
         git = git.parent()?.join(elsewhere.strip_prefix("gitdir:")?.trim());
     }

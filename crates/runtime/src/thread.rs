@@ -29,13 +29,13 @@ use crate::id;
 use crate::journal::Journal;
 use crate::model::{Model, SampleFuture};
 
-/// A thread that is loaded.
+/// A loaded thread.
 pub struct Thread {
     parts: ThreadParts,
     state: ThreadState,
 }
 
-/// What a turn uses and does not change.
+/// What a turn uses but does not change.
 pub(crate) struct ThreadParts {
     id: ThreadId,
     model: Box<dyn Model>,
@@ -48,70 +48,57 @@ pub(crate) struct ThreadParts {
 pub(crate) struct ThreadState {
     pub(crate) journal: Option<Journal>,
     context: Context,
-    /// What the model must be told of where it is before the user speaks.
+    /// What the model must be told about its environment before the user's message.
     setup: Vec<KnownItem>,
     usage: Usage,
     context_tokens: u64,
     numbers: Numbers,
-    /// Whether the log was let go of, so that nothing more can be kept.
+    /// Whether the log was closed, so that nothing more can be saved.
     closed: bool,
 }
 
-/// What a thread was before it was loaded.
+/// The state of a thread before it was loaded.
 #[derive(Debug, Default)]
 pub struct ResumeState {
-    /// The history, such that it can be sent.
+    /// The history, in a form that can be sent.
     pub entries: Vec<Entry>,
-    /// Tokens used.
     pub usage: Usage,
-    /// Tokens that the last answer left in the context window.
+    /// Tokens in the context window after the last answer.
     pub context_tokens: u64,
 }
 
-/// How a model writes calls into text.
+/// How a model writes calls as text.
 #[derive(Clone, Debug)]
 pub struct TextDialect {
-    /// The format.
     pub format: &'static Format,
-    /// How it is read.
     pub options: stream::dialect::Options,
 }
 
-/// What a thread is run with.
+/// Settings of a thread.
 #[derive(Debug)]
 pub struct ThreadOptions {
-    /// What every request carries.
     pub request: RequestOptions,
-    /// The bounds of a turn.
     pub limits: Limits,
-    /// How often to retry.
     pub retry: RetryLimits,
-    /// Tokens that fit into the model's context window, if that is known.
+    /// Size of the model's context window in tokens, if known.
     pub context_window: Option<u64>,
-    /// Tokens at which history is compacted.
+    /// Number of tokens at which the history is compacted.
     pub compact_at: Option<u64>,
-    /// Decides the jitter of delays.
+    /// Seed for the jitter of delays.
     pub seed: u64,
-    /// What the log says about what turns run with.
+    /// The settings of turns, as the log records them.
     pub turn_context: TurnContext,
 }
 
-/// What every request carries.
+/// The parts that every request has in common.
 #[derive(Debug, Default)]
 pub struct RequestOptions {
-    /// The model.
     pub model: String,
-    /// Base instructions.
     pub instructions: String,
-    /// The reasoning effort.
     pub effort: Option<String>,
-    /// The reasoning summary.
     pub summary: Option<String>,
-    /// The verbosity.
     pub verbosity: Option<String>,
-    /// The service tier.
     pub service_tier: Option<String>,
-    /// The schema of a structured answer.
     pub output_schema: Option<OutputSchema>,
 }
 
@@ -120,7 +107,7 @@ pub struct RequestOptions {
 pub struct OutputSchema {
     /// As it is sent to the endpoint.
     pub json: Box<RawValue>,
-    /// Tells whether an answer follows it, since not every endpoint sees to that.
+    /// Checks an answer, since not every endpoint enforces the schema.
     pub check: AnswerCheck,
 }
 
@@ -128,14 +115,14 @@ pub struct OutputSchema {
 pub struct Toolset {
     tools: BTreeMap<String, Box<dyn Tool>>,
     specs: Vec<ToolSpec>,
-    /// What the engine must know of them.
+    /// What the engine needs to know about them.
     table: ToolTable,
-    /// The commands that the tools have running.
+    /// The running commands of the tools.
     pub(crate) sessions: Arc<Sessions>,
 }
 
 impl Toolset {
-    /// Gathers tools; they are offered in this order, the provider's own last.
+    /// Collects tools; they are offered in this order, the provider's own last.
     pub fn new(tools: Vec<Box<dyn Tool>>, hosted: &[ToolSpec], sessions: Arc<Sessions>) -> Self {
         let tools: Vec<_> = tools.into_iter().map(|tool| (tool.spec(), tool)).collect();
         let specs = tools.iter().map(|(spec, _)| spec.to_wire()).chain(hosted.iter().cloned());
@@ -157,7 +144,8 @@ impl Toolset {
 }
 
 impl Thread {
-    /// Makes a thread that goes on from its `past`. Of `setup` the model is told what it does not know.
+    /// Creates a thread that continues from its `past`. The model is told the parts of `setup` that are new
+    /// to it.
     pub fn new(
         id: ThreadId,
         model: Box<dyn Model>,
@@ -184,41 +172,39 @@ impl Thread {
         }
     }
 
-    /// Puts questions to `approver` from now on. Without one there is nobody to ask: what would need leave
-    /// is not done, and the model is told that the question failed.
+    /// Sends questions to `approver` from now on. Without one there is no one to ask: effects that need
+    /// approval are refused, and the model is told that the question failed.
     pub fn set_approver(&mut self, approver: Arc<dyn Approver>) {
         self.parts.approver = Some(approver);
     }
 
-    /// Writes down what happens from now on. Without a journal nothing of the thread is kept.
+    /// Logs everything from now on. Without a journal the thread is not saved.
     pub fn set_journal(&mut self, journal: Journal) {
         self.state.journal = Some(journal);
     }
 
-    /// Has the answers of turns from now on follow a schema, or none.
+    /// Sets the schema for the answers of later turns, or removes it.
     pub fn set_output_schema(&mut self, schema: Option<OutputSchema>) {
         self.parts.options.request.output_schema = schema;
     }
 
-    /// Returns how many items the history has.
+    /// Returns the number of items in the history.
     pub fn items(&self) -> usize {
         self.state.context.len()
     }
 
-    /// Returns the tokens that were used so far.
     pub fn usage(&self) -> Usage {
         self.state.usage
     }
 
-    /// Returns the id.
     pub fn id(&self) -> ThreadId {
         self.parts.id
     }
 
-    /// Runs one turn to its end and gives every event to `sink`.
+    /// Runs one turn to its end and passes every event to `sink`.
     ///
-    /// A sink that breaks off has nobody to show events to any more: the turn is interrupted. So is one whose future is
-    /// dropped; its end is in the log, and the next turn goes on from there.
+    /// If the sink breaks, no one can see events any more, and the turn is interrupted. So is a turn whose
+    /// future is dropped; its end is in the log, and the next turn continues from there.
     pub async fn run_turn(
         &mut self,
         said: Vec<KnownItem>,
@@ -228,7 +214,7 @@ impl Thread {
         self.run_named_turn(id::turn(), said, control, sink).await
     }
 
-    /// Runs one turn under an id that was given out before.
+    /// Runs one turn with an id that was generated before.
     pub async fn run_named_turn(
         &mut self,
         id: String,
@@ -244,7 +230,7 @@ impl Thread {
         driver::drive(parts, state, turn, control, sink).await
     }
 
-    /// Replaces the history by a summary of itself.
+    /// Replaces the history by a summary of it.
     pub async fn compact(
         &mut self,
         control: &mut mpsc::Receiver<Control>,
@@ -257,7 +243,7 @@ impl Thread {
         driver::drive(parts, state, turn, control, sink).await
     }
 
-    /// Ends every command that is still running, lets go of the log, and returns the commands.
+    /// Kills all running commands, closes the log, and returns the commands.
     pub async fn shutdown(&mut self) -> Vec<String> {
         let ended = self.parts.tools.sessions.stop_all().await;
         self.state.closed = true;
@@ -267,7 +253,7 @@ impl Thread {
         ended
     }
 
-    /// Tells whether [`Thread::shutdown`] was called. A turn that runs after it would not be kept.
+    /// Returns whether [`Thread::shutdown`] was called. A turn after it would not be saved.
     pub fn is_closed(&self) -> bool {
         self.state.closed
     }
@@ -280,7 +266,7 @@ impl fmt::Debug for Thread {
 }
 
 impl ThreadState {
-    /// Takes back what a turn was given, as the turn leaves it.
+    /// Takes the history and the counters back from a turn.
     pub(crate) fn take_back(&mut self, turn: &mut Turn) {
         TurnParts {
             context: self.context,
@@ -314,16 +300,16 @@ impl ThreadParts {
         }
     }
 
-    /// Returns the part of the context window that instructions and tools leave to the history.
+    /// Returns the part of the context window that instructions and tools leave for the history.
     fn history_window(&self) -> Option<u64> {
         let tools = serde_json::to_string(&self.tools.specs).map_or(0, |json| json.len());
         let bytes = self.options.request.instructions.len() + tools;
         let window = self.options.context_window?;
-        // However little that is: with none at all, nothing could be said.
+        // At least a quarter: with nothing left, no message would fit.
         Some(window.saturating_sub(bytes as u64 / TOKEN_BYTES).max(window / 4))
     }
 
-    /// Makes the request that `turn` wants to make.
+    /// Sends the request of `turn`.
     pub(crate) fn sample(&self, turn: &Turn, purpose: Purpose) -> SampleFuture<'_> {
         let RequestOptions { model, instructions, effort, summary, verbosity, .. } =
             &self.options.request;
@@ -334,7 +320,7 @@ impl ThreadParts {
             name: "codex_output_schema",
             schema: &schema.json,
         });
-        // A summary is prose for ourselves, whatever form the user wants the answer in.
+        // A summary is prose for ourselves, whatever format the user wants for the answer.
         let format = format.filter(|_| purpose == Purpose::Answer);
         let verbosity = verbosity.as_deref();
         self.model.sample(&Request {
@@ -357,5 +343,5 @@ impl ThreadParts {
     }
 }
 
-/// About how many bytes a token stands for.
+/// Rough number of bytes per token.
 const TOKEN_BYTES: u64 = 4;

@@ -1,4 +1,4 @@
-//! Calls that wait for a person, through the real driver: every answer, no answer, and several at once.
+//! Calls that wait for approval, through the real driver: every answer, no answer, and several at once.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -162,7 +162,7 @@ fn a_cancel_withdraws_the_other_questions() {
         json!(
             [response([escalated("c1", "touch SCRATCH/a"), escalated("c2", "touch SCRATCH/b")]),]
         );
-    // The first waits for another like it, which never comes.
+    // The first waits for a second one, which never comes.
     let never = Reaction::Together(Arc::new(Barrier::new(2)), Answer::Accept);
     let mut host = Host::new(&both).asked([never, Reaction::Say(Answer::Cancel)]);
     let seen = host.run();
@@ -185,7 +185,7 @@ fn steering_while_a_call_waits() {
     assert!(body.contains("and then?"), "{body}");
 }
 
-/// What was accepted for the session is not asked about again; the same in other words is.
+/// What was accepted for the session is not asked again; the same in other words is.
 #[test]
 fn accepted_for_the_session() {
     let thrice = json!([
@@ -212,7 +212,7 @@ fn accepted_from_now_on() {
     assert!(line.contains("touch") && line.ends_with("decision=\"allow\")\n"), "{line}");
     assert!(seen.told[1].contains("The user allowed all commands"), "{:?}", seen.told);
     assert!(host.out("f").is_some());
-    // Request n + 1 begins with the bytes of request n.
+    // Request n + 1 starts with the bytes of request n.
     let requests = host.server.requests();
     let input = |n: usize| requests[n].body["input"].as_array().unwrap().clone();
     assert!(input(1).starts_with(&input(0)));
@@ -228,7 +228,7 @@ fn a_rule_file_that_cannot_be_written() {
     assert_eq!((seen.told.len(), host.out("f").is_some()), (1, true), "it runs this once");
 }
 
-/// The patch was accepted, but the file it adds has come into being meanwhile.
+/// The patch was accepted, but the file it adds was created meanwhile.
 #[test]
 fn a_patch_that_does_not_fit_any_more() {
     let mut host = Host::new(&script(&patch("c1", "SCRATCH/f")));
@@ -241,7 +241,7 @@ fn a_patch_that_does_not_fit_any_more() {
     assert_eq!(host.out("f").as_deref(), Some("theirs"));
 }
 
-/// While somebody thinks about a patch, its directory becomes a link to elsewhere.
+/// While a patch waits for approval, its directory becomes a link to elsewhere.
 #[test]
 fn a_patch_whose_directory_is_swapped() {
     let mut host = Host::new(&script(&patch("c1", "SCRATCH/d/f")));

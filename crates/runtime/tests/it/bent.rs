@@ -1,5 +1,5 @@
-//! Items that an endpoint bends out of shape: each is shown, named or fails the answer, and none is lost in
-//! silence. A seed that fails is printed with the bytes that it sent.
+//! Items that an endpoint mutilates: each is shown, reported or fails the answer, and none is lost silently.
+//! A failing seed is printed with the bytes that it sent.
 
 use engine::context::user_message;
 use engine::retry::RetryLimits;
@@ -12,7 +12,7 @@ use stream::responses::Decoder;
 /// Items in a normal run.
 const SEEDS: u64 = 4_000;
 
-/// Stands in every text that matters: as long as it is sent, it must come out.
+/// Contained in every text that matters: if it is sent, it must come out.
 const MARK: &str = "MARK";
 
 #[test]
@@ -27,7 +27,7 @@ fn no_bent_item_is_lost_in_silence() {
     }
 }
 
-/// What came of an answer.
+/// The result of an answer.
 #[derive(Debug, Default)]
 struct Seen {
     shown: bool,
@@ -36,7 +36,7 @@ struct Seen {
     text: String,
 }
 
-/// Plays one answer that has the item in `frame`, and nothing else.
+/// Plays one answer that has only the item in `frame`.
 fn play(frame: &[u8]) -> Seen {
     let mut bytes = frame.to_vec();
     bytes.extend(b"data: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\"}}\n\n");
@@ -73,7 +73,7 @@ fn play(frame: &[u8]) -> Seen {
                     | Event::Retrying { .. }
                     | Event::TurnFailed(_),
                 ) => seen.named = true,
-                // A tool shows what it is called with.
+                // A tool shows its arguments.
                 Action::Run(call) => {
                     seen.shown = true;
                     seen.text += call.payload.text();
@@ -83,7 +83,7 @@ fn play(frame: &[u8]) -> Seen {
             }
         }
     }
-    // A call that nobody can run goes back to the model, with the reason.
+    // A call that cannot be run goes back to the model, with the reason.
     for item in turn.context().input() {
         let is_call = item.get().contains("_call\"");
         seen.shown |= is_call;
@@ -94,7 +94,7 @@ fn play(frame: &[u8]) -> Seen {
     seen
 }
 
-/// Makes the frame of an item that is bent in one to three ways; tells whether its keys are still its own.
+/// Creates the frame of an item with one to three defects; returns whether its keys are still valid.
 fn frame(random: &mut Random) -> (Vec<u8>, bool) {
     let items = [
         json!({"type": "message", "id": "m", "role": "assistant", "phase": "final_answer",
@@ -135,12 +135,12 @@ fn frame(random: &mut Random) -> (Vec<u8>, bool) {
         bend(&mut event, &place, random);
     }
     let mut text = event.to_string().into_bytes();
-    // Events of types that are not known are none of our business, so the type stays as it is.
+    // Events of unknown types are ignored, so the type is not changed.
     let item = text.windows(7).position(|window| window == b"\"item\":").unwrap() + 7;
     let at = item + random.below(text.len() - item);
     let way = random.below(8);
     match way {
-        // Half a surrogate pair, bytes that are no text, a NUL, or an end in the middle.
+        // An unpaired surrogate, invalid UTF-8, a NUL, or a truncation.
         0 => insert_in_text(&mut text, item, br"\ud800", random),
         1 => insert_in_text(&mut text, item, b"\xff\xc3", random),
         2 => insert_in_text(&mut text, item, br"\u0000", random),
@@ -148,12 +148,12 @@ fn frame(random: &mut Random) -> (Vec<u8>, bool) {
         4 => text[at] = b"{}[]\",:0"[random.below(8)],
         _ => {}
     }
-    // Line ends would end the data of the event.
+    // Line breaks would end the data of the event.
     text.retain(|byte| !matches!(byte, b'\n' | b'\r'));
     ([b"data: ".as_slice(), &text, b"\n\n"].concat(), way > 4)
 }
 
-/// Puts bytes behind a letter of a text, where they break no JSON.
+/// Inserts bytes after a letter of a string, where they do not break the JSON.
 fn insert_in_text(text: &mut Vec<u8>, from: usize, what: &[u8], random: &mut Random) {
     let letters: Vec<_> = (from..text.len()).filter(|at| text[*at].is_ascii_alphabetic()).collect();
     if letters.is_empty() {
@@ -189,14 +189,14 @@ fn bend(event: &mut Value, place: &str, random: &mut Random) {
                 && fields.remove(key).is_some()
                 && kind == 1
             {
-                // What stands under a name that nobody knows need not come out.
+                // A value under an unknown key need not come out.
                 fields.insert(format!("{key}_"), json!("x"));
             }
         }
     }
 }
 
-/// Lists every place in a value, but for the value itself.
+/// Lists the pointers to all nested values.
 fn pointers(value: &Value, at: &str, places: &mut Vec<String>) {
     let mut visit = |key: String, value: &Value| {
         let place = format!("{at}/{key}");

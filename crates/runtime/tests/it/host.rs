@@ -1,4 +1,4 @@
-//! A thread in a throw-away workspace, somebody who answers its questions, and what was seen of it.
+//! A thread in a temporary workspace, a scripted approver, and what was observed.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -28,28 +28,28 @@ use testkit::ModelServer;
 use tokio::sync::{Barrier, mpsc};
 use tools::{ApplyPatch, ExecCommand, Gate, Judge, LoginShell, Sessions, Shell, Tool, Workspace};
 
-/// How a question is met.
+/// How a question is answered.
 pub(crate) enum Reaction {
     /// Answer at once.
     Say(Answer),
-    /// Answer once so many questions are open.
+    /// Answer once this many questions are open.
     Together(Arc<Barrier>, Answer),
     /// Let time pass without an answer.
     Sleep,
-    /// Do this to the turn, and answer nothing.
+    /// Control the turn, and answer nothing.
     Control(mpsc::Sender<Control>, Control),
-    /// Accept, and have the prefix that is on offer remembered.
+    /// Accept, and remember the offered prefix.
     Remember,
-    /// Do this first.
+    /// Run this first.
     After(Box<dyn Fn() + Send + Sync>, Answer),
 }
 
-/// Meets questions as they are scripted, in the order in which they come.
+/// Answers questions from a script, in order.
 #[derive(Default)]
 pub(crate) struct Scripted {
     reactions: Mutex<VecDeque<Reaction>>,
     pub(crate) asked: Mutex<Vec<Question>>,
-    /// Questions that were taken back.
+    /// Number of withdrawn questions.
     pub(crate) withdrawn: AtomicUsize,
 }
 
@@ -117,7 +117,7 @@ impl Approver for Scripted {
     }
 }
 
-/// A thread that asks when it must.
+/// A thread with an approver.
 pub(crate) struct Host {
     pub(crate) directory: TempDir,
     pub(crate) server: ModelServer,
@@ -127,17 +127,17 @@ pub(crate) struct Host {
     pub(crate) control: (mpsc::Sender<Control>, mpsc::Receiver<Control>),
 }
 
-/// What was seen of a turn.
+/// What was observed of a turn.
 pub(crate) struct Seen {
     pub(crate) outcome: Outcome,
-    /// Items and questions, in short.
+    /// Items and questions, abbreviated.
     pub(crate) events: Vec<String>,
-    /// What the model was told: outputs and messages of ours, of the last request.
+    /// What the model was told: outputs and our messages in the last request.
     pub(crate) told: Vec<String>,
 }
 
 impl Host {
-    /// Makes a host whose model plays `script`; `SCRATCH` in it stands for a directory outside of the
+    /// Creates a host whose model plays `script`; `SCRATCH` in it stands for a directory outside of the
     /// workspace.
     pub(crate) fn new(script: &Value) -> Self {
         let directory = TempDir::new().unwrap();
@@ -166,7 +166,7 @@ impl Host {
         self.directory.path().canonicalize().unwrap()
     }
 
-    /// Returns the file that remembered prefixes go to.
+    /// Returns the file with remembered prefixes.
     pub(crate) fn rules(&self) -> PathBuf {
         self.root().join("home/rules/default.rules")
     }
@@ -277,7 +277,7 @@ fn told(body: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Shortens the events that are about items of calls, questions, and ends.
+/// Abbreviates events about items of calls, questions, and ends.
 fn brief(event: &Event, root: &Path) -> Option<String> {
     let item = |Item { id, body, .. }: &Item| match body {
         ItemBody::Command(command) => Some(format!("{} {:?}", id.0, command.status)),

@@ -1,5 +1,5 @@
-//! The log of a thread while its turns run: what is synced before it is shown, how often, what happens
-//! when the disk refuses, and what a thousand turns leave behind.
+//! The log of a thread during turns: what is synced before it is shown, how often, what happens when the disk
+//! fails, and what a thousand turns leave behind.
 
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
@@ -30,15 +30,15 @@ use testkit::{ModelServer, script};
 use tokio::sync::mpsc;
 use tools::{Sessions, Tool, ToolContext, ToolFuture, ToolSpec};
 
-/// A disk that counts, and that refuses when told to.
+/// A disk that counts calls, and fails on demand.
 #[derive(Debug, Default)]
 struct Watched {
     syncs: AtomicU64,
     appends: AtomicU64,
-    /// Bytes of the log that are on disk for certain.
+    /// Bytes of the log that are certainly on disk.
     durable: AtomicU64,
     written: AtomicU64,
-    /// The call that fails, counted from 1.
+    /// The number of the failing call, counted from 1.
     failing_append: Option<u64>,
     failing_sync: Option<u64>,
 }
@@ -89,7 +89,7 @@ impl DiskFile for WatchedFile {
         }
         let number = self.watched.appends.fetch_add(1, Ordering::SeqCst) + 1;
         if self.watched.failing_append == Some(number) {
-            // Half of it gets there, as on a disk that fills up.
+            // Half of it is written, as on a disk that fills up.
             self.inner.append(&bytes[..bytes.len() / 2])?;
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -112,7 +112,7 @@ impl DiskFile for WatchedFile {
         if self.watched.failing_sync == Some(number) {
             return Err(io::Error::other("the disk is broken"));
         }
-        // A real one takes its time; so does this, that events have a chance to overtake it.
+        // A real sync takes time; this one does, too, so that events have a chance to overtake it.
         std::thread::sleep(Duration::from_millis(2));
         self.watched.durable.fetch_max(before, Ordering::SeqCst);
         Ok(())
@@ -125,7 +125,7 @@ impl DiskFile for WatchedFile {
     }
 }
 
-/// A tool that prints as much as it is told to.
+/// A tool that prints a given amount.
 struct Print {
     runs: Arc<Mutex<Vec<String>>>,
 }
@@ -224,7 +224,7 @@ impl Host {
         thread
     }
 
-    /// Returns the lines of the log, up to so many bytes.
+    /// Returns the lines of the log, up to this many bytes.
     fn lines(&self, bytes: Option<u64>) -> Vec<Value> {
         let folder = self.home.path().join("sessions");
         let mut folders = vec![folder];
@@ -310,7 +310,7 @@ fn print(id: &str, bytes: u64) -> Value {
     script::call(id, "print", json!({ "bytes": bytes }))
 }
 
-/// Calls at once, one call, a message.
+/// Parallel calls, one call, a message.
 fn busy() -> Value {
     json!([
         script::response([print("a", 100), print("b", 9_000), print("c", 100), print("d", 100)]),
@@ -325,10 +325,10 @@ fn synced_before_it_is_shown_and_not_too_often() {
     let ran = host.run(1);
     assert_eq!(ran.outcome, Some(Outcome::Completed));
     assert_eq!(ran.completed, 6);
-    // What the user said is an item too.
+    // The user's message is an item, too.
     let syncs = host.watched.syncs.load(Ordering::SeqCst);
     assert!(syncs <= ran.completed + 1, "{syncs} syncs for {} items", ran.completed);
-    // Four calls that end together do not need four.
+    // Four calls that end together do not need four syncs.
     assert!(syncs <= 5, "{syncs} syncs");
     let lines = host.lines(None);
     assert_eq!(lines.last().unwrap()["payload"]["type"], "task_complete");
@@ -336,7 +336,7 @@ fn synced_before_it_is_shown_and_not_too_often() {
 
 #[test]
 fn a_disk_that_refuses() {
-    // How many calls there are when nothing fails.
+    // The number of calls when nothing fails.
     let whole = Host::new(busy(), Watched::default());
     whole.run(1);
     let (appends, syncs) =
@@ -348,7 +348,7 @@ fn a_disk_that_refuses() {
         let what = format!("{watched:?}");
         let host = Host::new(busy(), watched);
         let ran = host.run(1);
-        // How many writes there are depends on what comes together, so the last may not be reached.
+        // The number of writes depends on timing, so the last may not be reached.
         if ran.outcome == Some(Outcome::Completed) {
             let reached = host.watched.appends.load(Ordering::SeqCst);
             let synced = host.watched.syncs.load(Ordering::SeqCst);
@@ -362,7 +362,7 @@ fn a_disk_that_refuses() {
         assert_eq!(ran.outcome, Some(Outcome::Failed(TurnErrorCause::Storage)), "{what}");
         let failure = ran.failure.unwrap_or_else(|| panic!("{what}: nobody was told"));
         assert!(failure.contains("full") || failure.contains("failed to keep"), "{failure}");
-        // No line is left torn, and no command ran that the log does not know of.
+        // No torn line is left, and no command ran that the log does not know of.
         let known = host.lines(None);
         for id in host.runs.lock().unwrap().iter() {
             let call = |line: &Value| {
@@ -373,8 +373,8 @@ fn a_disk_that_refuses() {
     }
 }
 
-/// A thousand turns with 16 KB of output each: the process stays as it is, and the log is not much
-/// more than what it keeps.
+/// A thousand turns with 16 KB of output each: memory does not grow, and the log is not much larger than its
+/// content.
 #[test]
 fn soak() {
     const OUTPUT_BYTES: u64 = 16_000;
