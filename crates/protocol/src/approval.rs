@@ -1,53 +1,53 @@
-//! Approvals: what a person is asked before something happens, and what may come of it.
+//! Approvals: what a person is asked before something happens, and the possible answers.
 
 use std::path::PathBuf;
 
 /// A question to a person: may this happen?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalRequest {
-    /// What would happen.
+    /// The effect that needs approval.
     pub subject: Subject,
-    /// What more there is to tell: why the question is asked, or what the model says about it.
+    /// Additional text: why the question is asked, or what the model says about it.
     pub reason: Option<String>,
-    /// How far an acceptance may reach. Accepting once is always possible.
+    /// The scopes on offer. Accepting once is always possible.
     pub scopes: Vec<Scope>,
 }
 
-/// What would happen.
+/// The effect that needs approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A command would run.
     Command {
         /// Program and arguments.
         argv: Vec<String>,
-        /// Where.
+        /// Its working directory.
         cwd: PathBuf,
         /// Whether it would run without a sandbox.
         outside: bool,
     },
-    /// Something would be typed into a command that is running.
+    /// Text would be typed into a running command.
     Input {
         /// The command that reads it.
         argv: Vec<String>,
-        /// Where it runs.
+        /// The working directory of the command.
         cwd: PathBuf,
-        /// Whether it runs without a sandbox.
+        /// Whether the command runs without a sandbox.
         outside: bool,
-        /// What would be typed.
+        /// The text to type.
         text: String,
     },
     /// A tool of the host program or of a server would run.
     ToolCall {
-        /// Whose tool it is.
+        /// The server, or the host program, that owns the tool.
         server: String,
-        /// What the tool is called.
+        /// Name of the tool.
         tool: String,
-        /// What it would be called with: JSON as text.
+        /// Arguments of the call: JSON as text.
         arguments: String,
     },
     /// Files would be written or removed.
     Write {
-        /// Their real places.
+        /// Their paths, with links resolved.
         paths: Vec<PathBuf>,
     },
 }
@@ -55,13 +55,13 @@ pub enum Subject {
 /// How far an acceptance may reach beyond the one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The very same again, for as long as the thread is loaded.
+    /// Exactly the same effect again, while the thread is loaded.
     Session,
-    /// Every command that begins with these words, from now on.
+    /// Every command that starts with these words, from now on.
     Prefix(Vec<String>),
 }
 
-/// What came of a question.
+/// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Yes, this once.
@@ -70,29 +70,29 @@ pub enum Answer {
     AcceptForSession,
     /// Yes, and allow every command with this prefix from now on.
     AcceptAndRemember(Vec<String>),
-    /// No; the model is told, and goes on.
+    /// No; the model is told, and continues.
     Decline,
     /// No, and the turn ends here.
     Cancel,
-    /// Nobody answered in time.
+    /// The question timed out.
     TimedOut,
-    /// There is nobody to ask, or they went away.
+    /// There is no one to ask, or they disconnected.
     Disconnected,
-    /// What came back is no answer.
+    /// The reply was not a valid answer.
     Invalid,
 }
 
 /// How a question ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// With this answer, cut down to what was on offer.
+    /// With this answer, limited to what was offered.
     Answered(Answer),
-    /// Without one: what it was about is not wanted any more.
+    /// Without an answer, because the effect is no longer wanted.
     Withdrawn,
 }
 
 impl Answer {
-    /// Tells whether it lets happen what was asked about.
+    /// Returns whether the effect is allowed.
     pub fn accepts(&self) -> bool {
         matches!(self, Self::Accept | Self::AcceptForSession | Self::AcceptAndRemember(_))
     }

@@ -1,29 +1,29 @@
-//! A tool call on its way from the model to a tool, and what the tool shows while it runs.
+//! A tool call on its way from the model to a tool, and what the tool reports while it runs.
 //!
-//! The engine decides when a call runs, a tool answers it; both speak of it in these types.
+//! The engine decides when a call runs, a tool handles it; both use these types.
 
 use crate::id::CallKey;
 use crate::item::{ItemBody, Step};
 
-/// A call that should run.
+/// A call to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// Names the call within the turn.
+    /// Identifies the call within the turn.
     pub key: CallKey,
-    /// The id that the history has for it; unique, also when the model repeats itself.
+    /// The id of the call in the history; unique, even if the model repeats one.
     pub call_id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// What it is called with.
+    /// The arguments.
     pub payload: Payload,
 }
 
-/// What a tool is called with.
+/// Arguments of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Payload {
     /// JSON as text.
     Function(String),
-    /// Free text.
+    /// Free text, for tools with a grammar.
     Custom(String),
 }
 
@@ -36,38 +36,38 @@ impl Payload {
     }
 }
 
-/// What a tool shows while it runs, and a session of it after it returned.
+/// What a tool reports while it runs, and its session after it returned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// It began something that is an item.
+    /// It started something that is shown as an item.
     Started(ItemBody),
     /// The item is final.
     Ended(ItemBody),
-    /// The item began and ended at once, as if the sandbox had stopped it.
+    /// The item started and ended at once, apparently blocked by the sandbox.
     Stopped(ItemBody),
-    /// The call comes to nothing, for this reason; `shown` is what it would have been, if that is known.
-    /// A call that has shown something has told so already.
+    /// The call is refused, for this reason; `shown` is the item it would have been, if known. Not sent for a
+    /// call that has already reported an item.
     Refused {
-        /// A command or a patch, as it stands at its end.
+        /// A command or a patch in its final state.
         shown: Option<ItemBody>,
-        /// Why, as the model reads it.
+        /// The reason, as the model reads it.
         reason: String,
     },
-    /// It typed into a command that another call began.
+    /// It typed into a command that another call started.
     Typed {
-        /// The call that began it.
+        /// The call that started it.
         into: CallKey,
-        /// The number of its session.
+        /// Session number of the command.
         session: u64,
-        /// What was typed.
+        /// The typed text.
         text: String,
     },
-    /// The command that it began has printed this, since the last time.
+    /// The command that it started has printed this since the last report.
     Output(String),
-    /// The list of steps is now this.
+    /// The plan now has these steps.
     Plan(Vec<Step>),
-    /// Commands with this prefix are allowed from now on, as the user wanted.
+    /// The user allowed commands with this prefix from now on.
     Remembered(Vec<String>),
-    /// The user should know this.
+    /// A warning for the user.
     Warning(String),
 }

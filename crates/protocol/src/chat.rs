@@ -1,12 +1,11 @@
-//! Chat Completions: what a request holds, made of one for the Responses API.
+//! Chat Completions: requests, converted from those of the Responses API.
 //!
-//! The history is translated item by item, and neighbours that this API takes as one message become
-//! one: everything that the model did between two messages to it, everything that was said to it in a
-//! row. So request n+1 begins with the messages of request n, of which only the last may have grown.
+//! The history is converted item by item, and neighbours that this API expects as one message are merged:
+//! everything that the model did between two messages to it, and consecutive messages to it. So request n+1
+//! starts with the messages of request n, of which only the last may have grown.
 //!
-//! Reasoning is left out, because most servers refuse to take it back; so are searches that a
-//! provider ran, and items of unknown kinds. A tool that takes a text becomes one with the text as its
-//! only argument.
+//! Reasoning is omitted, because most servers refuse it in requests; so are searches that a provider ran, and
+//! items of unknown kinds. A tool that takes free text becomes one with the text as its only argument.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,30 +19,30 @@ use crate::responses::{
 /// A request for an answer. Fields are in the order in which they are sent.
 #[derive(Clone, Debug, Serialize)]
 pub struct Request<'a> {
-    /// The model.
+    /// Name of the model.
     pub model: &'a str,
     /// Always true: answers are streamed.
     pub stream: bool,
-    /// Asks for token counts.
+    /// Requests token counts.
     pub stream_options: StreamOptions,
     /// Instructions and history.
     pub messages: Vec<Message>,
-    /// The tools.
+    /// The tools on offer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool<'a>>,
     /// `auto`; endpoints refuse it without tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<&'a str>,
-    /// Whether several calls may come in one answer; likewise.
+    /// Whether one answer may contain several calls; also refused without tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,
-    /// How hard to think.
+    /// Reasoning effort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<&'a str>,
-    /// How much to say.
+    /// Verbosity of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbosity: Option<&'a str>,
-    /// The tier, when the user set one.
+    /// Service tier, if the user set one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<&'a str>,
     /// The schema of a structured answer.
@@ -51,20 +50,20 @@ pub struct Request<'a> {
     pub response_format: Option<ResponseFormat<'a>>,
 }
 
-/// What a stream should hold besides the answer.
+/// What a stream should contain besides the answer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StreamOptions {
-    /// Token counts.
+    /// Whether to include token counts.
     pub include_usage: bool,
 }
 
-/// A message.
+/// A message of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
     /// From us.
     System {
-        /// The text.
+        /// The instructions.
         content: String,
     },
     /// From the user.
@@ -74,28 +73,28 @@ pub enum Message {
     },
     /// From the model.
     Assistant {
-        /// What it said, if anything.
+        /// Its text, if any.
         content: Option<String>,
-        /// What it called.
+        /// Its tool calls.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
     },
     /// The output of a tool.
     Tool {
-        /// The call it answers.
+        /// Id of the call it belongs to.
         tool_call_id: String,
         /// What the model reads.
         content: String,
     },
 }
 
-/// What a user's message holds: a text, which every server takes, or parts if there are images.
+/// Content of a user's message: a text, which every server accepts, or parts if there are images.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// Text.
+    /// Plain text.
     Text(String),
-    /// Parts.
+    /// Text and images.
     Parts(Vec<Part>),
 }
 
@@ -110,37 +109,37 @@ pub enum Part {
     },
     /// An image.
     ImageUrl {
-        /// Where it is.
+        /// Location and detail of the image.
         image_url: ImageUrl,
     },
 }
 
-/// Where an image is.
+/// Location of an image.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ImageUrl {
     /// A `data:` URL, or an address the provider can reach.
     pub url: String,
-    /// How closely to look.
+    /// How closely the model looks at it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// A call.
+/// A tool call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolCall {
-    /// What its output names.
+    /// Id that its output refers to.
     pub id: String,
-    /// `function`.
+    /// Always `function`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// What is called.
+    /// The called function.
     pub function: CalledFunction,
 }
 
-/// What is called.
+/// Name and arguments of a call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CalledFunction {
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
     /// A JSON object, as text.
     pub arguments: String,
@@ -149,49 +148,49 @@ pub struct CalledFunction {
 /// A tool as it is offered to the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tool<'a> {
-    /// `function`.
+    /// Always `function`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// What it is.
+    /// Description of the tool.
     pub function: Function<'a>,
 }
 
-/// What a tool is.
+/// Description of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Function<'a> {
-    /// What the model calls it.
+    /// The name that the model uses.
     pub name: &'a str,
-    /// What it is for.
+    /// Its purpose, written for the model.
     pub description: String,
     /// The JSON schema of its arguments.
     pub parameters: Value,
-    /// That the provider must enforce the schema; many do not know the field.
+    /// Whether the provider must enforce the schema; many do not know the field.
     #[serde(skip_serializing_if = "is_false")]
     pub strict: bool,
 }
 
-/// How the answer should look.
+/// Format of the answer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ResponseFormat<'a> {
-    /// `json_schema`.
+    /// Always `json_schema`.
     #[serde(rename = "type")]
     pub kind: &'a str,
-    /// The schema.
+    /// The schema with its name.
     pub json_schema: JsonSchema<'a>,
 }
 
 /// The schema of a structured answer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct JsonSchema<'a> {
-    /// A name for it.
+    /// Name of the schema.
     pub name: &'a str,
     /// Whether the provider must enforce it.
     pub strict: bool,
-    /// The schema.
+    /// The schema itself.
     pub schema: &'a RawValue,
 }
 
-/// The arguments of a tool that takes a text.
+/// Arguments of a tool that takes free text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TextInput {
     /// The text.
@@ -203,7 +202,7 @@ impl<'a> From<&responses::Request<'a>> for Request<'a> {
         let mut messages = Messages::default();
         messages.system(request.instructions);
         for item in &request.input {
-            // What the history holds was written by us, so it can be read.
+            // We wrote the history ourselves, so it can be parsed.
             if let Ok(Open::Known(item)) = serde_json::from_str::<ResponseItem>(item.get()) {
                 messages.item(item);
             }
@@ -235,7 +234,7 @@ impl<'a> From<&responses::Request<'a>> for Request<'a> {
 }
 
 impl<'a> Tool<'a> {
-    /// Makes a function of a tool; none of what only a provider of Responses runs.
+    /// Converts a tool to a function; none for tools that only a provider of Responses runs.
     pub fn from_spec(spec: &'a ToolSpec) -> Option<Self> {
         let function = match spec {
             ToolSpec::Function { name, description, strict, parameters } => Function {
@@ -264,11 +263,10 @@ impl<'a> Tool<'a> {
     }
 }
 
-/// The messages so far.
 #[derive(Default)]
 struct Messages {
     list: Vec<Message>,
-    /// Images of outputs. They are the user's to show, but no user may speak between outputs.
+    /// Images of outputs. They go into a user message, which must not come between outputs.
     images: Vec<Part>,
 }
 
@@ -300,7 +298,7 @@ impl Messages {
         self.list
     }
 
-    /// Adds to the instructions while nothing else has been said: many templates know one system
+    /// Appends to the instructions while there is no other message: many templates support one system
     /// message, and only as the first.
     fn system(&mut self, text: &str) {
         self.show_images();
@@ -317,7 +315,7 @@ impl Messages {
     }
 
     fn push_user(&mut self, parts: Vec<Part>) {
-        // Many templates want users and assistants to take turns.
+        // Many templates require user and assistant messages to alternate.
         if !matches!(self.list.last(), Some(Message::User { .. })) && !parts.is_empty() {
             self.list.push(Message::User { content: Content::Text(String::new()) });
         }
@@ -381,7 +379,7 @@ impl Messages {
 }
 
 impl Content {
-    /// Adds a part; texts stay one text for as long as there are no images.
+    /// Adds a part; texts stay one text as long as there are no images.
     fn push(&mut self, part: Part) {
         match (&mut *self, part) {
             (Self::Text(content), Part::Text { text }) => join(content, &text),
@@ -409,8 +407,8 @@ fn part(part: ContentPart) -> Option<Part> {
     }
 }
 
-/// Returns arguments as the JSON object that they should be. Servers give them to templates, and one
-/// call that a template cannot read would make every later request fail.
+/// Converts arguments to a JSON object. Servers pass them to templates, and one call that a template cannot
+/// handle would make every later request fail.
 fn object(arguments: String) -> String {
     let is_object = arguments.trim_start().starts_with('{');
     if is_object && serde_json::from_str::<&RawValue>(&arguments).is_ok() {
@@ -435,7 +433,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 const FUNCTION: &str = "function";
-/// Stands in an output for an image.
+/// Replaces an image in an output.
 const IMAGE_FOLLOWS: &str = "(The image is in the message after the outputs.)";
-/// Stands before an image of an output.
+/// Precedes the image of an output.
 const IMAGE_OF: &str = "The image in the output of call";

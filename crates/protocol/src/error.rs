@@ -1,4 +1,4 @@
-//! How sampling from a model can fail, seen from the one who must react.
+//! Errors of sampling from a model, classified by what a caller can do about them.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use std::time::Duration;
 pub struct SampleError {
     /// What a caller can do about it.
     pub class: ErrorClass,
-    /// What a person reads: what happened and, where it helps, what to do.
+    /// The message for people: what happened and, where it helps, what to do.
     pub message: String,
-    /// The HTTP status, when there was one.
+    /// The HTTP status, if there was one.
     pub status: Option<u16>,
-    /// The provider's own word on when to come back.
+    /// When the provider says that a retry is possible.
     pub retry_after: Option<Duration>,
 }
 
 impl SampleError {
-    /// Makes an error without a status and without advice on when to retry.
+    /// Creates an error without a status and without a retry delay.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         Self { class, message: message.into(), status: None, retry_after: None }
     }
@@ -29,7 +29,7 @@ impl SampleError {
         self
     }
 
-    /// Adds the provider's word on when to come back.
+    /// Adds the provider's retry delay.
     #[must_use]
     pub fn with_retry_after(mut self, delay: Option<Duration>) -> Self {
         self.retry_after = delay;
@@ -41,19 +41,19 @@ impl SampleError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// The endpoint could not be reached, or broke off before it answered.
+    /// The endpoint could not be reached, or disconnected before it answered.
     Unreachable,
-    /// Nobody listens at the endpoint's address: it is not running, or its address is another one.
+    /// Nothing listens at the endpoint's address: it is not running, or the address is wrong.
     ConnectionRefused,
-    /// The endpoint answered with a 5xx status or the like.
+    /// The endpoint answered with a 5xx status or something similar.
     ServerFault,
-    /// The endpoint took the request and then said nothing for as long as it may.
+    /// The endpoint accepted the request and then sent nothing until the time-out.
     Silent,
     /// The answer broke off: cut, reset, idle for too long, or failed by the provider in mid-stream.
     Disconnected,
     /// Too many requests for now.
     RateLimited,
-    /// The account's allowance is used up; it comes back at a time the message names.
+    /// The account's allowance is used up until a time that the message names.
     UsageLimit,
     /// The account has no quota or plan for this.
     Quota,
@@ -61,9 +61,9 @@ pub enum ErrorClass {
     Overloaded,
     /// The request does not fit into the model's context window.
     ContextFull,
-    /// The provider refused what was asked by its content rules.
+    /// The provider refused the request by its content rules.
     ContentPolicy,
-    /// The answer ended early by the provider's own decision, such as a token limit.
+    /// The provider ended the answer early, for example at a token limit.
     Incomplete,
     /// The provider refused the credentials, or there are none to send.
     Credentials,
@@ -76,7 +76,7 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    /// Tells whether the same request can succeed later.
+    /// Returns whether the same request can succeed later.
     pub fn can_retry(self) -> bool {
         match self {
             Self::Unreachable
@@ -102,13 +102,13 @@ impl ErrorClass {
 /// Why a turn ended without an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnError {
-    /// What happened, for a program.
+    /// The cause, for programs.
     pub cause: TurnErrorCause,
-    /// What happened, for a person.
+    /// The message, for people.
     pub message: String,
-    /// How many requests were made for the sample that failed.
+    /// How many requests were made for the failed sample.
     pub attempts: u32,
-    /// Whether and when it makes sense to try the turn again.
+    /// Whether and when the turn can be retried.
     pub retry: RetryAdvice,
 }
 
@@ -118,21 +118,21 @@ pub struct TurnError {
 pub enum TurnErrorCause {
     /// The model could not be sampled.
     Sample(ErrorClass),
-    /// A bound of ours was reached.
+    /// One of our limits was reached.
     Limit,
-    /// What happened could not be written down.
+    /// The log could not be written.
     Storage,
-    /// The answer does not follow its schema, and did not when it was asked for again.
+    /// The answer does not match its schema, not even at the second attempt.
     Answer,
 }
 
-/// Whether and when trying again makes sense.
+/// Whether and when a retry makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryAdvice {
     /// The same request cannot succeed.
     Never,
     /// It may succeed at any time.
     Later,
-    /// It may succeed, but not before this long.
+    /// It may succeed after this delay.
     After(Duration),
 }

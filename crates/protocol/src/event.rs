@@ -1,4 +1,4 @@
-//! Events: everything the engine tells the world, as one closed set.
+//! Events: everything that the engine reports, as one closed set.
 //!
 //! Exec JSONL, terminal text and log records are projections of these; none adds a fact.
 
@@ -16,15 +16,15 @@ use crate::usage::Usage;
 pub enum Event {
     /// The thread exists; nothing was sent to a model yet.
     ThreadStarted(ThreadId),
-    /// The user should know this; no turn is affected.
+    /// A warning for the user; no turn is affected.
     Warning(String),
-    /// The history was changed so that the endpoint takes it; what is on disk stays as it was.
+    /// The history was changed so that the endpoint accepts it; the disk is not changed.
     HistoryRepaired(Vec<Repair>),
-    /// A turn begins.
+    /// A turn starts.
     TurnStarted,
-    /// An item begins.
+    /// An item starts.
     ItemStarted(Item),
-    /// An item changed as a whole.
+    /// An item was replaced by a new version.
     ItemUpdated(Item),
     /// A part of an item arrived.
     Delta {
@@ -35,46 +35,46 @@ pub enum Event {
         /// The text to append.
         text: String,
     },
-    /// Something was typed into a command that is running.
+    /// Text was typed into a running command.
     Typed {
-        /// The item of the command, if it began in this turn.
+        /// The item of the command, if it started in this turn.
         item: Option<ItemId>,
-        /// The number of its session.
+        /// Session number of the command.
         session: u64,
-        /// What was typed.
+        /// The typed text.
         text: String,
     },
     /// An item is final.
     ItemCompleted(Item),
-    /// An item that had begun will never complete: the stream broke off inside it.
+    /// A started item will never complete: the stream broke off inside it.
     ItemDiscarded(ItemId),
-    /// A call waits for a person to say whether it may go on.
+    /// A call waits for approval.
     ApprovalRequested {
-        /// Names the question.
+        /// Identifies the question.
         id: ApprovalId,
-        /// The item that waits; it began before this.
+        /// The item that waits; it started before this event.
         item: Option<ItemId>,
-        /// What is asked.
+        /// The question.
         request: ApprovalRequest,
     },
-    /// A question is closed; an answer that comes later changes nothing.
+    /// A question is closed; a later answer has no effect.
     ApprovalResolved {
-        /// Names the question.
+        /// Identifies the question.
         id: ApprovalId,
         /// How it ended.
         resolution: Resolution,
     },
-    /// A request was made this long ago, and nothing of its answer has come yet.
+    /// A request was made this long ago, and nothing of its answer has arrived yet.
     Waiting(Duration),
-    /// A request failed and will be made again.
+    /// A request failed and will be retried.
     Retrying {
-        /// Which retry this is, from 1.
+        /// The number of this retry, from 1.
         attempt: u32,
-        /// How many there may be.
+        /// The maximum number of retries.
         limit: u32,
-        /// How long the wait is.
+        /// The delay before the retry.
         delay: Duration,
-        /// Why.
+        /// Why the request failed.
         reason: String,
     },
     /// The turn ended with an answer.
@@ -82,9 +82,9 @@ pub enum Event {
         /// Tokens of the whole thread.
         usage: Usage,
     },
-    /// The turn ended without one.
+    /// The turn ended without an answer.
     TurnFailed(TurnError),
-    /// The user ended the turn.
+    /// The user interrupted the turn.
     TurnInterrupted,
 }
 
@@ -95,13 +95,13 @@ pub enum DeltaPart {
     Message,
     /// A part of the summary of reasoning, counted from 0.
     Summary(u64),
-    /// The output of a command that is running. Deltas are for watching: there may be none, and after a great deal of output
-    /// there are no more; the completed item has what counts.
+    /// The output of a running command. Deltas are for watching only: there may be none, and they stop after
+    /// a large amount of output; the completed item has the output that counts.
     Output,
 }
 
 impl Event {
-    /// Tells whether this is the last event of its turn.
+    /// Returns whether this is the last event of its turn.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::TurnCompleted { .. } | Self::TurnFailed(_) | Self::TurnInterrupted)
     }

@@ -1,4 +1,4 @@
-//! The lines of `heddle exec --json`: one event a line, compact, fields in the order given here.
+//! The lines of `heddle exec --json`: one event per line, compact, fields in the order given here.
 
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -8,63 +8,63 @@ use crate::item::{Change, Status, WebSearchAction};
 use crate::open::{Kinds, Open};
 use crate::usage::Usage;
 
-/// One line.
+/// One line of output.
 pub type Line = Open<ThreadEvent>;
 
-/// An event of a kind this build knows.
+/// An event of a known kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type")]
 pub enum ThreadEvent {
     /// Always the first line.
     #[serde(rename = "thread.started")]
     ThreadStarted {
-        /// Names the thread for a later `resume`.
+        /// Id of the thread, for a later `resume`.
         thread_id: String,
     },
-    /// Once a run.
+    /// Comes once per run.
     #[serde(rename = "turn.started")]
     TurnStarted {},
-    /// The last line of a run that went well.
+    /// The last line of a successful run.
     #[serde(rename = "turn.completed")]
     TurnCompleted {
-        /// Tokens of the whole thread, earlier runs included.
+        /// Tokens of the whole thread, including earlier runs.
         usage: Usage,
     },
-    /// The last line of a run that did not.
+    /// The last line of a failed run.
     #[serde(rename = "turn.failed")]
     TurnFailed {
         /// What went wrong.
         error: Message,
     },
-    /// An item begins.
+    /// An item starts.
     #[serde(rename = "item.started")]
     ItemStarted {
-        /// As it stands now.
+        /// Its current state.
         item: Open<ThreadItem>,
     },
     /// An item changed.
     #[serde(rename = "item.updated")]
     ItemUpdated {
-        /// As it stands now.
+        /// Its current state.
         item: Open<ThreadItem>,
     },
     /// An item is final.
     #[serde(rename = "item.completed")]
     ItemCompleted {
-        /// As it will stay.
+        /// Its final state.
         item: Open<ThreadItem>,
     },
     /// A part of an item arrived; only with `--include-deltas`.
     #[serde(rename = "item.delta")]
     ItemDelta {
-        /// The item it belongs to; the whole item comes later under the same id.
+        /// The item it belongs to; the complete item follows under the same id.
         item_id: String,
-        /// What the item will be.
+        /// Kind of the item.
         item_type: Streamed,
         /// The text to append.
         delta: String,
     },
-    /// An item of which parts were told will never be whole; only with `--include-deltas`.
+    /// An item whose parts were printed will never be completed; only with `--include-deltas`.
     #[serde(rename = "item.discarded")]
     ItemDiscarded {
         /// The item whose parts are void.
@@ -73,12 +73,12 @@ pub enum ThreadEvent {
     /// A retry, or the error that the next line reports as fatal.
     #[serde(rename = "error")]
     Error {
-        /// What happened.
+        /// The message for people.
         message: String,
     },
 }
 
-/// The kinds of items that come in parts.
+/// The kinds of items that are streamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Streamed {
@@ -152,31 +152,31 @@ pub struct Message {
     pub message: String,
 }
 
-/// An item of a kind this build knows.
+/// An item of a known kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThreadItem {
     /// `item_N`, counted from 0 in the order in which items became visible.
     pub id: String,
-    /// What it is.
+    /// Its content.
     #[serde(flatten)]
     pub details: Details,
 }
 
-/// What an item is.
+/// Content of an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Details {
     /// Text from the model to the user.
     AgentMessage {
-        /// The whole of it.
+        /// The complete text.
         text: String,
     },
     /// A summary of the model's reasoning.
     Reasoning {
-        /// Its parts, a line each.
+        /// Its parts, one per line.
         text: String,
     },
-    /// A command.
+    /// A command and its result.
     CommandExecution {
         /// The quoted argument vector.
         command: String,
@@ -184,58 +184,58 @@ pub enum Details {
         aggregated_output: String,
         /// Null while it runs.
         exit_code: Option<i32>,
-        /// How far it is.
+        /// Its state.
         status: Status,
     },
-    /// A patch.
+    /// A patch and its result.
     FileChange {
-        /// Its files.
+        /// The changed files.
         changes: Vec<Change>,
-        /// How far it is.
+        /// Its state.
         status: Status,
-        /// Why it was refused before anything was changed; absent in all other cases.
+        /// Why it was refused before anything was changed; absent otherwise.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<Message>,
     },
-    /// A search that the provider ran. Its own `id` follows the item's: the key really stands twice.
+    /// A search that the provider ran. Its own `id` follows the item's: the key really occurs twice.
     WebSearch {
         /// The provider's id.
         id: String,
-        /// What was looked for.
+        /// The search terms.
         query: String,
-        /// What was done.
+        /// What the search did.
         action: WebSearchAction,
     },
-    /// A call that the endpoint ran itself, in the shape of one of an MCP server.
+    /// A call that the endpoint ran itself, in the format of an MCP tool call.
     McpToolCall {
-        /// Whose tool it is; `endpoint` if it is the endpoint's own.
+        /// The server that owns the tool; `endpoint` if it is the endpoint's own.
         server: String,
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// What it was called with.
+        /// Arguments of the call.
         arguments: serde_json::Value,
-        /// What came of it; null while it runs.
+        /// Its result; null while it runs.
         result: Option<McpResult>,
-        /// What went wrong.
+        /// The error, if it failed.
         error: Option<Message>,
-        /// How far it is.
+        /// Its state.
         status: Status,
     },
-    /// The model's list of steps.
+    /// The model's plan.
     TodoList {
         /// The steps.
         items: Vec<Todo>,
     },
     /// A warning that does not end the turn.
     Error {
-        /// What it is about.
+        /// The text of the warning.
         message: String,
     },
 }
 
 impl Kinds for ThreadItem {
     fn read(kind: &str, json: &str) -> Option<serde_json::Result<Self>> {
-        // `mcp_tool_call` is left as it came: those of other programs have more in them than ours.
+        // `mcp_tool_call` is kept verbatim: those of other programs contain more than ours.
         matches!(
             kind,
             "agent_message"
@@ -250,28 +250,28 @@ impl Kinds for ThreadItem {
     }
 }
 
-/// What came of a call.
+/// Result of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct McpResult {
-    /// Its parts: texts.
+    /// Its parts, all of them texts.
     pub content: Vec<serde_json::Value>,
-    /// Nothing in this build.
+    /// Always null in this build.
     #[serde(default)]
     pub structured_content: Option<serde_json::Value>,
 }
 
-/// One step of a todo list.
+/// One step of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Todo {
-    /// What is to be done.
+    /// What to do.
     pub text: String,
-    /// Whether it is.
+    /// Whether it is done.
     pub completed: bool,
 }
 
 impl<'de> Deserialize<'de> for ThreadItem {
-    /// Reads by hand, because of the key that stands twice: the first `id` is the item's, and the
-    /// rest, a second `id` included, belongs to the details.
+    /// Deserializes by hand, because of the duplicate key: the first `id` is the item's, and everything else,
+    /// including a second `id`, belongs to the details.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Split;
 

@@ -6,13 +6,13 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Names a thread: a UUID of version 7, so that ids sort by the time of creation.
+/// Identifies a thread: a UUID of version 7, so that ids sort by creation time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ThreadId(#[serde(with = "uuid_text")] Uuid);
 
 impl ThreadId {
-    /// Makes an id from a wall-clock time and random bits, both taken by the caller.
+    /// Creates an id from a wall-clock time and random bits, both supplied by the caller.
     pub fn new(unix_ms: u64, random: [u8; 10]) -> Self {
         Self(uuid::Builder::from_unix_timestamp_millis(unix_ms, &random).into_uuid())
     }
@@ -37,15 +37,15 @@ impl FromStr for ThreadId {
 #[error("`{0}` is not a thread id (a UUID such as 01a1e055-b282-7523-b985-c798177efe12)")]
 pub struct InvalidId(String);
 
-/// Names an item within one run of a thread; never reused.
+/// Identifies an item within one run of a thread; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemId(pub u64);
 
-/// Names a tool call within one run of a thread. The model's own `call_id` may repeat; this does not.
+/// Identifies a tool call within one run of a thread. The model's own `call_id` may repeat; this does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey(pub u64);
 
-/// Names a question to a person within one run of a thread; never reused.
+/// Identifies a question to a person within one run of a thread; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ApprovalId(pub u64);
 

@@ -1,4 +1,4 @@
-//! Items: the things in a turn that a person would point at.
+//! Items: the things in a turn that a user sees, such as messages, commands and patches.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::ItemId;
 
-/// One item, as it stands at the moment of the event that carries it.
+/// One item, in the state at the time of its event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// Names the item across its events.
+    /// Identifies the item across its events.
     pub id: ItemId,
-    /// The call that it is part of, by the model's own id.
+    /// The call that it belongs to, by the model's own id.
     pub call_id: Option<String>,
-    /// What it is.
+    /// Its content.
     pub body: ItemBody,
-    /// Whether nothing came of it: it was refused, or it failed at once as if by the sandbox. The reference
-    /// keeps such items to itself, so its wire format has them only on demand.
+    /// Whether it had no result: it was refused, or it failed at once, apparently because of the sandbox. The
+    /// reference does not show such items, so its wire format contains them only on demand.
     pub stopped: bool,
 }
 
 impl Item {
-    /// Makes an item that is part of no call.
+    /// Creates an item that belongs to no call.
     pub fn new(id: ItemId, body: ItemBody) -> Self {
         Self { id, call_id: None, body, stopped: false }
     }
 
-    /// Returns what it is called in the log and by clients: as the model or the provider calls it, else
-    /// by its number in the turn.
+    /// Returns its id in the log and for clients: the model's or the provider's id, else one made from its
+    /// number in the turn.
     pub fn name(&self, turn: &str) -> String {
         match (&self.call_id, &self.body) {
             (Some(call), _) | (None, ItemBody::WebSearch { call, .. }) => call.clone(),
@@ -37,32 +37,32 @@ impl Item {
     }
 }
 
-/// Returns what a message of the user is called: the first that is said in a turn has the number 1.
+/// Returns the id of a message of the user: the first one in a turn has the number 1.
 pub fn user_message_name(turn: &str, number: u64) -> String {
     format!("{turn}-user-{number}")
 }
 
-/// What an item is.
+/// Content of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ItemBody {
     /// Text from the model to the user.
     AgentMessage {
-        /// The text so far, or the whole of it once completed. It is shared, because it may be long and
-        /// several faces keep the last one.
+        /// The text so far, or the complete text once completed. It is shared, because it may be long and
+        /// several projections keep the last one.
         text: Arc<str>,
     },
     /// The model's reasoning, as far as the provider shows it.
     Reasoning {
-        /// Summary parts.
+        /// Its parts.
         summary: Vec<String>,
     },
-    /// A command and what became of it.
+    /// A command and its result.
     Command(Command),
-    /// A patch and what became of it.
+    /// A patch and its result.
     FileChange {
         /// The files, sorted by path.
         changes: Vec<Change>,
-        /// How far it is.
+        /// Its state.
         status: Status,
         /// Why it was refused before anything was changed.
         refusal: Option<String>,
@@ -71,29 +71,29 @@ pub enum ItemBody {
     WebSearch {
         /// The provider's own id of the call.
         call: String,
-        /// What was looked for, in words.
+        /// The search terms, as text.
         query: String,
-        /// What was done.
+        /// What the search did.
         action: WebSearchAction,
     },
     /// A call that the endpoint ran itself.
     EndpointCall(EndpointCall),
-    /// A call that came to nothing.
+    /// A refused call.
     RefusedCall(RefusedCall),
-    /// The list of steps that the model keeps.
+    /// The model's plan.
     TodoList {
         /// The steps in order.
         steps: Vec<Step>,
     },
-    /// The history was replaced by a summary of itself.
+    /// The history was replaced by a summary.
     Compaction {
-        /// Why.
+        /// Why it was replaced.
         reason: CompactionReason,
     },
 }
 
 impl ItemBody {
-    /// Returns it as it stood at its beginning, before anything came of it.
+    /// Returns its state at the start, without any result.
     pub fn begun(&self) -> Self {
         match self.clone() {
             Self::Command(command) => Self::Command(Command {
@@ -120,11 +120,11 @@ impl ItemBody {
 /// Why a history is replaced by a shorter one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionReason {
-    /// The user wants it.
+    /// The user requested it.
     Requested,
     /// The context window is nearly full.
     NearlyFull,
-    /// The endpoint finds that it does not fit.
+    /// The endpoint refused the history as too long.
     Refused,
 }
 
@@ -133,59 +133,59 @@ pub enum CompactionReason {
 pub struct Command {
     /// The argument vector, quoted for a shell and joined.
     pub command: String,
-    /// Where it runs.
+    /// Its working directory.
     pub cwd: PathBuf,
-    /// What it printed, both streams in the order of arrival.
+    /// Its output, both streams in the order of arrival.
     pub output: String,
-    /// How it ended; none while it runs.
+    /// Its exit code; none while it runs.
     pub exit_code: Option<i32>,
-    /// How far it is.
+    /// Its state.
     pub status: Status,
 }
 
-/// A call that the endpoint ran itself: it came together with its output, and nothing is run here for it.
+/// A call that the endpoint ran itself: it arrived together with its output, and nothing is run here for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndpointCall {
-    /// Whose tool it is: an MCP server of the endpoint, a namespace, or [`EndpointCall::SERVER`].
+    /// The owner of the tool: an MCP server of the endpoint, a namespace, or [`EndpointCall::SERVER`].
     pub server: String,
-    /// What the tool is called.
+    /// Name of the tool.
     pub tool: String,
-    /// What it was called with: JSON as text, and not always valid, or free text.
+    /// Arguments of the call: JSON as text, and not always valid, or free text.
     pub arguments: String,
-    /// What came of it, as text.
+    /// Its result as text.
     pub output: String,
     /// Completed or failed.
     pub status: Status,
 }
 
 impl EndpointCall {
-    /// Stands for the endpoint itself where a tool is of no server.
+    /// The server name for tools of the endpoint itself.
     pub const SERVER: &str = "endpoint";
 
-    /// Returns the arguments as JSON; free text and what is no JSON are a string.
+    /// Returns the arguments as JSON; free text and invalid JSON become a string.
     pub fn json_arguments(&self) -> serde_json::Value {
         serde_json::from_str(&self.arguments)
             .unwrap_or_else(|_| serde_json::Value::String(self.arguments.clone()))
     }
 }
 
-/// A call that came to nothing: there is no such tool, what it was called with makes no sense, or the tool
-/// could not even begin. Commands and patches that are refused are shown as such instead.
+/// A refused call: there is no such tool, its arguments are invalid, or the tool could not even start.
+/// Refused commands and patches are shown as such instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusedCall {
-    /// What the model called.
+    /// The name that the model called.
     pub tool: String,
-    /// What it was called with: JSON as text, and not always valid, or free text.
+    /// Arguments of the call: JSON as text, and not always valid, or free text.
     pub arguments: String,
-    /// Why nothing came of it, as the model reads it.
+    /// The reason, as the model reads it.
     pub reason: String,
 }
 
 impl RefusedCall {
-    /// Stands for this program where clients want to know whose tool it is.
+    /// The server name of this program, for clients that want one.
     pub const SERVER: &str = "heddle";
 
-    /// Returns it in the shape of a call that failed elsewhere, for clients that have no other words.
+    /// Converts it to a failed endpoint call, for clients without a format for refused calls.
     pub fn as_failed(&self) -> EndpointCall {
         EndpointCall {
             server: Self::SERVER.to_owned(),
@@ -197,26 +197,26 @@ impl RefusedCall {
     }
 }
 
-/// How far an item with a beginning and an end is.
+/// State of an item that has a start and an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Begun.
+    /// Started, not ended.
     InProgress,
-    /// Ended well.
+    /// Ended successfully.
     Completed,
-    /// Ended badly.
+    /// Ended with a failure.
     Failed,
-    /// Not begun, because the user or the policy said no.
+    /// Not started, because the user or the policy refused it.
     Declined,
 }
 
 /// One file of a patch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// The absolute path; of a move, the source.
+    /// The absolute path; for a move, the source.
     pub path: String,
-    /// What happens to it.
+    /// What happens to the file.
     pub kind: ChangeKind,
 }
 
@@ -224,28 +224,28 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// It is made.
+    /// Created.
     Add,
-    /// It is removed.
+    /// Removed.
     Delete,
-    /// It is changed or moved.
+    /// Changed or moved.
     Update,
 }
 
-/// One step of a todo list.
+/// One step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What is to be done.
+    /// What to do.
     pub text: String,
-    /// How far it is.
+    /// Its state.
     pub status: StepStatus,
 }
 
-/// How far a step is.
+/// State of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepStatus {
-    /// Not begun.
+    /// Not started.
     Pending,
     /// Being worked on.
     InProgress,
@@ -257,7 +257,7 @@ pub enum StepStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum WebSearchAction {
-    /// Looked something up.
+    /// Searched the web.
     Search {
         /// The first query.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -268,26 +268,26 @@ pub enum WebSearchAction {
     },
     /// Opened a page.
     OpenPage {
-        /// Its address.
+        /// Address of the page.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         url: Option<String>,
     },
-    /// Looked for text in a page.
+    /// Searched for text in a page.
     FindInPage {
-        /// Its address.
+        /// Address of the page.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         url: Option<String>,
-        /// The text.
+        /// The text to find.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pattern: Option<String>,
     },
-    /// Something this build does not know.
+    /// Something that this build does not know.
     #[serde(other)]
     Other,
 }
 
 impl WebSearchAction {
-    /// Says in words what was looked for.
+    /// Describes the search as text.
     pub fn query(&self) -> String {
         match self {
             Self::Search { query: Some(query), .. } if !query.is_empty() => query.clone(),

@@ -1,15 +1,15 @@
-//! JSON from outside that is nearly right.
+//! Repairs JSON from outside that is almost valid.
 
 use std::borrow::Cow;
 
-/// Replaces escapes of half a surrogate pair by `\\ufffd`. JSON allows them, many programs write them, and
-/// no text can hold them: a parser would refuse all that they stand in.
+/// Replaces escapes of unpaired surrogates by `\\ufffd`. JSON allows them, many programs write them, and no
+/// string can contain them: a parser would refuse the whole text.
 ///
-/// Costs one look for a backslash where there is none, and changes nothing that is not such an escape.
+/// Costs one search for a backslash if there is none, and changes nothing but such escapes.
 pub fn mend(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();
     let mut mended = String::new();
-    // Up to where the text was copied, and where to look on.
+    // Up to where the text was copied, and where to continue searching.
     let (mut copied, mut at) = (0, 0);
     while let Some(found) = json[at..].find('\\') {
         let start = at + found;
@@ -34,10 +34,10 @@ pub fn mend(json: &str) -> Cow<'_, str> {
     Cow::Owned(mended)
 }
 
-/// Bytes of an escape such as `\\ud83d`.
+/// Length of an escape such as `\\ud83d`.
 const ESCAPE: usize = 6;
 
-/// Reads an escape of four digits.
+/// Parses an escape of four digits.
 fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     let escape = bytes.get(at..at + ESCAPE)?;
     let digits = escape.strip_prefix(b"\\u")?;
@@ -63,7 +63,7 @@ mod tests {
             (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
             (r#""\ude00\ud83d""#, r#""\ufffd\ufffd""#),
             (r#""\ud83d\u0041\ud83d\n""#, r#""\ufffd\u0041\ufffd\n""#),
-            // A backslash that is one itself, escapes that are none, and an end in the middle.
+            // An escaped backslash, invalid escapes, and a truncated one.
             (r#""\\ud800""#, r#""\\ud800""#),
             (r#""\\\ud800""#, r#""\\\ufffd""#),
             (r#""\ud8""#, r#""\ud8""#),

@@ -1,14 +1,14 @@
 //! Types that cross a process or a disk, and nothing else.
 //!
-//! * [`responses`]: what a model endpoint is sent and what it streams back (Responses API);
-//! * [`chat`]: the same request in the form of Chat Completions;
-//! * [`event`] and [`item`]: what the engine tells the world, a closed set;
-//! * [`approval`]: what a person is asked, and what comes of it;
+//! * [`responses`]: what is sent to a model endpoint and what it streams back (Responses API);
+//! * [`chat`]: the same request in the format of Chat Completions;
+//! * [`event`] and [`item`]: what the engine reports, a closed set;
+//! * [`approval`]: what a person is asked, and the possible answers;
 //! * [`exec`]: the JSON lines of `heddle exec --json`, an open set: unknown kinds survive a round trip;
-//! * [`persist`]: what the engine wants kept in the log of a thread;
-//! * [`repair`]: what was done to a history so that an endpoint takes it;
-//! * [`json`]: what is put right in JSON before it is read;
-//! * [`error`], [`usage`], [`id`]: what the others share.
+//! * [`persist`]: what the engine writes to the log of a thread;
+//! * [`repair`]: what was changed in a history so that an endpoint accepts it;
+//! * [`json`]: repairs JSON before it is parsed;
+//! * [`error`], [`usage`], [`id`]: shared by the others.
 //!
 //! No type here opens, reads, waits or decides.
 

@@ -1,7 +1,7 @@
-//! JSON objects of kinds this build may not know.
+//! JSON objects of kinds that this build may not know.
 //!
-//! A peer of another version sends a `type` we have never heard of. Dropping it loses data and
-//! refusing it breaks the client, so [`Open`] keeps it as it came, byte for byte.
+//! A peer of another version may send an unknown `type`. Dropping it loses data and refusing it breaks the
+//! client, so [`Open`] keeps it byte for byte.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,21 +11,21 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A value of a known kind, or the untouched JSON of an unknown one.
+/// A value of a known kind, or the unchanged JSON of an unknown one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Open<K> {
-    /// A kind this build has a type for.
+    /// A kind that this build has a type for.
     Known(K),
     /// Anything else.
     Unknown(Raw),
 }
 
-/// A type that is read by its `type` tag.
+/// A type that is parsed by its `type` tag.
 pub trait Kinds: Sized {
-    /// Reads the JSON text of an object whose tag is `kind`; none if the kind is unknown.
+    /// Parses the JSON text of an object whose tag is `kind`; none if the kind is unknown.
     ///
-    /// By hand and not by serde's tagged enums, because those buffer, and what was buffered can no
-    /// longer be kept as it came.
+    /// Not with serde's tagged enums, because those buffer, and buffered content can no longer be kept
+    /// verbatim.
     fn read(kind: &str, json: &str) -> Option<serde_json::Result<Self>>;
 }
 
@@ -40,7 +40,7 @@ impl<K> Open<K> {
 }
 
 impl<K: Kinds> Open<K> {
-    /// Reads JSON text; a copy of it is made only if its kind is unknown.
+    /// Parses JSON text; it is copied only if its kind is unknown.
     pub fn from_json(json: &RawValue) -> serde_json::Result<Self> {
         match kind(json.get()).and_then(|kind| K::read(&kind, json.get())) {
             Some(read) => read.map(Self::Known),
@@ -68,7 +68,7 @@ impl<'de, K: Kinds> Deserialize<'de> for Open<K> {
     }
 }
 
-/// JSON text kept as it came. A clone shares the text, which may be long.
+/// Verbatim JSON text. Clones share the text, which may be long.
 #[derive(Clone)]
 pub struct Raw(Arc<Box<RawValue>>);
 
@@ -78,18 +78,18 @@ impl Raw {
         self.0.get()
     }
 
-    /// Returns it as JSON that serialises to itself.
+    /// Returns it as JSON that serializes to itself.
     pub fn as_raw(&self) -> &RawValue {
         &self.0
     }
 
-    /// Returns the `type` of the object, if it is an object that has one.
+    /// Returns the `type` of the object, if it is an object with one.
     pub fn kind(&self) -> Option<Cow<'_, str>> {
         kind(self.as_str())
     }
 }
 
-/// Returns the `type` of the object that `json` is, if it is one that has one.
+/// Returns the `type` of the object in `json`, if it is an object with one.
 pub fn kind(json: &str) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Probe<'a> {

@@ -1,4 +1,4 @@
-//! What the log of a thread must keep beside events: the history, and what it cost.
+//! What the log of a thread must contain besides events: the history, and token counts.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,56 +6,57 @@ use crate::open::Raw;
 use crate::responses::OutputBody;
 use crate::usage::TotalledUsage;
 
-/// Something that the log keeps. Together with the events these are all that a thread is made of.
+/// A record for the log. Together with the events, these make up a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Persist {
-    /// An item entered the history.
+    /// An item was added to the history.
     Item {
         /// The item as it is sent.
         wire: Raw,
-        /// Whether the user said it.
+        /// Whether it is a message of the user.
         said: bool,
     },
-    /// An item came with something in it that cannot be sent; it enters the history without that.
+    /// An item arrived with content that cannot be sent; the history gets it without that.
     Original(Raw),
-    /// A call returned, and its output must wait for others before it enters the history.
+    /// A call returned, but its output must wait for others before it enters the history.
     Returned(CallReturned),
     /// An answer is complete.
     Usage {
-        /// Its tokens.
+        /// Tokens of the answer.
         answer: TotalledUsage,
-        /// Those of the turn so far.
+        /// Tokens of the turn so far.
         turn: TotalledUsage,
-        /// Those of the thread so far.
+        /// Tokens of the thread so far.
         thread: TotalledUsage,
     },
     /// The history was replaced.
     Compacted(Compacted),
 }
 
-/// A history that replaces all before it.
+/// A history that replaces everything before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compacted {
-    /// The summary, with what introduces it to the model.
+    /// The summary, with its introduction for the model.
     #[serde(default)]
     pub message: String,
-    /// The history from here on. Older files have none: then it is what the user said, and the message.
+    /// The history from here on. Older files have none: then it consists of the user's messages and
+    /// `message`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement_history: Option<Vec<Raw>>,
-    /// How this history came to be, if a model had no part in it: `trimmed` or `restored`. Ours alone.
+    /// How this history was made, if not by a model: `trimmed` or `restored`. Only we write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heddle_cause: Option<String>,
 }
 
-/// The cause of a history that a compaction had replaced and that was brought back.
+/// The cause of a history that was restored after a compaction.
 pub const RESTORED: &str = "restored";
 
 /// The output of a call, before it enters the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallReturned {
-    /// The call.
+    /// Id of the call.
     pub call_id: String,
-    /// Whether the call is one of a freeform tool.
+    /// Whether it is a call of a freeform tool.
     #[serde(default)]
     pub custom: bool,
     /// What the model will read.

@@ -1,35 +1,35 @@
-//! What was done to a history so that an endpoint takes it.
+//! What was changed in a history so that an endpoint accepts it.
 
 use std::fmt;
 
-/// One change to what is sent; what is on disk stays as it was.
+/// One change to what is sent; the disk is not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
-    /// What was wrong and what was done.
+    /// The defect and its repair.
     pub kind: RepairKind,
-    /// Which item: its place in the history that was checked.
+    /// Index of the item in the checked history.
     pub index: usize,
-    /// What names the item to a person: its call id, its id, its kind.
+    /// Names the item for people: its call id, its id or its kind.
     pub item: String,
 }
 
-/// What was wrong with an item, and what was done about it.
+/// A defect of an item, and its repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RepairKind {
-    /// A call had no output: one was put in that says so.
+    /// A call without an output: one was added that says so.
     OutputAdded,
-    /// An output had no call: it is not sent.
+    /// An output without a call: it is not sent.
     OutputWithoutCall,
-    /// An output did not stand with its call: it was moved there.
+    /// An output apart from its call: it was moved there.
     OutputMoved,
     /// A second output of one call: it is not sent.
     OutputRepeated,
-    /// The output's kind did not fit the call's: it was changed.
+    /// An output of another kind than its call: it was changed.
     OutputKindChanged,
-    /// A second item with the same id: it is sent without.
+    /// A second item with the same id: it is sent without one.
     IdRepeated,
-    /// An id that the endpoint would refuse: it is sent without.
+    /// An id that the endpoint would refuse: it is sent without one.
     IdInvalid,
     /// A second call with the same call id: it and its output got another.
     CallIdRepeated,
@@ -37,23 +37,23 @@ pub enum RepairKind {
     CallIdMissing,
     /// A call id that the endpoint would refuse: it and its output got another.
     CallIdInvalid,
-    /// A call without the name of a tool: it is not sent.
+    /// A call without a tool name: it is not sent.
     CallWithoutName,
-    /// The name of a tool as no tool can be called: what is wrong with it was replaced.
+    /// An invalid tool name: the invalid characters were replaced.
     NameInvalid,
-    /// Arguments that are no JSON object: they are sent as a text in one.
+    /// Arguments that are not a JSON object: they are sent as a string in one.
     ArgumentsInvalid,
-    /// A text that is empty, or a message of nothing else: it is not sent.
+    /// An empty text, or a message of nothing else: it is not sent.
     TextEmpty,
     /// A part that does not fit the role of its message: it was changed, or is not sent.
     PartUnfit,
-    /// A role that the endpoint does not know: it was changed.
+    /// An unknown role: it was changed.
     RoleUnknown,
-    /// An image that cannot be read: words stand in its place.
+    /// An unreadable image: a text replaces it.
     ImageBroken,
-    /// An image that is too large: words stand in its place.
+    /// An image that is too large: a text replaces it.
     ImageOversized,
-    /// An image that is of another type than is said: it is sent with the right one.
+    /// An image with a wrong type: it is sent with the right one.
     ImageTypeWrong,
     /// Reasoning that only another provider or model can read: it is not sent.
     ReasoningForeign,
@@ -63,18 +63,18 @@ pub enum RepairKind {
     ReasoningDangling,
     /// A search that another provider ran: it is not sent.
     SearchForeign,
-    /// An item of a kind that the endpoint does not know: it is not sent.
+    /// An item of a kind unknown to the endpoint: it is not sent.
     KindUnknown,
-    /// An item that is not what its kind should be: it is not sent.
+    /// An item without the shape of its kind: it is not sent.
     Malformed,
-    /// A text that is larger than any endpoint takes: its middle is left out.
+    /// A text longer than any endpoint accepts: its middle is omitted.
     TextOversized,
-    /// The oldest part of a history that is larger than any context window: it is not sent.
+    /// The oldest part of a history that exceeds any context window: it is not sent.
     TooLong,
 }
 
 impl RepairKind {
-    /// Tells whether something that was there is not sent.
+    /// Returns whether content is lost for the endpoint.
     pub fn loses(self) -> bool {
         matches!(
             self,
@@ -82,7 +82,7 @@ impl RepairKind {
         )
     }
 
-    /// Says what was wrong and what was done, in words that follow the item.
+    /// Describes the defect and its repair, in words that follow the item.
     pub fn describe(self) -> &'static str {
         match self {
             Self::OutputAdded => "had no output: the model is told that it was lost",
@@ -122,10 +122,10 @@ impl RepairKind {
     }
 }
 
-/// How many repairs are named one by one.
+/// Most repairs that are named one by one.
 const NAMED_MAX: usize = 8;
 
-/// Says in one text what was repaired.
+/// Summarises repairs in one text.
 pub fn summary(repairs: &[Repair]) -> String {
     let mut text = String::from("the history was repaired before it was sent: ");
     for (index, repair) in repairs.iter().take(NAMED_MAX).enumerate() {

@@ -1,4 +1,4 @@
-//! The Responses API: what a request holds, and what the stream of an answer says.
+//! The Responses API: requests, and the events of a streamed answer.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use crate::json;
 use crate::open::{Kinds, Open, Raw};
 use crate::usage::Usage;
 
-/// An item of the conversation, as the endpoint takes and gives it.
+/// An item of the conversation, in the endpoint's format.
 pub type ResponseItem = Open<KnownItem>;
 
-/// An item of a kind this build knows.
+/// An item of a known kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum KnownItem {
@@ -37,7 +37,7 @@ pub enum KnownItem {
 }
 
 impl KnownItem {
-    /// Returns the place of the provider's id; outputs are ours and have none.
+    /// Returns the field for the provider's id; outputs are ours and have none.
     pub fn id_mut(&mut self) -> Option<&mut Option<String>> {
         match self {
             Self::Message(message) => Some(&mut message.id),
@@ -65,17 +65,17 @@ impl Kinds for KnownItem {
     }
 }
 
-/// A message.
+/// A message of any role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// The provider's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// `user`, `assistant`, `developer` or what else a provider uses.
+    /// `user`, `assistant`, `developer` or another role of the provider.
     pub role: String,
     /// Its parts.
     pub content: Content,
-    /// `commentary` or `final_answer`, when the provider says.
+    /// `commentary` or `final_answer`, if the provider says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
 }
@@ -86,7 +86,7 @@ pub struct Message {
 pub struct Content(pub Vec<ContentPart>);
 
 impl Content {
-    /// Joins the texts, a refusal's included.
+    /// Joins the texts, including refusals.
     pub fn text(&self) -> String {
         let mut joined = String::new();
         for part in &self.0 {
@@ -104,7 +104,7 @@ impl Content {
 }
 
 impl<'de> Deserialize<'de> for Content {
-    /// Takes the parts, and what some endpoints send instead: a bare string, or nothing.
+    /// Accepts the parts, and what some endpoints send instead: a bare string, or nothing.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let parts = match raw.get().as_bytes().first() {
@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for Content {
 /// A part of a message or of an output.
 pub type ContentPart = Open<KnownPart>;
 
-/// A part of a kind this build knows.
+/// A part of a known kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum KnownPart {
@@ -134,16 +134,16 @@ pub enum KnownPart {
         /// The text.
         text: String,
     },
-    /// The model's refusal, in words.
+    /// A refusal of the model.
     Refusal {
-        /// The words.
+        /// The text of the refusal.
         refusal: String,
     },
     /// An image for the model.
     InputImage {
         /// A `data:` URL, or an address the provider can reach.
         image_url: String,
-        /// How closely to look.
+        /// How closely the model looks at it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },
@@ -157,13 +157,13 @@ impl Kinds for KnownPart {
 }
 
 impl KnownPart {
-    /// Makes a text for the model.
+    /// Creates a text for the model.
     pub fn input_text(text: impl Into<String>) -> ContentPart {
         Open::Known(Self::InputText { text: text.into() })
     }
 }
 
-/// Reasoning.
+/// Reasoning of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
     /// The provider's id.
@@ -172,10 +172,10 @@ pub struct Reasoning {
     /// Summary parts.
     #[serde(default)]
     pub summary: Vec<SummaryPart>,
-    /// Reasoning in the clear, from providers that show it.
+    /// Plain-text reasoning, from providers that show it.
     #[serde(default)]
     pub content: Option<Vec<Raw>>,
-    /// What only the provider can read.
+    /// Encrypted reasoning that only the provider can read.
     #[serde(default)]
     pub encrypted_content: Option<String>,
 }
@@ -183,10 +183,10 @@ pub struct Reasoning {
 /// A part of a reasoning summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryPart {
-    /// `summary_text`.
+    /// Always `summary_text`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The text.
+    /// The text of the part.
     pub text: String,
 }
 
@@ -196,38 +196,38 @@ pub struct FunctionCall {
     /// The provider's id of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The namespace the tool lives in, when the provider groups tools.
+    /// The namespace of the tool, if the provider groups tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
     /// Its arguments: JSON as text, and not always valid.
     #[serde(default, deserialize_with = "text_or_json")]
     pub arguments: String,
-    /// What its output must name.
+    /// Id that its output must refer to.
     #[serde(default)]
     pub call_id: String,
-    /// `incomplete` if the model did not end it. Endpoints do not want it back.
+    /// `incomplete` if the model did not finish it. Not sent back to endpoints.
     #[serde(default, skip_serializing)]
     pub status: Option<String>,
 }
 
 impl FunctionCall {
-    /// Tells whether it came whole; half a call must not be run.
+    /// Returns whether it is complete; an incomplete call must not be run.
     pub fn is_whole(&self) -> bool {
         self.status.as_deref() != Some(INCOMPLETE)
     }
 }
 
-/// The status of a call that the model did not end.
+/// The status of a call that the model did not finish.
 pub const INCOMPLETE: &str = "incomplete";
 
-/// Takes arguments as text, and as the JSON itself, which some endpoints send.
+/// Accepts arguments as text, and as JSON values, which some endpoints send.
 fn text_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let raw = Box::<RawValue>::deserialize(deserializer)?;
     if raw.get().starts_with('"') {
         let text: String = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
-        // What is in the text is JSON again, or should be.
+        // The text is itself JSON, or should be.
         return Ok(match json::mend(&text) {
             Cow::Borrowed(_) => text,
             Cow::Owned(mended) => mended,
@@ -242,21 +242,21 @@ pub struct CustomToolCall {
     /// The provider's id of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What its output must name.
+    /// Id that its output must refer to.
     #[serde(default)]
     pub call_id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The text it takes.
+    /// The input text.
     #[serde(default)]
     pub input: String,
-    /// `incomplete` if the model did not end it. Endpoints do not want it back.
+    /// `incomplete` if the model did not finish it. Not sent back to endpoints.
     #[serde(default, skip_serializing)]
     pub status: Option<String>,
 }
 
 impl CustomToolCall {
-    /// Tells whether it came whole; half a call must not be run.
+    /// Returns whether it is complete; an incomplete call must not be run.
     pub fn is_whole(&self) -> bool {
         self.status.as_deref() != Some(INCOMPLETE)
     }
@@ -265,43 +265,43 @@ impl CustomToolCall {
 /// The output of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallOutput {
-    /// The call it answers.
+    /// Id of the call it belongs to.
     pub call_id: String,
     /// What the model reads.
     pub output: OutputBody,
-    /// How the call went, from endpoints that run calls themselves. They do not want it back.
+    /// The result status, from endpoints that run calls themselves. Not sent back to them.
     #[serde(default, skip_serializing)]
     pub status: Option<String>,
 }
 
 impl CallOutput {
-    /// Makes the output of a call that ran here.
+    /// Creates the output of a call that ran here.
     pub fn new(call_id: impl Into<String>, output: OutputBody) -> Self {
         Self { call_id: call_id.into(), output, status: None }
     }
 
-    /// Tells whether the endpoint says that the call went wrong.
+    /// Returns whether the endpoint says that the call failed.
     pub fn has_failed(&self) -> bool {
         is_failure(self.status.as_deref())
     }
 }
 
-/// Tells whether a status is one of a call that did not go well.
+/// Returns whether a status means that a call failed.
 pub fn is_failure(status: Option<&str>) -> bool {
     matches!(status, Some("failed" | "error" | "cancelled" | INCOMPLETE))
 }
 
-/// What the model reads of an output: text, or parts when there are images.
+/// Content of an output: text, or parts if there are images.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OutputBody {
-    /// Text.
+    /// Plain text.
     Text(String),
-    /// Parts.
+    /// Text and images.
     Parts(Vec<ContentPart>),
 }
 
 impl OutputBody {
-    /// Returns the texts in it; of an image only that there is one.
+    /// Returns its texts, with a placeholder for each image.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -347,17 +347,17 @@ pub struct WebSearchCall {
     /// The provider's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// `in_progress`, `completed` or what else a provider says.
+    /// `in_progress`, `completed` or another status of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// What was done, as it came: kinds of actions that are new to us must go back whole.
+    /// What the search did, verbatim: unknown kinds of actions must be sent back complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Raw>,
 }
 
 impl WebSearchCall {
-    /// Reads what was done, as far as this build knows it. Where an endpoint does not say what kind of action it
-    /// was, or bends its fields, the fields that are there decide.
+    /// Parses the action, as far as this build knows it. If an endpoint omits the kind of action, or sends
+    /// odd fields, the available fields decide.
     pub fn action(&self) -> WebSearchAction {
         let Some(raw) = &self.action else { return WebSearchAction::Other };
         if let Ok(action) = serde_json::from_str(raw.as_str()) {
@@ -382,7 +382,7 @@ impl WebSearchCall {
         }
     }
 
-    /// Says in words what was looked for; of an action that this build does not know, all that it says.
+    /// Describes the search as text; for an unknown action, everything that it says.
     pub fn query(&self) -> String {
         let known = self.action().query();
         let Some(raw) = self.action.as_ref().filter(|_| known.is_empty()) else { return known };
@@ -396,15 +396,15 @@ impl WebSearchCall {
     }
 }
 
-/// Bytes of what an unknown action says that are shown.
+/// Most bytes of an unknown action that are shown.
 const QUERY_BYTES_MAX: usize = 1000;
 
-/// Reads the fields of an object, however deep their values nest; none if it is no object.
+/// Parses the fields of an object, however deeply their values nest; none if it is not an object.
 fn loose_fields(json: &str) -> BTreeMap<String, Box<RawValue>> {
     serde_json::from_str(json).unwrap_or_default()
 }
 
-/// Returns a value as text, whatever it is; none if there is nothing in it.
+/// Returns a value as text, whatever it is; none if it is empty.
 fn loose(raw: &RawValue) -> Option<String> {
     match raw.get() {
         "null" => None,
@@ -419,9 +419,9 @@ fn loose(raw: &RawValue) -> Option<String> {
 pub enum ToolSpec {
     /// Takes JSON arguments.
     Function {
-        /// What the model calls it.
+        /// The name that the model uses.
         name: String,
-        /// What it is for.
+        /// Its purpose, written for the model.
         description: String,
         /// Whether the provider must enforce the schema.
         strict: bool,
@@ -430,16 +430,16 @@ pub enum ToolSpec {
     },
     /// Takes free text in a grammar.
     Custom {
-        /// What the model calls it.
+        /// The name that the model uses.
         name: String,
-        /// What it is for.
+        /// Its purpose, written for the model.
         description: String,
-        /// The grammar.
+        /// Grammar of the text.
         format: ToolFormat,
     },
-    /// Search that the provider runs.
+    /// A web search that the provider runs.
     WebSearch {
-        /// Whether it may load pages now, or only what the provider has cached.
+        /// Whether it may load live pages, or only those that the provider has cached.
         external_web_access: bool,
     },
 }
@@ -447,64 +447,64 @@ pub enum ToolSpec {
 /// The grammar of a freeform tool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolFormat {
-    /// `grammar`.
+    /// Always `grammar`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// `lark`.
+    /// Always `lark`.
     pub syntax: String,
-    /// The grammar's text.
+    /// The text of the grammar.
     pub definition: String,
 }
 
 /// A request for an answer. Fields are in the order in which they are sent.
 #[derive(Clone, Debug, Serialize)]
 pub struct Request<'a> {
-    /// The model.
+    /// Name of the model.
     pub model: &'a str,
     /// Always true: answers are streamed.
     pub stream: bool,
     /// Base instructions.
     pub instructions: &'a str,
-    /// The history, already serialised.
+    /// The history, already serialized.
     pub input: Vec<&'a RawValue>,
-    /// The tools.
+    /// The tools on offer.
     pub tools: &'a [ToolSpec],
-    /// `auto`.
+    /// Always `auto`.
     pub tool_choice: &'a str,
-    /// Whether several calls may come in one answer.
+    /// Whether one answer may contain several calls.
     pub parallel_tool_calls: bool,
-    /// How hard to think.
+    /// Reasoning effort and summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<ReasoningOptions<'a>>,
-    /// Always false: the log is ours.
+    /// Always false: we keep the log ourselves.
     pub store: bool,
-    /// What to send along: the encrypted reasoning.
+    /// What to return in addition: the encrypted reasoning.
     pub include: &'a [&'a str],
-    /// The tier, when the user set one.
+    /// Service tier, if the user set one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<&'a str>,
     /// Groups requests that share a prefix.
     pub prompt_cache_key: &'a str,
-    /// How the answer should look.
+    /// Format and verbosity of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextOptions<'a>>,
 }
 
-/// How hard to think.
+/// Reasoning effort and summary.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ReasoningOptions<'a> {
-    /// `low` and so on.
+    /// Such as `low`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<&'a str>,
-    /// `auto` and so on.
+    /// Such as `auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<&'a str>,
 }
 
-/// How the answer should look.
+/// Format and verbosity of the answer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct TextOptions<'a> {
-    /// `low` and so on.
+    /// Such as `low`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbosity: Option<&'a str>,
     /// The schema of a structured answer.
@@ -515,51 +515,51 @@ pub struct TextOptions<'a> {
 /// The schema of a structured answer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct TextFormat<'a> {
-    /// `json_schema`.
+    /// Always `json_schema`.
     #[serde(rename = "type")]
     pub kind: &'a str,
     /// Whether the provider must enforce it.
     pub strict: bool,
-    /// A name for it.
+    /// Name of the schema.
     pub name: &'a str,
-    /// The schema.
+    /// The schema itself.
     pub schema: &'a RawValue,
 }
 
-/// What the stream of an answer says.
+/// An event of a streamed answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEvent {
-    /// The answer begins.
+    /// The answer starts.
     Created,
-    /// An item begins.
+    /// An item starts.
     ItemAdded(ResponseItem),
-    /// Text for the message that is open.
+    /// Text for the open message.
     TextDelta(String),
-    /// Text for a part of the reasoning summary that is open.
+    /// Text for a part of the open reasoning summary.
     SummaryDelta {
         /// The part, counted from 0.
         part: u64,
         /// The text to append.
         text: String,
     },
-    /// An item is whole.
+    /// An item is complete.
     ItemDone(ResponseItem),
-    /// Something came that cannot be read, and that may have been an item.
+    /// Something that cannot be parsed, and that may have been an item.
     Unreadable,
-    /// The answer is whole.
+    /// The answer is complete.
     Completed(Completion),
-    /// The provider gave up.
+    /// The provider reported a failure.
     Failed(SampleError),
 }
 
-/// What the end of a whole answer says.
+/// The end of a complete answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Completion {
     /// Tokens of this answer.
     pub usage: Usage,
     /// Tokens of request and answer together: how full the context window is.
     pub total_tokens: u64,
-    /// Whether the model considers the turn ended; false asks for another request.
+    /// Whether the model considers the turn ended; false requires another request.
     pub end_turn: Option<bool>,
 }
 
@@ -588,7 +588,7 @@ struct OutputDetails {
 }
 
 impl WireUsage {
-    /// Returns request and answer together.
+    /// Returns the tokens of request and answer together.
     pub fn total_tokens(&self) -> u64 {
         let Usage { input_tokens, output_tokens, .. } = (*self).into();
         self.total_tokens.unwrap_or_default().max(input_tokens.saturating_add(output_tokens))

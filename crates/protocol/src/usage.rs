@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 /// Tokens used, as exec JSONL prints them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens of the requests, cached ones included.
+    /// Tokens of the requests, including cached ones.
     pub input_tokens: u64,
-    /// Those of them that the provider had cached.
+    /// Input tokens that the provider had cached.
     pub cached_input_tokens: u64,
-    /// Those that the provider wrote to its cache.
+    /// Input tokens that the provider wrote to its cache.
     #[serde(default)]
     pub cache_write_input_tokens: u64,
-    /// Tokens of the answers, reasoning included.
+    /// Tokens of the answers, including reasoning.
     pub output_tokens: u64,
-    /// Those of them that were reasoning.
+    /// Output tokens that were reasoning.
     #[serde(default)]
     pub reasoning_output_tokens: u64,
 }
 
 impl Usage {
-    /// Returns what came on top of what was used `before`.
+    /// Returns the difference to the usage `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Usage {
 
 impl AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
-        // A provider may send any number; a sum that wraps or panics would be worse than a stuck one.
+        // A provider may send any number; a sum that wraps or panics would be worse than a saturated one.
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.cached_input_tokens =
             self.cached_input_tokens.saturating_add(other.cached_input_tokens);
@@ -58,7 +58,7 @@ impl AddAssign for Usage {
 /// Token counts with their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TotalledUsage {
-    /// The counts.
+    /// The individual counts.
     #[serde(flatten)]
     pub usage: Usage,
     /// Request and answer together: how full the context window was.

@@ -1,4 +1,4 @@
-//! Requests for the Responses API, in the form of Chat Completions.
+//! Requests for the Responses API, converted to Chat Completions.
 
 use proptest::prelude::*;
 use protocol::chat;
@@ -31,7 +31,7 @@ fn translate(items: &[Value]) -> Value {
     serde_json::to_value(chat::Request::from(&request(&input, &[]))).unwrap()
 }
 
-/// The messages after the instructions.
+/// Compares the messages after the instructions.
 #[track_caller]
 fn check(items: &[Value], want: &[Value]) {
     let got = translate(items);
@@ -82,7 +82,7 @@ fn shown(url: &str) -> Value {
 fn messages() {
     check(&[], &[]);
     check(&[said("user", "hi")], &[user(json!("hi"))]);
-    // What is said in a row is one message.
+    // Consecutive messages are merged.
     check(&[said("user", "hi"), said("user", "you")], &[user(json!("hi\n\nyou"))]);
     let two = json!([{ "type": "input_text", "text": "a" }, { "type": "input_text", "text": "b" }]);
     let two = json!({ "type": "message", "role": "user", "content": two });
@@ -123,7 +123,7 @@ fn images() {
         { "type": "text", "text": "there" },
     ]);
     check(&[said("user", "so"), look, said("user", "there")], &[user(parts)]);
-    // Images of outputs wait until all outputs have come.
+    // Images of outputs wait until all outputs are there.
     let seen = json!([{ "type": "input_text", "text": "a.png" }, image("data:b")]);
     let follows = "(The image is in the message after the outputs.)";
     check(
@@ -164,7 +164,7 @@ fn calls_and_outputs() {
             tool("2", "ok"),
         ],
     );
-    // What no template could read.
+    // What no template could handle.
     for (arguments, want) in [
         ("", "{}"),
         ("{\"a\":", "{\"invalid_arguments\":\"{\\\"a\\\":\"}"),
@@ -243,7 +243,7 @@ fn around_the_messages() {
     assert_eq!(serde_json::to_value(chat::Request::from(&whole)).unwrap(), want);
 }
 
-/// What one answer adds to a history: what the model does, then what it is given.
+/// What one answer adds to a history: items of the model, then outputs.
 fn answer() -> impl Strategy<Value = Vec<Value>> {
     let image = json!([{ "type": "input_text", "text": "t" }, image("data:a")]);
     let output_of = move |kind: u8| if kind == 0 { image.clone() } else { json!("ok") };
@@ -267,7 +267,7 @@ fn answer() -> impl Strategy<Value = Vec<Value>> {
 }
 
 proptest! {
-    /// A request begins with the very bytes of the one before, which is what a provider can cache.
+    /// A request starts with exactly the bytes of the previous one, which a provider can cache.
     #[test]
     fn messages_are_only_added(answers in prop::collection::vec(answer(), 1..6)) {
         let mut items = vec![said("user", "setup"), said("user", "go")];

@@ -1,4 +1,4 @@
-//! The lines of `exec --json`: recorded ones come back byte for byte, made-up ones value for value.
+//! The lines of `exec --json`: recorded ones round-trip byte for byte, generated ones value for value.
 
 use proptest::prelude::*;
 use protocol::exec::{Details, Line, Message, ThreadEvent, ThreadItem, Todo};
@@ -6,7 +6,7 @@ use protocol::open::Open;
 
 use crate::generate::{action, change, object, status, text, usage};
 
-/// Reads a line and writes it: the same bytes, and a kind this build knows or not as `known` says.
+/// Parses a line and writes it: the same bytes, and a known kind or not as `known` says.
 #[track_caller]
 fn check(line: &str, known: bool) {
     let read: Line = serde_json::from_str(line).unwrap();
@@ -23,7 +23,7 @@ fn check(line: &str, known: bool) {
     assert_eq!(is_known, known, "{line}");
 }
 
-/// Every distinct line of the recordings but those beyond 4 KB.
+/// Every distinct line of the recordings except those beyond 4 KB.
 #[test]
 fn recorded_lines() {
     for line in include_str!("../data/exec_lines.jsonl").lines() {
@@ -59,7 +59,7 @@ fn written_lines() {
     check(r#"{"type":7}"#, false);
 }
 
-/// Kinds this build knows must have what they promise: a reader may not get half of one.
+/// Known kinds must have their required fields: a reader must not get half of one.
 #[test]
 fn refused_lines() {
     for line in [

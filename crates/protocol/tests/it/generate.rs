@@ -1,10 +1,10 @@
-//! Made-up values and made-up JSON text, for the properties of the other files.
+//! Generated values and JSON text, for the properties of the other files.
 
 use proptest::prelude::*;
 use protocol::item::{Change, ChangeKind, Status, WebSearchAction};
 use protocol::usage::Usage;
 
-/// Text with what JSON has to escape.
+/// Text with characters that JSON has to escape.
 pub(crate) fn text() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), "[a-z\"\\\\\n\t\u{1}é\u{2028}😀]{0,8}"]
 }
@@ -49,7 +49,7 @@ pub(crate) fn action() -> impl Strategy<Value = WebSearchAction> {
     ]
 }
 
-/// The JSON text of an object of a kind no build knows, with odd spellings of what is in it.
+/// The JSON text of an object of an unknown kind, with odd spellings of its content.
 pub(crate) fn object() -> impl Strategy<Value = String> {
     let before = prop::collection::vec(field(), 0..3);
     let after = prop::collection::vec(field(), 0..3);
@@ -88,7 +88,7 @@ fn json() -> impl Strategy<Value = String> {
         let map = prop::collection::vec(inner, 0..4);
         prop_oneof![
             (list, space()).prop_map(|(list, space)| format!("[{space}{}]", list.join(","))),
-            // The same key again and again: nobody forbids it.
+            // Duplicate keys: nothing forbids them.
             (map, space()).prop_map(|(map, space)| {
                 let fields: Vec<_> =
                     map.iter().map(|value| format!(r#""k"{space}:{value}"#)).collect();

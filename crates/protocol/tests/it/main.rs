@@ -1,4 +1,4 @@
-//! What crosses a process comes back as it was; each file is a table or a property behind one `check`.
+//! Everything that crosses a process round-trips; each file is a table or a property behind one `check`.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

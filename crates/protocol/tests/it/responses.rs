@@ -1,4 +1,4 @@
-//! Items of the Responses API come back as they were, and what endpoints send instead is understood.
+//! Items of the Responses API round-trip, and variants that endpoints send are understood.
 
 use proptest::prelude::*;
 use protocol::open::Open;
@@ -11,7 +11,7 @@ use serde_json::value::to_raw_value;
 
 use crate::generate::{action, maybe_text, object, text};
 
-/// Reads what an endpoint sent and compares what goes back to it.
+/// Parses what an endpoint sent and compares what is sent back.
 #[track_caller]
 fn check(sent: &str, back: &str) {
     let item: ResponseItem = serde_json::from_str(sent).unwrap();

@@ -1,4 +1,4 @@
-//! What this build does not know survives byte for byte, and no text makes reading panic.
+//! Unknown content survives byte for byte, and no text makes parsing panic.
 
 use proptest::prelude::*;
 use protocol::exec::{Line, ThreadItem};
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::generate::object;
 
-/// Reads text as an unknown kind and writes it back: the same bytes.
+/// Parses text as an unknown kind and writes it back: the same bytes.
 fn check<K: Kinds + Serialize>(json: &str) -> Result<(), TestCaseError> {
     let read: Open<K> = serde_json::from_str(json).unwrap();
     prop_assert!(matches!(read, Open::Unknown(_)));
@@ -55,7 +55,7 @@ proptest! {
     }
 }
 
-/// A stack is finite: what nests without end is refused or kept, not followed.
+/// A stack is finite: endless nesting is refused or kept, not followed.
 #[test]
 fn deep_text_is_read_or_refused() {
     for kind in ["message", "reasoning", "web_search", "item.started", "x"] {
@@ -69,7 +69,7 @@ fn deep_text_is_read_or_refused() {
     }
 }
 
-/// Whatever is read can be written and read again.
+/// Whatever can be parsed can be written and parsed again.
 fn read_all(text: &str) {
     fn read<T: Serialize + for<'de> serde::Deserialize<'de>>(text: &str) {
         if let Ok(value) = serde_json::from_str::<T>(text) {
@@ -85,7 +85,7 @@ fn read_all(text: &str) {
     let _ = text.parse::<protocol::id::ThreadId>();
 }
 
-/// Pieces that come near to being meaningful: random characters never get past the first one.
+/// Almost meaningful pieces: random characters never get past the first one.
 const WORDS: &[&str] = &[
     "{",
     "}",
