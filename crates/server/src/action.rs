@@ -1,4 +1,4 @@
-//! What a connection is told, and what it wants done.
+//! Inputs and actions of a connection.
 
 use protocol::event::Event;
 use protocol::id::ThreadId;
@@ -9,197 +9,173 @@ use crate::message::{RequestId, RpcError};
 use crate::request::{Settings, TurnsList, UserInput};
 use crate::wire::{Thread, ThreadSettings};
 
-/// What a connection is told about the program it belongs to.
+/// What a connection knows about the program it belongs to.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Our version.
     pub version: String,
-    /// Where our files are.
+    /// The directory with our files.
     pub home: String,
     /// The operating system, such as `linux`.
     pub os: String,
-    /// The processor, such as `x86_64`.
+    /// The processor architecture, such as `x86_64`.
     pub arch: String,
-    /// Says what is wrong with the text of a schema for answers.
+    /// Validates the text of a schema for answers.
     pub check_schema: fn(&str) -> Result<(), String>,
 }
 
 /// Everything that can happen to a connection.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A line came from the client.
+    /// A line from the client.
     Line(&'a [u8]),
-    /// A line came that is too long to be read.
+    /// A line that is too long to be read.
     Overlong,
     /// A thread was opened, or could not be.
     Opened {
-        /// Who asked.
+        /// The request that asked for it.
         request: RequestId,
-        /// What for.
         loading: Loading,
-        /// What came of it.
         result: Result<Box<OpenedThread>, RpcError>,
     },
     /// A thread was read, or could not be.
     Read {
-        /// Who asked.
+        /// The request that asked for it.
         request: RequestId,
-        /// The thread.
         thread: ThreadId,
-        /// What for.
+        /// The purpose.
         reading: Reading,
-        /// What came of it.
         result: Result<Box<Thread>, RpcError>,
     },
-    /// A request has its answer.
+    /// A request has its response.
     Answered {
-        /// Who asked.
+        /// The request to respond to.
         request: RequestId,
-        /// The answer.
         result: Result<Box<RawValue>, RpcError>,
     },
-    /// A thread was put away, or could not be.
+    /// A thread was archived, or could not be.
     Archived {
-        /// Who asked.
+        /// The request that asked for it.
         request: RequestId,
-        /// The thread.
         thread: ThreadId,
-        /// What came of it.
         result: Result<(), RpcError>,
     },
-    /// Something happened in a turn.
+    /// An event of a turn.
     Event {
-        /// The thread.
+        /// The thread of the turn.
         thread: ThreadId,
-        /// What.
         event: &'a Event,
     },
-    /// A thread was let go of.
+    /// A thread was closed.
     Closed(ThreadId),
-    /// The client has gone, or the program is to end.
+    /// The client is gone, or the program is shutting down.
     End,
 }
 
-/// What a connection wants done.
+/// What the caller must do for a connection.
 #[derive(Debug)]
 pub enum Action {
     /// Send a line.
     Send(String),
-    /// Say something to whoever runs the program.
+    /// Print a note for the operator of the program.
     Note(String),
-    /// Make or load a thread; report `Opened`.
+    /// Create or load a thread; report `Opened`.
     Open {
-        /// Who asks.
+        /// The request that asks for it.
         request: RequestId,
-        /// What for.
         loading: Loading,
-        /// With what.
         settings: Box<Settings>,
         /// The name of the client.
         client: String,
     },
     /// Read a thread; report `Read`.
     Read {
-        /// Who asks.
+        /// The request that asks for it.
         request: RequestId,
-        /// The thread.
         thread: ThreadId,
-        /// What for.
+        /// The purpose.
         reading: Reading,
-        /// Whether with its turns.
+        /// Whether to include its turns.
         turns: bool,
-        /// Whether a turn runs in it.
+        /// Whether a turn is running in it.
         running: bool,
     },
     /// Read turns; report `Answered`.
     List {
-        /// Who asks.
+        /// The request that asks for it.
         request: RequestId,
-        /// Which.
         asked: TurnsList,
-        /// Whether a turn runs in the thread.
+        /// Whether a turn is running in the thread.
         running: bool,
     },
-    /// Put a thread away; report `Archived`.
+    /// Archive a thread; report `Archived`.
     Archive {
-        /// Who asks.
+        /// The request that asks for it.
         request: RequestId,
-        /// The thread.
         thread: ThreadId,
     },
-    /// Take a thread back, and read it; report `Read`.
+    /// Restore a thread from the archive and read it; report `Read`.
     Unarchive {
-        /// Who asks.
+        /// The request that asks for it.
         request: RequestId,
-        /// The thread.
         thread: ThreadId,
     },
     /// Run a turn; report every `Event` of it.
     Run {
-        /// The thread.
         thread: ThreadId,
-        /// The turn.
         turn: String,
-        /// What the user says.
         input: Vec<UserInput>,
-        /// The text of a schema that the answer must follow.
+        /// The text of a schema that the answer must match.
         schema: Option<String>,
     },
-    /// Interrupt the turn that runs.
+    /// Interrupt the running turn.
     Interrupt(ThreadId),
-    /// Let go of a thread in which no turn runs; report `Closed`.
+    /// Close a thread without a running turn; report `Closed`.
     Close(ThreadId),
-    /// End: nothing is loaded any more.
+    /// Exit: no thread is loaded any more.
     Exit,
 }
 
-/// What a thread is opened for.
+/// How a thread is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loading {
-    /// To be a new one.
+    /// As a new thread.
     Start,
-    /// To go on with it.
+    /// Continue it.
     Resume {
-        /// The thread.
         thread: ThreadId,
-        /// Whether its turns are wanted.
+        /// Whether to return its turns.
         turns: bool,
     },
-    /// To go on from it in another.
+    /// Continue from it in a new thread.
     Fork {
-        /// The thread.
         thread: ThreadId,
-        /// Whether the turns are wanted.
+        /// Whether to return the turns.
         turns: bool,
     },
 }
 
-/// What a thread is read for.
+/// Why a thread is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// To be shown.
+    /// To show it.
     Show,
-    /// To be shown to a client that asked to load what is loaded.
+    /// For a client that resumes a thread that is already loaded.
     Resume,
-    /// To be shown after it was taken back.
+    /// After it was restored from the archive.
     Unarchive,
 }
 
-/// A thread that was opened.
 #[derive(Clone, Debug)]
 pub struct OpenedThread {
-    /// Its id.
     pub id: ThreadId,
-    /// The thread, with turns if they were asked for.
+    /// The thread, with turns if they were requested.
     pub thread: Thread,
-    /// What it runs with.
+    /// Its settings.
     pub running: ThreadSettings,
-    /// Tokens it has used.
     pub usage: Usage,
-    /// What fits into the model's context window.
+    /// Size of the model's context window.
     pub window: Option<u64>,
-    /// What the user should know about it.
+    /// Warnings for the user about it.
     pub told: Vec<String>,
-    /// What is odd about the configuration.
     pub config_warnings: Vec<String>,
 }

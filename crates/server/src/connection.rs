@@ -1,4 +1,4 @@
-//! One connection: who the client is, which threads are loaded, what each of them does.
+//! One connection: its client, its loaded threads, and the state of each.
 //!
 //! ```text
 //! silent ──initialize──▶ open ──End──▶ ended ──all closed──▶ Exit
@@ -7,8 +7,8 @@
 //!                          └──archive, End──▶ closing ◀──interrupted──┘   ──Closed──▶ gone
 //! ```
 //!
-//! Give inputs to [`Connection::handle`], then drain [`Connection::poll`]. Work that an action asks for
-//! is reported back as an input; until then other requests are taken.
+//! Pass inputs to [`Connection::handle`], then drain [`Connection::poll`]. The result of an action comes back
+//! as an input; meanwhile other requests are handled.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -27,43 +27,41 @@ use crate::request::{Initialize, Request, Resume, Settings, TurnStart, UserInput
 use crate::turn::TurnFace;
 use crate::wire::{Status, Thread, ThreadSettings};
 
-/// Threads that can be loaded at once.
+/// Most threads that can be loaded at once.
 pub const THREADS_MAX: usize = 256;
-/// Bytes that the name and the version of a client may have: they go into headers.
+/// Longest name and version of a client in bytes: they are sent in headers.
 pub const CLIENT_BYTES_MAX: usize = 256;
 
-/// One connection.
 pub struct Connection {
     facts: Facts,
-    /// Makes ids of turns.
+    /// Generates turn ids.
     new_id: Box<dyn FnMut() -> String>,
     client: Option<Client>,
     ended: bool,
     threads: BTreeMap<ThreadId, LoadedThread>,
-    /// Threads that are being opened.
+    /// Number of threads being opened.
     opening: usize,
     now_ms: u64,
     actions: VecDeque<Action>,
 }
 
-/// Who the client is.
 struct Client {
     name: String,
     opted_out: HashSet<String>,
 }
 
-/// A thread that is loaded.
+/// A loaded thread.
 struct LoadedThread {
     thread: Thread,
     running: ThreadSettings,
     usage: Usage,
     window: Option<u64>,
-    /// Whether there is a file.
+    /// Whether it has a file.
     saved: bool,
-    /// The turn that runs.
+    /// The running turn.
     turn: Option<TurnFace>,
     failed: bool,
-    /// Whether it is to be let go of, and who wants it put away then.
+    /// Whether it is closing, and which requests want it archived after that.
     closing: Option<Vec<RequestId>>,
 }
 
@@ -76,15 +74,14 @@ impl LoadedThread {
         }
     }
 
-    /// Returns the thread as it stands, without turns.
+    /// Returns the current thread, without turns.
     fn shown(&self) -> Thread {
         Thread { status: self.status(), ..self.thread.clone() }
     }
 }
 
 impl Connection {
-    /// Makes a connection to a client that has not spoken yet; `new_id` makes ids that are never the
-    /// same.
+    /// Creates a connection to a client that has not sent anything yet; `new_id` generates unique ids.
     pub fn new(facts: Facts, new_id: Box<dyn FnMut() -> String>) -> Self {
         Self {
             facts,
@@ -98,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// Takes in what happened at `now_ms` since 1970.
+    /// Handles what happened at `now_ms` since 1970.
     pub fn handle(&mut self, now_ms: u64, input: Input<'_>) {
         self.now_ms = now_ms;
         match input {
@@ -122,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// Returns the next thing that is to be done.
+    /// Returns the next action.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -470,13 +467,13 @@ impl Connection {
         }
     }
 
-    /// Finds a thread that is loaded and stays so.
+    /// Finds a loaded thread that is not closing.
     fn loaded(&mut self, thread: ThreadId) -> Result<&mut LoadedThread, RpcError> {
         let missing = || RpcError::invalid(format!("thread not found: {thread}"));
         self.threads.get_mut(&thread).filter(|it| it.closing.is_none()).ok_or_else(missing)
     }
 
-    /// Refuses what needs a file, for threads that have none, and everything for those that are going.
+    /// Refuses requests that need a file for threads without one, and all requests for closing ones.
     fn saved(&self, thread: ThreadId) -> Result<(), RpcError> {
         match self.threads.get(&thread) {
             Some(loaded) if loaded.closing.is_some() => {
@@ -505,7 +502,7 @@ impl Connection {
 
     fn tell(&mut self, notification: &Notification) {
         let wanted = |client: &Client| !client.opted_out.contains(notification.method());
-        // Whoever ended the connection does not wait for news.
+        // A client that ended the connection does not wait for notifications.
         if !self.ended && self.client.as_ref().is_some_and(wanted) {
             self.actions.push_back(Action::Send(notification.line(self.now_ms)));
         }
@@ -516,7 +513,7 @@ impl Connection {
     }
 }
 
-/// A thread and what it runs with, as results have it.
+/// A thread and its settings, as in results.
 #[derive(Serialize)]
 struct WithThread<'a> {
     thread: &'a Thread,

@@ -1,10 +1,10 @@
 //! The app-server protocol: JSON-RPC, one object per line.
 //!
-//! [`Connection`] takes what a client says and what became of earlier actions, and gives out actions:
-//! lines to send and work to perform. It opens no file, runs no turn and reads no clock.
+//! [`Connection`] takes lines of a client and results of earlier actions, and returns actions: lines to send
+//! and work to perform. It opens no file, runs no turn and reads no clock.
 //!
-//! This build knows a first part of the protocol: the methods in [`request::METHODS`]. A further one is
-//! a variant of [`request::Request`], an arm in `connection.rs`, and if it needs work an [`Action`].
+//! This build supports a first part of the protocol: the methods in [`request::METHODS`]. A new one needs a
+//! variant of [`request::Request`], an arm in `connection.rs`, and if it needs work an [`Action`].
 
 mod action;
 mod connection;

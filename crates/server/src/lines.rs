@@ -1,22 +1,22 @@
-//! Bytes of a client, cut into lines that are not too long.
+//! Splits the bytes of a client into lines of limited length.
 
-/// Bytes that a line may have: what the reference takes in one message.
+/// Longest line in bytes: the same as the reference's.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// A line, or what is left of one.
+/// A line, or a marker for an overlong one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// A line, without its end.
+    /// A line, without its line break.
     Line(Vec<u8>),
-    /// A line that was too long; nothing of it is kept.
+    /// A line that was too long; its content is dropped.
     Overlong,
 }
 
-/// Cuts bytes into lines, whatever pieces they come in. Holds one line at most.
+/// Splits bytes into lines, however they are chunked. Holds at most one line.
 #[derive(Debug)]
 pub struct Lines {
     held: Vec<u8>,
-    /// Whether the rest of the line is thrown away.
+    /// Whether the rest of the line is being dropped.
     skipping: bool,
     bytes_max: usize,
 }
@@ -28,12 +28,12 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Makes one with another bound.
+    /// Creates one with another limit.
     pub fn with_limit(bytes_max: usize) -> Self {
         Self { held: Vec::new(), skipping: false, bytes_max }
     }
 
-    /// Takes bytes in; returns the lines that end in them.
+    /// Adds bytes; returns the lines that end in them.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Cut> {
         let mut cuts = Vec::new();
         let mut rest = bytes;
@@ -46,7 +46,7 @@ impl Lines {
         cuts
     }
 
-    /// Returns the last line, if it had no end.
+    /// Returns the last line, if it had no line break.
     pub fn finish(mut self) -> Option<Cut> {
         (self.skipping || !self.held.is_empty()).then(|| self.cut())
     }

@@ -1,4 +1,4 @@
-//! One message: what a line is, and how answers look.
+//! One message: parses lines, and formats responses.
 
 use std::collections::HashMap;
 
@@ -6,69 +6,65 @@ use protocol::json;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The request makes no sense, or not now.
+/// The request is invalid, or not possible now.
 pub const INVALID_REQUEST: i64 = -32600;
-/// There is no such method in this build.
+/// This build has no such method.
 pub const METHOD_NOT_FOUND: i64 = -32601;
-/// What was asked for is right, and failed.
+/// The request is valid, but failed.
 pub const INTERNAL: i64 = -32603;
 
-/// What a client calls a request; it comes back with the answer.
+/// A client's id of a request; it is repeated in the response.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RequestId {
-    /// A number.
     Number(i64),
-    /// A text.
     Text(String),
 }
 
-/// What a line is.
+/// A parsed line.
 #[derive(Debug)]
 pub enum Incoming {
-    /// Something that wants an answer.
+    /// A request, which needs a response.
     Request {
-        /// What the answer is called.
+        /// Repeated in the response.
         id: RequestId,
-        /// What is wanted.
         method: String,
-        /// With what.
         params: Option<Box<RawValue>>,
     },
-    /// Something that wants none.
+    /// A notification, which needs none.
     Notification {
         /// What it is about.
         method: String,
     },
-    /// An answer to a question of ours.
+    /// A response to a request of ours.
     Response {
-        /// What the question was called.
+        /// The id of our request.
         id: RequestId,
     },
 }
 
-/// Why a line is passed over. There is nobody to tell: it cannot be said what the answer would be to.
+/// Why a line is skipped. There is no response, because it is unknown which request it would belong to.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// It is not a JSON object.
     #[error("the line is not a JSON object: {0}")]
     Json(String),
-    /// It is an object, and no message.
+    /// It is an object, but not a message.
     #[error("the object has neither a method nor an answer")]
     Shape,
-    /// The id is neither an integer nor a text.
+    /// The id is neither an integer nor a string.
     #[error("the id is neither an integer nor a text")]
     Id,
 }
 
 impl Incoming {
-    /// Reads a line.
+    /// Parses a line.
     pub fn parse(line: &[u8]) -> Result<Self, Unreadable> {
         let refused = |error: serde_json::Error| Unreadable::Json(error.to_string());
         let mut fields: HashMap<String, Box<RawValue>> = match std::str::from_utf8(line) {
-            // Clients in JavaScript write half a surrogate pair as it is.
+            // JavaScript clients write unpaired surrogates.
             Ok(text) => serde_json::from_str(&json::mend(text)).map_err(refused)?,
-            // The parser says where.
+            // The parser reports the position.
             Err(_) => serde_json::from_slice(line).map_err(refused)?,
         };
         let id = match fields.remove("id") {
@@ -100,33 +96,33 @@ impl Incoming {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct RpcError {
-    /// What a program branches on.
+    /// For programs.
     pub code: i64,
-    /// What a person reads.
+    /// For people.
     pub message: String,
 }
 
 impl RpcError {
-    /// The request makes no sense, or not now.
+    /// The request is invalid, or not possible now.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self { code: INVALID_REQUEST, message: message.into() }
     }
 
-    /// Something failed that the client cannot change by asking otherwise.
+    /// Something failed that the client cannot avoid by another request.
     pub fn internal(message: impl Into<String>) -> Self {
         Self { code: INTERNAL, message: message.into() }
     }
 
     /// This build has no such method.
     pub fn unknown_method(method: &str) -> Self {
-        // What a client calls a method has no bound of its own.
+        // The name of a method from a client has no length limit.
         let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
         let message = format!("this build does not know the method `{shown}`");
         Self { code: METHOD_NOT_FOUND, message }
     }
 }
 
-/// Makes the line that answers a request.
+/// Formats the response to a request.
 pub fn answer(id: &RequestId, result: &impl Serialize) -> String {
     #[derive(Serialize)]
     struct Line<'a, T> {
@@ -136,7 +132,7 @@ pub fn answer(id: &RequestId, result: &impl Serialize) -> String {
     to_line(&Line { id, result })
 }
 
-/// Makes the line that refuses a request.
+/// Formats the error response to a request.
 pub fn refusal(id: &RequestId, error: &RpcError) -> String {
     #[derive(Serialize)]
     struct Line<'a> {

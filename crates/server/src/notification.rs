@@ -1,4 +1,4 @@
-//! What clients are told without having asked.
+//! Notifications to clients.
 
 use protocol::usage::Usage;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::message::to_line;
 use crate::wire::{Item, Status, Thread, Turn, TurnError};
 
-/// Something that a client is told.
+/// A notification to a client.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "method", content = "params", rename_all_fields = "camelCase")]
 #[expect(
@@ -15,28 +15,28 @@ use crate::wire::{Item, Status, Thread, Turn, TurnError};
     reason = "the fields are those of the protocol, and say no more than it does"
 )]
 pub enum Notification {
-    /// A thread was made.
+    /// A thread was created.
     #[serde(rename = "thread/started")]
     ThreadStarted { thread: Box<Thread> },
-    /// A thread does something else now.
+    /// The status of a thread changed.
     #[serde(rename = "thread/status/changed")]
     ThreadStatusChanged { thread_id: String, status: Status },
-    /// A thread was put away.
+    /// A thread was archived.
     #[serde(rename = "thread/archived")]
     ThreadArchived { thread_id: String },
-    /// A thread was taken back.
+    /// A thread was restored from the archive.
     #[serde(rename = "thread/unarchived")]
     ThreadUnarchived { thread_id: String },
     /// Tokens were used.
     #[serde(rename = "thread/tokenUsage/updated")]
     TokenUsageUpdated { thread_id: String, turn_id: String, token_usage: TokenUsage },
-    /// A turn began.
+    /// A turn started.
     #[serde(rename = "turn/started")]
     TurnStarted { thread_id: String, turn: Turn },
     /// A turn ended.
     #[serde(rename = "turn/completed")]
     TurnCompleted { thread_id: String, turn: Turn },
-    /// The steps of the model changed.
+    /// The plan of the model changed.
     #[serde(rename = "turn/plan/updated")]
     PlanUpdated {
         thread_id: String,
@@ -44,13 +44,13 @@ pub enum Notification {
         explanation: Option<String>,
         plan: Vec<Value>,
     },
-    /// An item began.
+    /// An item started.
     #[serde(rename = "item/started")]
     ItemStarted { item: Item, thread_id: String, turn_id: String, started_at_ms: u64 },
     /// An item is final.
     #[serde(rename = "item/completed")]
     ItemCompleted { item: Item, thread_id: String, turn_id: String, completed_at_ms: u64 },
-    /// Something was typed into a command that is running.
+    /// Text was typed into a running command.
     #[serde(rename = "item/commandExecution/terminalInteraction")]
     TerminalInteraction {
         thread_id: String,
@@ -59,16 +59,16 @@ pub enum Notification {
         process_id: String,
         stdin: String,
     },
-    /// A command that is running has printed something.
+    /// A running command has printed something.
     #[serde(rename = "item/commandExecution/outputDelta")]
     CommandOutputDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
-    /// A part of a message came.
+    /// A part of a message arrived.
     #[serde(rename = "item/agentMessage/delta")]
     AgentMessageDelta { thread_id: String, turn_id: String, item_id: String, delta: String },
-    /// A part of a summary of reasoning begins.
+    /// A part of a reasoning summary starts.
     #[serde(rename = "item/reasoning/summaryPartAdded")]
     SummaryPartAdded { thread_id: String, turn_id: String, item_id: String, summary_index: u64 },
-    /// A part of a summary of reasoning came.
+    /// A part of a reasoning summary arrived.
     #[serde(rename = "item/reasoning/summaryTextDelta")]
     SummaryTextDelta {
         thread_id: String,
@@ -80,16 +80,15 @@ pub enum Notification {
     /// Something failed.
     #[serde(rename = "error")]
     Error { error: TurnError, will_retry: bool, thread_id: String, turn_id: String },
-    /// The user should know this.
+    /// A warning for the user.
     #[serde(rename = "warning")]
     Warning { thread_id: Option<String>, message: String },
-    /// Something in the configuration is not as the user may think.
+    /// Something in the configuration may not have the effect that the user expects.
     #[serde(rename = "configWarning")]
     ConfigWarning { summary: String, details: Option<String> },
 }
 
 impl Notification {
-    /// Returns its name on the wire.
     pub fn method(&self) -> &'static str {
         match self {
             Self::ThreadStarted { .. } => "thread/started",
@@ -113,7 +112,7 @@ impl Notification {
         }
     }
 
-    /// Makes the line that tells it.
+    /// Formats the line of the notification.
     pub fn line(&self, now_ms: u64) -> String {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -126,15 +125,15 @@ impl Notification {
     }
 }
 
-/// Tokens of a thread.
+/// Token counts of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUsage {
-    /// All of them.
+    /// For the whole thread.
     pub total: Tokens,
-    /// Those of the last turn.
+    /// For the last turn.
     pub last: Tokens,
-    /// What fits into the context window.
+    /// Size of the context window.
     pub model_context_window: Option<u64>,
 }
 

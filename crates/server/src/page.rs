@@ -6,24 +6,24 @@ use crate::message::RpcError;
 use crate::request::{Direction, TurnsList};
 use crate::wire::Turn;
 
-/// Turns of a page unless asked otherwise.
+/// Default number of turns per page.
 pub const LIMIT_DEFAULT: u32 = 25;
-/// Turns that a page can have.
+/// Most turns per page.
 pub const LIMIT_MAX: u32 = 100;
 
 /// A page of turns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Page {
-    /// The turns.
     pub data: Vec<Turn>,
-    /// Where it goes on; none at the end.
+    /// Where the next page starts; none at the end.
     pub next_cursor: Option<String>,
-    /// Where it goes back from: with it, and the other order, a page begins with the first turn of this.
+    /// Where the opposite direction starts: with it, and the other order, a page starts with the first turn
+    /// of this one.
     pub backwards_cursor: Option<String>,
 }
 
-/// A place in a list of turns. Clients hand it back and do not look inside.
+/// A position in a list of turns. It is opaque to clients.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Cursor {
@@ -31,7 +31,7 @@ struct Cursor {
     include_anchor: bool,
 }
 
-/// Cuts the page out of the turns of a thread, oldest first, that was asked for.
+/// Returns the requested page of the turns of a thread, oldest first.
 pub fn page(mut turns: Vec<Turn>, asked: &TurnsList) -> Result<Page, RpcError> {
     if asked.sort_direction.unwrap_or_default() == Direction::Desc {
         turns.reverse();

@@ -1,4 +1,4 @@
-//! Threads on disk as clients see them: lines of a log become a thread with its turns.
+//! Converts the log lines of a thread to a thread with its turns, as clients see it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,16 +13,17 @@ use serde_json::{Map, Value};
 use crate::request::{ItemsView, UserInput};
 use crate::wire::{Body, GitInfo, HistoryMode, Item, Thread, Turn, TurnError, TurnStatus};
 
-/// Bytes of items that are held; of more, the turns that are oldest are shown without.
+/// Most bytes of items in memory; beyond that, the oldest turns are shown without items.
 pub const HELD_BYTES_MAX: usize = 64 << 20;
-/// Turns that are held; of more, the oldest are forgotten.
+/// Most turns in memory; beyond that, the oldest are forgotten.
 pub const TURNS_MAX: usize = 65_536;
-/// Commands of which the output is looked for further on; of more, the others are shown as their items have them.
+/// Most commands whose output is looked up later; beyond that, the abbreviated output of their items is
+/// shown.
 const CUT_MAX: usize = 1024;
-/// Bytes of a preview.
+/// Longest preview, in bytes.
 pub const PREVIEW_BYTES_MAX: usize = 1000;
 
-/// Gathers what the lines of a thread come to. Give it every line in order.
+/// Collects the lines of a thread. Pass it every line in order.
 #[derive(Debug)]
 pub struct PastThread {
     view: ItemsView,
@@ -33,7 +34,7 @@ pub struct PastThread {
     numbered: bool,
     replay: Replay,
     turns: VecDeque<HeldTurn>,
-    /// How many turns there were before those.
+    /// Number of forgotten turns before those.
     forgotten: usize,
     /// Commands whose output is still to come, by the call that has it.
     cut: HashMap<String, CutItem>,
@@ -45,21 +46,21 @@ pub struct PastThread {
 struct HeldTurn {
     turn: Turn,
     bytes: usize,
-    /// Counts what the user said.
+    /// Number of the user's messages.
     said: u64,
 }
 
 /// A command that is shown with the beginning and the end of its output.
 #[derive(Debug)]
 struct CutItem {
-    /// Its turn, counted from 0 in the thread, and its place in that.
+    /// The index of its turn in the thread, and its index in the turn.
     turn: usize,
     place: usize,
     item: LoggedItem,
 }
 
 impl PastThread {
-    /// Makes one that keeps as many items as `view` says.
+    /// Creates one that keeps as many items as `view` says.
     pub fn new(view: ItemsView) -> Self {
         Self::with_limit(view, HELD_BYTES_MAX)
     }
@@ -81,7 +82,7 @@ impl PastThread {
         }
     }
 
-    /// Takes the next line in. One that makes no sense changes nothing.
+    /// Adds the next line. An invalid line changes nothing.
     pub fn line(&mut self, line: &Line<'_>) {
         if !line.payload.get().starts_with('{') {
             return;
@@ -116,8 +117,8 @@ impl PastThread {
         }
     }
 
-    /// Returns the thread; what only its file knows is for the caller to add. A turn that has not ended
-    /// runs if the thread is `running`, and was cut short if not.
+    /// Returns the thread; the caller adds what only its file knows. A turn without an end is running if the
+    /// thread is `running`, and interrupted if not.
     pub fn finish(self, running: bool) -> Thread {
         let meta = self.meta.unwrap_or_default();
         let id = meta.id.map(|id| id.to_string()).unwrap_or_default();
@@ -170,7 +171,7 @@ impl PastThread {
         }
     }
 
-    /// Takes back the turns that the replay has taken back.
+    /// Removes the turns that the replay has rolled back.
     fn roll_back(&mut self) {
         let left = self.replay.turns().len();
         self.cut.retain(|_, cut| cut.turn < left);
@@ -179,14 +180,14 @@ impl PastThread {
         self.forgotten = self.forgotten.min(left);
     }
 
-    /// Puts the output of a call into the item of a command that has only its beginning and its end.
+    /// Inserts the full output of a call into the item of a command with an abbreviated one.
     fn output(&mut self, output: ItemStep<'_>) {
         let Some(cut) = output.output_of().and_then(|call| self.cut.remove(call)) else { return };
         let CutItem { turn, place, mut item } = cut;
         let restored = output_text(output).is_some_and(|text| item.restore_output(&text));
         let held = turn.checked_sub(self.forgotten).and_then(|index| self.turns.get_mut(index));
         let Some(held) = held.filter(|_| restored) else { return };
-        // Items that were let go have left their places to others.
+        // The place of a dropped item may belong to another one.
         let is_it = |shown: &&mut Item| matches!(&shown.body, Body::CommandExecution { id, .. } if *id == item.id);
         let Some(shown) = held.turn.items.get_mut(place).filter(is_it) else { return };
         let bytes = item_bytes(&item);
@@ -270,7 +271,7 @@ impl PastThread {
         self.let_go();
     }
 
-    /// Lets go of the items of the oldest turns, as far as there is no room for them.
+    /// Drops the items of the oldest turns if there is no room for them.
     fn let_go(&mut self) {
         if self.held_bytes <= self.bytes_max {
             return;
@@ -311,14 +312,14 @@ fn turn_error(error: TaskError) -> TurnError {
     TurnError::new(error.message, to_camel(error.codex_error_info), None)
 }
 
-/// Makes an item of the log one that clients see; none if this build has no words for it.
+/// Converts an item of the log for clients; none if this build does not know it.
 fn body(item: LoggedItem) -> Option<Body> {
     let LoggedItem { id, body, duration, raw_reasoning, .. } = item;
     let duration_ms =
         duration.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     match body {
         LoggedBody::UserMessage(parts) => {
-            // What is not known is not shown.
+            // Unknown parts are not shown.
             let parts = parts.iter().filter_map(|part| serde_json::from_str(part.as_str()).ok());
             Some(Body::UserMessage { id, client_id: None, content: parts.collect() })
         }
@@ -330,7 +331,7 @@ fn body(item: LoggedItem) -> Option<Body> {
     }
 }
 
-/// Returns about how many bytes an item takes.
+/// Returns the approximate size of an item in bytes.
 fn item_bytes(item: &LoggedItem) -> usize {
     let texts = match &item.body {
         LoggedBody::UserMessage(parts) => parts.iter().map(|part| part.as_str().len()).sum(),
@@ -353,7 +354,6 @@ fn item_bytes(item: &LoggedItem) -> usize {
     texts + ITEM_BYTES
 }
 
-/// Returns the text of an output.
 fn output_text(item: ItemStep<'_>) -> Option<String> {
     match item.read().ok()? {
         KnownItem::FunctionCallOutput(CallOutput { output: OutputBody::Text(text), .. }) => {
@@ -369,7 +369,7 @@ fn source(json: Option<&str>) -> Value {
         Some(Value::String(name)) if ["cli", "vscode", "exec"].contains(&name.as_str()) => {
             Value::String(name)
         }
-        // Threads of other threads are not told of in this build.
+        // This build does not report subagent threads.
         _ => Value::from("unknown"),
     }
 }
@@ -388,13 +388,13 @@ fn seconds(timestamp: &str) -> Option<i64> {
     timestamp.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
 }
 
-/// Writes names of the log as this protocol has them.
+/// Converts names of the log to those of this protocol.
 pub(crate) fn to_camel(value: Value) -> Value {
     match value {
         Value::String(name) => Value::String(camel(&name)),
         Value::Object(fields) => {
             let fields = fields.into_iter().map(|(name, value)| {
-                // What is a value and not a name stays as it is.
+                // A value that is not a name stays unchanged.
                 let value = if value.is_object() { to_camel(value) } else { value };
                 (camel(&name), value)
             });
@@ -415,7 +415,7 @@ fn camel(name: &str) -> String {
     camel
 }
 
-/// What an item takes beside its texts.
+/// Overhead of an item besides its texts.
 const ITEM_BYTES: usize = 64;
 
 #[cfg(test)]
@@ -528,7 +528,7 @@ mod tests {
         assert_eq!(thread.history_mode, HistoryMode::Legacy);
     }
 
-    /// Files of before turns were marked.
+    /// Files from before turns were marked.
     #[test]
     fn without_marks_the_user_begins_a_turn() {
         let said = |text: &str| {

@@ -1,4 +1,4 @@
-//! What a client can ask for.
+//! Requests of a client.
 
 use protocol::id::ThreadId;
 use serde::de::DeserializeOwned;
@@ -22,49 +22,47 @@ pub const METHODS: [&str; 10] = [
     "turn/interrupt",
 ];
 
-/// A request that was understood.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// Says who the client is. Must come first.
+    /// Introduces the client. Must come first.
     Initialize(Initialize),
-    /// Makes a thread.
+    /// Creates a thread.
     ThreadStart(Settings),
     /// Loads a thread.
     ThreadResume(Resume),
-    /// Makes a thread that continues another.
+    /// Creates a thread that continues another.
     ThreadFork(Resume),
-    /// Puts a thread away.
+    /// Archives a thread.
     ThreadArchive(ThreadId),
-    /// Takes a thread back.
+    /// Restores a thread from the archive.
     ThreadUnarchive(ThreadId),
-    /// Shows a thread.
+    /// Returns a thread.
     ThreadRead {
-        /// The thread.
         thread: ThreadId,
-        /// Whether with its turns.
+        /// Whether to include its turns.
         turns: bool,
     },
-    /// Shows turns of a thread.
+    /// Returns turns of a thread.
     TurnsList(TurnsList),
-    /// Begins a turn.
+    /// Starts a turn.
     TurnStart(TurnStart),
-    /// Ends a turn.
+    /// Interrupts a turn.
     TurnInterrupt {
-        /// The thread.
         thread: ThreadId,
-        /// The turn; empty for whichever runs.
+        /// The turn; empty for the running one.
         turn: String,
     },
 }
 
 impl Request {
-    /// Reads the parameters of a method.
+    /// Parses the parameters of a method.
     pub fn parse(method: &str, params: Option<&RawValue>) -> Result<Self, RpcError> {
         if !METHODS.contains(&method) {
             return Err(RpcError::unknown_method(method));
         }
         let params = params.ok_or_else(|| invalid("missing field `params`"))?;
-        // Structures can be read from lists, too; those are no parameters.
+        // Serde would also accept lists as structures; those are not valid parameters.
         let fields: Map<String, Value> = serde_json::from_str(params.get()).map_err(invalid)?;
         refuse_unsupported(method, &fields)?;
         Ok(match method {
@@ -112,13 +110,11 @@ impl Request {
     }
 }
 
-/// Who a client is.
+/// Introduction of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Initialize {
-    /// Its name and version.
     pub client_info: ClientInfo,
-    /// What it can do.
     #[serde(default)]
     pub capabilities: Option<Capabilities>,
 }
@@ -126,13 +122,11 @@ pub struct Initialize {
 /// The name and version of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ClientInfo {
-    /// The name.
     pub name: String,
-    /// The version.
     pub version: String,
 }
 
-/// What a client can do.
+/// Capabilities of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Capabilities {
@@ -140,25 +134,22 @@ pub struct Capabilities {
     pub opt_out_notification_methods: Option<Vec<String>>,
 }
 
-/// What a thread is run with, as far as the client says.
+/// Settings of a thread, as far as the client sets them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
-    /// The working directory.
     pub cwd: Option<String>,
-    /// The model.
     pub model: Option<String>,
-    /// The provider.
     pub model_provider: Option<String>,
     /// What commands may do.
     pub sandbox: Option<Sandbox>,
     /// When to ask; this build never does.
     pub approval_policy: Option<Value>,
-    /// Keys of the configuration.
+    /// Overrides of the configuration.
     pub config: Option<Map<String, Value>>,
-    /// What the model is told before anything else.
+    /// Instructions before any message.
     pub developer_instructions: Option<String>,
-    /// Whether nothing is kept.
+    /// Whether the thread is not saved.
     pub ephemeral: Option<bool>,
 }
 
@@ -168,19 +159,18 @@ pub struct Settings {
 pub enum Sandbox {
     /// Read everything, write nothing.
     ReadOnly,
-    /// Write in the workspace.
+    /// Also write in the workspace.
     WorkspaceWrite,
     /// Anything.
     DangerFullAccess,
 }
 
 impl Settings {
-    /// Returns what differs from the configuration, as `key=value` in TOML, in the order in which later
-    /// ones win.
+    /// Returns the differences from the configuration, as `key=value` in TOML; later ones win.
     pub fn overrides(&self) -> Vec<String> {
         let mut overrides = Vec::new();
         for (key, value) in self.config.iter().flatten() {
-            // Dots in a key of the outermost level lead into tables, as on the command line.
+            // Dots in a top-level key lead into tables, as on the command line.
             flatten(key.clone(), value, &mut overrides);
         }
         let texts = [
@@ -200,7 +190,7 @@ impl Settings {
     }
 }
 
-/// Writes a value as assignments to single keys.
+/// Formats a value as assignments to single keys.
 fn flatten(key: String, value: &Value, overrides: &mut Vec<String>) {
     match value {
         Value::Null => {}
@@ -209,39 +199,35 @@ fn flatten(key: String, value: &Value, overrides: &mut Vec<String>) {
                 flatten(format!("{key}.{}", Value::from(name.clone())), value, overrides);
             }
         }
-        // Texts, numbers, truths and lists of them look the same in TOML.
+        // Strings, numbers, booleans and lists of them look the same in TOML.
         value => overrides.push(format!("{key}={value}")),
     }
 }
 
-/// A thread to go on with, or from.
+/// A thread to resume or to fork.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resume {
-    /// The thread.
     pub thread: ThreadId,
-    /// Whether its turns are wanted.
+    /// Whether to return its turns.
     pub turns: bool,
-    /// What it is run with from now on.
+    /// Its settings from now on.
     pub settings: Settings,
 }
 
-/// Which turns of a thread are wanted.
+/// Which turns of a thread to return.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnsList {
-    /// The thread.
     #[serde(skip, default = "nobody")]
     pub thread: ThreadId,
-    /// How many.
     #[serde(default)]
     pub limit: Option<u32>,
-    /// Where to go on.
+    /// Where to continue.
     #[serde(default)]
     pub cursor: Option<String>,
-    /// In which order.
     #[serde(default)]
     pub sort_direction: Option<Direction>,
-    /// How much of each.
+    /// How many items of each turn to include.
     #[serde(default)]
     pub items_view: Option<ItemsView>,
 }
@@ -257,61 +243,56 @@ pub enum Direction {
     Desc,
 }
 
-/// How many of its items a turn is shown with.
+/// How many of its items a turn includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ItemsView {
-    /// None.
     NotLoaded,
-    /// What the user said and the last message.
+    /// The user's messages and the last message of the model.
     #[default]
     Summary,
-    /// All.
     Full,
 }
 
-/// What a turn begins with.
+/// Parameters of a new turn.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnStart {
-    /// The thread.
     #[serde(skip, default = "nobody")]
     pub thread: ThreadId,
-    /// What the user says.
+    /// The user's input.
     pub input: Vec<UserInput>,
-    /// What the client calls the message.
+    /// The client's id for the message.
     #[serde(default)]
     pub client_user_message_id: Option<String>,
-    /// The schema that the answer must follow.
+    /// The schema that the answer must match.
     #[serde(default)]
     pub output_schema: Option<Value>,
 }
 
-/// A part of what the user says.
+/// A part of the user's input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum UserInput {
-    /// Words.
     Text {
-        /// The words.
         text: String,
-        /// What stands for something else in them; shown as it came.
+        /// Placeholders in the text; returned unchanged.
         #[serde(default)]
         text_elements: Vec<Value>,
     },
-    /// A picture at an address.
+    /// An image at a URL.
     Image {
-        /// The address; usually one that holds the picture itself.
+        /// The URL; usually a `data:` URL.
         url: String,
     },
-    /// A picture in a file.
+    /// An image in a file.
     LocalImage {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
 }
 
-/// Stands where an id is put in afterwards.
+/// A placeholder for an id that is filled in later.
 fn nobody() -> ThreadId {
     ThreadId::new(0, [0; 10])
 }
@@ -354,8 +335,8 @@ fn check_approval(policy: Option<&Value>) -> Result<(), RpcError> {
     }
 }
 
-/// Refuses what would change what happens and cannot be done yet. Other fields are passed over, as
-/// clients are newer and older than we are.
+/// Refuses fields that would change the behaviour and are not supported yet. Other fields are ignored, as
+/// clients may be newer or older than we are.
 fn refuse_unsupported(method: &str, fields: &Map<String, Value>) -> Result<(), RpcError> {
     let unset = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,

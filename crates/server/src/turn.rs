@@ -1,4 +1,4 @@
-//! The face of a running turn: events of the engine become notifications.
+//! Projects a running turn: events of the engine become notifications.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::past::to_camel;
 use crate::request::{ItemsView, UserInput};
 use crate::wire::{Body, Item, Status, Turn, TurnError, TurnStatus};
 
-/// Projects the events of one turn. Adds no fact but what the user said, which the engine was told.
+/// Projects the events of one turn. Adds only the user's input, which the engine was given.
 #[derive(Clone, Debug)]
 pub struct TurnFace {
     thread: String,
@@ -28,7 +28,7 @@ pub struct TurnFace {
     window: Option<u64>,
 }
 
-/// An item that began.
+/// A started item.
 #[derive(Clone, Debug)]
 struct Open {
     name: String,
@@ -40,7 +40,7 @@ struct Open {
 enum Kind {
     Message,
     Reasoning {
-        /// The part of its summary that began last.
+        /// The last started part of its summary.
         part: Option<u64>,
     },
     Command,
@@ -48,7 +48,7 @@ enum Kind {
 }
 
 impl TurnFace {
-    /// Makes the face of a turn that begins with what the user says.
+    /// Creates the projection of a turn that starts with the user's input.
     pub fn new(
         thread: String,
         turn: String,
@@ -69,17 +69,16 @@ impl TurnFace {
         }
     }
 
-    /// Returns the turn's id.
     pub fn id(&self) -> &str {
         &self.turn.id
     }
 
-    /// Returns the turn as it stands, without items.
+    /// Returns the current state of the turn, without items.
     pub fn turn(&self) -> &Turn {
         &self.turn
     }
 
-    /// Returns what a client is told of an event that happened at `now_ms`.
+    /// Returns the notifications for an event that happened at `now_ms`.
     pub fn event(&mut self, now_ms: u64, event: &Event) -> Vec<Notification> {
         match event {
             Event::TurnStarted => self.started(now_ms),
@@ -100,7 +99,7 @@ impl TurnFace {
             }
             Event::ItemCompleted(item) => self.item_completed(now_ms, item),
             Event::ItemDiscarded(item) => {
-                // Clients of this protocol are not told: the item never completes.
+                // This protocol has no notification for it: the item never completes.
                 self.open.remove(item);
                 Vec::new()
             }
@@ -146,11 +145,11 @@ impl TurnFace {
                 self.ended(now_ms, TurnStatus::Interrupted);
                 vec![self.status(Status::Idle), self.completed()]
             }
-            // Told by whoever made the thread; this build does not ask.
+            // The creator of the thread reports it; this build does not ask.
             Event::ThreadStarted(_)
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. } => Vec::new(),
-            // Clients show by themselves that a turn runs.
+            // Clients show a running turn by themselves.
             Event::Waiting(_) => Vec::new(),
         }
     }
@@ -231,7 +230,7 @@ impl TurnFace {
                 });
                 told
             }
-            // A part that its item does not have.
+            // A part that does not match its item.
             (
                 Kind::Message | Kind::Command | Kind::Reasoning { .. } | Kind::Other,
                 DeltaPart::Message | DeltaPart::Output | DeltaPart::Summary(_),
@@ -308,7 +307,7 @@ fn timed(started_ms: u64, completed_ms: Option<u64>, body: Body) -> Item {
     Item { body, started_at_ms: Some(started_ms), completed_at_ms: completed_ms }
 }
 
-/// An item that begins has no text yet: that comes in pieces, or with its end.
+/// A starting item has no text yet: that follows in deltas, or with its end.
 fn begun(body: Body) -> Body {
     match body {
         Body::AgentMessage { id, .. } => Body::agent_message(id, String::new()),
@@ -338,7 +337,7 @@ mod tests {
         ItemBody::AgentMessage { text: text.into() }
     }
 
-    /// Plays events, a second apart; compares what is told, in short.
+    /// Plays events, a second apart; compares the notifications, abbreviated.
     #[track_caller]
     fn check(events: &[Event], want: &[&str]) {
         let said = vec![UserInput::Text { text: "hi".into(), text_elements: Vec::new() }];

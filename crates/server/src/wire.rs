@@ -1,4 +1,4 @@
-//! Threads, turns and items as clients see them. The order of fields is that of the reference.
+//! Threads, turns and items in the client format. The order of fields is the reference's.
 
 use protocol::item::{
     Change, ChangeKind, Command, EndpointCall, ItemBody, Status as ItemStatus, WebSearchAction,
@@ -12,69 +12,63 @@ use crate::request::{ItemsView, UserInput};
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Thread {
-    /// Its id.
     pub id: String,
     /// Where it runs; none while it is not loaded.
     pub environments: Option<Vec<Environment>>,
-    /// Nothing in this build.
+    /// Always null in this build.
     pub extra: (),
-    /// Its id again; what it was first called.
+    /// Its original id.
     pub session_id: String,
-    /// What it was forked from.
+    /// The thread it was forked from.
     pub forked_from_id: Option<String>,
-    /// Nothing in this build.
+    /// Always null in this build.
     pub parent_thread_id: (),
-    /// The first that the user said.
+    /// The user's first message.
     pub preview: String,
-    /// Whether nothing of it is kept.
+    /// Whether it is not saved.
     pub ephemeral: bool,
-    /// Nothing in this build.
+    /// Always null in this build.
     pub section: (),
-    /// Nothing in this build.
+    /// Always null in this build.
     pub section_entered_at: (),
-    /// Nothing in this build.
+    /// Always null in this build.
     pub project_id: (),
     /// Whether its lines have ordinals.
     pub history_mode: HistoryMode,
-    /// The provider.
     pub model_provider: String,
-    /// The model.
     pub model: Option<String>,
-    /// The reasoning effort.
     pub reasoning_effort: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: i64,
     /// When it was last written to.
     pub updated_at: i64,
     /// The same, for lists.
     pub recency_at: i64,
-    /// Whether it is loaded, and what it does.
+    /// Whether it is loaded, and its activity.
     pub status: Status,
-    /// Its file.
     pub path: Option<String>,
-    /// The working directory.
     pub cwd: String,
-    /// The version of the program that made it.
+    /// The version of the program that created it.
     pub cli_version: String,
-    /// The client that had it made.
+    /// The client that created it.
     pub originator: Option<String>,
-    /// What it was made through.
+    /// How it was created.
     pub source: Value,
-    /// Whether a user can speak in it.
+    /// Whether a user can send messages to it.
     pub can_accept_direct_input: Option<bool>,
-    /// Nothing in this build.
+    /// Always null in this build.
     pub thread_source: (),
-    /// Nothing in this build.
+    /// Always null in this build.
     pub agent_nickname: (),
-    /// Nothing in this build.
+    /// Always null in this build.
     pub agent_role: (),
-    /// The commit and branch that it began at.
+    /// The commit and branch at its start.
     pub git_info: Option<GitInfo>,
-    /// What the user calls it.
+    /// The name that the user gave it.
     pub name: Option<String>,
-    /// Nothing in this build.
+    /// Always null in this build.
     pub daybreak_enabled: (),
-    /// Its turns, if they were asked for.
+    /// Its turns, if they were requested.
     pub turns: Vec<Turn>,
 }
 
@@ -98,75 +92,66 @@ impl Environment {
     }
 }
 
-/// How the log of a thread is written.
+/// The log format of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HistoryMode {
-    /// Its lines have ordinals.
+    /// Lines have ordinals.
     #[default]
     Paginated,
-    /// They have none.
+    /// Lines have none.
     Legacy,
 }
 
-/// A commit and a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GitInfo {
-    /// The commit.
     pub sha: Option<String>,
-    /// The branch.
     pub branch: Option<String>,
-    /// Where it was cloned from.
+    /// The URL it was cloned from.
     pub origin_url: Option<String>,
 }
 
-/// Whether a thread is loaded, and what it does.
+/// Whether a thread is loaded, and its activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Status {
-    /// It is on disk and nowhere else.
+    /// It is on disk only.
     #[default]
     NotLoaded,
     /// It waits for the user.
     Idle,
     /// Its last turn failed.
     SystemError,
-    /// A turn runs.
+    /// A turn is running.
     #[serde(rename_all = "camelCase")]
     Active {
-        /// What the turn waits for; nothing in this build.
+        /// What the turn waits for; always empty in this build.
         active_flags: [(); 0],
     },
 }
 
-/// What a thread runs with, as results say it.
+/// The settings of a thread, as in results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadSettings {
-    /// The model.
     pub model: String,
-    /// The provider.
     pub model_provider: String,
-    /// The service tier.
     pub service_tier: Option<String>,
     disabled_plugin_ids: [(); 0],
-    /// The working directory.
     pub cwd: String,
     runtime_workspace_roots: [String; 1],
     instruction_sources: [(); 0],
     approval_policy: &'static str,
     approvals_reviewer: &'static str,
-    /// What commands may do.
     pub sandbox: Sandbox,
     active_permission_profile: (),
-    /// The reasoning effort.
     pub reasoning_effort: Option<String>,
     multi_agent_mode: &'static str,
 }
 
 impl ThreadSettings {
-    /// Makes it; what is not named is the same for all threads of this build.
+    /// Creates the settings; the other fields are the same for all threads of this build.
     pub fn new(model: String, model_provider: String, cwd: String, sandbox: Sandbox) -> Self {
         Self {
             model,
@@ -193,19 +178,19 @@ pub enum Sandbox {
     /// Read everything, write nothing.
     #[serde(rename_all = "camelCase")]
     ReadOnly {
-        /// Whether the network can be used.
+        /// Whether commands may use the network.
         network_access: bool,
     },
-    /// Write in the workspace.
+    /// Also write in the workspace.
     #[serde(rename_all = "camelCase")]
     WorkspaceWrite {
-        /// Where else.
+        /// Additional writable directories.
         writable_roots: Vec<String>,
-        /// Whether the network can be used.
+        /// Whether commands may use the network.
         network_access: bool,
-        /// Whether not in `$TMPDIR`.
+        /// Whether `$TMPDIR` is not writable.
         exclude_tmpdir_env_var: bool,
-        /// Whether not in `/tmp`.
+        /// Whether `/tmp` is not writable.
         exclude_slash_tmp: bool,
     },
     /// Anything.
@@ -216,28 +201,22 @@ pub enum Sandbox {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Turn {
-    /// Its id.
     pub id: String,
-    /// The turn that it belongs to; itself.
+    /// The turn that it belongs to: always itself.
     pub root_turn_id: String,
     /// Its items, as many as `items_view` says.
     pub items: Vec<Item>,
-    /// How many of its items there are.
+    /// How many of its items are included.
     pub items_view: ItemsView,
-    /// How far it is.
     pub status: TurnStatus,
-    /// Why it failed.
     pub error: Option<TurnError>,
-    /// When it began.
     pub started_at: Option<u64>,
-    /// When it ended.
     pub completed_at: Option<u64>,
-    /// How long it took.
     pub duration_ms: Option<u64>,
 }
 
 impl Turn {
-    /// Makes one that has not begun.
+    /// Creates a turn that has not started.
     pub fn new(id: String) -> Self {
         Self {
             root_turn_id: id.clone(),
@@ -253,36 +232,35 @@ impl Turn {
     }
 }
 
-/// How far a turn is.
+/// State of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TurnStatus {
     /// It ended with an answer.
     Completed,
-    /// It was ended.
+    /// It was interrupted.
     Interrupted,
     /// It ended with an error.
     Failed,
-    /// It runs.
+    /// It is running.
     InProgress,
 }
 
-/// Why a turn failed, or a request of it.
+/// Why a turn, or one of its requests, failed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnError {
-    /// What a person reads.
+    /// For people.
     pub message: String,
-    /// What a program branches on.
+    /// For programs.
     pub codex_error_info: Value,
-    /// More for a person.
+    /// More details for people.
     pub additional_details: Option<String>,
-    /// Nothing in this build.
+    /// Always null in this build.
     pub misalignment: (),
 }
 
 impl TurnError {
-    /// Makes an error.
     pub fn new(message: String, info: Value, details: Option<String>) -> Self {
         Self { message, codex_error_info: info, additional_details: details, misalignment: () }
     }
@@ -292,16 +270,13 @@ impl TurnError {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Item {
-    /// What it is.
     #[serde(flatten)]
     pub body: Body,
-    /// When it began.
     pub started_at_ms: Option<u64>,
-    /// When it was done.
     pub completed_at_ms: Option<u64>,
 }
 
-/// What an item is.
+/// Content of an item.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[expect(
@@ -309,9 +284,9 @@ pub struct Item {
     reason = "the fields are those of the protocol, and say no more than it does"
 )]
 pub enum Body {
-    /// What the user said.
+    /// A message of the user.
     UserMessage { id: String, client_id: Option<String>, content: Vec<UserInput> },
-    /// What the model said.
+    /// A message of the model.
     AgentMessage {
         id: String,
         text: String,
@@ -320,9 +295,9 @@ pub enum Body {
         delivery: (),
         questions: (),
     },
-    /// What the model thought.
+    /// Reasoning of the model.
     Reasoning { id: String, summary: Vec<String>, content: Vec<String> },
-    /// A command.
+    /// A command and its result.
     CommandExecution {
         id: String,
         plugin_id: (),
@@ -337,9 +312,9 @@ pub enum Body {
         exit_code: Option<i32>,
         duration_ms: Option<u64>,
     },
-    /// A patch.
+    /// A patch and its result.
     FileChange { id: String, changes: Vec<FileChange>, status: &'static str },
-    /// A call that the endpoint ran itself, in the shape of one of an MCP server.
+    /// A call that the endpoint ran itself, in the format of an MCP tool call.
     McpToolCall {
         id: String,
         server: String,
@@ -354,7 +329,7 @@ pub enum Body {
         error: Option<Value>,
         duration_ms: Option<u64>,
     },
-    /// A search.
+    /// A web search.
     WebSearch { id: String, query: String, action: Option<Value> },
     /// The history was replaced by a summary.
     ContextCompaction { id: String },
@@ -365,12 +340,12 @@ pub enum Body {
 pub struct FileChange {
     path: String,
     kind: Value,
-    /// This build does not keep what changed.
+    /// Always empty: this build does not keep diffs.
     diff: String,
 }
 
 impl Body {
-    /// A message of the model.
+    /// Creates a message of the model.
     pub fn agent_message(id: String, text: String) -> Self {
         let nothing = ();
         Self::AgentMessage {
@@ -383,7 +358,7 @@ impl Body {
         }
     }
 
-    /// A command; `duration_ms` once it is done.
+    /// Creates a command; `duration_ms` once it has ended.
     pub fn command(id: String, command: &Command, duration_ms: Option<u64>) -> Self {
         let begun = command.status == ItemStatus::InProgress;
         let script = shlex::split(&command.command).and_then(|mut argv| argv.pop());
@@ -405,7 +380,7 @@ impl Body {
         }
     }
 
-    /// A call that the endpoint ran; `duration_ms` once it is done.
+    /// Creates a call that the endpoint ran; `duration_ms` once it has ended.
     pub fn endpoint_call(id: String, call: &EndpointCall, duration_ms: Option<u64>) -> Self {
         let begun = call.status == ItemStatus::InProgress;
         let content = json!([{"type": "text", "text": call.output}]);
@@ -426,7 +401,7 @@ impl Body {
         }
     }
 
-    /// A patch.
+    /// Creates a patch.
     pub fn file_change(id: String, changes: &[Change], status: ItemStatus) -> Self {
         let change = |change: &Change| FileChange {
             path: change.path.clone(),
@@ -441,7 +416,7 @@ impl Body {
         Self::FileChange { id, changes, status: status_name(status) }
     }
 
-    /// An item of the engine; none if it is shown otherwise.
+    /// Converts an item of the engine; none if it is shown in another way.
     pub fn from_item(id: String, body: &ItemBody, duration_ms: Option<u64>) -> Option<Self> {
         Some(match body {
             ItemBody::AgentMessage { text } => Self::agent_message(id, text.to_string()),
@@ -461,7 +436,7 @@ impl Body {
     }
 }
 
-/// Writes an action of a search as clients of this protocol read it.
+/// Formats the action of a search for clients.
 pub fn search_action(action: &WebSearchAction) -> Value {
     match action {
         WebSearchAction::Search { query, queries } => {

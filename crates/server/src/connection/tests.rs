@@ -13,7 +13,7 @@ fn id() -> ThreadId {
     A.parse().unwrap()
 }
 
-/// A connection, and everything it wanted done, in short.
+/// A connection, and all of its actions, abbreviated.
 struct Play {
     connection: Connection,
     seen: Vec<String>,
@@ -48,7 +48,7 @@ impl Play {
         play
     }
 
-    /// A connection with a thread.
+    /// A connection with a loaded thread.
     fn loaded() -> Self {
         let mut play = Self::initialized();
         play.say("thread/start", json!({}));
@@ -123,7 +123,7 @@ impl Play {
         self.say("turn/start", json!({"threadId": A, "input": input}));
     }
 
-    /// Compares what was wanted since the last time.
+    /// Compares the actions since the last check.
     #[track_caller]
     fn check(&mut self, want: &[&str]) {
         assert_eq!(std::mem::take(&mut self.seen), want);
@@ -206,7 +206,7 @@ fn a_turn() {
     assert!(play.seen.pop().unwrap().contains("turn1 is running"));
     play.event(&COMPLETED);
     play.check(&["thread/tokenUsage/updated", "status idle", "turn/completed completed"]);
-    // What comes after the end is nobody's.
+    // Events after the end are ignored.
     play.event(&COMPLETED);
     play.turn();
     play.check(&["ok", "RUN turn2"]);
@@ -313,7 +313,7 @@ fn the_end() {
     play.turn();
     play.event(&Event::TurnInterrupted);
     play.give(Input::Closed(id()));
-    // Nobody is there to be told.
+    // There is no client to notify.
     play.check(&["INTERRUPT", "CLOSE", "EXIT"]);
 
     let mut play = Play::initialized();
@@ -349,8 +349,8 @@ fn no_more_threads_than_there_may_be() {
 }
 
 proptest! {
-    /// Whatever is said in whatever order, every request has one answer, a turn ends once, and the end
-    /// comes when everything is closed.
+    /// In any order of inputs, every request has one response, a turn ends once, and the exit comes when
+    /// everything is closed.
     #[test]
     fn any_order(steps in prop::collection::vec(0u8..9, 0..40)) {
         let mut play = Play::loaded();
