@@ -123,6 +123,8 @@ pub(crate) struct Tagged {
     /// The name and id of a call that is still to be confirmed.
     unproven: Option<(String, Option<String>)>,
     malformed: bool,
+    /// The call whose value is text and not about to end: the one thing that most pushes have to look at.
+    text_of: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -207,6 +209,7 @@ impl Tagged {
             doubt: None,
             unproven: None,
             malformed: false,
+            text_of: None,
         }
     }
 
@@ -369,6 +372,26 @@ impl Tagged {
         }
     }
 
+    /// Returns the call whose value has begun and is not about to end.
+    #[inline]
+    fn open_value(&self) -> Option<&Call> {
+        let State::Value(scan) = &self.state else { return None };
+        let open = !scan.first && self.doubt.is_none() && scan.ending == Ending::None;
+        self.call.as_ref().filter(|_| open)
+    }
+
+    /// Like [`Body::pass`], for a value that is no text.
+    #[inline(never)]
+    fn pass_literal(&mut self, text: &str) -> bool {
+        let open = self.open_value().is_some_and(|call| !call.value.is_text());
+        let (true, State::Value(scan), Some(call)) = (open, &mut self.state, &mut self.call) else {
+            return false;
+        };
+        let keeps = find(*b"<\n", text.as_bytes()).is_none() && call.value.keep(text);
+        scan.line_start &= !keeps;
+        keeps
+    }
+
     /// Like [`Body::pass`], for text that only needs escaping. Out of line, since most needs none.
     #[cold]
     fn pass_unclean(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> bool {
@@ -449,6 +472,7 @@ impl Tagged {
 
     /// Parses text again; what is left when the call is over is parsed by the caller.
     fn replay(&mut self, text: &str, start: u64, out: &mut Out<'_>) -> Result<(), Over> {
+        self.text_of = None;
         let mut pos = 0;
         while pos < text.len() {
             match self.step(&text[pos..], start + pos as u64, out) {
@@ -1118,24 +1142,14 @@ impl Tagged {
 }
 
 impl Body for Tagged {
-    #[inline]
     fn pass(&mut self, text: &str, at: u64, sink: &mut dyn Sink) -> bool {
+        let Some(index) = self.text_of else { return self.pass_literal(text) };
         let State::Value(scan) = &mut self.state else { return false };
-        let Some(call) = &mut self.call else { return false };
-        if scan.first || self.doubt.is_some() || scan.ending != Ending::None {
-            return false;
-        }
-        if !call.value.is_text() {
-            let keeps = find(*b"<\n", text.as_bytes()).is_none() && call.value.keep(text);
-            scan.line_start &= !keeps;
-            return keeps;
-        }
         if find_unclean(*b"<]", text.as_bytes()).is_some() {
             return self.pass_unclean(text, at, sink);
         }
         scan.line_start = false;
-        let range = at..at + text.len() as u64;
-        sink.event(Event::ToolArgs { index: call.index, text }, range);
+        sink.event(Event::ToolArgs { index, text }, at..at + text.len() as u64);
         true
     }
 
@@ -1149,6 +1163,7 @@ impl Body for Tagged {
                 Err(Over::Fail(used)) => return Step::Fail(pos + used),
             }
         }
+        self.text_of = self.open_value().filter(|call| call.value.is_text()).map(|call| call.index);
         Step::More
     }
 
