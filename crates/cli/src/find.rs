@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use heddle::Heddle;
-use heddle::threads::index::{Index, IndexError, ResolveError};
+use heddle::threads::index::{CatalogError, Index, ResolveError};
 use protocol::id::ThreadId;
 
 use crate::failure::Failure;
@@ -29,7 +29,7 @@ pub(crate) fn thread(heddle: &Heddle, text: &str) -> Result<ThreadId, Failure> {
 pub(crate) fn last(heddle: &Heddle, all: bool) -> Result<ThreadId, Failure> {
     let directory = heddle.directory().display().to_string();
     let cwd = (!all).then_some(directory.as_str());
-    heddle.threads().last(cwd).ok_or_else(|| {
+    heddle::threads::index::last(heddle.home(), cwd).ok_or_else(|| {
         Failure::usage(match all {
             true => anyhow!("there is no thread yet"),
             false => anyhow!("there is no thread of {directory} yet; --all takes those of others"),
@@ -37,10 +37,10 @@ pub(crate) fn last(heddle: &Heddle, all: bool) -> Result<ThreadId, Failure> {
     })
 }
 
-pub(crate) fn index_failure(error: IndexError) -> Failure {
+pub(crate) fn index_failure(error: CatalogError) -> Failure {
     match error {
-        IndexError::Failed(_) => Failure::failed(error),
-        IndexError::Expression(_) | IndexError::TooLong | IndexError::Order => {
+        CatalogError::Failed(_) => Failure::failed(error),
+        CatalogError::Expression(_) | CatalogError::TooLong | CatalogError::Order => {
             Failure::usage(error)
         }
     }

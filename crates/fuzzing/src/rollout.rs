@@ -8,7 +8,7 @@ mod disk;
 use std::sync::Arc;
 
 use disk::MemDisk;
-use store::{Reading, Store, stretches};
+use store::{FileStore, Reading, stretches};
 
 use crate::Given;
 
@@ -34,7 +34,7 @@ pub fn check(data: &[u8]) {
 fn exercise(bytes: &[u8]) {
     let disk = MemDisk::default();
     disk.put(format!("/h/sessions/2026/11/16/rollout-2026-11-16T03-37-16-{ID}.jsonl"), bytes);
-    let store = Store::with_disk("/h", Arc::new(disk));
+    let store = FileStore::with_disk("/h", Arc::new(disk));
     let id = ID.parse().expect("this is an id");
     let mut before = 0;
     let (mut log, report) = store.open(id, &mut |_| before += 1).expect("any file can be opened");

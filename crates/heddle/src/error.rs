@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 
 use protocol::error::TurnError as Failure;
 use protocol::id::ThreadId;
+use store::index::{CatalogError, ResolveError};
 use store::{ManageError, OpenError, StoreError};
 
 use crate::result::TurnResult;
@@ -81,6 +82,26 @@ impl From<OpenError> for Error {
             OpenError::Store(error) => error.into(),
             OpenError::Held { .. } => Self::ThreadInUse(error.into()),
             OpenError::Unwritable { .. } | OpenError::Legacy(_) => Self::storage(error),
+        }
+    }
+}
+
+impl From<CatalogError> for Error {
+    fn from(error: CatalogError) -> Self {
+        match error {
+            CatalogError::Failed(_) => Self::storage(error),
+            CatalogError::Expression(_) | CatalogError::TooLong | CatalogError::Order => {
+                Self::settings(error)
+            }
+        }
+    }
+}
+
+impl From<ResolveError> for Error {
+    fn from(error: ResolveError) -> Self {
+        match error {
+            ResolveError::Index(error) => error.into(),
+            ResolveError::Unknown(_) | ResolveError::Ambiguous { .. } => Self::settings(error),
         }
     }
 }

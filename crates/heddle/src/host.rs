@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use log::{Replay, Step};
+use log::{Line, Replay, Step};
 use policy::ApprovalPolicy;
 use protocol::id::ThreadId;
-use store::Store;
+use store::{FileStore, Store};
+use tokio::runtime::Handle;
 
 use crate::error::Error;
 use crate::notice::{Notice, Observer};
 use crate::session::assemble::{self, Injected, ThreadRequest};
 use crate::session::host::HostEnv;
-use crate::session::past::Start;
+use crate::session::past::{Start, Stores};
 use crate::session::{safety, settings};
 use crate::spec::ThreadSpec;
 use crate::thread::Thread;
@@ -25,13 +26,16 @@ use crate::threads::Threads;
 #[derive(Clone, Debug)]
 pub struct Heddle {
     host: Arc<HostEnv>,
+    stores: Stores,
 }
 
 impl Heddle {
     /// Takes everything from the environment of this process, as the `heddle` program does: `HEDDLE_HOME`, keys, the
     /// working directory.
     pub fn from_env() -> Result<Self, Error> {
-        Ok(Self { host: Arc::new(HostEnv::from_process()?) })
+        let host = HostEnv::from_process()?;
+        let stores = Stores::with(Arc::new(FileStore::new(&host.home)));
+        Ok(Self { host: Arc::new(host), stores })
     }
 
     /// Begins a [`Heddle`] that reads no environment.
@@ -43,15 +47,8 @@ impl Heddle {
     ///
     /// Files are read, the sandbox is tried out, and a daemon may be started: all on a thread for blocking work.
     pub async fn start(&self, spec: ThreadSpec) -> Result<Thread, Error> {
-        tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let host = Arc::clone(&self.host);
-        let opening = tokio::task::spawn_blocking(move || open(&host, spec));
-        opening.await.map_err(|ended| Error::storage(ended.to_string()))?
-    }
-
-    /// Opens a thread as [`Heddle::start`] does, on the thread of the caller, which waits meanwhile.
-    pub fn start_blocking(&self, spec: ThreadSpec) -> Result<Thread, Error> {
-        open(&self.host, spec)
+        let (host, stores) = (Arc::clone(&self.host), self.stores.clone());
+        blocking(move |runtime| open(&host, &stores, runtime, spec)).await
     }
 
     /// Goes on with a thread, where it worked before.
@@ -66,7 +63,7 @@ impl Heddle {
 
     /// The threads that are kept, to list, search and manage.
     pub fn threads(&self) -> Threads {
-        Threads::new(self.host.home.clone())
+        Threads::new(self.host.home.clone(), self.stores.clone())
     }
 
     /// The directory with settings, threads and models.
@@ -81,7 +78,8 @@ impl Heddle {
 
     /// Returns the same in another working directory.
     pub fn at(&self, directory: &Path) -> Result<Self, Error> {
-        Ok(Self { host: Arc::new(self.host.at(Some(directory))?) })
+        let host = Arc::new(self.host.at(Some(directory))?);
+        Ok(Self { host, stores: self.stores.clone() })
     }
 
     /// Tells whether the working directory is in a git repository, so that changes can be undone.
@@ -107,6 +105,7 @@ pub struct Builder {
     home: Option<PathBuf>,
     directory: Option<PathBuf>,
     env: HashMap<String, String>,
+    store: Option<Arc<dyn Store>>,
 }
 
 impl Builder {
@@ -128,6 +127,12 @@ impl Builder {
         self
     }
 
+    /// Keeps threads in a store of the host program instead of files in the home.
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
     /// Checks what was said.
     pub fn build(self) -> Result<Heddle, Error> {
         let home =
@@ -143,11 +148,27 @@ impl Builder {
         let home = absolute(home, "home")?;
         let directory = self.directory.unwrap_or_else(|| home.clone());
         let directory = absolute(directory, "directory")?;
-        Ok(Heddle { host: Arc::new(HostEnv { env: self.env, home, directory }) })
+        let kept = self.store.unwrap_or_else(|| Arc::new(FileStore::new(&home)));
+        let host = Arc::new(HostEnv { env: self.env, home, directory });
+        Ok(Heddle { host, stores: Stores::with(kept) })
     }
 }
 
-fn open(host: &HostEnv, spec: ThreadSpec) -> Result<Thread, Error> {
+/// Does what may block on a thread for that, with what a store's futures need.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce(&Handle) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+    let working = tokio::task::spawn_blocking(move || work(&runtime));
+    working.await.map_err(|ended| Error::storage(ended.to_string()))?
+}
+
+fn open(
+    host: &HostEnv,
+    stores: &Stores,
+    runtime: &Handle,
+    spec: ThreadSpec,
+) -> Result<Thread, Error> {
     let ThreadSpec {
         start,
         directory,
@@ -167,7 +188,9 @@ fn open(host: &HostEnv, spec: ThreadSpec) -> Result<Thread, Error> {
     let directory = match (directory, start) {
         (Some(directory), _) => Some(directory),
         (None, Start::New) => None,
-        (None, Start::Resume(id) | Start::Fork(id)) => recorded_directory(host, id)?,
+        (None, Start::Resume(id) | Start::Fork(id)) => {
+            runtime.block_on(recorded_directory(stores, id))?
+        }
     };
     let host = host.at(directory.as_deref())?;
     let notices = Arc::new(Mutex::new(Vec::new()));
@@ -205,7 +228,7 @@ fn open(host: &HostEnv, spec: ThreadSpec) -> Result<Thread, Error> {
         injected: Injected { tools, judge, model: backend },
         observer,
     };
-    let mut ready = assemble::thread(&host, request)?;
+    let mut ready = assemble::thread(&host, stores, runtime, request)?;
     if let Some(approver) = approver {
         ready.thread.set_approver(approver);
     }
@@ -217,14 +240,15 @@ fn open(host: &HostEnv, spec: ThreadSpec) -> Result<Thread, Error> {
 const ORIGINATOR: &str = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE";
 
 /// Returns where a thread worked before, if that is still there.
-fn recorded_directory(host: &HostEnv, id: ThreadId) -> Result<Option<PathBuf>, Error> {
+async fn recorded_directory(stores: &Stores, id: ThreadId) -> Result<Option<PathBuf>, Error> {
     let (mut directory, mut replay) = (None, Replay::default());
-    Store::new(&host.home).read(id, &mut |line| {
+    let sink = &mut |line: &Line<'_>| {
         if let Step::Context(context) = replay.line(line)
             && let Some((cwd, _)) = context.place()
         {
             directory = Some(PathBuf::from(cwd.into_owned()));
         }
-    })?;
+    };
+    stores.of(id).read(id, sink).await?;
     Ok(directory.filter(|directory| directory.is_absolute() && directory.is_dir()))
 }

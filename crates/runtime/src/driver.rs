@@ -15,8 +15,8 @@ use protocol::error::{SampleError, TurnErrorCause};
 use protocol::event::Event;
 use protocol::id::{ApprovalId, CallKey};
 use protocol::responses::{KnownItem, OutputBody};
+use store::LogFuture;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tools::{Progress, ProgressSender, Reply, ToolContext, progress_channel};
 
@@ -41,7 +41,8 @@ enum Wake {
     Returned(CallKey, OutputBody),
     WaitOver,
     Silence(Duration),
-    Synced(u64, std::io::Result<()>),
+    Written(Stored),
+    Synced(u64, Stored),
     Opened(Result<AnswerStream, SampleError>),
     Answer(Option<Result<AnswerPart, SampleError>>),
 }
@@ -67,12 +68,28 @@ struct Silence {
     timer: Pin<Box<Sleep>>,
 }
 
+/// What became of a write or a sync; the error says why it failed.
+type Stored = Result<(), String>;
+
+type Storing = Pin<Box<dyn Future<Output = Stored> + Send>>;
+
 /// A sync in progress.
 struct Syncing {
     /// The last write that it covers.
     written: u64,
-    sync: JoinHandle<std::io::Result<()>>,
+    sync: Storing,
 }
+
+/// How far writing down has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writing {
+    Done,
+    UnderWay,
+    Failed,
+}
+
+/// How long the thread store may take for one write or sync. A turn whose log does not answer cannot go on.
+const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 type RunningCall<'a> = Pin<Box<dyn Future<Output = Option<(CallKey, OutputBody)>> + Send + 'a>>;
 
@@ -95,7 +112,11 @@ pub(crate) async fn drive(
         state,
         turn,
         outbox: Outbox::default(),
+        writing: None,
+        held: None,
+        interrupted: false,
         syncing: None,
+        synced: 0,
         finished: None,
         progress,
         source: Source::Closed,
@@ -119,13 +140,24 @@ pub(crate) async fn drive(
             return outcome;
         }
         let wake = match driver.finished {
-            // The turn has ended and only waits for the disk.
-            Some(_) => synced(&mut driver.syncing).await,
+            // What has ended only waits for the log.
+            Some(_) => tokio::select! {
+                wake = written(&mut driver.writing) => wake,
+                wake = synced(&mut driver.syncing) => wake,
+            },
             None => driver.wake(control, &mut reports).await,
         };
-        if let Wake::Synced(written, synced) = wake {
-            driver.synced(sink, written, synced);
-            continue;
+        match wake {
+            Wake::Written(stored) => {
+                driver.wrote(stored);
+                driver.perform(sink);
+                continue;
+            }
+            Wake::Synced(written, stored) => {
+                driver.synced(sink, written, stored);
+                continue;
+            }
+            _ => {}
         }
         let answer = driver.answer;
         for input in driver.inputs(wake) {
@@ -151,7 +183,14 @@ struct Driver<'a> {
     state: &'a mut ThreadState,
     turn: Turn,
     outbox: Outbox,
+    /// The write that is under way.
+    writing: Option<Storing>,
+    /// What waits for it.
+    held: Option<Action>,
+    interrupted: bool,
     syncing: Option<Syncing>,
+    /// The write that a sync was last begun for.
+    synced: u64,
     finished: Option<Outcome>,
     progress: ProgressSender,
     source: Source<'a>,
@@ -175,19 +214,29 @@ struct Driver<'a> {
 impl Driver<'_> {
     fn handle(&mut self, input: Input) {
         let now_ms = self.now_ms();
+        self.interrupted |= matches!(input, Input::Interrupt);
         self.turn.handle(now_ms, input).expect("the driver reports only what the engine asked for");
     }
 
     /// Performs all pending actions of the turn.
     fn perform(&mut self, sink: &mut Sink<'_>) {
-        while let Some(action) = self.turn.poll() {
+        while let Some(action) = self.next_action() {
             let performs = !matches!(action, Action::Emit(_) | Action::Persist(_));
-            if performs && !self.write() {
-                // Nothing more is started, and what runs is stopped at the end of the turn.
-                if matches!(action, Action::Finish(_)) {
-                    self.finished = Some(Outcome::Failed(TurnErrorCause::Storage));
+            if performs {
+                match self.write() {
+                    Writing::Done => {}
+                    Writing::UnderWay => {
+                        self.held = Some(action);
+                        break;
+                    }
+                    Writing::Failed => {
+                        // Nothing more is started, and what runs is stopped at the end of the turn.
+                        if matches!(action, Action::Finish(_)) {
+                            self.finished = Some(Outcome::Failed(TurnErrorCause::Storage));
+                        }
+                        continue;
+                    }
                 }
-                continue;
             }
             match action {
                 Action::Emit(event) => {
@@ -236,10 +285,24 @@ impl Driver<'_> {
                 Action::Finish(outcome) => self.finished = Some(outcome),
             }
         }
-        if self.write() {
-            self.show(sink);
-        } else {
-            self.perform(sink);
+        match self.write() {
+            Writing::Done | Writing::UnderWay => self.show(sink),
+            Writing::Failed => self.perform(sink),
+        }
+    }
+
+    /// Returns what is to be done next.
+    fn next_action(&mut self) -> Option<Action> {
+        if self.writing.is_some() && self.held.is_some() {
+            return None;
+        }
+        match self.held.take() {
+            // What waited to begin when the turn was interrupted is not begun any more. That it is ended follows.
+            Some(Action::Run(_) | Action::Sample(_) | Action::Ask(_)) if self.interrupted => {
+                self.turn.poll()
+            }
+            Some(held) => Some(held),
+            None => self.turn.poll(),
         }
     }
 
@@ -255,12 +318,31 @@ impl Driver<'_> {
         self.outbox.push(event, written);
     }
 
-    /// Writes the batch to the log. If that fails the turn is told, and false is returned.
-    fn write(&mut self) -> bool {
-        let Some(journal) = &mut self.state.journal else { return true };
-        let Err(why) = journal.flush() else { return true };
-        self.give_up(why);
-        false
+    /// Writes down what was gathered. If that fails the turn is told.
+    fn write(&mut self) -> Writing {
+        let Some(journal) = &mut self.state.journal else { return Writing::Done };
+        if self.writing.is_some() {
+            return Writing::UnderWay;
+        }
+        let Some(mut write) = journal.flush() else { return Writing::Done };
+        // Most stores are done at once.
+        let Some(stored) = (&mut write).now_or_never() else {
+            self.writing = Some(in_time(write));
+            return Writing::UnderWay;
+        };
+        match self.wrote(stored.map_err(|error| error.to_string())) {
+            true => Writing::Done,
+            false => Writing::Failed,
+        }
+    }
+
+    /// Goes on after a write; tells whether there is nothing wrong with it.
+    fn wrote(&mut self, stored: Stored) -> bool {
+        if let (Err(why), Some(journal)) = (&stored, &mut self.state.journal) {
+            let why = journal.break_off(why.clone());
+            self.give_up(why);
+        }
+        stored.is_ok()
     }
 
     /// Writes the batch immediately if it is too long to wait for more.
@@ -290,11 +372,12 @@ impl Driver<'_> {
         }
         if self.outbox.waits()
             && self.syncing.is_none()
-            && let Some(journal) = &self.state.journal
+            && let Some(journal) = &mut self.state.journal
+            && journal.begun() > self.synced
         {
-            let (syncer, written) = journal.syncer();
-            let sync = tokio::task::spawn_blocking(move || syncer.sync());
-            self.syncing = Some(Syncing { written, sync });
+            self.synced = journal.begun();
+            let sync = in_time(journal.sync());
+            self.syncing = Some(Syncing { written: self.synced, sync });
         }
         if unseen {
             // A turn can always be interrupted.
@@ -304,13 +387,9 @@ impl Driver<'_> {
     }
 
     /// Continues after a sync.
-    fn synced(&mut self, sink: &mut Sink<'_>, written: u64, synced: std::io::Result<()>) {
-        match (synced, &mut self.state.journal) {
-            (Err(error), Some(journal)) => {
-                let why = journal.break_off(error.to_string());
-                self.give_up(why);
-            }
-            _ => self.outbox.synced(written),
+    fn synced(&mut self, sink: &mut Sink<'_>, written: u64, stored: Stored) {
+        if self.wrote(stored) {
+            self.outbox.synced(written);
         }
         self.perform(sink);
     }
@@ -378,9 +457,11 @@ impl Driver<'_> {
             }
             tokio::select! {
                 biased;
+                wake = written(&mut self.writing) => return wake,
                 wake = synced(&mut self.syncing) => return wake,
                 Some(said) = control.recv() => return Wake::Control(said),
-                wake = self.source.next() => {
+                // What cannot be written down must not pile up.
+                wake = self.source.next(), if self.held.is_none() => {
                     self.in_a_row += 1;
                     return wake;
                 }
@@ -425,7 +506,7 @@ impl Driver<'_> {
             Wake::Returned(key, output) => vec![Input::Returned(key, output)],
             Wake::WaitOver => vec![Input::WaitOver],
             Wake::Silence(since) => vec![Input::Silence(since)],
-            Wake::Synced(..) => Vec::new(),
+            Wake::Written(_) | Wake::Synced(..) => Vec::new(),
             Wake::Opened(Ok(answer)) => {
                 self.source = Source::Open(answer);
                 Vec::new()
@@ -502,21 +583,43 @@ impl Driver<'_> {
             }
         }
         let Some(journal) = &mut self.state.journal else { return };
-        // If this fails, the next process that opens the thread finds a turn without an end.
-        if journal.flush().is_ok() && tokio::runtime::Handle::try_current().is_ok() {
-            let (syncer, _) = journal.syncer();
-            drop(tokio::task::spawn_blocking(move || syncer.sync()));
+        match journal.flush().map(futures_util::FutureExt::now_or_never) {
+            // If this fails, the next process that opens the thread finds a turn without an end.
+            Some(Some(Err(error))) => drop(journal.break_off(error.to_string())),
+            // A log takes what it is given, whether anybody waits for it or not.
+            _ => drop(journal.sync()),
         }
     }
+}
+
+/// Waits for the write that is under way; for ever while there is none.
+async fn written(writing: &mut Option<Storing>) -> Wake {
+    let Some(write) = writing else { return pending().await };
+    let wake = Wake::Written(write.await);
+    *writing = None;
+    wake
 }
 
 /// Waits for the sync in progress; forever while there is none.
 async fn synced(syncing: &mut Option<Syncing>) -> Wake {
     let Some(Syncing { written, sync }) = syncing else { return pending().await };
-    let synced = sync.await.unwrap_or_else(|ended| Err(std::io::Error::other(ended)));
-    let wake = Wake::Synced(*written, synced);
+    let wake = Wake::Synced(*written, sync.await);
     *syncing = None;
     wake
+}
+
+/// Bounds the time that a log may take.
+fn in_time(storing: LogFuture) -> Storing {
+    Box::pin(async move {
+        match timeout(STORE_ANSWERS_WITHIN, storing).await {
+            Ok(stored) => stored.map_err(|error| error.to_string()),
+            Err(_) => Err(format!(
+                "the thread store has not answered for {} s; what was not kept is not shown as completed; \
+                 resume the thread once the store answers again",
+                STORE_ANSWERS_WITHIN.as_secs()
+            )),
+        }
+    })
 }
 
 impl Silence {

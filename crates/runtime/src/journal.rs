@@ -1,33 +1,31 @@
 //! The log of a thread, as the driver writes it.
 //!
-//! What the engine persists is batched, and written at once before any following action is performed: no
-//! command ever runs that the log does not know of. Syncs run concurrently with the turn; one sync covers
-//! everything that was written before it started.
+//! What the engine wants kept is gathered, and goes into the log in one write before anything that
+//! follows is performed: a command never runs that the log does not know of. One write is under way at
+//! a time. Syncs happen beside the turn; one serves everything that was appended before it began.
 
 use log::{Rollout, TurnContext};
 use protocol::event::Event;
 use protocol::persist::Persist;
-use store::{Log, Syncer};
+use store::{LogFuture, ThreadLog};
 
 use crate::id::now_ms;
 
 /// The log of a thread that is being written.
 #[derive(Debug)]
 pub struct Journal {
-    log: Log,
+    log: Box<dyn ThreadLog>,
     rollout: Rollout,
-    syncer: Syncer,
-    /// Number of writes.
-    written: u64,
+    /// Counts the writes that were begun.
+    begun: u64,
     /// Why nothing can be written any more.
     broken: Option<String>,
 }
 
 impl Journal {
     /// Starts writing `log`.
-    pub fn new(log: Log, rollout: Rollout) -> Self {
-        let syncer = log.syncer();
-        Self { log, rollout, syncer, written: 0, broken: None }
+    pub fn new(log: Box<dyn ThreadLog>, rollout: Rollout) -> Self {
+        Self { log, rollout, begun: 0, broken: None }
     }
 
     /// Sets the settings of the next turn.
@@ -47,19 +45,13 @@ impl Journal {
         }
     }
 
-    /// Writes the batch; the error says once why that is impossible.
-    pub(crate) fn flush(&mut self) -> Result<(), String> {
+    /// Begins to write what was gathered; none if there is nothing to write.
+    pub(crate) fn flush(&mut self) -> Option<LogFuture> {
         if self.rollout.is_empty() || self.broken.is_some() {
-            return Ok(());
+            return None;
         }
-        let records = self.rollout.take();
-        match self.log.append(&records) {
-            Ok(()) => {
-                self.written += 1;
-                Ok(())
-            }
-            Err(error) => Err(self.break_off(error.to_string())),
-        }
+        self.begun += 1;
+        Some(self.log.append(self.rollout.take()))
     }
 
     /// Returns whether the last record is too long to be held in memory longer than necessary.
@@ -72,23 +64,23 @@ impl Journal {
         match self.broken {
             // Nothing will be written: waiting for it would never end.
             Some(_) => 0,
-            None if self.rollout.is_empty() => self.written,
-            None => self.written + 1,
+            None if self.rollout.is_empty() => self.begun,
+            None => self.begun + 1,
         }
     }
 
-    /// Returns a syncer, and the number of the last write that it covers.
-    pub(crate) fn syncer(&self) -> (Syncer, u64) {
-        (self.syncer.clone(), self.written)
+    /// Returns the number of the write that was begun last.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Begins a sync of every write that was begun.
+    pub(crate) fn sync(&mut self) -> LogFuture {
+        self.log.sync()
     }
 
     /// Stops writing, and returns why.
     pub(crate) fn break_off(&mut self, why: String) -> String {
         self.broken.get_or_insert(why).clone()
-    }
-
-    /// Releases the log.
-    pub(crate) fn close(self) {
-        self.log.close();
     }
 }

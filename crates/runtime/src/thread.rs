@@ -247,9 +247,7 @@ impl Thread {
     pub async fn shutdown(&mut self) -> Vec<String> {
         let ended = self.parts.tools.sessions.stop_all().await;
         self.state.closed = true;
-        if let Some(journal) = self.state.journal.take() {
-            journal.close();
-        }
+        self.state.journal = None;
         ended
     }
 

@@ -13,10 +13,10 @@ use crate::chain::{Chain, read_head};
 use crate::disk::{Mode, append_all};
 use crate::files::{Name, missing};
 use crate::line::{begin, seal};
-use crate::log::{Log, OpenLogFile, Pending, WriteError, format_time};
+use crate::log::{FileLog, OpenLogFile, Pending, WriteError, format_time};
 use crate::part::Given;
 use crate::read::ReadReport;
-use crate::store::{NewThread, OpenError, Store, StoreError};
+use crate::store::{FileStore, NewThread, OpenError, StoreError};
 
 /// Where the included lines end.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +50,7 @@ impl Cut {
     }
 }
 
-impl Store {
+impl FileStore {
     /// Creates a thread that continues another: all of its lines or those before an ordinal, and then its
     /// own. Passes every included line to `sink`. The other thread may be open elsewhere. If the new head
     /// lacks base instructions, it gets those of the other thread.
@@ -60,7 +60,7 @@ impl Store {
         new: NewThread,
         before: Option<u64>,
         sink: &mut dyn FnMut(&Line<'_>),
-    ) -> Result<(Log, ReadReport), OpenError> {
+    ) -> Result<(FileLog, ReadReport), OpenError> {
         let files = self.files(id)?.ok_or(StoreError::NotFound(id))?;
         let chain = self.chain(&files)?;
         let mut cut = Cut::default();
@@ -112,7 +112,7 @@ impl Store {
         id: ThreadId,
         before: u64,
         sink: &mut dyn FnMut(&Line<'_>),
-    ) -> Result<(Log, ReadReport), OpenError> {
+    ) -> Result<(FileLog, ReadReport), OpenError> {
         self.files(id)?.ok_or(StoreError::NotFound(id))?;
         let lock = self.hold(id)?;
         let files = self.files(id)?.ok_or(StoreError::NotFound(id))?;
@@ -160,7 +160,10 @@ impl Store {
                 let opened =
                     OpenLogFile { file, lock: Some(lock), length, latest, folders: Vec::new() };
                 let next = Some(next.saturating_add(1));
-                Ok((Log::opened(Arc::clone(&self.disk), &self.home, path, opened, next), report))
+                Ok((
+                    FileLog::opened(Arc::clone(&self.disk), &self.home, path, opened, next),
+                    report,
+                ))
             }
             Err(source) => Err(unwritable(report, source)),
         }

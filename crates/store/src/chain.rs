@@ -18,7 +18,7 @@ use crate::part::Part;
 use crate::read::{Damage, DamageKind};
 use crate::scan::{Body, scan};
 use crate::side::Known;
-use crate::store::{Store, StoreError};
+use crate::store::{FileStore, StoreError};
 
 /// The files of a thread, oldest first, and what is missing of them.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ pub(crate) struct Base {
     pub(crate) damage: Option<Damage>,
 }
 
-impl Store {
+impl FileStore {
     /// Finds all files of a thread.
     pub(crate) fn chain(&self, files: &ThreadFiles) -> Result<Chain, StoreError> {
         let mut chain = Chain::default();

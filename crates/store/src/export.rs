@@ -13,7 +13,7 @@ use crate::head::is_head;
 use crate::line::{begin, seal};
 use crate::read::ReadReport;
 use crate::scan::{Body, scan};
-use crate::store::{Store, StoreError};
+use crate::store::{FileStore, StoreError};
 
 /// A line with the fields that other programs add next to its payload.
 #[derive(Deserialize)]
@@ -28,7 +28,7 @@ struct Whole<'a> {
     metadata: Option<&'a RawValue>,
 }
 
-impl Store {
+impl FileStore {
     /// Writes a thread as one self-contained file: with all that it continues, renumbered, without damaged
     /// lines.
     pub fn export(&self, id: ThreadId, out: &mut dyn Write) -> Result<ReadReport, StoreError> {

@@ -9,7 +9,7 @@ use protocol::id::ThreadId;
 use uuid::Uuid;
 
 use crate::disk::{Disk, EntryKind};
-use crate::store::{Store, StoreError};
+use crate::store::{FileStore, StoreError};
 
 /// The files of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub(crate) fn take_apart(name: &str) -> Option<(&str, ThreadId, Option<Uuid>)> {
     plain.then_some((stamp, id.parse().ok()?, segment))
 }
 
-impl Store {
+impl FileStore {
     /// Returns all threads, ordered by id. No file is opened.
     pub fn threads(&self) -> Result<std::vec::IntoIter<ThreadFiles>, StoreError> {
         let mut threads = BTreeMap::new();

@@ -22,7 +22,7 @@ use crate::part::{Outcome, Part};
 use crate::read::{Damage, DamageKind, bound};
 use crate::scan::{Body, scan};
 use crate::side::{Known, set_aside, side_path};
-use crate::store::{Store, StoreError};
+use crate::store::{FileStore, StoreError};
 
 /// The result of a check.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ impl Report {
     }
 }
 
-impl Store {
+impl FileStore {
     /// Checks one thread, or all of them, and with `repair` repairs what is possible. Calls `progress` with
     /// the number of finished files and the total.
     pub fn fsck(

@@ -15,7 +15,7 @@ use crate::lock::{Lock, Taken};
 use crate::open::file_name;
 use crate::read::Damage;
 use crate::side::side_path;
-use crate::store::{Store, StoreError};
+use crate::store::{FileStore, StoreError};
 
 /// The result for one file of an import.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ struct Here {
 
 type FileKey = (ThreadId, Option<Uuid>);
 
-impl Store {
+impl FileStore {
     /// Imports files, or all files below directories, together with what they continue. An existing file is
     /// only replaced by one that starts with all of it.
     pub fn import(&self, paths: &[PathBuf]) -> Result<Vec<Imported>, StoreError> {

@@ -6,6 +6,7 @@
 
 mod db;
 mod letters;
+pub(crate) mod memory;
 mod query;
 mod scan;
 mod sync;
@@ -73,7 +74,7 @@ enum Care {
 
 /// The index could not answer.
 #[derive(Debug, thiserror::Error)]
-pub enum IndexError {
+pub enum CatalogError {
     /// The search expression is invalid.
     #[error("the search expression cannot be understood: {0}; without --raw, words are only words")]
     Expression(String),
@@ -85,9 +86,15 @@ pub enum IndexError {
     /// The cursor belongs to a list in another order.
     #[error("the cursor belongs to a list in another order; give the same --sort and direction")]
     Order,
-    /// Not even an index in memory could be built.
-    #[error("the index of threads cannot be made")]
-    Failed(#[from] rusqlite::Error),
+    /// The store failed.
+    #[error("the threads cannot be listed")]
+    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<rusqlite::Error> for CatalogError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Failed(Box::new(error))
+    }
 }
 
 /// A text does not identify one thread.
@@ -109,7 +116,7 @@ pub enum ResolveError {
     },
     /// The index could not answer.
     #[error(transparent)]
-    Index(#[from] IndexError),
+    Index(#[from] CatalogError),
 }
 
 fn ids(candidates: &[Summary]) -> String {
@@ -117,12 +124,21 @@ fn ids(candidates: &[Summary]) -> String {
     ids.join(", ")
 }
 
+/// Returns the one thread that a text stands for.
+fn meant(text: &str, mut candidates: Vec<Summary>) -> Result<ThreadId, ResolveError> {
+    match candidates.len() {
+        0 => Err(ResolveError::Unknown(text.to_owned())),
+        1 => Ok(candidates.remove(0).id),
+        _ => Err(ResolveError::Ambiguous { text: text.to_owned(), candidates }),
+    }
+}
+
 impl Index {
     /// Opens the index of `home`, or creates an empty one. `progress` is called while logs are read.
     pub fn open(
         home: impl Into<PathBuf>,
         progress: impl FnMut(Progress) + 'static,
-    ) -> Result<Self, IndexError> {
+    ) -> Result<Self, CatalogError> {
         let home = home.into();
         let path = db::path(&home);
         let mut progress = progress;
@@ -151,12 +167,12 @@ impl Index {
     }
 
     /// Updates the index from the disk. The queries below do this themselves.
-    pub fn sync(&mut self) -> Result<(), IndexError> {
+    pub fn sync(&mut self) -> Result<(), CatalogError> {
         self.sync_to(Care::Every)
     }
 
     /// Updates the index from the disk, and erases deleted text from its files.
-    pub fn forget(&mut self) -> Result<(), IndexError> {
+    pub fn forget(&mut self) -> Result<(), CatalogError> {
         self.sync()?;
         loop {
             match db::checkpoint(&self.db) {
@@ -166,17 +182,15 @@ impl Index {
         }
     }
 
-    fn sync_to(&mut self, care: Care) -> Result<(), IndexError> {
+    fn sync_to(&mut self, care: Care) -> Result<(), CatalogError> {
         while let Err(error) = self.try_sync(care) {
             self.recover(error)?;
         }
         Ok(())
     }
 
-    pub fn list(&mut self, list: &List) -> Result<Page, IndexError> {
-        if list.cursor.is_some_and(|cursor| cursor.order() != (list.sort, list.direction)) {
-            return Err(IndexError::Order);
-        }
+    pub fn list(&mut self, list: &List) -> Result<Page, CatalogError> {
+        list.check()?;
         let page = self.ask(Care::Likely, |db| query::list(db, list))?;
         let fresh = |thread: &Summary| {
             let found = fs::metadata(self.home.join(&thread.path));
@@ -190,39 +204,21 @@ impl Index {
     }
 
     /// Searches messages of users and agents, and commands.
-    pub fn search(&mut self, search: &Search) -> Result<Vec<Hit>, IndexError> {
-        if search.words.len() > EXPRESSION_BYTES_MAX {
-            return Err(IndexError::TooLong);
-        }
+    pub fn search(&mut self, search: &Search) -> Result<Vec<Hit>, CatalogError> {
+        search.check()?;
         if search.raw {
-            self.ask(Care::Every, |db| {
-                Ok(match query::understands(db, &search.words) {
-                    Err(rusqlite::Error::SqliteFailure(error, Some(message)))
-                        if error.code == rusqlite::ErrorCode::Unknown =>
-                    {
-                        Err(IndexError::Expression(message))
-                    }
-                    other => Ok(other?),
-                })
-            })??;
+            self.ask(Care::Every, |db| search.check_expression(db))??;
         }
         self.ask(Care::Every, |db| query::search(db, search))
     }
 
-    pub fn get(&mut self, id: ThreadId) -> Result<Option<Summary>, IndexError> {
+    pub fn get(&mut self, id: ThreadId) -> Result<Option<Summary>, CatalogError> {
         self.ask(Care::Every, |db| query::get(db, id))
     }
 
     /// Returns the most recently written thread, of those created in `cwd` or of all.
-    pub fn last(&mut self, cwd: Option<&str>) -> Result<Option<Summary>, IndexError> {
-        let list = List {
-            filter: Filter { cwd: cwd.map(str::to_owned), ..Filter::default() },
-            sort: Sort::Updated,
-            direction: Direction::Newest,
-            limit: 1,
-            cursor: None,
-        };
-        Ok(self.list(&list)?.threads.pop())
+    pub fn last(&mut self, cwd: Option<&str>) -> Result<Option<Summary>, CatalogError> {
+        Ok(self.list(&List::newest(cwd))?.threads.pop())
     }
 
     /// Returns the one thread with this id, prefix of an id, or name.
@@ -230,12 +226,7 @@ impl Index {
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
-        let mut candidates = self.ask(Care::Likely, |db| query::called(db, text))?;
-        match candidates.len() {
-            0 => Err(ResolveError::Unknown(text.to_owned())),
-            1 => Ok(candidates.remove(0).id),
-            _ => Err(ResolveError::Ambiguous { text: text.to_owned(), candidates }),
-        }
+        meant(text, self.ask(Care::Likely, |db| query::called(db, text))?)
     }
 
     /// Queries the database after an update, and again if it had to be rebuilt.
@@ -243,7 +234,7 @@ impl Index {
         &mut self,
         care: Care,
         ask: impl Fn(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, IndexError> {
+    ) -> Result<T, CatalogError> {
         loop {
             self.sync_to(care)?;
             match ask(&self.db) {
@@ -294,7 +285,7 @@ impl Index {
     }
 
     /// Rebuilds the index after a failure, finally in memory.
-    fn recover(&mut self, error: rusqlite::Error) -> Result<(), IndexError> {
+    fn recover(&mut self, error: rusqlite::Error) -> Result<(), CatalogError> {
         self.restarts += 1;
         if !self.on_disk || self.restarts > RESTARTS_MAX {
             return Err(error.into());

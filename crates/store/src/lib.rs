@@ -4,9 +4,11 @@
 
 mod branch;
 mod chain;
+pub mod conformance;
 pub mod disk;
 mod end;
 mod export;
+mod file_store;
 mod files;
 mod fsck;
 mod head;
@@ -16,6 +18,7 @@ mod line;
 mod lock;
 mod log;
 mod manage;
+mod memory;
 mod names;
 mod open;
 mod part;
@@ -23,9 +26,10 @@ mod read;
 mod scan;
 mod side;
 mod store;
+mod thread_store;
 
 pub use self::files::ThreadFiles;
-pub use self::log::{Log, Syncer, WriteError, WriteErrorKind};
+pub use self::log::{FileLog, Syncer, WriteError, WriteErrorKind};
 pub use chain::DEPTH_MAX;
 pub use fsck::{FileReport, Report};
 pub use import::{ImportOutcome, Imported};
@@ -33,7 +37,11 @@ pub use index::FOLDER as INDEX_FOLDER;
 pub use line::encode;
 pub use lock::FOLDER as LOCKS_FOLDER;
 pub use manage::ManageError;
+pub use memory::{CopiedLines, MemoryStore};
 pub use names::shown as shown_name;
 pub use read::{DAMAGE_MAX, Damage, DamageKind, ReadReport};
 pub use scan::{LINE_BYTES_MAX, Reading, Stretch, stretches};
-pub use store::{Found, NewThread, OpenError, Store, StoreError, advice};
+pub use store::{FileStore, Found, NewThread, OpenError, StoreError, advice};
+pub use thread_store::{
+    Catalog, LineSink, LogFuture, Opened, Store, StoreFuture, ThreadLog, ThreadStore,
+};

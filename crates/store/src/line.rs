@@ -33,6 +33,15 @@ pub fn encode(timestamp: &str, ordinal: Option<u64>, record: &Record, out: &mut 
     seal(start, out);
 }
 
+/// Appends a line that was read to `out`.
+pub(crate) fn copy(line: &Line<'_>, out: &mut Vec<u8>) {
+    let start = begin(&line.timestamp, line.ordinal, out);
+    // Writing to memory cannot fail. A time or a kind that needs escaping would not be plain text.
+    let kind = serde_json::Value::from(&*line.kind);
+    let _ = write!(out, "\"type\":{kind},\"payload\":{}", line.payload.get());
+    seal(start, out);
+}
+
 /// Starts a line, up to and including the comma before the rest of it. Returns where it starts.
 pub(crate) fn begin(timestamp: &str, ordinal: Option<u64>, out: &mut Vec<u8>) -> usize {
     let start = out.len();

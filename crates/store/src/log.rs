@@ -13,11 +13,11 @@ use crate::disk::{Disk, DiskFile, Mode, create_dirs, up_to_home};
 use crate::end::{End, EndNote};
 use crate::line::encode;
 use crate::lock::{Lock, Taken, branching};
-use crate::store::{Store, StoreError};
+use crate::store::{FileStore, StoreError};
 
 /// The log of one thread, open for writing, with exclusive access.
 #[derive(Debug)]
-pub struct Log {
+pub struct FileLog {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     /// What to do before the first lines; none once it was done.
@@ -77,9 +77,10 @@ struct Shared {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the log {} could not be written: {}", path.display(), kind.describe())]
+#[error("the log {place} could not be written: {}", kind.describe())]
 pub struct WriteError {
-    pub path: PathBuf,
+    /// The file, or what stands for one.
+    pub place: String,
     pub kind: WriteErrorKind,
     pub source: io::Error,
 }
@@ -134,21 +135,15 @@ impl WriteError {
             }
             _ => WriteErrorKind::Other,
         };
-        Self { path: path.to_owned(), kind, source }
+        Self { place: path.display().to_string(), kind, source }
     }
 
     fn of_kind(path: &Path, kind: WriteErrorKind, source: io::Error) -> Self {
-        Self { path: path.to_owned(), kind, source }
+        Self { place: path.display().to_string(), kind, source }
     }
 }
 
-impl From<WriteError> for io::Error {
-    fn from(error: WriteError) -> Self {
-        Self::new(error.source.kind(), error)
-    }
-}
-
-impl Log {
+impl FileLog {
     /// Creates a log whose file does not exist yet.
     pub(crate) fn pending(
         disk: Arc<dyn Disk>,
@@ -261,7 +256,7 @@ impl Log {
         };
         let lock = branching(&*self.disk, &pending.home)
             .map_err(|source| WriteError::new(&self.path, source))?;
-        let store = Store::with_disk(&pending.home, Arc::clone(&self.disk));
+        let store = FileStore::with_disk(&pending.home, Arc::clone(&self.disk));
         match store.files(base.thread_id) {
             Ok(Some(_)) => Ok(Some(lock)),
             Ok(None) => {
@@ -397,10 +392,10 @@ impl Shared {
 }
 
 impl Syncer {
-    /// Waits until everything that was appended before is on disk. Once this has failed, it always does, and
-    /// nothing can be appended any more; the error contains a [`WriteError`].
-    pub fn sync(&self) -> io::Result<()> {
-        Ok(self.shared.sync()?)
+    /// Waits until everything that was appended before is on disk. Once this has failed, it always
+    /// does, and nothing can be appended any more.
+    pub fn sync(&self) -> Result<(), WriteError> {
+        self.shared.sync()
     }
 }
 

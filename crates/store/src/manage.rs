@@ -15,7 +15,7 @@ use crate::import::{Likeness, compare};
 use crate::lock::{Lock, Taken, branching};
 use crate::names::{NAMES_BYTES_MAX, NAMES_FILE, lines_about, read_names};
 use crate::side::side_path;
-use crate::store::{Store, StoreError};
+use crate::store::{FileStore, StoreError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ManageError {
@@ -67,7 +67,7 @@ struct NameLine {
     updated_at: String,
 }
 
-impl Store {
+impl FileStore {
     /// Archives a thread. An archived one stays.
     pub fn archive(&self, id: ThreadId) -> Result<(), ManageError> {
         // Here and below, the newest file is never in the archive while an older one is not: programs that

@@ -11,19 +11,19 @@ use crate::disk::{Mode, append_all};
 use crate::end::{End, EndNote};
 use crate::line::encode;
 use crate::lock::{Lock, Taken};
-use crate::log::{Log, OpenLogFile, WriteError, format_time};
+use crate::log::{FileLog, OpenLogFile, WriteError, format_time};
 use crate::part::{Given, Outcome, Part};
 use crate::read::{Damage, DamageKind, ReadReport};
 use crate::side::{set_aside, side_path};
-use crate::store::{OpenError, Store, StoreError};
+use crate::store::{FileStore, OpenError, StoreError};
 
-impl Store {
+impl FileStore {
     /// Opens a thread for writing, passes every line of it to `sink`, and repairs its end.
     pub fn open(
         &self,
         id: ThreadId,
         sink: &mut dyn FnMut(&Line<'_>),
-    ) -> Result<(Log, ReadReport), OpenError> {
+    ) -> Result<(FileLog, ReadReport), OpenError> {
         self.open_with(id, &mut |_, given| sink(given.line))
     }
 
@@ -31,7 +31,7 @@ impl Store {
         &self,
         id: ThreadId,
         sink: &mut dyn FnMut(usize, &Given<'_>),
-    ) -> Result<(Log, ReadReport), OpenError> {
+    ) -> Result<(FileLog, ReadReport), OpenError> {
         self.files(id)?.ok_or(StoreError::NotFound(id))?;
         let lock = self.hold(id)?;
         // Before we had the lock, another process could have started another file.
@@ -43,7 +43,10 @@ impl Store {
         match opened {
             Ok((opened, next)) => {
                 let disk = Arc::clone(&self.disk);
-                Ok((Log::opened(disk, &self.home, part.path.to_path_buf(), opened, next), report))
+                Ok((
+                    FileLog::opened(disk, &self.home, part.path.to_path_buf(), opened, next),
+                    report,
+                ))
             }
             Err(source) => {
                 let source = WriteError::new(&part.path, source);

@@ -9,23 +9,26 @@ use protocol::id::ThreadId;
 use crate::chain::Chain;
 use crate::disk::{Disk, RealDisk};
 use crate::files::{self, Name};
-use crate::log::{Log, Pending, WriteError, format_time};
+use crate::log::{FileLog, Pending, WriteError, format_time};
 use crate::part::{Given, Outcome};
 use crate::read::{DAMAGE_MAX, Damage, ReadReport};
 use crate::side::Known;
 
 /// The threads of a home.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct FileStore {
     pub(crate) home: PathBuf,
     pub(crate) disk: Arc<dyn Disk>,
 }
 
-/// The location of a thread.
+/// A thread that was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    pub path: PathBuf,
+    /// Its newest file, if it is kept in files.
+    pub path: Option<PathBuf>,
     pub archived: bool,
+    /// The name that somebody gave it.
+    pub name: Option<String>,
 }
 
 /// A thread to be created.
@@ -71,6 +74,9 @@ pub enum StoreError {
         path: PathBuf,
         source: std::io::Error,
     },
+    /// A store that is not made of files failed.
+    #[error("the threads could not be reached")]
+    Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// A thread could not be opened for writing.
@@ -123,7 +129,7 @@ impl StoreError {
     }
 }
 
-impl Store {
+impl FileStore {
     /// Returns the threads below `home`. Accesses nothing yet.
     pub fn new(home: impl Into<PathBuf>) -> Self {
         Self::with_disk(home, Arc::new(RealDisk))
@@ -132,11 +138,6 @@ impl Store {
     /// Returns the threads below `home` on another disk.
     pub fn with_disk(home: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Self {
         Self { home: home.into(), disk }
-    }
-
-    pub fn find(&self, id: ThreadId) -> Result<Option<Found>, StoreError> {
-        let found = self.files(id)?;
-        Ok(found.map(|files| Found { path: files.path, archived: files.archived }))
     }
 
     /// Reads a thread, with what it continues, and passes every line to `sink`. The last head among them is
@@ -152,7 +153,7 @@ impl Store {
     }
 
     /// Creates a thread. Its file is created with the first lines.
-    pub fn create(&self, new: NewThread) -> Result<Log, OpenError> {
+    pub fn create(&self, new: NewThread) -> Result<FileLog, OpenError> {
         let NewThread { id, mut meta } = new;
         meta.id.get_or_insert(id);
         meta.history_mode.get_or_insert_with(|| PAGINATED.to_owned());
@@ -163,14 +164,14 @@ impl Store {
         Ok(self.create_with(Pending { home: self.home.clone(), id, meta, copied, latest }, next))
     }
 
-    pub(crate) fn create_with(&self, mut pending: Pending, next: Option<u64>) -> Log {
+    pub(crate) fn create_with(&self, mut pending: Pending, next: Option<u64>) -> FileLog {
         if pending.meta.timestamp.is_empty() {
             pending.meta.timestamp = format_time(jiff::Timestamp::now());
         }
         let stamp = files::stamp(&jiff::Zoned::now());
         let name = Name { id: pending.id, segment: None, stamp };
         let path = self.sessions().join(name.day()).join(name.file_name());
-        Log::pending(Arc::clone(&self.disk), path, pending, next)
+        FileLog::pending(Arc::clone(&self.disk), path, pending, next)
     }
 
     pub(crate) fn sessions(&self) -> PathBuf {

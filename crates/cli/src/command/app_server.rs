@@ -70,6 +70,7 @@ async fn serve(
     let signals = Signals::watch(move || stop.notify_one(), move || commands.kill_all())
         .map_err(Failure::failed)?;
     let mut lines = read_lines(running.clone()).map_err(Failure::failed)?;
+    let (slow, mut waiting) = mpsc::unbounded_channel();
     let hub = Rc::new(Hub {
         heddle,
         shared,
@@ -79,6 +80,7 @@ async fn serve(
         output: Output::start("stdout", std::io::stdout(), patience).map_err(Failure::failed)?,
         notes: Output::start("stderr", std::io::stderr(), patience).map_err(Failure::failed)?,
         over: Notify::new(),
+        slow,
     });
     let mut signalled = false;
     let mut at_end = false;
@@ -93,6 +95,10 @@ async fn serve(
             () = hub.output.stalled(), if !at_end => {
                 at_end = true;
                 None
+            }
+            Some(action) = waiting.recv() => {
+                hub.perform_slowly(action).await;
+                continue;
             }
             cut = lines.recv(), if !at_end => {
                 at_end = cut.is_none();
@@ -182,6 +188,8 @@ struct Hub {
     /// Writes to stderr.
     notes: Output,
     over: Notify,
+    /// What takes a while, one after the other.
+    slow: mpsc::UnboundedSender<Action>,
 }
 
 /// Handle of the task of a thread; the task ends when no more turns can be sent to it.
@@ -217,30 +225,13 @@ impl Hub {
             Action::Note(text) => {
                 self.note(&text);
             }
-            Action::Open { request, loading, settings, client } => {
-                let opened = threads::open(&self.heddle, &self.shared, loading, &settings, &client);
-                let result = opened.map(|(opened, thread)| {
-                    self.load(thread);
-                    Box::new(opened)
-                });
-                return self.give(Input::Opened { request, loading, result });
-            }
-            Action::Read { request, thread, reading, turns, running } => {
-                let result = threads::read(&self.heddle, thread, turns, running).map(Box::new);
-                return self.give(Input::Read { request, thread, reading, result });
-            }
-            Action::List { request, asked, running } => {
-                let result = threads::list(&self.heddle, &asked, running);
-                return self.give(Input::Answered { request, result });
-            }
-            Action::Archive { request, thread } => {
-                let result = threads::archive(&self.heddle, thread);
-                return self.give(Input::Archived { request, thread, result });
-            }
-            Action::Unarchive { request, thread } => {
-                let reading = server::Reading::Unarchive;
-                let result = threads::unarchive(&self.heddle, thread).map(Box::new);
-                return self.give(Input::Read { request, thread, reading, result });
+            slow @ (Action::Open { .. }
+            | Action::Read { .. }
+            | Action::List { .. }
+            | Action::Archive { .. }
+            | Action::Unarchive { .. }) => {
+                // They are done for as long as the connection is served.
+                let _ = self.slow.send(slow);
             }
             Action::Run { thread, turn, input, schema } => self.run(thread, turn, input, schema),
             Action::Interrupt(thread) => {
@@ -253,6 +244,49 @@ impl Hub {
             Action::Exit => self.over.notify_one(),
         }
         ControlFlow::Continue(())
+    }
+
+    /// Does what takes a while: turns go on meanwhile, and further requests wait.
+    async fn perform_slowly(self: &Rc<Self>, action: Action) {
+        let heddle = &self.heddle;
+        let done = match action {
+            Action::Open { request, loading, settings, client } => {
+                let opened = threads::open(heddle, &self.shared, loading, &settings, &client).await;
+                let result = opened.map(|(opened, thread)| {
+                    self.load(thread);
+                    Box::new(opened)
+                });
+                Input::Opened { request, loading, result }
+            }
+            Action::Read { request, thread, reading, turns, running } => {
+                let result = threads::read(heddle, thread, turns, running).await.map(Box::new);
+                Input::Read { request, thread, reading, result }
+            }
+            Action::List { request, asked, running } => {
+                let result = threads::list(heddle, &asked, running).await;
+                Input::Answered { request, result }
+            }
+            Action::Archive { request, thread } => {
+                let result = threads::archive(heddle, thread).await;
+                Input::Archived { request, thread, result }
+            }
+            Action::Unarchive { request, thread } => {
+                let reading = server::Reading::Unarchive;
+                let result = threads::unarchive(heddle, thread).await.map(Box::new);
+                Input::Read { request, thread, reading, result }
+            }
+            quick @ (Action::Send(_)
+            | Action::Note(_)
+            | Action::Run { .. }
+            | Action::Interrupt(_)
+            | Action::Close(_)
+            | Action::Exit) => {
+                let _ = self.perform(quick);
+                return;
+            }
+        };
+        // A client that cannot be reached ends the connection; the loop sees that as its end.
+        let _ = self.give(done);
     }
 
     /// Writes a note to stderr, or drops it if stderr is not read.

@@ -100,7 +100,7 @@ pub(crate) fn run(before: SharedArgs, args: ExecArgs) -> Result<ExitCode, Failur
             .ignore_rules(flags.ignore_rules)
             .originator(host::EXEC)
             .on_notice(|notice| host::print_notice(&notice));
-        let thread = heddle.start_blocking(spec)?;
+        let thread = heddle.start(spec).await?;
         let file = flags.output_last_message.as_deref();
         let profile = &thread.facts().profile;
         let roots = profile.writable_roots.iter().chain(&profile.temporary_roots);

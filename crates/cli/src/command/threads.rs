@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use heddle::Heddle;
 use heddle::session::host::HostEnv;
 use heddle::threads::index::{Index, Summary};
-use heddle::threads::{Store, StoreError};
+use heddle::threads::{FileStore, StoreError};
 use protocol::id::ThreadId;
 use serde_json::{Value, json};
 
@@ -30,8 +30,8 @@ use crate::terminal::{self, note, print};
 
 pub(crate) fn run(shared: &SharedArgs, command: ThreadsCommand) -> Result<ExitCode, Failure> {
     let heddle = host::heddle(shared.directory.as_deref())?;
-    let kept = heddle.threads();
-    let threads = Threads { store: kept.store(), host: heddle.host().clone(), heddle, kept };
+    let store = heddle.threads().files();
+    let threads = Threads { store, host: heddle.host().clone(), heddle };
     match command {
         ThreadsCommand::List(args) => list::run(&threads, args),
         ThreadsCommand::Show(args) => show::run(&threads, &args),
@@ -55,8 +55,7 @@ pub(crate) fn run(shared: &SharedArgs, command: ThreadsCommand) -> Result<ExitCo
 struct Threads {
     heddle: Heddle,
     host: HostEnv,
-    kept: heddle::threads::Threads,
-    store: Store,
+    store: FileStore,
 }
 
 impl Threads {

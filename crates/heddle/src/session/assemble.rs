@@ -1,7 +1,7 @@
 //! From settings and files to a thread that can run.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -24,7 +24,7 @@ use runtime::{
 };
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use store::Store;
+use tokio::runtime::Handle;
 use tools::{
     ApplyPatch, ArgumentCheck, ExecCommand, ForeignTool, Gate, Judge, LoginShell, Sessions, Shell,
     Tool, ToolInput, ToolSpec, UpdatePlan, ViewImage, Workspace,
@@ -33,7 +33,7 @@ use tools::{
 use crate::error::Error;
 use crate::notice::{Notice, Observer};
 use crate::session::host::HostEnv;
-use crate::session::past::{self, OpenedThread, Start};
+use crate::session::past::{self, OpenedThread, Start, Stores};
 use crate::session::provider::{self, Resolved};
 use crate::session::settings::{Preferences, Settings};
 use crate::session::{local, safety};
@@ -103,7 +103,14 @@ pub(crate) struct Ready {
 }
 
 /// Makes or opens a thread.
-pub(crate) fn thread(host: &HostEnv, wanted: ThreadRequest) -> Result<Ready, Error> {
+///
+/// It blocks, so it runs on a thread for that; `runtime` is what the store may need.
+pub(crate) fn thread(
+    host: &HostEnv,
+    stores: &Stores,
+    runtime: &Handle,
+    wanted: ThreadRequest,
+) -> Result<Ready, Error> {
     let ThreadRequest {
         start,
         ephemeral,
@@ -138,9 +145,9 @@ pub(crate) fn thread(host: &HostEnv, wanted: ThreadRequest) -> Result<Ready, Err
         ..session_meta(host)
     };
     let model_id = ModelId { provider: provider.clone(), model: model.clone() };
-    let store = Store::new(&host.home);
-    let opened =
-        past::open(&store, start, ephemeral, meta, &Profile { wire, model_id }, &observer)?;
+    let profile = Profile { wire, model_id };
+    let opening = past::open(stores, start, ephemeral, meta, &profile, &observer);
+    let opened = runtime.block_on(opening)?;
     let OpenedThread { id, log, past, instructions: old_instructions } = opened;
     // A thread keeps the instructions it began with, unless the user says otherwise now.
     let instructions = old_instructions
@@ -202,11 +209,9 @@ pub(crate) fn thread(host: &HostEnv, wanted: ThreadRequest) -> Result<Ready, Err
     };
     let model_seam = backend.into_model(&identity(&originator, id), tools.specs())?;
     let mut thread = Thread::new(id, model_seam, tools, options, setup, past);
-    let path = log.as_ref().map(|log| log.path().to_owned());
-    if let Some(log) = log {
-        let rollout = Rollout::new(id, log.is_legacy(), window);
-        thread.set_journal(Journal::new(log, rollout));
-    }
+    let path = log.path().map(Path::to_owned);
+    let rollout = Rollout::new(id, log.is_legacy(), window);
+    thread.set_journal(Journal::new(log, rollout));
     let profile = workspace.gate.profile().clone();
     let hide_reasoning = config.hide_agent_reasoning;
     Ok(Ready { thread, model, provider, sessions, profile, window, path, hide_reasoning })

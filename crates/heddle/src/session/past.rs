@@ -1,5 +1,7 @@
 //! Opening a thread: a new one, one that goes on, one that goes on from another.
 
+use std::sync::Arc;
+
 use engine::context::user_message;
 use engine::prompt;
 use history::{Checked, Entry, Fold, Folded, Ignored, Origin, Profile};
@@ -10,7 +12,7 @@ use protocol::open::Raw;
 use protocol::responses::{CallOutput, KnownItem};
 use runtime::ResumeState;
 use serde_json::value::to_raw_value;
-use store::{Log, NewThread, ReadReport, Store};
+use store::{CopiedLines, MemoryStore, NewThread, ReadReport, Store, ThreadLog, ThreadStore as _};
 
 use crate::error::Error;
 use crate::notice::{Notice, Observer};
@@ -30,13 +32,33 @@ pub(crate) enum Start {
     Fork(ThreadId),
 }
 
+/// Where threads are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Stores {
+    /// Keeps threads for good.
+    pub(crate) kept: Arc<dyn Store>,
+    /// Keeps those that are not to be kept, while they are open.
+    pub(crate) ephemeral: MemoryStore,
+}
+
+impl Stores {
+    pub(crate) fn with(kept: Arc<dyn Store>) -> Self {
+        Self { kept, ephemeral: MemoryStore::while_open() }
+    }
+
+    /// Returns the store that has a thread.
+    pub(crate) fn of(&self, id: ThreadId) -> &dyn Store {
+        if self.ephemeral.has(id) { &self.ephemeral } else { &*self.kept }
+    }
+}
+
 /// A thread that was opened.
 #[derive(Debug)]
 pub(crate) struct OpenedThread {
     /// Its id.
     pub(crate) id: ThreadId,
-    /// Its log; none if nothing is to be kept.
-    pub(crate) log: Option<Log>,
+    /// Its log.
+    pub(crate) log: Box<dyn ThreadLog>,
     /// What it was.
     pub(crate) past: ResumeState,
     /// The base instructions that it has always had.
@@ -44,114 +66,168 @@ pub(crate) struct OpenedThread {
 }
 
 /// Opens the thread that `start` names; `meta` describes this run.
-pub(crate) fn open(
-    store: &Store,
+pub(crate) async fn open(
+    stores: &Stores,
     start: Start,
     ephemeral: bool,
     meta: SessionMeta,
     profile: &Profile,
     observer: &Observer,
 ) -> Result<OpenedThread, Error> {
-    let new_id = || runtime::id::thread().map_err(Error::no_random_numbers);
-    match start {
+    let new_thread = |meta: SessionMeta| {
+        let id = runtime::id::thread().map_err(Error::no_random_numbers)?;
+        let meta = SessionMeta { id: Some(id), session_id: Some(id.to_string()), ..meta };
+        Ok::<_, Error>(NewThread { id, meta })
+    };
+    let mut fold = Fold::default();
+    let (source, id, mut log, report, words) = match start {
         Start::New => {
-            let id = new_id()?;
-            let log = if ephemeral {
-                None
-            } else {
-                let meta = SessionMeta { id: Some(id), session_id: Some(id.to_string()), ..meta };
-                Some(store.create(NewThread { id, meta })?)
-            };
-            Ok(OpenedThread { id, log, past: ResumeState::default(), instructions: None })
+            let new = new_thread(meta)?;
+            let id = new.id;
+            let store = if ephemeral { &stores.ephemeral } else { &*stores.kept };
+            let log = store.create(new).await?;
+            return Ok(OpenedThread { id, log, past: ResumeState::default(), instructions: None });
         }
         Start::Resume(id) => {
-            let mut fold = Fold::default();
-            let (mut log, report) = if ephemeral {
-                let report = store.read(id, &mut |line| fold.line(line));
-                (None, report?)
-            } else {
-                let (log, report) = store.open(id, &mut |line| fold.line(line))?;
-                (Some(log), report)
+            let (log, report) = match ephemeral {
+                true => adopt(stores, id, &mut fold).await?,
+                false => stores.of(id).open(id, &mut |line| fold.line(line)).await?,
             };
-            let mut folded = settle(store, id, fold.finish())?;
-            heal(&mut folded, log.as_mut(), prompt::PROCESS_ENDED)?;
-            note_maker(id, &folded, log.as_mut(), profile)?;
-            Ok(opened(id, log, folded, &report, profile, observer))
+            (id, id, log, report, prompt::PROCESS_ENDED)
         }
         Start::Fork(source) => {
-            let id = new_id()?;
-            let mut fold = Fold::default();
-            let mut sink = |line: &Line<'_>| fold.line(line);
-            let meta = SessionMeta {
-                id: Some(id),
-                session_id: Some(id.to_string()),
-                base_instructions: None,
-                ..meta
+            let new = new_thread(SessionMeta { base_instructions: None, ..meta })?;
+            let id = new.id;
+            let (log, report) = match (ephemeral, stores.ephemeral.has(source)) {
+                (true, _) => fork_into_memory(stores, source, new, &mut fold).await?,
+                (false, true) => fork_from_memory(stores, source, new, &mut fold).await?,
+                (false, false) => {
+                    stores.kept.fork(source, new, None, &mut |line| fold.line(line)).await?
+                }
             };
-            let (mut log, report) = if ephemeral {
-                let report = store.read(source, &mut sink).map_err(Error::from);
-                (None, report?)
-            } else {
-                let forked = store.fork(source, NewThread { id, meta }, None, &mut sink);
-                let (log, report) = forked?;
-                (Some(log), report)
-            };
-            let mut folded = settle(store, source, fold.finish())?;
-            if let Some(log) = &mut log {
-                // The fork is there from now on, whether anything is said in it or not.
-                log.append(&[]).map_err(Error::storage)?;
-            }
-            heal(&mut folded, log.as_mut(), prompt::FORKED_MIDWAY)?;
-            note_maker(id, &folded, log.as_mut(), profile)?;
-            Ok(opened(id, log, folded, &report, profile, observer))
+            (source, id, log, report, prompt::FORKED_MIDWAY)
         }
+    };
+    let mut folded = settle(stores.of(source), source, fold.finish()).await?;
+    if source != id {
+        // The fork is there from now on, whether anything is said in it or not.
+        log.append(Vec::new()).await.map_err(Error::storage)?;
     }
+    heal(&mut folded, &mut *log, words).await?;
+    note_maker(id, &folded, &mut *log, profile).await?;
+    Ok(opened(id, log, folded, &report, profile, observer))
+}
+
+/// Goes on with a thread in memory; its store keeps it as it is.
+async fn adopt(
+    stores: &Stores,
+    id: ThreadId,
+    fold: &mut Fold,
+) -> Result<(Box<dyn ThreadLog>, ReadReport), Error> {
+    let mut copied = CopiedLines::default();
+    let sink = &mut |line: &Line<'_>| {
+        fold.line(line);
+        copied.line(line);
+    };
+    let report = stores.of(id).read(id, sink).await?;
+    Ok((stores.ephemeral.adopt(id, copied)?, report))
+}
+
+async fn fork_into_memory(
+    stores: &Stores,
+    source: ThreadId,
+    new: NewThread,
+    fold: &mut Fold,
+) -> Result<(Box<dyn ThreadLog>, ReadReport), Error> {
+    let mut copied = CopiedLines::default();
+    let sink = &mut |line: &Line<'_>| {
+        fold.line(line);
+        copied.line(line);
+    };
+    let report = stores.of(source).read(source, sink).await?;
+    Ok((stores.ephemeral.fork_lines(source, copied, new), report))
+}
+
+/// Makes a thread that is kept of one that is not: its lines are written down.
+async fn fork_from_memory(
+    stores: &Stores,
+    source: ThreadId,
+    new: NewThread,
+    fold: &mut Fold,
+) -> Result<(Box<dyn ThreadLog>, ReadReport), Error> {
+    let NewThread { id, mut meta } = new;
+    let mut records = Vec::new();
+    let mut instructions = None;
+    let sink = &mut |line: &Line<'_>| {
+        fold.line(line);
+        match Record::from_line(line) {
+            Ok(Record::SessionMeta(head)) => {
+                instructions = head.base_instructions.or(instructions.take());
+            }
+            Ok(record) => records.push(record),
+            // Memory has no lines that cannot be read.
+            Err(_) => {}
+        }
+    };
+    let report = stores.ephemeral.read(source, sink).await?;
+    meta.base_instructions = instructions;
+    meta.forked_from_id = Some(source);
+    let mut log = stores.kept.create(NewThread { id, meta }).await?;
+    log.append(records).await.map_err(Error::storage)?;
+    Ok((log, report))
 }
 
 /// Brings back what compactions replaced in turns that were rolled back.
-pub(crate) fn settle(store: &Store, id: ThreadId, folded: Folded) -> Result<Folded, Error> {
-    settle_without(store, id, folded, Ignored::default())
+pub(crate) async fn settle(
+    store: &dyn Store,
+    id: ThreadId,
+    folded: Folded,
+) -> Result<Folded, Error> {
+    settle_without(store, id, folded, Ignored::default()).await
 }
 
 /// Folds a thread as if a compaction, and all after it, had not happened.
-pub(crate) fn before(store: &Store, id: ThreadId, compaction: u64) -> Result<Folded, Error> {
+pub(crate) async fn before(
+    store: &dyn Store,
+    id: ThreadId,
+    compaction: u64,
+) -> Result<Folded, Error> {
     let ignored = Ignored { from: Some(compaction), ..Ignored::default() };
-    let folded = fold_again(store, id, &ignored)?;
-    settle_without(store, id, folded, ignored)
+    let folded = fold_again(store, id, &ignored).await?;
+    settle_without(store, id, folded, ignored).await
 }
 
-fn settle_without(
-    store: &Store,
+async fn settle_without(
+    store: &dyn Store,
     id: ThreadId,
     mut folded: Folded,
     mut ignored: Ignored,
 ) -> Result<Folded, Error> {
     while !folded.rolled_back.is_empty() {
         ignored.single.append(&mut folded.rolled_back);
-        folded = fold_again(store, id, &ignored)?;
+        folded = fold_again(store, id, &ignored).await?;
     }
     Ok(folded)
 }
 
-fn fold_again(store: &Store, id: ThreadId, ignored: &Ignored) -> Result<Folded, Error> {
+async fn fold_again(store: &dyn Store, id: ThreadId, ignored: &Ignored) -> Result<Folded, Error> {
     let mut fold = Fold::ignoring(ignored.clone());
-    let report = store.read(id, &mut |line| fold.line(line));
-    report.map_err(Error::from)?;
+    store.read(id, &mut |line| fold.line(line)).await?;
     Ok(fold.finish())
 }
 
 /// Notes in the log who makes items from now on, if that was somebody else: what only one provider can
 /// read must not be sent to another.
-fn note_maker(
+async fn note_maker(
     id: ThreadId,
     folded: &Folded,
-    log: Option<&mut Log>,
+    log: &mut dyn ThreadLog,
     profile: &Profile,
 ) -> Result<(), Error> {
     let last = folded.model_id.and_then(|index| folded.model_ids.get(usize::from(index)));
-    let (Some(log), true) = (log, last.is_none_or(|last| *last != profile.model_id)) else {
+    if last.is_some_and(|last| *last == profile.model_id) {
         return Ok(());
-    };
+    }
     let event = LogEvent::ThreadSettingsApplied(ThreadSettingsApplied {
         thread_id: Some(id),
         thread_settings: ThreadSettings {
@@ -159,12 +235,12 @@ fn note_maker(
             model_provider_id: Some(profile.model_id.provider.clone()),
         },
     });
-    log.append(&[Record::event(event)]).map_err(Error::storage)
+    log.append(vec![Record::event(event)]).await.map_err(Error::storage)
 }
 
 /// Ends the turn that the last process was in when it ended: its calls get outputs, and the model is
 /// told. Nothing of it is run again.
-fn heal(folded: &mut Folded, log: Option<&mut Log>, words: &str) -> Result<(), Error> {
+async fn heal(folded: &mut Folded, log: &mut dyn ThreadLog, words: &str) -> Result<(), Error> {
     let Some(turn) = folded.open_turn.clone() else {
         // Somebody else ended the turn, and did not know of outputs that only we keep early.
         let returned = std::mem::take(&mut folded.returned);
@@ -174,16 +250,14 @@ fn heal(folded: &mut Folded, log: Option<&mut Log>, words: &str) -> Result<(), E
     let mut items = history::heal(folded);
     items.push(user_message(words));
     let wires: Vec<_> = items.iter().filter_map(wire).collect();
-    if let Some(log) = log {
-        let aborted = TurnAborted {
-            turn_id: Some(turn),
-            reason: Some(TurnAborted::INTERRUPTED.to_owned()),
-            ..TurnAborted::default()
-        };
-        let mut records: Vec<_> = wires.iter().cloned().map(Record::ResponseItem).collect();
-        records.push(Record::event(LogEvent::TurnAborted(aborted)));
-        log.append(&records).map_err(Error::storage)?;
-    }
+    let aborted = TurnAborted {
+        turn_id: Some(turn),
+        reason: Some(TurnAborted::INTERRUPTED.to_owned()),
+        ..TurnAborted::default()
+    };
+    let mut records: Vec<_> = wires.iter().cloned().map(Record::ResponseItem).collect();
+    records.push(Record::event(LogEvent::TurnAborted(aborted)));
+    log.append(records).await.map_err(Error::storage)?;
     let entry = |wire| Entry { wire, origin: Origin::Turn, model_id: None };
     folded.entries.extend(wires.into_iter().map(entry));
     folded.open_turn = None;
@@ -206,7 +280,7 @@ fn wire(item: &KnownItem) -> Option<Raw> {
 
 fn opened(
     id: ThreadId,
-    log: Option<Log>,
+    log: Box<dyn ThreadLog>,
     folded: Folded,
     report: &ReadReport,
     profile: &Profile,

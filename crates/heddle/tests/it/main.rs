@@ -5,5 +5,6 @@ mod dropped;
 mod examples;
 mod scripted;
 mod shared;
+mod stores;
 mod tools;
 mod turns;

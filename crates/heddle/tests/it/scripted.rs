@@ -36,6 +36,10 @@ impl Lab {
         builder(&self.root).build().unwrap()
     }
 
+    pub(crate) fn builder(&self) -> Builder {
+        builder(&self.root)
+    }
+
     /// A thread whose model plays answers, each a list of items; after the last it always says `done`.
     pub(crate) fn spec(&self, spec: ThreadSpec, answers: Vec<Vec<Value>>) -> ThreadSpec {
         self.spec_with(spec, answers, Duration::ZERO)

@@ -47,11 +47,11 @@ fn threads_that_are_not_there() {
 }
 
 /// A host that forgot the line in `main` is told so, and is not started a second time.
-#[test]
-fn without_the_helper_there_is_no_sandbox() {
+#[tokio::test]
+async fn without_the_helper_there_is_no_sandbox() {
     let lab = Lab::new();
     let spec = lab.spec(ThreadSpec::new(), Vec::new()).sandbox(heddle::SandboxMode::ReadOnly);
-    let error = lab.heddle.start_blocking(spec).expect_err("no helper");
+    let error = lab.heddle.start(spec).await.expect_err("no helper");
     assert!(matches!(error, Error::Sandbox(_)), "{error:?}");
     assert!(error.to_string().contains("heddle::sandbox_helper()"), "{error}");
 }

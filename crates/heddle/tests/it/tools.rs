@@ -160,8 +160,8 @@ async fn a_judge_sees_tool_calls() {
     check(play(&lab, spec, r#"{"word": "secret"}"#).await, "not that word", Some(Status::Declined));
 }
 
-#[test]
-fn tools_that_cannot_be_offered() {
+#[tokio::test]
+async fn tools_that_cannot_be_offered() {
     let lab = Lab::new();
     let named = |name: &str| Word(ToolSpec { name: name.to_owned(), ..Word::spec() });
     let bad_schema = ToolSpec::new("word", "", json!({"type": 7}));
@@ -171,7 +171,7 @@ fn tools_that_cannot_be_offered() {
         (ThreadSpec::new().tool(named("a")).tool(named("a")), "two tools with the name a"),
         (ThreadSpec::new().tool(Word(bad_schema)), "the schema of the tool word"),
     ] {
-        let error = lab.heddle.start_blocking(lab.spec(spec, Vec::new())).expect_err(says);
+        let error = lab.heddle.start(lab.spec(spec, Vec::new())).await.expect_err(says);
         assert!(matches!(error, Error::Settings(_)) && error.to_string().contains(says), "{error}");
     }
 }

@@ -24,7 +24,7 @@ use runtime::{
 };
 use serde_json::{Value, json};
 use store::disk::{Disk, DiskFile, Entry, Metadata, Mode, RealDisk};
-use store::{NewThread, Store};
+use store::{FileStore, NewThread};
 use tempfile::TempDir;
 use testkit::{ModelServer, script};
 use tokio::sync::mpsc;
@@ -179,7 +179,7 @@ impl Host {
     fn thread(&self) -> Thread {
         let id = ThreadId::new(1, [7; 10]);
         let disk = Arc::new(WatchedDisk(Arc::clone(&self.watched)));
-        let store = Store::with_disk(self.home.path(), disk);
+        let store = FileStore::with_disk(self.home.path(), disk);
         let meta = SessionMeta { history_mode: Some(PAGINATED.into()), ..SessionMeta::default() };
         let meta = SessionMeta { id: Some(id), cwd: "/w".into(), ..meta };
         let log = store.create(NewThread { id, meta }).unwrap();
@@ -220,7 +220,7 @@ impl Host {
         let client = Client::new(endpoint, &identity).unwrap();
         let model = Box::new(EndpointModel::new(client, None, tools.specs()));
         let mut thread = Thread::new(id, model, tools, options, Vec::new(), ResumeState::default());
-        thread.set_journal(Journal::new(log, Rollout::new(id, false, None)));
+        thread.set_journal(Journal::new(Box::new(log), Rollout::new(id, false, None)));
         thread
     }
 

@@ -8,8 +8,8 @@ use protocol::id::ThreadId;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter};
 
-use super::letters;
 use super::scan::Role;
+use super::{CatalogError, letters};
 use crate::names::{folded, shown};
 
 /// A thread in the index.
@@ -155,6 +155,28 @@ pub struct List {
     pub cursor: Option<Cursor>,
 }
 
+impl List {
+    /// Asks for the thread that was last written to, of those made in `cwd` or of all.
+    pub(crate) fn newest(cwd: Option<&str>) -> Self {
+        Self {
+            filter: Filter { cwd: cwd.map(str::to_owned), ..Filter::default() },
+            sort: Sort::Updated,
+            direction: Direction::Newest,
+            limit: 1,
+            cursor: None,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), CatalogError> {
+        match self.cursor {
+            Some(cursor) if cursor.order() != (self.sort, self.direction) => {
+                Err(CatalogError::Order)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A full-text query.
 #[derive(Clone, Debug)]
 pub struct Search {
@@ -167,6 +189,33 @@ pub struct Search {
     pub archived: bool,
     /// Most hits to return.
     pub limit: usize,
+}
+
+impl Search {
+    pub(super) fn check(&self) -> Result<(), CatalogError> {
+        match self.words.len() {
+            0..=EXPRESSION_BYTES_MAX => Ok(()),
+            _ => Err(CatalogError::TooLong),
+        }
+    }
+
+    /// Finds out whether an expression is one.
+    pub(super) fn check_expression(
+        &self,
+        db: &Connection,
+    ) -> rusqlite::Result<Result<(), CatalogError>> {
+        if !self.raw {
+            return Ok(Ok(()));
+        }
+        Ok(match understands(db, &self.words) {
+            Err(rusqlite::Error::SqliteFailure(error, Some(message)))
+                if error.code == rusqlite::ErrorCode::Unknown =>
+            {
+                Err(CatalogError::Expression(message))
+            }
+            other => Ok(other?),
+        })
+    }
 }
 
 /// A search result.
@@ -281,7 +330,7 @@ pub(super) fn search(db: &Connection, search: &Search) -> rusqlite::Result<Vec<H
 }
 
 /// Checks whether `expression` is valid, without searching.
-pub(super) fn understands(db: &Connection, expression: &str) -> rusqlite::Result<()> {
+fn understands(db: &Connection, expression: &str) -> rusqlite::Result<()> {
     let sql = "SELECT rowid FROM words WHERE words MATCH ? AND rowid < 0 LIMIT 1";
     db.query_row(sql, [&*letters::in_expression(expression)], |_| Ok(())).optional().map(|_| ())
 }

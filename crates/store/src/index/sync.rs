@@ -20,9 +20,10 @@ use rusqlite::{
 
 use super::Progress;
 use super::letters;
+use super::memory::Source;
 use super::scan::{self, Item, Role, Summary};
 use super::walk::{ARCHIVE, File, Folder, Folders, Named, Stamp};
-use crate::Store;
+use crate::FileStore;
 use crate::disk::open_file;
 use crate::names::{NAMES_BYTES_MAX, NAMES_FILE, folded, read_names};
 
@@ -249,7 +250,7 @@ pub(super) fn names(db: &mut Connection, home: &Path) -> rusqlite::Result<()> {
 /// Writes threads within one transaction.
 struct Writer<'a> {
     home: &'a Path,
-    store: Store,
+    store: FileStore,
     next_key: i64,
     find: Statement<'a>,
     put: Statement<'a>,
@@ -273,7 +274,7 @@ impl<'a> Writer<'a> {
         let sql = "SELECT coalesce(max(key), 0) + 1 FROM threads";
         Ok(Self {
             home,
-            store: Store::new(home),
+            store: FileStore::new(home),
             next_key: change.query_row(sql, [], |row| row.get(0))?,
             find: change.prepare("SELECT * FROM threads WHERE id = ?")?,
             put: change.prepare(PUT)?,
@@ -419,10 +420,66 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Writes down a thread whose lines are in memory.
+pub(super) fn put_lines(db: &mut Connection, thread: &Source<'_>) -> rusqlite::Result<()> {
+    let Source { id, lines, inherited, bytes, archived, name } = thread;
+    let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut writer = Writer::new(&change, Path::new(""))?;
+    let before = writer.find.query_row([id.to_string()], written).optional()?;
+    let key = match before {
+        Some(before) => {
+            writer.clear(before.key)?;
+            before.key
+        }
+        None => writer.next_key,
+    };
+    let mut summary = Summary::default();
+    let mut failed = None;
+    let (put_item, put_words) = (&mut writer.put_item, &mut writer.put_words);
+    let mut take = |bytes: &[u8], own: bool| {
+        let Ok(line) = serde_json::from_slice(bytes) else { return };
+        summary.line(&line, &mut |item| {
+            if own && failed.is_none() {
+                failed = put(put_item, put_words, key, &item).err();
+            }
+        });
+    };
+    let (before, own) = lines.split_at(*inherited);
+    // What a thread says of itself counts, and not what the one says that it was forked from.
+    let (head, own) = own.split_at(own.len().min(1));
+    head.iter().for_each(|line| take(line, true));
+    before.iter().for_each(|line| take(line, false));
+    own.iter().for_each(|line| take(line, true));
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    summary.settle();
+    let place =
+        Place { path: String::new(), made: String::new(), archived: *archived, segment: None };
+    let stamp = Stamp { size: *bytes, ..Stamp::default() };
+    let path = String::new();
+    writer.put(*id, &place, &Written { key, path, stamp, offset: *bytes, mark: 0, summary })?;
+    drop(writer);
+    change.execute("DELETE FROM names WHERE id = ?", [id.to_string()])?;
+    if let Some(name) = name {
+        let row = (id.to_string(), name, folded(name));
+        change.execute("INSERT INTO names VALUES (?, ?, ?)", row)?;
+    }
+    change.commit()
+}
+
+/// Forgets a thread.
+pub(super) fn forget(db: &mut Connection, id: ThreadId) -> rusqlite::Result<()> {
+    let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    Writer::new(&change, Path::new(""))?.thread(id, None)?;
+    change.execute("DELETE FROM names WHERE id = ?", [id.to_string()])?;
+    change.commit()
+}
+
 /// Reads the lines that a fork or a revert continues. Messages of another thread are found there and not
 /// here.
 fn read_base(
-    store: &Store,
+    store: &FileStore,
     id: ThreadId,
     head: &Line<'_>,
     summary: &mut Summary,

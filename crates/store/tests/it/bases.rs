@@ -5,14 +5,14 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use store::{DamageKind, ManageError, Store, WriteErrorKind};
+use store::{DamageKind, FileStore, ManageError, WriteErrorKind};
 
 use crate::disk::MemDisk;
 use crate::record::{empty_home, id, new_thread, store};
 use crate::threads::{begin, fork, other, say, texts};
 
 fn path(disk: &MemDisk, id: protocol::id::ThreadId) -> PathBuf {
-    store(disk).find(id).unwrap().unwrap().path
+    store(disk).files(id).unwrap().unwrap().path
 }
 
 /// Returns a text without its last line.
@@ -21,7 +21,7 @@ fn shorter(bytes: &[u8]) -> &[u8] {
     &bytes[..=end]
 }
 
-fn damages(store: &Store, only: Option<protocol::id::ThreadId>) -> Vec<DamageKind> {
+fn damages(store: &FileStore, only: Option<protocol::id::ThreadId>) -> Vec<DamageKind> {
     let report = store.fsck(only, false, &mut |_, _| {}).unwrap();
     report.files.iter().flat_map(|file| file.damage.iter().map(|damage| damage.what)).collect()
 }
@@ -217,7 +217,7 @@ fn unclear_forks() {
             Err(error) => panic!("{error}"),
             Ok(()) => assert!(clear),
         }
-        assert_eq!(store(&disk).find(id()).unwrap().is_some(), !clear);
+        assert_eq!(store(&disk).files(id()).unwrap().is_some(), !clear);
     };
     let blank = |mut bytes: Vec<u8>| {
         let end = bytes.iter().position(|byte| *byte == b'\n').unwrap();
@@ -279,7 +279,7 @@ fn what_is_referred_to_is_on_disk() {
         log.syncer().sync().unwrap();
         drop(log);
         let after = disk.reboot(seed);
-        if store(&after).find(id()).unwrap().is_some() {
+        if store(&after).files(id()).unwrap().is_some() {
             assert_eq!(texts(&store(&after), id()), "a", "{seed}");
         }
     }

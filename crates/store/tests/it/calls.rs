@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use protocol::id::ThreadId;
-use store::{DamageKind, OpenError, Store, WriteErrorKind};
+use store::{DamageKind, FileStore, OpenError, WriteErrorKind};
 
 use crate::disk::{EIO, ENOSPC, EROFS, Fault, MemDisk, What};
 use crate::record::{empty_home, id, message, new_thread, store};
 
 /// An operation on a store. Records every message that was reported as synced.
-type Deed = fn(&Store, &mut Vec<String>);
+type Deed = fn(&FileStore, &mut Vec<String>);
 
 /// Runs an operation once for every disk call that it makes, each time with that call failing, and checks
 /// what is left: on the disk as it is, and after a power cut.
@@ -56,7 +56,7 @@ fn check(name: &str, prepare: fn(&MemDisk) -> Vec<String>, deed: Deed) {
                 assert!(found.contains(line), "{name}, {fault:?}, {when}: lost: {line}");
             }
             // And it can be continued.
-            if let Ok(Some(_)) = store.find(id()) {
+            if let Ok(Some(_)) = store.files(id()) {
                 let (mut log, _) = store.open(id(), &mut |_| {}).unwrap();
                 log.append(&[message("later")]).unwrap();
                 log.syncer().sync().unwrap();
@@ -96,7 +96,7 @@ fn thread(disk: &MemDisk) -> Vec<String> {
 /// The same with a damaged line between them and a torn end.
 fn damaged(disk: &MemDisk) -> Vec<String> {
     write(&store(disk), id(), &["one", "broken", "two"]);
-    let path = store(disk).find(id()).unwrap().unwrap().path;
+    let path = store(disk).files(id()).unwrap().unwrap().path;
     let bytes = String::from_utf8(disk.bytes(&path).unwrap()).unwrap();
     disk.put(path, format!("{}{{\"timest", bytes.replace("broken", "brokem")).as_bytes());
     vec!["one".to_owned(), "two".to_owned()]
@@ -111,13 +111,13 @@ fn archived(disk: &MemDisk) -> Vec<String> {
 fn elsewhere(disk: &MemDisk) -> Vec<String> {
     let other = empty_home();
     thread(&other);
-    let path = store(&other).find(id()).unwrap().unwrap().path;
+    let path = store(&other).files(id()).unwrap().unwrap().path;
     let name = path.file_name().unwrap().to_str().unwrap();
     disk.put(format!("/there/sessions/2026/11/16/{name}"), &other.bytes(&path).unwrap());
     Vec::new()
 }
 
-fn write(store: &Store, id: ThreadId, lines: &[&str]) {
+fn write(store: &FileStore, id: ThreadId, lines: &[&str]) {
     let mut log = store.create(new_thread(id)).unwrap();
     for line in lines {
         log.append(&[message(line)]).unwrap();
@@ -126,7 +126,7 @@ fn write(store: &Store, id: ThreadId, lines: &[&str]) {
 }
 
 /// Appends lines, syncs each, and records the synced ones.
-fn go_on(log: &mut store::Log, durable: &mut Vec<String>) {
+fn go_on(log: &mut store::FileLog, durable: &mut Vec<String>) {
     let mut waiting = Vec::new();
     let mut broken = false;
     for line in ["three", "four", "five"] {
@@ -260,6 +260,5 @@ fn removed_under_an_open_log() {
     let error = log.append(&[message("x")]).unwrap_err();
     assert_eq!(error.kind, WriteErrorKind::Gone);
     let error = log.syncer().sync().unwrap_err();
-    let error: Box<store::WriteError> = error.into_inner().unwrap().downcast().unwrap();
     assert_eq!(error.kind, WriteErrorKind::Gone);
 }

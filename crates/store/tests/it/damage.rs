@@ -276,7 +276,7 @@ fn repaired() {
         let disk = MemDisk::default();
         disk.put(sample.path, &harm.bytes);
         let store = store(&disk);
-        let lines = |store: &store::Store| {
+        let lines = |store: &store::FileStore| {
             let mut given = Given::new();
             store.read(id(), &mut |line| note(&mut given, line)).unwrap();
             given.retain(|line| line.1 != "heddle_tombstone" && line.1 != "session_meta");

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use store::{DamageKind, Store};
+use store::{DamageKind, FileStore};
 
 use crate::disk::MemDisk;
 use crate::record::{empty_home, id, message, new_thread, store, theirs};
@@ -26,7 +26,7 @@ fn cut(disk: &MemDisk, path: &PathBuf, lines: usize) {
     disk.put(path, &kept);
 }
 
-fn found(store: &Store) -> Vec<DamageKind> {
+fn found(store: &FileStore) -> Vec<DamageKind> {
     let report = store.fsck(Some(id()), false, &mut |_, _| {}).unwrap();
     report.files.iter().flat_map(|file| file.damage.iter().map(|damage| damage.what)).collect()
 }
@@ -158,7 +158,7 @@ fn notes_follow_their_threads() {
     let one = notes();
     assert!(one > 0);
     store.archive(id()).unwrap();
-    let archived = store.find(id()).unwrap().unwrap().path;
+    let archived = store.files(id()).unwrap().unwrap().path;
     assert_ne!(archived, path);
     cut(&disk, &archived, 5);
     assert_eq!(found(&store), [DamageKind::Cut]);

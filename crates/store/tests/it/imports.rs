@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use store::{DamageKind, ImportOutcome, Store};
+use store::{DamageKind, FileStore, ImportOutcome};
 
 use crate::disk::{EIO, Fault, MemDisk, What};
 use crate::record::{empty_home, id, new_thread, store};
@@ -73,7 +73,7 @@ fn imports_of_the_same_thread() {
     disk.put(&from, b"abc");
     disk.put(format!("{from}.damaged"), b"{}\n");
     store(&disk).import(&[from.into()]).unwrap();
-    let path = store(&disk).find(id()).unwrap().unwrap().path;
+    let path = store(&disk).files(id()).unwrap().unwrap().path;
     assert_eq!(disk.bytes(format!("{}.damaged", path.display())).unwrap(), b"{}\n");
 }
 
@@ -134,7 +134,7 @@ fn imports_of_forks() {
     assert_eq!(texts(&store(&here), other(1)), "a, b, c, d");
     assert!(store(&here).fsck(None, false, &mut |_, _| {}).unwrap().is_clean());
 
-    let path = store(&there).find(other(1)).unwrap().unwrap().path;
+    let path = store(&there).files(other(1)).unwrap().unwrap().path;
     let from = PathBuf::from("/x").join(path.file_name().unwrap());
     alone.put(&from, &there.bytes(&path).unwrap());
     let imported = store(&alone).import(&[from]).unwrap();
@@ -183,9 +183,9 @@ fn imports_cut_short() {
 #[test]
 fn places() {
     let home = tempfile::tempdir().unwrap();
-    let theirs = Store::new(home.path().join("theirs"));
+    let theirs = FileStore::new(home.path().join("theirs"));
     say(&mut theirs.create(new_thread(id())).unwrap(), "a");
-    let path = theirs.find(id()).unwrap().unwrap().path;
+    let path = theirs.files(id()).unwrap().unwrap().path;
     let name = path.file_name().unwrap().to_str().unwrap();
     let at = |below: &str| home.path().join(below);
     std::fs::create_dir_all(at("packed/deep")).unwrap();
@@ -199,7 +199,7 @@ fn places() {
     let check = |places: &[&str], want: &str| {
         let ours = tempfile::tempdir().unwrap();
         let places: Vec<_> = places.iter().map(|place| at(place)).collect();
-        let imported = Store::new(ours.path()).import(&places).unwrap();
+        let imported = FileStore::new(ours.path()).import(&places).unwrap();
         let words: Vec<_> = imported.iter().map(|file| format!("{:?}", file.outcome)).collect();
         let words: String = words.iter().filter_map(|word| word.chars().next()).collect();
         assert_eq!(words, want, "{places:?}: {imported:?}");

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::json;
-use store::index::{Cursor, Direction, IndexError, List, ResolveError, Role, Search, Sort};
+use store::index::{CatalogError, Cursor, Direction, List, ResolveError, Role, Search, Sort};
 
 use crate::index_home::{Home, Script, all, append, id, say, scan, script, shown};
 
@@ -339,7 +339,7 @@ fn pages_stay_right_while_threads_come_and_go() {
             sort: Sort::Created,
             ..all()
         };
-        assert!(matches!(index.list(&other), Err(IndexError::Order)));
+        assert!(matches!(index.list(&other), Err(CatalogError::Order)));
     }
 }
 
@@ -481,13 +481,13 @@ fn no_words_mean_anything_else() {
     for words in ["\"", "(", "AND", "nosuch: a", ""] {
         let got = index.search(&raw(words));
         let fine = words.is_empty() && got.is_ok();
-        assert!(fine || matches!(got, Err(IndexError::Expression(_))), "{words:?} {got:?}");
+        assert!(fine || matches!(got, Err(CatalogError::Expression(_))), "{words:?} {got:?}");
     }
     // What is not searched for is not ignored silently.
     for words in ["x".repeat(5000), "word ".repeat(1000)] {
         for raw in [false, true] {
             let got = index.search(&Search { raw, ..search(&words) });
-            assert!(matches!(got, Err(IndexError::TooLong)), "{got:?}");
+            assert!(matches!(got, Err(CatalogError::TooLong)), "{got:?}");
         }
     }
     assert!(index.is_on_disk(), "an expression is no reason to throw anything away");
@@ -559,7 +559,7 @@ fn nothing_is_left_of_what_was_deleted() {
     for number in 1..4 {
         home.write(&Script { said: said(number), ..script(number) });
     }
-    let store = store::Store::new(home.path());
+    let store = store::FileStore::new(home.path());
     store.set_name(id(1), "secretname1").unwrap();
     store.set_name(id(2), "secretname2").unwrap();
     store.set_name(id(1), "secretname1 again").unwrap();
@@ -722,7 +722,7 @@ fn older_files_without_ordinals_and_marks_of_turns() {
 fn a_fork_begins_with_what_it_was_forked_from() {
     let home = Home::new();
     home.write(&Script { said: vec!["a common start".into(), "left behind".into()], ..script(1) });
-    let threads = store::Store::new(home.path());
+    let threads = store::FileStore::new(home.path());
     let meta = log::SessionMeta {
         cwd: "/fork".into(),
         timestamp: "2027-01-01T00:00:00Z".into(),

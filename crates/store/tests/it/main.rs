@@ -3,6 +3,7 @@
 
 mod bases;
 mod calls;
+mod conformance;
 mod damage;
 mod disk;
 mod ends;

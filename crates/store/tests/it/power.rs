@@ -10,7 +10,7 @@ fn check(seed: u64) {
     let mut disk = empty_home();
     let mut durable: Vec<String> = Vec::new();
     for round in 0..3 {
-        let opened = match store(&disk).find(id()).unwrap() {
+        let opened = match store(&disk).files(id()).unwrap() {
             Some(_) => store(&disk).open(id(), &mut |_| {}).map(|(log, _)| log),
             None => store(&disk).create(new_thread(id())),
         };
@@ -27,7 +27,7 @@ fn check(seed: u64) {
         }
         disk = disk.reboot(seed + round);
         let mut found = String::new();
-        if store(&disk).find(id()).unwrap().is_some() {
+        if store(&disk).files(id()).unwrap().is_some() {
             let sink = &mut |line: &log::Line<'_>| found += line.payload.get();
             let report = store(&disk).read(id(), sink).unwrap();
             let missed = |damage: &store::Damage| damage.what == store::DamageKind::Cut;

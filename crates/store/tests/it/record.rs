@@ -5,7 +5,7 @@ use std::sync::Arc;
 use log::{Record, SessionMeta, TurnContext};
 use protocol::id::ThreadId;
 use protocol::open::Raw;
-use store::{NewThread, Store};
+use store::{FileStore, NewThread};
 
 use crate::disk::{MemDisk, Random};
 
@@ -62,8 +62,8 @@ pub(crate) fn new_thread(id: ThreadId) -> NewThread {
     NewThread { id, meta }
 }
 
-pub(crate) fn store(disk: &MemDisk) -> Store {
-    Store::with_disk(HOME, Arc::new(disk.clone()))
+pub(crate) fn store(disk: &MemDisk) -> FileStore {
+    FileStore::with_disk(HOME, Arc::new(disk.clone()))
 }
 
 /// Creates a disk with an empty home.

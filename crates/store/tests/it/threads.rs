@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use log::Line;
 use protocol::id::ThreadId;
-use store::{DamageKind, ImportOutcome, ManageError, OpenError, Store, StoreError};
+use store::{DamageKind, FileStore, ImportOutcome, ManageError, OpenError, StoreError};
 
 use crate::disk::{EIO, Fault, MemDisk, What};
 use crate::record::{empty_home, id, message, new_thread, store, theirs};
@@ -16,7 +16,7 @@ pub(crate) fn other(number: u8) -> ThreadId {
 }
 
 /// Reads a thread as the texts of its messages.
-pub(crate) fn texts(store: &Store, id: ThreadId) -> String {
+pub(crate) fn texts(store: &FileStore, id: ThreadId) -> String {
     let mut texts = Vec::new();
     let report = store.read(id, &mut |line| texts.extend(text(line))).unwrap();
     for damage in report.damage {
@@ -30,7 +30,7 @@ fn text(line: &Line<'_>) -> Option<String> {
     value["content"][0]["text"].as_str().map(str::to_owned)
 }
 
-pub(crate) fn say(log: &mut store::Log, words: &str) {
+pub(crate) fn say(log: &mut store::FileLog, words: &str) {
     words.split(' ').for_each(|word| log.append(&[message(word)]).unwrap());
 }
 
@@ -98,10 +98,10 @@ fn forks_and_reverts() {
         .map(|line| serde_json::from_str::<Line<'_>>(line).unwrap().ordinal.unwrap())
         .collect();
     assert_eq!(ordinals, (0..7).collect::<Vec<_>>());
-    let name = store.find(other(3)).unwrap().unwrap().path;
+    let name = store.files(other(3)).unwrap().unwrap().path;
     let name = name.file_name().unwrap().to_str().unwrap();
     disk.put(format!("/elsewhere/{name}"), &out);
-    let fresh = Store::with_disk("/fresh", std::sync::Arc::new(disk.clone()));
+    let fresh = FileStore::with_disk("/fresh", std::sync::Arc::new(disk.clone()));
     let imported = fresh.import(&[PathBuf::from(format!("/elsewhere/{name}"))]).unwrap();
     assert!(matches!(imported[0].outcome, store::ImportOutcome::Copied(_)), "{imported:?}");
     assert_eq!(texts(&fresh, other(3)), "a, b, hh, i, j, k");
@@ -109,11 +109,11 @@ fn forks_and_reverts() {
     assert!(matches!(again[0].outcome, store::ImportOutcome::Present), "{again:?}");
 
     // A file is imported with what it continues.
-    let fresh = Store::with_disk("/second", std::sync::Arc::new(disk.clone()));
-    let path = store.find(other(1)).unwrap().unwrap().path;
+    let fresh = FileStore::with_disk("/second", std::sync::Arc::new(disk.clone()));
+    let path = store.files(other(1)).unwrap().unwrap().path;
     fresh.import(&[path]).unwrap();
     assert_eq!(texts(&fresh, other(1)), "a, p");
-    assert!(fresh.find(id()).unwrap().unwrap().archived);
+    assert!(fresh.files(id()).unwrap().unwrap().archived);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn missing_and_circular_bases() {
     let store = store(&disk);
     begin(&disk, id(), "a b");
     fork(&disk, id(), other(1), None, "c");
-    let path = store.find(id()).unwrap().unwrap().path;
+    let path = store.files(id()).unwrap().unwrap().path;
     let error = store.delete(id()).unwrap_err();
     assert!(matches!(error, ManageError::Referenced { fork, .. } if fork == other(1)));
     let bytes = disk.bytes(&path).unwrap();
@@ -158,7 +158,7 @@ fn moved_and_named() {
     let before = disk.paths();
     store.archive(id()).unwrap();
     store.archive(id()).unwrap();
-    let found = store.find(id()).unwrap().unwrap();
+    let found = store.files(id()).unwrap().unwrap();
     assert!(found.archived && found.path.starts_with("/h/archived_sessions"));
     assert_eq!(texts(&store, id()), "b");
     store.unarchive(id()).unwrap();
@@ -176,14 +176,14 @@ fn moved_and_named() {
     assert!(store.names().unwrap().is_empty());
     assert!(store.set_name(other(9), "x").is_err());
     store.delete(id()).unwrap();
-    assert_eq!(store.find(id()).unwrap(), None);
+    assert_eq!(store.files(id()).unwrap(), None);
 }
 
 /// Moves that fail at any call, or are interrupted by a power cut, do not change the thread: reverts stay
 /// reverted.
 #[test]
 fn moves_cut_short() {
-    let check = |prepare: fn(&Store), deed: fn(&Store) -> Result<(), ManageError>| {
+    let check = |prepare: fn(&FileStore), deed: fn(&FileStore) -> Result<(), ManageError>| {
         for at in 1.. {
             let disk = empty_home();
             begin(&disk, todays_id(), "a b");
@@ -226,7 +226,7 @@ fn much_damage() {
     let check = |between: &str, count: usize, want: (usize, u64)| {
         let disk = empty_home();
         begin(&disk, id(), "a");
-        let path = store(&disk).find(id()).unwrap().unwrap().path;
+        let path = store(&disk).files(id()).unwrap().unwrap().path;
         let mut bytes = disk.bytes(&path).unwrap();
         for number in 0..count {
             bytes.extend_from_slice(between.replace('N', &(2 + number).to_string()).as_bytes());
@@ -261,7 +261,7 @@ fn wild_ordinals() {
     for (wild, want) in [(2, 3), (3, 3), (0, 3), (1 << 40, 3), (u64::MAX, 3)] {
         let disk = empty_home();
         begin(&disk, id(), "a");
-        let path = store(&disk).find(id()).unwrap().unwrap().path;
+        let path = store(&disk).files(id()).unwrap().unwrap().path;
         let mut bytes = disk.bytes(&path).unwrap();
         bytes.extend_from_slice(
             format!(r#"{{"timestamp":"t","ordinal":{wild},"type":"event_msg","#).as_bytes(),
@@ -305,9 +305,9 @@ fn closed_files_and_directories() {
     disk.put("/h/sessions/2021/01/02/x", b"");
     disk.close("/h/sessions/2021");
     assert_eq!(store(&disk).threads().unwrap().len(), 2);
-    assert_eq!(store(&disk).find(other(9)).unwrap(), None);
+    assert_eq!(store(&disk).files(other(9)).unwrap(), None);
     assert!(store(&disk).fsck(None, false, &mut |_, _| {}).unwrap().is_clean());
-    disk.close(store(&disk).find(id()).unwrap().unwrap().path);
+    disk.close(store(&disk).files(id()).unwrap().unwrap().path);
     assert_eq!(texts(&store(&disk), other(1)), "c, Base Some(0..3)");
     let report = store(&disk).fsck(Some(other(1)), false, &mut |_, _| {}).unwrap();
     assert_eq!(report.files[0].damage[0].what, DamageKind::Base);
@@ -321,7 +321,7 @@ fn bad_blocks() {
     let disk = empty_home();
     let words: Vec<String> = (0..300).map(|number| format!("{number:0100}")).collect();
     begin(&disk, id(), &words.join(" "));
-    let path = store(&disk).find(id()).unwrap().unwrap().path;
+    let path = store(&disk).files(id()).unwrap().unwrap().path;
     let length = disk.bytes(&path).unwrap().len() as u64;
     disk.spoil(10_000..10_001);
     let mut given = Vec::new();
@@ -341,9 +341,9 @@ fn bad_blocks() {
 fn names_without_files() {
     use std::os::unix::fs::symlink;
     let home = tempfile::tempdir().unwrap();
-    let store = Store::new(home.path());
+    let store = FileStore::new(home.path());
     say(&mut store.create(new_thread(id())).unwrap(), "a");
-    let path = store.find(id()).unwrap().unwrap().path;
+    let path = store.files(id()).unwrap().unwrap().path;
     let pipe = |path: PathBuf| {
         assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
     };
@@ -383,7 +383,7 @@ fn names_without_files() {
     symlink(home.path(), moved.join("circle")).unwrap();
     assert_eq!(store.threads().unwrap().len(), 2);
     let fresh = tempfile::tempdir().unwrap();
-    let imported = Store::new(fresh.path()).import(&[home.path().join("sessions")]).unwrap();
+    let imported = FileStore::new(fresh.path()).import(&[home.path().join("sessions")]).unwrap();
     let outcome = |number: usize| &imported[number].outcome;
     assert!(matches!(outcome(0), ImportOutcome::Failed(_)), "a link to nothing: {imported:?}");
     assert!(matches!(outcome(1), ImportOutcome::Copied(_)), "{imported:?}");
@@ -397,7 +397,7 @@ fn modes() {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
     let home = tempfile::tempdir().unwrap();
-    let store = Store::new(home.path());
+    let store = FileStore::new(home.path());
     let mut log = store.create(new_thread(id())).unwrap();
     say(&mut log, "a b");
     assert_eq!(mode(log.path()), 0o600);
@@ -422,7 +422,7 @@ fn copies() {
     let check = |place: &str, change: &[u8], archives: bool| {
         let disk = empty_home();
         begin(&disk, todays_id(), "a");
-        let path = store(&disk).find(todays_id()).unwrap().unwrap().path;
+        let path = store(&disk).files(todays_id()).unwrap().unwrap().path;
         let name = path.file_name().unwrap().to_str().unwrap();
         let copy = format!("/h/{place}/{name}");
         disk.put(&copy, &[&disk.bytes(&path).unwrap(), change].concat());
@@ -434,7 +434,7 @@ fn copies() {
         let logs = disk.paths().into_iter().filter(|path| path.ends_with(name)).count();
         assert_eq!(logs, if archives { 1 } else { 2 }, "{:?}", disk.paths());
         store(&disk).delete(todays_id()).unwrap();
-        assert_eq!(store(&disk).find(todays_id()).unwrap(), None);
+        assert_eq!(store(&disk).files(todays_id()).unwrap(), None);
         assert!(!disk.paths().iter().any(|path| path.ends_with(name)), "{:?}", disk.paths());
     };
     check("archived_sessions", b"", true);
@@ -446,7 +446,7 @@ fn copies() {
 #[test]
 fn held() {
     let home = tempfile::tempdir().unwrap();
-    let store = Store::new(home.path());
+    let store = FileStore::new(home.path());
     let mut log = store.create(new_thread(id())).unwrap();
     // Nothing exists before the first lines.
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
@@ -593,11 +593,11 @@ fn strange_files() {
 fn homes_that_cannot_be_written() {
     let home = tempfile::tempdir().unwrap();
     let disk = ReadOnly(home.path().to_owned());
-    let writable = Store::new(home.path());
+    let writable = FileStore::new(home.path());
     say(&mut writable.create(new_thread(id())).unwrap(), "a b");
-    let store = Store::with_disk(home.path(), std::sync::Arc::new(disk));
+    let store = FileStore::with_disk(home.path(), std::sync::Arc::new(disk));
     assert!(store.fsck(None, true, &mut |_, _| {}).unwrap().is_clean());
-    let path = writable.find(id()).unwrap().unwrap().path;
+    let path = writable.files(id()).unwrap().unwrap().path;
     let mut bytes = std::fs::read(&path).unwrap();
     let at = bytes.len() - 60;
     bytes[at] ^= 1;

@@ -16,7 +16,7 @@ use crate::args::{SandboxArg, SharedArgs};
 use crate::host;
 
 /// Starts, resumes or forks a thread.
-pub(super) fn open(
+pub(super) async fn open(
     heddle: &Heddle,
     shared: &SharedArgs,
     loading: Loading,
@@ -26,7 +26,7 @@ pub(super) fn open(
     let spec = match loading {
         Loading::Start => ThreadSpec::new(),
         Loading::Resume { thread, .. } => {
-            refuse_archived(heddle, thread)?;
+            refuse_archived(heddle, thread).await?;
             ThreadSpec::resume(thread)
         }
         Loading::Fork { thread, .. } => ThreadSpec::fork(thread),
@@ -48,7 +48,7 @@ pub(super) fn open(
         // The value that the reference uses for clients of this protocol.
         .source("vscode")
         .on_notice(|notice| host::print_notice(&notice));
-    let thread = heddle.start_blocking(spec).map_err(refused)?;
+    let thread = heddle.start(spec).await.map_err(refused)?;
     let (id, facts) = (thread.id(), thread.facts());
     let cwd = thread.directory().display().to_string();
     let originator = facts.originator.clone();
@@ -57,11 +57,11 @@ pub(super) fn open(
         // An ephemeral fork exists only in its source.
         Loading::Fork { thread: source, .. } if ephemeral => {
             let source_id = Some(source.to_string());
-            let forked = read(&heddle, source, turns, false)?;
+            let forked = read(&heddle, source, turns, false).await?;
             let new = new_thread(&heddle, id, ephemeral, originator);
             wire::Thread { forked_from_id: source_id, turns: forked.turns, ..new }
         }
-        Loading::Resume { .. } | Loading::Fork { .. } => read(&heddle, id, turns, false)?,
+        Loading::Resume { .. } | Loading::Fork { .. } => read(&heddle, id, turns, false).await?,
     };
     let (model, provider) = (facts.model.clone(), facts.provider.clone());
     let shown = wire::Thread {
@@ -96,14 +96,14 @@ pub(super) fn open(
 }
 
 /// Reads a thread from disk.
-pub(super) fn read(
+pub(super) async fn read(
     heddle: &Heddle,
     thread: ThreadId,
     turns: bool,
     running: bool,
 ) -> Result<wire::Thread, RpcError> {
     let view = if turns { ItemsView::Full } else { ItemsView::NotLoaded };
-    let mut read = read_as(heddle, thread, view, running)?;
+    let mut read = read_as(heddle, thread, view, running).await?;
     if !turns {
         read.turns = Vec::new();
     }
@@ -111,42 +111,41 @@ pub(super) fn read(
 }
 
 /// Reads a page of turns.
-pub(super) fn list(
+pub(super) async fn list(
     heddle: &Heddle,
     asked: &TurnsList,
     running: bool,
 ) -> Result<Box<RawValue>, RpcError> {
     let view = asked.items_view.unwrap_or_default();
-    let thread = read_as(heddle, asked.thread, view, running)?;
+    let thread = read_as(heddle, asked.thread, view, running).await?;
     let page = server::page::page(thread.turns, asked)?;
     to_raw_value(&page).map_err(|error| RpcError::internal(error.to_string()))
 }
 
-pub(super) fn archive(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
-    heddle.threads().archive(thread).map_err(refused)
+pub(super) async fn archive(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
+    heddle.threads().archive(thread).await.map_err(refused)
 }
 
-pub(super) fn unarchive(heddle: &Heddle, thread: ThreadId) -> Result<wire::Thread, RpcError> {
-    heddle.threads().unarchive(thread).map_err(refused)?;
-    read(heddle, thread, false, false)
+pub(super) async fn unarchive(heddle: &Heddle, thread: ThreadId) -> Result<wire::Thread, RpcError> {
+    heddle.threads().unarchive(thread).await.map_err(refused)?;
+    read(heddle, thread, false, false).await
 }
 
-fn read_as(
+async fn read_as(
     heddle: &Heddle,
     thread: ThreadId,
     view: ItemsView,
     running: bool,
 ) -> Result<wire::Thread, RpcError> {
-    let store = heddle.threads().store();
-    let mut past = PastThread::new(view);
-    store.read(thread, &mut |line| past.line(line)).map_err(|error| refused(error.into()))?;
-    let found = store.find(thread).map_err(|error| refused(error.into()))?;
-    // A name is optional; the thread can be shown without it.
-    let names = store.names().unwrap_or_default();
+    let threads = heddle.threads();
+    let past = threads.read(thread, PastThread::new(view), PastThread::line).await;
+    let past = past.map_err(refused)?;
+    let found = threads.find(thread).await.map_err(refused)?;
+    let (path, name) = found.map(|found| (found.path, found.name)).unwrap_or_default();
     Ok(wire::Thread {
         id: thread.to_string(),
-        path: found.map(|found| found.path.display().to_string()),
-        name: names.get(&thread).cloned(),
+        path: path.map(|path| path.display().to_string()),
+        name,
         ..past.finish(running)
     })
 }
@@ -210,8 +209,8 @@ fn sandbox(profile: &Profile, cwd: &Path) -> wire::Sandbox {
     }
 }
 
-fn refuse_archived(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
-    match heddle.threads().find(thread).map_err(refused)? {
+async fn refuse_archived(heddle: &Heddle, thread: ThreadId) -> Result<(), RpcError> {
+    match heddle.threads().find(thread).await.map_err(refused)? {
         Some(found) if found.archived => Err(RpcError::invalid(format!(
             "thread {thread} is archived; call thread/unarchive first"
         ))),

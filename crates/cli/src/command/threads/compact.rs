@@ -32,7 +32,7 @@ pub(super) fn run(
             .preferences(shared.preferences())
             .originator(host::EXEC)
             .on_notice(|notice| host::print_notice(&notice));
-        let thread = threads.heddle.start_blocking(spec)?;
+        let thread = threads.heddle.start(spec).await?;
         let mut human = Human::new(Screen::of_stderr().colors, false, Terminals::default());
         let mut say = |event: &Event| {
             // Progress that cannot be shown is no reason to stop.

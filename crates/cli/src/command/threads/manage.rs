@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use faces::table::one_line;
 use heddle::threads::index::is_id_beginning;
-use heddle::threads::{ManageError, OpenError, Store};
+use heddle::threads::{FileStore, ManageError, OpenError};
 use history::{Fold, Turns};
 use protocol::id::ThreadId;
 
@@ -41,11 +41,11 @@ pub(super) fn name(threads: &Threads, thread: &str, name: &str) -> Result<ExitCo
 }
 
 pub(super) fn archive(threads: &Threads, args: &ThreadsArgs) -> Result<ExitCode, Failure> {
-    for_each(threads, &args.threads, "is archived", Store::archive)
+    for_each(threads, &args.threads, "is archived", FileStore::archive)
 }
 
 pub(super) fn unarchive(threads: &Threads, args: &ThreadsArgs) -> Result<ExitCode, Failure> {
-    for_each(threads, &args.threads, "is back from the archive", Store::unarchive)
+    for_each(threads, &args.threads, "is back from the archive", FileStore::unarchive)
 }
 
 pub(super) fn delete(threads: &Threads, args: &DeleteArgs) -> Result<ExitCode, Failure> {
@@ -60,7 +60,7 @@ pub(super) fn delete(threads: &Threads, args: &DeleteArgs) -> Result<ExitCode, F
         return Err(Failure::failed(anyhow!("nothing was deleted")));
     }
     let texts: Vec<_> = ids.iter().map(ToString::to_string).collect();
-    let done = for_each(threads, &texts, "is deleted", Store::delete);
+    let done = for_each(threads, &texts, "is deleted", FileStore::delete);
     // The index contains the text of messages, too.
     threads.index()?.forget().map_err(index_failure)?;
     done
@@ -87,7 +87,7 @@ fn for_each(
     threads: &Threads,
     texts: &[String],
     done: &str,
-    act: fn(&Store, ThreadId) -> Result<(), ManageError>,
+    act: fn(&FileStore, ThreadId) -> Result<(), ManageError>,
 ) -> Result<ExitCode, Failure> {
     let ids: Vec<_> = texts.iter().map(|text| threads.resolve(text)).collect::<Result<_, _>>()?;
     let mut failure = None;

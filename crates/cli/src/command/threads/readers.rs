@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use heddle::threads::Store;
+use heddle::threads::FileStore;
 use heddle::threads::index::Index;
 use history::Fold;
 use log::event::ThreadRolledBack;
@@ -285,7 +285,7 @@ const TIME: &str = "2026-11-16T03:37:16.888Z";
 /// A log on disk.
 struct OnDisk {
     home: tempfile::TempDir,
-    store: Store,
+    store: FileStore,
 }
 
 impl OnDisk {
@@ -299,7 +299,7 @@ impl OnDisk {
         }
         let name = format!("rollout-2026-11-16T03-37-16-{ID}.jsonl");
         fs::write(folder.join(name), bytes).unwrap();
-        let store = Store::new(home.path());
+        let store = FileStore::new(home.path());
         Self { home, store }
     }
 

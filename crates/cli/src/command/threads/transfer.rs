@@ -16,7 +16,7 @@ use crate::failure::{Failure, code};
 
 pub(super) fn export(threads: &Threads, args: &ExportArgs) -> Result<ExitCode, Failure> {
     let id = threads.resolve(&args.thread)?;
-    let found = threads.store.find(id).map_err(store_failure)?;
+    let found = threads.store.files(id).map_err(store_failure)?;
     let found = found.ok_or(heddle::threads::StoreError::NotFound(id)).map_err(store_failure)?;
     let report = match args.output.as_deref().filter(|path| *path != Path::new("-")) {
         None => {

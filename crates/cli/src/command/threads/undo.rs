@@ -11,7 +11,8 @@ use crate::failure::Failure;
 /// Restores the history that the last compaction of a thread replaced.
 pub(super) fn run(threads: &Threads, thread: &str) -> Result<ExitCode, Failure> {
     let id = threads.resolve(thread)?;
-    let Some(undone) = threads.kept.undo_compaction(id)? else {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(Failure::failed)?;
+    let Some(undone) = runtime.block_on(threads.heddle.threads().undo_compaction(id))? else {
         return Err(Failure::usage(anyhow!("the thread {id} has no compaction to undo")));
     };
     let UndoneCompaction { before, after, damage, left_out, .. } = undone;
